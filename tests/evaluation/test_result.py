@@ -10,11 +10,13 @@ from typing import Any
 
 from rich.console import Console
 
+from workbench.evaluation.items import Items
 from workbench.evaluation.options import Scoring
 from workbench.evaluation.result import Result
 from workbench.evaluation.seeds import Spread
 from workbench.evaluation.tables import number_table
 from workbench.metrics.baselines import against
+from workbench.metrics.tallies import Tally
 
 
 def made(accuracy: float, corpus: str = "sets/test", checksum: str = "a", **more: Any) -> Result:
@@ -148,3 +150,24 @@ def test_a_mean_of_several_seeds_below_a_baseline_is_told() -> None:
         "mean: accuracy below always a"
     )
     assert Spread("classify", "dev", runs, baselines={"always a": {"accuracy": 0.5}}).table().caption is None
+
+
+def test_items_seed_and_intervals_stand_beside_the_numbers() -> None:
+    """And who is below what nothing can exceed is not told so."""
+    baselines = {"best possible": {"accuracy": 0.9}, "chance": {"accuracy": 0.8}}
+    items = Items(
+        [{"key": str(n), "gold": 1, "prediction": n % 2} for n in range(40)], {"accuracy": Tally.mean([0, 1] * 20)}
+    )
+    result = made(0.5, baselines=baselines, bounds=["best possible"], predictions=items, seed=7)
+    result.take_intervals()
+    console = Console(file=io.StringIO(), width=120)
+    result.show(console)
+    told = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "0.352 - 0.648" in told  # Wilson's of 20 in 40
+    assert "40 items, seed 7" in told
+    assert "95 % intervals over records: Wilson" in " ".join(told.split())
+    assert "best possible (upper bound)" in " ".join(told.replace("┃", " ").split())
+    assert "accuracy below chance" in " ".join(told.split())
+    record = result.record()
+    assert (record["items"], record["seed"], record["intervals"]["accuracy"]["by"]) == (40, 7, "Wilson")
+    assert against({"x": 1.0}, {"top": {"x": 2.0}}, ["top"]) == ""

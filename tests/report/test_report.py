@@ -13,14 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.numpy import save_file
 
 from kg.evaluation.facts.neighbourhood import draw_neighbourhood
 from vision.evaluation.vqa.attention import draw_attention
 from workbench.cli.report import report
 from workbench.errors import WorkbenchError
-from workbench.report.chart import Series, line_chart, thinned, ticks
+from workbench.report.chart import Series, line_chart, log_ticks, thinned, ticks
 from workbench.report.examples import example_image, marked, save_example_image
-from workbench.report.html import number, table
+from workbench.report.html import decimals_of, fixed, number, table
 from workbench.report.opening import read_opening
 from workbench.report.page import render
 from workbench.report.run import load_run
@@ -368,3 +369,78 @@ def test_pictures_name_what_does_not_fit(tmp_path: Path) -> None:
     with pytest.raises(WorkbenchError, match=r"shape \(2, 3\) for 1 words"):
         draw_attention(tmp_path, "x", Image.new("RGB", (8, 8)), np.zeros((3, 4)), ["word"], np.zeros((2, 3)))
     assert not list(tmp_path.iterdir())
+
+
+def test_items_seeds_and_intervals_stand_beside_numbers(
+    tmp_path: Path, make_run: Callable, add_evaluation: Callable
+) -> None:
+    sure = {"accuracy": {"low": 0.6123, "high": 0.8456, "by": "Wilson"}}
+    told = {"items": 60, "seed": 3, "intervals": sure, "bounds": ["best possible"]}
+    numbers = {"accuracy": 0.75, "mrr": 0.5}
+    beside = {"best possible": {"accuracy": 0.9}, "chance": {"accuracy": 0.8}}
+    run = tmp_path / "tuned"
+    make_run(run)
+    add_evaluation(run, "facts", task="facts", numbers=numbers, baselines=beside, **told)
+    page = re.sub(r"<[^>]+>", " ", render([load_run(run)]))
+    shown = re.sub(r"\s+", " ", page)
+    assert "0.7500 0.6123 – 0.8456" in shown
+    assert "95 % intervals over records: Wilson." in shown
+    assert "accuracy below chance" in shown  # and not below what nothing can exceed
+    assert "best possible upper bound" in shown
+    assert re.search(r"0\.5000 60 1 ", shown)
+
+
+def test_a_column_has_one_number_of_decimals() -> None:
+    assert decimals_of([0.5, 12.25, None]) == 2
+    assert [fixed(value, 2) for value in (0.5, 12.25)] == ["0.50", "12.25"]
+    assert decimals_of([1.0, 3.0]) is None  # whole numbers
+    assert decimals_of([0.5, 0.00001]) is None  # nothing would be left of the second
+    assert fixed("yes", 2) == "yes"
+
+
+def test_a_fall_that_hides_the_rest_is_drawn_on_a_logarithmic_axis() -> None:
+    steep_one = [Series("training", [(step, 65.0 if step < 3 else 3 - step / 100) for step in range(1, 101)])]
+    even = [Series("training", [(step, 4 - step / 50) for step in range(1, 101)])]
+    assert "mlm loss, logarithmic" in line_chart(steep_one, "step", "mlm loss")
+    assert "logarithmic" not in line_chart(even, "step", "mlm loss")
+    assert log_ticks(1.9, 65) == [1, 2, 5, 10, 20, 50, 100]
+    heights = [float(y) for y in re.findall(r"[ML]\d+\.\d,(\d+\.\d)", line_chart(steep_one, "step", "mlm loss"))]
+    assert max(heights) - heights[5] > 20  # the last 90 steps are told apart
+
+
+def test_curves_say_what_they_are_of(tmp_path: Path, make_run: Callable) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    make_run(one)
+    make_run(other, shift=0.1)
+    (other / "metrics.jsonl").write_text(
+        "".join(line + "\n" for line in (other / "metrics.jsonl").read_text().splitlines() if "held_out/" not in line)
+    )
+    page = render([load_run(one), load_run(other)])
+    legends = re.findall(r'<span class="chip[^>]*>([^<]*)</span>', page.partition("The runs&#x27; losses")[2] or page)
+    mixed = [legend for legend in legends if legend.startswith(("one", "other"))]
+    assert "other, training on world-text" in mixed
+    assert any(legend.startswith("one, held out") for legend in mixed)
+
+
+def test_the_page_names_how_a_run_was_trained(tmp_path: Path, make_run: Callable) -> None:
+    run = tmp_path / "tuned"
+    make_run(run)
+    recipe = (run / "recipe.yaml").read_text()
+    more = "optimizer: {optimizer: adamw, weight_decay: 0.01}, lr_schedule: {lr_schedule: linear, warmup_steps: 60}, "
+    (run / "recipe.yaml").write_text(recipe.replace("train: {", "train: {" + more + "precision: bfloat16, "))
+    (run / "checkpoints" / "step-20").mkdir(parents=True)
+    save_file(
+        {"a": np.zeros((20, 30), np.float32), "b": np.zeros(5, np.float32)},
+        run / "checkpoints/step-20/model.safetensors",
+    )
+    page = render([load_run(run)])
+    for told in (
+        "adamw (weight_decay 0.01)",
+        "linear (warmup_steps 60)",
+        "bfloat16",
+        "<dd>605</dd>",
+        "Hyperparameters",
+    ):
+        assert told in page
+    (run / "checkpoints/step-20/model.safetensors").write_bytes(b"damaged")
+    assert "parameters</dt>" not in render([load_run(run)])

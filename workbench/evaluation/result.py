@@ -30,6 +30,7 @@ class Result:
 
     `counts` tell what the numbers are of, the first one how many were measured;
     `variant` names the convention of the metric where published scripts differ; `control` what was taken away;
+    `bounds` are those of the baselines that are no rivals but the best that a task, a vocabulary or people allow;
     `options` are those of the evaluation that differ from their default;
     `inputs` are the run's checkpoint, the corpus with its checksum, and in `read` the identity of all else that was
     opened (`workbench.files.identities`: the tokenizer, graphs, how true a shuffled one is); `classes` are the numbers
@@ -48,6 +49,7 @@ class Result:
     control: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     baselines: dict[str, dict[str, float]] = field(default_factory=dict)
+    bounds: list[str] = field(default_factory=list)
     classes: dict[str, dict[str, float]] = field(default_factory=dict)
     used: dict[str, int] | None = None
     dropped: dict[str, int] | None = None

@@ -44,6 +44,7 @@ class Spread:
     runs: dict[str, dict[str, float]]
     options: dict[str, Any] = field(default_factory=dict)
     baselines: dict[str, dict[str, float]] = field(default_factory=dict)
+    bounds: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, results: Mapping[str, Result], corpus: str) -> Spread:
@@ -55,7 +56,7 @@ class Spread:
             for name in first.baselines
             if all(name in result.baselines for result in results.values())
         }
-        return cls(first.task, corpus, runs, first.options, beside)
+        return cls(first.task, corpus, runs, first.options, beside, first.bounds)
 
     def summary(self) -> dict[str, dict[str, float]]:
         """By number: `mean` over the runs and `deviation` (of the sample, n - 1) of those that all runs have."""
@@ -67,7 +68,7 @@ class Spread:
     def table(self) -> Table:
         """A row per number, a column per run and per baseline."""
         told = "".join(f", {name} {value}" for name, value in self.options.items())
-        beneath = against({name: of["mean"] for name, of in self.summary().items()}, self.baselines)
+        beneath = against({name: of["mean"] for name, of in self.summary().items()}, self.baselines, self.bounds)
         table = Table(
             title=f"{self.task}, {len(self.runs)} seeds{told}", caption=f"mean: {beneath}" if beneath else None
         )

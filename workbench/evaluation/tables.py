@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 from rich.markup import escape
 from rich.table import Table
 
 from workbench.metrics.baselines import against
+from workbench.metrics.resampling import how_sure
 
 SHOWN = 20
 MANY = 8
@@ -26,6 +27,10 @@ class Told(Protocol):
     variant: str
     control: str | None
     baselines: dict[str, dict[str, float]]
+    bounds: list[str]
+    items: int
+    seed: int | None
+    intervals: dict[str, dict[str, Any]]
     classes: dict[str, dict[str, float]]
     used: dict[str, int] | None
     dropped: dict[str, int] | None
@@ -36,18 +41,30 @@ def number_table(result: Told, others: Mapping[str, Mapping[str, float]] = Mappi
     beside = {**others, **result.baselines}
     title = result.task + (f", control: {result.control}" if result.control else "")
     counts = {"": result.counts, "used: ": result.used or {}, "left out: ": result.dropped or {}}
+    measured = (
+        [f"{result.items:,} items" + ("" if result.seed is None else f", seed {result.seed}")] if result.items else []
+    )
     counted = [what + ", ".join(f"{n:,} {name}" for name, n in of.items()) for what, of in counts.items() if of]
-    beneath = against(result.numbers, result.baselines)
-    table = Table(title=title, caption="; ".join(filter(None, (*counted, result.variant, beneath))) or None)
+    beneath = against(result.numbers, result.baselines, result.bounds)
+    told = (*measured, *counted, result.variant, beneath, how_sure(result.intervals))
+    table = Table(title=title, caption="; ".join(filter(None, told)) or None)
     table.add_column("", overflow="fold")
     table.add_column("result", justify="right")
+    if result.intervals:
+        table.add_column("95 %", justify="right", no_wrap=True)
     for name in beside:
-        table.add_column(name, justify="right")
+        table.add_column(f"{name} (upper bound)" if name in result.bounds else name, justify="right")
     grouped = {f"{group}/{member}" for group, members in groups_of(result).items() for member in members}
     for name, value in result.numbers.items():
         if name not in grouped:
-            table.add_row(name, f"{value:.4g}", *(_number(numbers.get(name)) for numbers in beside.values()))
+            sure = [interval_of(result.intervals.get(name))] if result.intervals else []
+            table.add_row(name, f"{value:.4g}", *sure, *(_number(numbers.get(name)) for numbers in beside.values()))
     return table
+
+
+def interval_of(interval: Mapping[str, Any] | None) -> str:
+    """The ends of an interval, "" for none."""
+    return "" if interval is None else f"{interval['low']:.3g} - {interval['high']:.3g}"
 
 
 def groups_of(result: Told) -> dict[str, list[str]]:

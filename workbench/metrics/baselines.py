@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 SMALL_IS_GOOD = ("perplexity", "rank", "error", "bits")
 MOST = 3
@@ -32,8 +32,15 @@ def equalled(numbers: Mapping[str, float], baselines: Mapping[str, Mapping[str, 
     ]
 
 
-def against(numbers: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]]) -> str:
-    """In words, which numbers are below baselines, and whether all are one's; "" where there is nothing to say."""
+def against(
+    numbers: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]], bounds: Collection[str] = ()
+) -> str:
+    """In words, which numbers are below baselines, and whether all are one's; "" where there is nothing to say.
+
+    Args:
+        bounds: those of the baselines that nothing of this kind could exceed, so that it is no fault to be below them.
+    """
+    baselines = {name: theirs for name, theirs in baselines.items() if name not in bounds}
     told = [f"{_listed(names)} below {above}" for above, names in unreached(numbers, baselines).items()]
     return "; ".join([*told, *(f"the same as {name}" for name in equalled(numbers, baselines))])
 

@@ -14,8 +14,8 @@ replacement, and the number is the mean over those. Seeds of two sides that are 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -113,6 +113,12 @@ def compared(
     far = np.abs(drawn - difference) >= abs(difference) * (1 - 1e-12)
     low, high = _percentiles(drawn)
     return Difference(observed[0], observed[1], difference, low, high, float((1 + far.sum()) / (1 + len(drawn))))
+
+
+def how_sure(intervals: Mapping[str, Mapping[str, Any]]) -> str:
+    """How the intervals of a result were found, in words; "" where it has none."""
+    ways = dict.fromkeys(str(interval.get("by")) for interval in intervals.values())
+    return f"95 % intervals over records: {' or '.join(ways)}" if ways else ""
 
 
 def units_of(keys: Sequence[str]) -> np.ndarray:

@@ -12,6 +12,7 @@ from workbench.report.html import escape
 WIDTH, HEIGHT = 480, 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 10, 34
 MAX_POINTS = 300
+STEEP = 4.0
 COLOURS = 8  # of the style
 Points = Sequence[tuple[float, float]]
 
@@ -26,15 +27,20 @@ class Series:
 
 
 def line_chart(series: Sequence[Series], x_label: str, y_label: str, from_zero: bool = False) -> str:
-    """An SVG chart with a legend, or "" where no series has a point."""
+    """An SVG chart with a legend, or "" where no series has a point.
+
+    The axis of y is logarithmic, which its name says, where the first steps would hide all others (`steep`).
+    """
     series = [s for s in series if s.points]
     if not series:
         return ""
     xs = [x for s in series for x, _ in s.points]
     ys = [y for s in series for _, y in s.points]
     x_ticks = ticks(min(xs), max(xs), 6)
-    y_ticks = ticks(0.0 if from_zero else min(ys), max(ys), 5)
-    frame = _Frame(min(xs), max(xs), y_ticks[0], max(max(ys), y_ticks[-1]))
+    log = not from_zero and steep(series)
+    y_ticks = log_ticks(min(ys), max(ys)) if log else ticks(0.0 if from_zero else min(ys), max(ys), 5)
+    y_label += ", logarithmic" if log else ""
+    frame = _Frame(min(xs), max(xs), min(y_ticks[0], min(ys)), max(max(ys), y_ticks[-1]), log)
     lines = "".join(_line(s, i, frame) for i, s in enumerate(series))
     label = f"{y_label} over {x_label}: " + ", ".join(s.name for s in series)
     svg = (
@@ -42,6 +48,25 @@ def line_chart(series: Sequence[Series], x_label: str, y_label: str, from_zero: 
         f"{_axes(x_ticks, y_ticks, frame, x_label)}{lines}</svg>"
     )
     return f'<figure class="chart"><figcaption>{escape(y_label)}{_legend(series)}</figcaption>{svg}</figure>'
+
+
+def steep(series: Sequence[Series]) -> bool:
+    """Whether what comes after the first tenth of the steps takes less than a quarter of a linear axis, and the highest
+    value is several times the lowest, which is above 0."""
+    points = [point for s in series for point in s.points]
+    last = max(x for x, _ in points)
+    ys, later = [y for _, y in points], [y for x, y in points if x > 0.1 * last]
+    if min(ys) <= 0 or max(ys) < STEEP * min(ys) or not later:
+        return False
+    return max(later) - min(ys) < (max(ys) - min(ys)) / 4
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times powers of ten, from at or below `low` up to at or above `high`."""
+    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    every = [round(m * 10.0**e, 12) for e in exponents for m in (1, 2, 5)]
+    below, above = [t for t in every if t <= low], [t for t in every if t >= high]
+    return [t for t in every if below[-1] <= t <= above[0]]
 
 
 def ticks(low: float, high: float, count: int) -> list[float]:
@@ -71,12 +96,16 @@ class _Frame:
     x_high: float
     y_low: float
     y_high: float
+    log: bool = False
 
     def x(self, value: float) -> float:
         return LEFT + (value - self.x_low) / ((self.x_high - self.x_low) or 1.0) * (WIDTH - LEFT - RIGHT)
 
     def y(self, value: float) -> float:
-        share = (value - self.y_low) / ((self.y_high - self.y_low) or 1.0)
+        low, high, at = (
+            map(math.log, (self.y_low, self.y_high, value)) if self.log else (self.y_low, self.y_high, value)
+        )
+        share = (at - low) / ((high - low) or 1.0)
         return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 
 

@@ -64,6 +64,25 @@ def number(value: Any) -> str:
     return f"{value:.{decimals}f}"
 
 
+def decimals_of(values: Iterable[float | None]) -> int | None:
+    """How many decimals the numbers of a column have, so that all have as many: those of the largest, none where all
+    are whole. None, each its own, where some are too small for that."""
+    known = [value for value in values if value is not None and value == value and abs(value) != float("inf")]
+    if not known or all(value == round(value) for value in known):
+        return None
+    largest = max(map(abs, known))
+    decimals = 4 if largest <= 1 else 3 if largest < 10 else 2 if largest < 1000 else 1
+    small = any(0 < abs(value) < 0.5 * 10**-decimals for value in known)
+    return None if small else decimals
+
+
+def fixed(value: Any, decimals: int | None) -> str:
+    """A number with so many decimals, thousands apart; as `number` has it where that is None."""
+    if decimals is None or isinstance(value, bool) or not isinstance(value, int | float):
+        return number(value)
+    return f"{value:,.{decimals}f}"
+
+
 def image(data: bytes, alt: str, where: str, side: int | None = None) -> str:
     """An inlined image.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.report.run import Record, Run
+from workbench.report.run import Record, Run, listed
 from workbench.report.seeds import merged, name_of
 
 KINDS = ("control", "options", "variant")
@@ -33,6 +33,24 @@ class Line:
     def name(self) -> str:
         """The run's name, or that of several seeds."""
         return name_of(self.group)
+
+    @property
+    def items(self) -> int | None:
+        """How many items the numbers are of; None where its runs have measured several numbers of them."""
+        found = {
+            result.get("items") or next(iter((result.get("counts") or {}).values()), None) for result in self.results
+        }
+        return found.pop() if len(found) == 1 else None
+
+    @property
+    def intervals(self) -> dict[str, Any]:
+        """By number its 95 % interval over items; of several seeds none, whose deviation stands there."""
+        return (self.results[0].get("intervals") or {}) if len(self.results) == 1 else {}
+
+    @property
+    def bounds(self) -> list[str]:
+        """The baselines that are upper bounds."""
+        return listed(self.results[0], "bounds")
 
     @property
     def kind(self) -> str:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from workbench.errors import WorkbenchError
 from workbench.parts.blame import Blame
@@ -19,6 +21,7 @@ from workbench.report.html import escape, image, number, section, table
 from workbench.report.reported import reported
 from workbench.report.run import HELD_OUT, Run, listed, loss_names
 
+COUNTED = ("steps", "batch", "parameters")
 Panel = Callable[[Run], str | None]
 
 _RATES = {
@@ -65,7 +68,11 @@ def about(run: Run) -> str | None:
         "control": run.control,
         "steps": run.metrics[-1]["step"] if run.metrics else None,
         "batch": train.get("global_batch_size"),
+        "optimiser": _part(train.get("optimizer"), "optimizer"),
         "learning rate": train.get("lr"),
+        "schedule": _part(train.get("lr_schedule"), "lr_schedule"),
+        "precision": train.get("precision"),
+        "parameters": run.parameters(),
         "seed": recipe.get("seed"),
         "corpora": ", ".join(
             dict.fromkeys(str(c) for task in recipe.get("tasks", {}).values() for c in task.get("corpora", {}))
@@ -73,19 +80,38 @@ def about(run: Run) -> str | None:
         "time": _duration(run),
     }
     shown = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{number(value) if name in ('steps', 'batch') else escape(value)}</dd></div>"
+        f"<div><dt>{escape(name)}</dt><dd>{number(value) if name in COUNTED else escape(value)}</dd></div>"
         for name, value in facts.items()
         if value not in (None, "")
     )
     words = f"<p>{escape(recipe['description'])}</p>" if recipe.get("description") else ""
-    return f'<section class="panel about">{words}<dl>{shown}</dl></section>'
+    return f'<section class="panel about">{words}<dl>{shown}</dl>{_hyperparameters(train)}</section>'
+
+
+def _part(stated: Any, kind: str) -> str | None:
+    """A part of the loop by its name, and its options: `adamw (weight_decay 0.01)`."""
+    if not isinstance(stated, dict):
+        return None if stated is None else str(stated)
+    options = ", ".join(f"{name} {value}" for name, value in stated.items() if name != kind)
+    return f"{stated.get(kind, 'default')}{f' ({options})' if options else ''}"
+
+
+def _hyperparameters(train: Any) -> str:
+    """All keys of the loop, folded up."""
+    if not isinstance(train, dict) or not train:
+        return ""
+    rows = [("", [("name", escape(name)), ("", escape(_part(value, name)))]) for name, value in train.items()]
+    return f"<details><summary>Hyperparameters</summary>{table(['', 'value'], rows)}</details>"
 
 
 def losses(run: Run) -> str | None:
     """A curve per objective, the held-out loss beside it."""
     charts = [
         line_chart(
-            [Series("training", run.series(name)), Series("held out", run.series(HELD_OUT + name), held_out=True)],
+            [
+                Series(" on ".join(["training", *_names(run.corpora)]), run.series(name)),
+                Series(" on ".join(["held out", *_names(run.held_out)]), run.series(HELD_OUT + name), held_out=True),
+            ],
             "step",
             name.removesuffix("/loss") + " loss",
         )
@@ -93,6 +119,11 @@ def losses(run: Run) -> str | None:
     ]
     drawn = "".join(charts)
     return section("Loss per objective", f'<div class="charts">{drawn}</div>') if drawn else None
+
+
+def _names(places: list[str]) -> list[str]:
+    """The corpora in one name, if any."""
+    return [", ".join(Path(place).name for place in places)] if places else []
 
 
 def throughput(run: Run) -> str | None:

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from workbench.metrics.baselines import against
+from workbench.metrics.resampling import how_sure
 from workbench.report.chart import Series, line_chart
-from workbench.report.html import escape, metric_name, number, section, table
+from workbench.report.html import decimals_of, escape, fixed, metric_name, number, section, table
 from workbench.report.lines import Line, Values, baselines_of, identity, lines_of, told_apart
 from workbench.report.run import HELD_OUT, Record, Run, loss_names
 from workbench.report.seeds import by_seed, mean_series, merged, name_of, spread
 
 MAX_COLUMNS = 8
 MAX_CLASSES = 40
+
+
+class Row(NamedTuple):
+    """A row of a table of results; `label` is HTML, `intervals` are by number."""
+
+    kind: str
+    label: str
+    numbers: Values
+    items: int | None = None
+    seeds: int | None = None
+    intervals: Mapping[str, Any] = MappingProxyType({})
 
 
 def results(runs: Sequence[Run]) -> str | None:
@@ -37,9 +52,10 @@ def _task(task: str, test_set: str, runs: Sequence[Run]) -> str:
         [line for group in by_seed(runs) for line in lines_of(group, [(run, r) for run, r in found if run in group])]
     )
     names = list(dict.fromkeys(name for line in lines for name in line.numbers))
-    rows = [(line.kind, _label(line), line.numbers) for line in lines]
-    rows += [("baseline", _baseline(name), numbers) for name, numbers in baselines_of(lines)]
-    rows.sort(key=lambda row: ("result", "control", "baseline").index(row[0]))
+    bounds = {name for line in lines for name in line.bounds}
+    rows = [Row(line.kind, _label(line), line.numbers, line.items, len(line.group), line.intervals) for line in lines]
+    rows += [Row("baseline", _baseline(name, bounds), numbers) for name, numbers in baselines_of(lines)]
+    rows.sort(key=lambda row: ("result", "control", "baseline").index(row.kind))
     body = _table(names[:MAX_COLUMNS], rows)
     if names[MAX_COLUMNS:]:
         body += f"<details><summary>All {len(names)} numbers</summary>{_turned(names, rows)}</details>"
@@ -47,6 +63,8 @@ def _task(task: str, test_set: str, runs: Sequence[Run]) -> str:
     variants = sorted({str(result["variant"]) for _, result in found if result.get("variant")})
     notes = [f"Variant of the metric: {', '.join(variants)}."] if variants else []
     notes += _budgets([line.group for line in lines])
+    sure = how_sure({name: interval for line in lines for name, interval in line.intervals.items()})
+    notes += [f"{sure}."] if sure else []
     return section(f"{task}: {test_set}" if test_set else task, body + _sources(found), " ".join(notes))
 
 
@@ -76,23 +94,50 @@ def _curves(runs: Sequence[Run]) -> str:
 
 
 def _loss(group: Sequence[Run], name: str) -> Series:
+    """Held out where that was measured; the legend says which, and on what where that differs among the runs."""
     held_out = mean_series(group, HELD_OUT + name)
-    return Series(name_of(group), held_out or mean_series(group, name), held_out=bool(held_out))
+    corpora = ", ".join(Path(place).name for place in (group[0].held_out if held_out else group[0].corpora))
+    what = ("held out" if held_out else "training") + (f" on {corpora}" if corpora else "")
+    return Series(f"{name_of(group)}, {what}", held_out or mean_series(group, name), held_out=bool(held_out))
 
 
-def _table(names: Sequence[str], rows: Sequence[tuple[str, str, Values]]) -> str:
+def _table(names: Sequence[str], rows: Sequence[Row]) -> str:
+    decimals = {name: decimals_of(_shown(row.numbers.get(name, ())) for row in rows) for name in names}
     cells = [
-        (kind, [("name", label), *(("n", spread(numbers[n]) if n in numbers else "") for n in names)])
-        for kind, label, numbers in rows
+        (
+            row.kind,
+            [
+                ("name", row.label),
+                *(("n", _cell(row, name, decimals[name])) for name in names),
+                *(("n", "" if count is None else number(count)) for count in (row.items, row.seeds)),
+            ],
+        )
+        for row in rows
     ]
-    return table(["", *names], cells)
+    return table(["", *names, "items", "seeds"], cells)
 
 
-def _turned(names: Sequence[str], rows: Sequence[tuple[str, str, Values]]) -> str:
-    heads = "".join(f"<th>{label}</th>" for _, label, _ in rows)
+def _cell(row: Row, name: str, decimals: int | None) -> str:
+    """A number with its interval, or that of several seeds with its deviation; "" where there is none."""
+    if name not in row.numbers:
+        return ""
+    interval = row.intervals.get(name)
+    ends = [fixed(interval[end], decimals) for end in ("low", "high")] if interval else []
+    beneath = f' <span class="spread">{" – ".join(ends)}</span>' if ends else ""
+    return spread(row.numbers[name], decimals) + beneath
+
+
+def _shown(values: Sequence[Any]) -> float | None:
+    """The mean that a cell shows."""
+    real = [value for value in values if isinstance(value, int | float)]
+    return statistics.fmean(real) if real and len(real) == len(values) else None
+
+
+def _turned(names: Sequence[str], rows: Sequence[Row]) -> str:
+    heads = "".join(f"<th>{row.label}</th>" for row in rows)
     body = "".join(
         f'<tr><td class="name">{metric_name(name)}</td>'
-        + "".join(f'<td class="n">{spread(numbers[name]) if name in numbers else ""}</td>' for _, _, numbers in rows)
+        + "".join(f'<td class="n">{_cell(row, name, None)}</td>' for row in rows)
         + "</tr>"
         for name in names
     )
@@ -110,7 +155,7 @@ def _classes(lines: Sequence[Line]) -> str:
     for line in told:
         scores = [{name: of["f1"] for name, of in result["classes"].items()} for result in line.results]
         rows.append((_label(line), merged(scores)))
-    shown = _turned(most, [("", label, {name: of[name] for name in most if name in of}) for label, of in rows])
+    shown = _turned(most, [Row("", label, {name: of[name] for name in most if name in of}) for label, of in rows])
     few = f", the {MAX_CLASSES} most frequent of {len(gold)}" if len(gold) > MAX_CLASSES else ""
     return f"<details><summary>F1 by class{few}</summary>{shown}</details>"
 
@@ -126,7 +171,7 @@ def _below(line: Line) -> str:
     if line.kind == "control":
         return ""
     theirs = {baseline: _means(numbers) for baseline, numbers in line.baselines.items()}
-    said = escape(against(_means(line.numbers), theirs))
+    said = escape(against(_means(line.numbers), theirs, line.bounds))
     return f' <span class="tag below">{said}</span>' if said else ""
 
 
@@ -136,8 +181,9 @@ def _means(numbers: Values) -> dict[str, float]:
     return {name: statistics.fmean(values) for name, values in real.items()}
 
 
-def _baseline(name: str) -> str:
-    return f'{escape(name)} <span class="tag">baseline</span>'
+def _baseline(name: str, bounds: Collection[str]) -> str:
+    upper = name in bounds or name.rpartition(" (")[0] in bounds
+    return f'{escape(name)} <span class="tag">{"upper bound" if upper else "baseline"}</span>'
 
 
 def _sources(found: Sequence[tuple[Run, Record]]) -> str:

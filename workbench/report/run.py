@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError, safe_open
 
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import atomic, write_text
 from workbench.files.paths import real_path
 from workbench.files.yaml_values import read_yaml
 from workbench.runs.metrics import Record, read_metrics
-from workbench.runs.names import EVALUATIONS, METRICS, PICTURES, RECIPE, inside, is_run
+from workbench.runs.names import CHECKPOINTS, EVALUATIONS, FROZEN, METRICS, MODEL, PICTURES, RECIPE, inside, is_run
 from workbench.runs.results import read_json, read_results, results_in
 
 HELD_OUT = "held_out/"
@@ -53,12 +56,47 @@ class Run:
         return self.recipe.get("control")
 
     @property
+    def corpora(self) -> list[str]:
+        """Where its training sets are."""
+        return self._places("corpora")
+
+    @property
+    def held_out(self) -> list[str]:
+        """Where the sets of its held-out losses are."""
+        return self._places("held_out")
+
+    def _places(self, key: str) -> list[str]:
+        tasks = self.recipe.get("tasks")
+        each = tasks.values() if isinstance(tasks, dict) else ()
+        told = (of for task in each if isinstance(task, dict) for of in task.get(key) or ())
+        return list(dict.fromkeys(map(str, told)))
+
+    def parameters(self) -> int | None:
+        """How many numbers its checkpoints hold, with those that are not trained; None where there is no whole one."""
+        steps = (self.folder / CHECKPOINTS).glob(f"step-*/{MODEL}")
+        last = max(steps, key=lambda path: path.parent.name.partition("-")[2].zfill(20), default=None)
+        if last is None:
+            return None
+        try:
+            files = [inside(self.folder, path) for path in (last, self.folder / FROZEN) if path.is_file()]
+            return sum(map(_numbers_in, files))
+        except (SafetensorError, OSError):
+            return None
+
+    @property
     def budget(self) -> str:
         """How long it was trained: steps and samples of each; empty where the recipe does not say."""
         train = self.recipe.get("train")
         stated = [train.get(name) for name in ("max_steps", "global_batch_size")] if isinstance(train, dict) else []
         known = stated and all(isinstance(value, int) for value in stated)
         return f"{stated[0]:,} steps of {stated[1]:,} samples" if known else ""
+
+
+def _numbers_in(path: Path) -> int:
+    """Numbers in a safetensors file, of which the head alone is read."""
+    with safe_open(path, framework="np") as file:
+        names: list[str] = list(file.keys())
+        return sum(math.prod(file.get_slice(name).get_shape()) for name in names)
 
 
 def load_run(folder: Path) -> Run:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.files.yaml_values import read_yaml
-from workbench.report.html import number
+from workbench.report.html import fixed
 from workbench.report.run import Run
 from workbench.runs.names import RECIPE, inside, is_run
 
@@ -34,13 +34,17 @@ def name_of(group: Sequence[Run]) -> str:
     return group[0].name if len(group) == 1 else str(group[0].recipe.get("name") or group[0].name)
 
 
-def spread(values: Sequence[Any]) -> str:
-    """A number, or the mean of several with their deviation (n - 1) to as many decimals, as HTML."""
+def spread(values: Sequence[Any], decimals: int | None = None) -> str:
+    """A number, or the mean of several with their deviation (n - 1) to as many decimals, as HTML.
+
+    Args:
+        decimals: of all numbers of the column; None: as fits this one.
+    """
     if len(values) == 1:
-        return number(values[0])
+        return fixed(values[0], decimals)
     if not all(isinstance(value, int | float) for value in values):
         return ""
-    mean = number(statistics.fmean(values))
+    mean = fixed(statistics.fmean(values), decimals)
     decimals = len(mean.partition(".")[2]) if "e" not in mean else 6
     return f'{mean} <span class="spread">± {statistics.stdev(values):.{decimals}f}</span>'
 

@@ -35,6 +35,7 @@ from workbench.tasks.objective import Objective
 from workbench.text.tokenizer import Tokenizer
 
 EXAMPLES = 12
+OF_PEOPLE = "its own first caption"
 VARIANT = (
     "BLEU without smoothing, CIDEr-D with this corpus's frequencies; words of 13a, lower case, no signs; times 100"
 )
@@ -120,6 +121,7 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
             counts={"images": len(found), "references": sum(map(len, references))},
             variant=VARIANT,
             baselines=baselines(references, run.trained_on()),
+            bounds=[OF_PEOPLE],
             examples=[
                 {**vars(each), "image": keep_image(run.folder, images.get(each.key, b""))}
                 for each in found[:EXAMPLES]
@@ -156,7 +158,7 @@ def baselines(references: list[list[str]], training: list[Sample] | None) -> dic
         moved = [each[0] for each in [*references[1:], references[0]]]
         found["another image's caption"] = caption_scores(moved, references)
     if all(len(each) > 1 for each in references):
-        found["its own first caption"] = caption_scores([e[0] for e in references], [e[1:] for e in references])
+        found[OF_PEOPLE] = caption_scores([e[0] for e in references], [e[1:] for e in references])
     return found
 
 

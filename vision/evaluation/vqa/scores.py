@@ -26,6 +26,8 @@ from workbench.metrics.tallies import Tally
 
 Questions = Sequence[dict[str, Any]]
 OCR = "ocr_tokens"
+BOUNDS = ("best of the vocabulary", "best of the words read in the image")
+"""Baselines that are upper bounds: what no run with this vocabulary, or none that reads words alone, can exceed."""
 QUESTION_TYPE, FIRST_WORDS = "question_type", "first two words"
 
 
@@ -92,9 +94,9 @@ def baselines(
     Questions without a type are told apart by their first two words, which is what VQA's types are made of.
     """
     name = measure_of(scorer.variant)
-    found = {"best of the vocabulary": {name: vocabulary.ceiling(questions, scorer.variant)}}
+    found = {BOUNDS[0]: {name: vocabulary.ceiling(questions, scorer.variant)}}
     if OCR in corpus.manifest.fields:
-        found["best of the words read in the image"] = {name: best_of_words(corpus, questions, scorer.variant)}
+        found[BOUNDS[1]] = {name: best_of_words(corpus, questions, scorer.variant)}
     trained = run.trained_on()
     if trained is None:
         return found

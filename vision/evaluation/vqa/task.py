@@ -26,7 +26,7 @@ from vision.evaluation.vqa.predictions import (
     write_gqa_predictions,
     write_predictions,
 )
-from vision.evaluation.vqa.scores import Scorer, baselines
+from vision.evaluation.vqa.scores import BOUNDS, Scorer, baselines
 from vision.objectives.answers import Answers
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
@@ -84,14 +84,16 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
             logger.warning("scored with the variant %s, %s (--variant)", scores.variant, chosen)
         counts |= _apart(scores, questions)
         questions = [question for question in questions if question["question_id"] in scores.accuracies]
+        beside = baselines(run, corpus, vocabulary, questions, scorer)
         return Result(
             task=self.name,
             numbers=scorer.numbers(answered.predictions, questions),
             counts={"questions": len(questions), **counts, **({"without answers": lacking} if lacking else {})},
             variant=scores.variant,
-            baselines=baselines(run, corpus, vocabulary, questions, scorer),
+            baselines=beside,
             examples=examples(run.folder, corpus, answered, scores) if run.world.is_main else [],
             failures=failures(run.folder, corpus, answered, scores) if run.world.is_main else [],
+            bounds=[name for name in BOUNDS if name in beside],
             predictions=Items(
                 lines_of(answered), scorer.tallies(answered.predictions, answered.asked.values(), scores.accuracies)
             ),
