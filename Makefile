@@ -1,5 +1,6 @@
 # make demo    install, prepare small corpora, pretrain, evaluate, write a report: about five minutes on two cores
 # make test    install if needed, run the tests
+# make test-newest    run the tests with the newest packages of the index, on each Python of PYTHONS that is there
 # make test-machines    run the tests as other machines would: other kernels, threads, a busy neighbour
 # make lint    ruff and mypy
 # make pages    write again the pages of docs/ that the code tells, and the README's table of systems
@@ -13,11 +14,12 @@ INSTALLED := $(VENV)/installed
 HOURS ?= 1
 SEED ?= 0
 KIND ?= text
+PYTHONS ?= 3.11 3.12 3.13 3.14
 PARALLEL := --numprocesses 2 --dist worksteal
 export OMP_NUM_THREADS ?= 2
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo systems soak test test-all test-machines lint pages clean
+.PHONY: demo systems soak test test-all test-machines test-newest lint pages clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
@@ -28,6 +30,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 demo: $(INSTALLED)
 	"$(BIN)/python" -m pipelines.demo run runs/demo
+	@printf '%s\n' '' 'Next, in this shell (README, "Three jobs"):' '  source "$(abspath $(BIN))/activate"' \
+		'  mkdir -p first-try && cd first-try' '  python -m pipelines.demo small-files' \
+		'  workbench prepare text notes.txt --output corpora/text' \
+		'Without activating, the commands are $(BIN)/workbench and $(BIN)/python.'
 
 test: $(INSTALLED)
 	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(PARALLEL) -m "not slow"
@@ -37,6 +43,9 @@ test-all: $(INSTALLED)
 
 test-machines: $(INSTALLED)
 	"$(BIN)/python" tests/machines.py $(PARALLEL) -m "not slow"
+
+test-newest:
+	"$(PYTHON)" tests/newest.py --folder build/newest --pythons $(PYTHONS) -- $(PARALLEL) -m "not slow"
 
 soak: $(INSTALLED)
 	OMP_NUM_THREADS=1 "$(BIN)/python" -m tests.robustness.soak --seed $(SEED) --output runs/soak \

@@ -131,6 +131,11 @@ def shown(value: object) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
+LISTED = 12
+"""Valid names that a message lists; of more it gives the nearest."""
+NEAREST, MANY = 5, 2000
+
+
 def nearest(name: str, valid: Iterable[str]) -> list[str]:
     """The valid names that look most like `name`, best first (at most three)."""
     return difflib.get_close_matches(name, list(valid), n=3, cutoff=0.5)
@@ -139,11 +144,15 @@ def nearest(name: str, valid: Iterable[str]) -> list[str]:
 def unknown(
     what: str, name: str, valid: Iterable[str], where: str = "", unlisted: Iterable[str] = (), advice: str = ""
 ) -> WorkbenchError:
-    """The error for a name that does not exist: names the nearest valid ones, then all but the `unlisted`, then what to
-    do where another of these names is not what is wanted."""
+    """The error for a name that does not exist: names the nearest valid ones, then all but the `unlisted`, or of many
+    the five nearest, then what to do where another of these names is not what is wanted."""
     choices = sorted(valid)
     close = nearest(name, [*choices, *unlisted])
     guess = f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
     place = f" in {where}" if where else ""
-    listed = ", ".join(choices) if choices else "none"
-    return WorkbenchError(f"unknown {what} {name!r}{place}.{guess} Valid: {listed}.{' ' * bool(advice)}{advice}")
+    listed = f"Valid: {', '.join(choices) if choices else 'none'}."
+    if len(choices) > LISTED:
+        cutoff = 0.0 if len(choices) < MANY else 0.5  # to compare with all of a vocabulary takes seconds
+        some = difflib.get_close_matches(name, choices, n=NEAREST, cutoff=cutoff) or choices[:NEAREST]
+        listed = f"Valid are {len(choices):,}; the nearest: {', '.join(some)}."
+    return WorkbenchError(f"unknown {what} {name!r}{place}.{guess} {listed}{' ' * bool(advice)}{advice}")

@@ -9,9 +9,11 @@ import logging
 import os
 import select
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any
 
 import typer
@@ -22,7 +24,10 @@ from workbench.errors import WorkbenchError, memory_error, message, system_error
 from workbench.options.command import command
 from workbench.processes.ending import Ended, ending
 from workbench.processes.ranks import say_once
+from workbench.shipped import ROOT
 from workbench.terminal import PlainFormatter, Terminal
+
+DISTRIBUTION = "pretraining-workbench"
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,21 @@ COMMANDS = {
     "generate": Entry("workbench.cli.generation:generate", "Texts that a trained model goes on with."),
     "export": Entry("workbench.cli.export:export", "Write a run's network as other people's code reads it."),
 }
+ELSEWHERE = {
+    "convert": "'workbench export RUN --as FAMILY --output FOLDER' writes a run as other code reads it",
+    "embed": "'workbench encode RUN INPUT --output FILE' writes vectors",
+    "eval": "'workbench evaluate TASK RUN CORPUS' measures a run",
+    "info": "'workbench show RUN' says how far a run is and what was measured; it shows corpora and recipes too",
+    "list": "'workbench recipes' lists models, 'workbench tasks' what is measured, 'workbench parts' the rest",
+    "models": "'workbench recipes' lists the models",
+    "predict": "'workbench generate RUN INPUT' writes texts, 'workbench encode RUN INPUT' vectors",
+    "resume": "run the same 'workbench pretrain' (or finetune) command again: it goes on where the run stopped",
+    "status": "'workbench show RUN' says how far a run is and what was measured",
+    "test": "'workbench evaluate TASK RUN CORPUS' measures a run",
+    "train": "'workbench pretrain RECIPE' trains from a recipe, 'workbench finetune TASK RUN CORPUS' trains on a task",
+    "version": "'workbench --version' says it",
+}
+"""Words for commands that people know from elsewhere, and what they are here."""
 
 
 class Announced:
@@ -89,6 +109,9 @@ class Commands:
         if not arguments or arguments[0] in ("--help", "-h"):
             self._explain(called)
             sys.exit(0 if arguments else 2)
+        if arguments[0] == "--version" and self.entries is COMMANDS:
+            Terminal().print(f"workbench {version()}", highlight=False)
+            return
         name, rest = arguments[0], arguments[1:]
         target = self._load(called, name, rest)
         if isinstance(target, Commands):
@@ -105,8 +128,11 @@ class Commands:
         return target if isinstance(target, Commands | typer.Typer) else typer_app(target)
 
     def _check(self, called: str, name: str) -> None:
-        if name not in self.entries:
-            raise unknown("command", f"{called} {name}", [f"{called} {entry}" for entry in self.entries])
+        if name in self.entries:
+            return
+        if self.entries is COMMANDS and name in ELSEWHERE:
+            raise WorkbenchError(f"there is no command '{called} {name}': {ELSEWHERE[name]}")
+        raise unknown("command", f"{called} {name}", [f"{called} {entry}" for entry in self.entries])
 
     def _explain(self, called: str) -> None:
         console = Terminal()
@@ -116,6 +142,16 @@ class Commands:
             table.add_row(f"[bold]{escape(name)}[/]", escape(entry.help))
         console.print(table)
         console.print(f"\n'{escape(called)} COMMAND --help' tells more.")
+
+
+def version() -> str:
+    """Of the installed package; of a checkout that is not installed what its pyproject.toml says."""
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        file = ROOT / "pyproject.toml"
+        stated = tomllib.loads(file.read_text("utf-8"))["project"] if file.is_file() else {}
+        return f"{stated.get('version', 'unknown')} (not installed)"
 
 
 def call(target: typer.Typer, arguments: list[str], called: str) -> None:

@@ -1,9 +1,10 @@
-"""The command `workbench recipes`: the systems that the workbench ships."""
+"""The command `workbench recipes`: the systems that the workbench ships, one of them in detail, or a release's."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -12,53 +13,118 @@ from rich.table import Table
 from workbench.cli.page import as_page
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import write_text
-from workbench.options.bounds import Name
+from workbench.interop.release_recipe import recipe_named, release_yaml
+from workbench.options.bounds import Assignment, Location, Name, Word
 from workbench.options.command import Trust
+from workbench.recipe.about import about
 from workbench.recipe.drawing import drawing
 from workbench.recipe.listing import families, markdown, stack
-from workbench.recipe.reading import load_recipe, shipped
+from workbench.recipe.reading import find_recipe, shipped
 from workbench.recipe.sizes import sizes_of
+from workbench.recipe.spec import Recipe
 from workbench.runs.outputs import OutputFile
 from workbench.terminal import Terminal
 
+Kind = Literal["text", "knowledge", "vision-language"]
+
 
 def list_recipes(
+    name: Annotated[
+        Location | None, typer.Argument(metavar="[RECIPE]", help="Say all of this recipe: a name, a YAML, a release.")
+    ] = None,
+    overrides: Annotated[
+        list[Assignment] | None, typer.Argument(help="Changes to RECIPE, as key=value.", metavar="KEY=VALUE")
+    ] = None,
     as_markdown: Annotated[bool, as_page("systems.md", markdown)] = False,
+    kind: Annotated[Kind | None, typer.Option(help="Only those of this kind.")] = None,
+    with_word: Annotated[
+        Word | None, typer.Option("--filter", metavar="WORD", help="Only those whose description has this word.")
+    ] = None,
+    release: Annotated[
+        Location | None,
+        typer.Option("--from", metavar="FOLDER", help="Write the recipe that trains a Hugging Face folder further."),
+    ] = None,
     draw: Annotated[
         Name | None, typer.Option(metavar="RECIPE", help="Draw what this recipe stacks, as SVG, instead.")
     ] = None,
     output: Annotated[
-        OutputFile | None, typer.Option("--output", "-o", help="With --draw: where to; default: RECIPE.svg here.")
+        OutputFile | None, typer.Option("--output", "-o", help="The file of --draw (default: RECIPE.svg) or --from.")
     ] = None,
     trust: Trust = False,
 ) -> None:
-    """List the recipes that the workbench ships, family by family: name, paper, one line each. Or draw one of them, or
-    one of yours: streams as columns, layers as boxes, who attends to whom.
+    """List the recipes that the workbench ships, family by family: name, paper, one line each. Or say all of one of
+    them; or draw one, yours or a release's: streams as columns, layers as boxes, who attends to whom. Or write the
+    recipe that trains a release (Hugging Face's config.json and model.safetensors) further.
 
     Examples:
 
-      workbench recipes
+      workbench recipes --kind knowledge
+
+      workbench recipes k-bert
 
       workbench recipes --draw lxmert
 
       workbench recipes --draw mine.yaml --output mine.svg
+
+      workbench recipes --from hf/bert > mine.yaml
     """
-    console = Terminal()
+    if output is not None and draw is None and release is None:
+        raise WorkbenchError("--output is where a drawing or a recipe goes; say of what: --draw RECIPE, --from FOLDER")
     if draw is not None:
-        recipe = load_recipe(draw, trust=trust)
+        recipe = recipe_named(draw, trust=trust)
         path = output or Path(f"{recipe.name}.svg")
         write_text(path, drawing(recipe))
-        console.print(f"{escape(str(path))}: {escape(stack(recipe))}", highlight=False)
-        return
-    if output is not None:
-        raise WorkbenchError("--output is where a drawing goes; say of which recipe: --draw RECIPE")
+        Terminal().print(f"{escape(str(path))}: {escape(stack(recipe))}", highlight=False)
+    elif release is not None:
+        text = release_yaml(release)
+        sys.stdout.write(text) if output is None else write_text(output, text)
+    elif name is not None:
+        print_recipe(recipe_named(name, overrides or [], trust=trust), name)
+    else:
+        _list(kind, with_word)
+
+
+def print_recipe(recipe: Recipe, called: str) -> None:
+    """Say all of a recipe that is called so on the command line."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in about(recipe, called, _sizes(called)):
+        table.add_row(escape(name), escape(value))
+    Terminal().print(table)
+
+
+def _sizes(called: str) -> list[str]:
+    """The names of the other sizes of a recipe; of a release none."""
+    if called not in shipped() and not called.endswith((".yaml", ".yml")):
+        return []
+    path, _ = find_recipe(called)
+    return [f"{path.stem}-{size}" for size in sizes_of(path)]
+
+
+def _list(kind: Kind | None, word: str | None) -> None:
+    console = Terminal()
+    found = 0
     for family, recipes in families().items():
+        wanted = [recipe for recipe in recipes if kind in (None, recipe.kind) and _says(recipe, word)]
+        found += len(wanted)
+        if not wanted:
+            continue
         console.print(f"\n[bold]{family.replace('_', '-')}[/]")
         table = Table(box=None, pad_edge=False, show_header=False)
-        for recipe in recipes:
+        for recipe in wanted:
             paper = f"\n[dim]{escape(recipe.paper.title)} ({escape(recipe.paper.url)})[/]" if recipe.paper else ""
-            sizes = " ".join(f"{recipe.name}-{size}" for size in sizes_of(shipped()[recipe.name]))
+            sizes = " ".join(_sizes(recipe.name))
             table.add_row(
                 f"  [bold]{recipe.name}[/]", escape(recipe.description) + paper + (f"\n{sizes}" if sizes else "")
             )
         console.print(table)
+    if not found:
+        raise WorkbenchError("no recipe is so; `workbench recipes` lists all")
+    console.print("\n'workbench recipes RECIPE' says all of one, 'workbench pretrain RECIPE' trains it.", markup=False)
+
+
+def _says(recipe: Recipe, word: str | None) -> bool:
+    """Whether the word is in its name, description, paper or stack."""
+    paper = recipe.paper.title if recipe.paper else ""
+    return word is None or word.lower() in f"{recipe.name} {recipe.description} {paper} {stack(recipe)}".lower()

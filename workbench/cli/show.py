@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
+from workbench.cli.recipes import print_recipe
+from workbench.corpora.manifest import FILE_NAME
+from workbench.errors import WorkbenchError
+from workbench.files.cache import is_url
+from workbench.interop.files import find_files
+from workbench.interop.release_recipe import is_release, recipe_named
 from workbench.options.bounds import Assignment, Count, Location, Seed
 from workbench.options.command import Trust
-from workbench.recipe.reading import load_recipe
+from workbench.packages import WEIGHTS, located
+from workbench.recipe.reading import find_recipe
+from workbench.runs.names import is_run
+from workbench.runs.progress import progress_of
 from workbench.tasks.needs import check_corpora
 from workbench.terminal import Terminal
 
 
 def show(
-    target: Annotated[Location, typer.Argument(help="A corpus (folder or URL), or with --batch a recipe.")],
+    target: Annotated[
+        Location, typer.Argument(help="A corpus (folder or URL), a run, a recipe, or a Hugging Face folder.")
+    ],
     overrides: Annotated[
-        list[Assignment] | None, typer.Argument(help="With --batch: key=value.", metavar="KEY=VALUE")
+        list[Assignment] | None, typer.Argument(help="Changes to a recipe, as key=value.", metavar="KEY=VALUE")
     ] = None,
     batch: Annotated[bool, typer.Option("--batch", help="The first micro-batch as the model will see it.")] = False,
     samples: Annotated[Count, typer.Option(help="How many records or sequences to print.")] = 3,
     seed: Annotated[Seed, typer.Option(help="Which records of a corpus.")] = 0,
     trust: Trust = False,
 ) -> None:
-    """Show a corpus (counts, fields, previews), or the first micro-batch of a recipe.
+    """Show a corpus (counts, fields, previews), a run (its recipe, how far it is, what was measured), a recipe or a
+    release; or the first micro-batch of one of these two (--batch).
 
     `workbench show PICTURE RUN CORPUS` draws a picture of a run: attention, alignment or neighbours;
     `workbench show PICTURE --help` tells more.
@@ -33,19 +46,47 @@ def show(
 
       workbench show corpora/wiki
 
+      workbench show runs/bert
+
+      workbench show hf/bert
+
       workbench show bert tasks.text.corpora=[corpora/notes] --batch
     """
     if batch:
         show_batch(target, overrides or [], samples, trust=trust)
         return
-    from workbench.cli.corpora import show as show_corpus
+    place = Path(target)
+    if is_run(place):
+        for name, value in progress_of(place):
+            Terminal().print(f"[bold]{escape(name)}[/]  {escape(value)}", highlight=False)
+    elif _is_recipe(target):
+        print_recipe(recipe_named(target, overrides or [], trust=trust), target)
+    elif not is_url(target) and not (place / FILE_NAME).is_file():
+        there = "it has neither corpus.json nor recipe.yaml" if place.exists() else "there is no such file or folder"
+        raise WorkbenchError(
+            f"{target} is no corpus, run, recipe or Hugging Face folder: {there}. 'workbench recipes' lists the recipes"
+        )
+    else:
+        from workbench.cli.corpora import show as show_corpus
 
-    show_corpus(target, samples, seed)
+        show_corpus(target, samples, seed)
+
+
+def _is_recipe(target: str) -> bool:
+    """Whether it is a recipe or a release, and no corpus."""
+    if is_url(target) or (Path(target) / FILE_NAME).is_file():
+        return False
+    if is_release(target):
+        return find_files(located(target, WEIGHTS)) is not None
+    try:
+        return bool(find_recipe(target))
+    except WorkbenchError:
+        return target.endswith((".yaml", ".yml"))
 
 
 def show_batch(recipe_name: str, overrides: list[str], samples: int, *, trust: bool = False) -> None:
     """Print the first micro-batch of each task: tokens, masks, entities, branches, boxes, labels."""
-    recipe = load_recipe(recipe_name, overrides, trust=trust)
+    recipe = recipe_named(recipe_name, overrides, trust=trust)
     check_corpora(recipe)
     from workbench.cli.batch_view import sequence_view  # torch takes seconds, and a corpus is shown without
     from workbench.training.readers import first_batches

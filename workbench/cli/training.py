@@ -11,15 +11,18 @@ from typing import Annotated
 import typer
 from annotated_types import Ge, Le
 
+from workbench.interop.release_recipe import recipe_named
 from workbench.options.bounds import Assignment, Location
 from workbench.options.command import Trust
-from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.report.panels import find_panel
 from workbench.tasks.needs import check_corpora
 from workbench.terminal import Terminal
 
-RecipeName = Annotated[Location, typer.Argument(help="A recipe's name (see `workbench recipes`) or a YAML file.")]
+RecipeName = Annotated[
+    Location,
+    typer.Argument(help="A recipe's name (see `workbench recipes`), a YAML file, or a Hugging Face folder."),
+]
 Overrides = Annotated[
     list[Assignment] | None, typer.Argument(help="Changes to the recipe, as key=value.", metavar="KEY=VALUE")
 ]
@@ -47,6 +50,8 @@ def pretrain(
     Examples:
 
       workbench pretrain tiny-text tasks.text.corpora=[corpora/notes] train.max_steps=1000 --output runs/notes
+
+      workbench pretrain hf/bert vars.corpus=corpora/notes train.max_steps=1000
 
       torchrun --nproc-per-node 8 -m workbench pretrain bert tasks.text.corpora=[corpora/notes] --output runs/notes
     """
@@ -114,7 +119,7 @@ def verify_resume(
 
 def _checked(recipe: str, overrides: list[str] | None, trust: bool) -> Recipe:
     """The recipe, whose corpora on this machine and panels are there."""
-    loaded = load_recipe(recipe, overrides or [], trust=trust)
+    loaded = recipe_named(recipe, overrides or [], trust=trust)
     for panel in loaded.panels:
         find_panel(panel)
     check_corpora(loaded)

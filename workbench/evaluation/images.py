@@ -73,7 +73,7 @@ def _blind(recipe: Recipe, stream: str, what: str, option: str) -> WorkbenchErro
     seen = any(stream in network.streams for network in recipe.networks.values())
     advice = (
         f"its network has a stream `{stream}`, so name it as init_from of a recipe whose builder says what the rows of "
-        f"an {stream} are, and take the run of that"
+        f"an {stream} are, and take the run of that (of a Hugging Face folder: workbench pretrain FOLDER makes it)"
         if seen
         else "take a vision-language run"
     )

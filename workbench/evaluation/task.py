@@ -93,9 +93,17 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
         """
         assert isinstance(scoring, Scoring), "what is no run is opened by the task itself"
         loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
+        self.check_reads(loaded.recipe)
         return find_objective(
             loaded, scoring.run, self.objective, self.wanted(scoring), network=scoring.network, control=scoring.control
         )
+
+    def check_reads(self, recipe: Recipe) -> None:
+        """A run that can't read what the task asks about, images above all, is refused before it is advised to train.
+
+        Raises:
+            WorkbenchError: the recipe's tasks read no such thing.
+        """
 
     def wanted(self, scoring: Scoring) -> str:
         """What to do about a run without the objective, for the message: only a task that trains can give it one."""

@@ -91,10 +91,15 @@ def parse_value(text: str) -> Any:
 def _refuse_deep(text: str | IO[str]) -> None:
     """Parsers call themselves for what is nested, and YAML's C library does so until the process dies."""
     depth = 0
-    for event in yaml.parse(text, Loader=_LOADER):
-        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
-        if depth > DEEPEST:
-            raise WorkbenchError(_DEEP)
+    try:
+        for event in yaml.parse(text, Loader=_LOADER):
+            depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+            if depth > DEEPEST:
+                raise WorkbenchError(_DEEP)
+    except YAMLError as error:
+        if "nesting depth" in str(error):  # the limit of newer libyaml, which reads ahead of the events
+            raise WorkbenchError(_DEEP) from error
+        raise
 
 
 def _made(load: Callable[[], Any], overrides: Sequence[str], where: str, make: Callable[[Any], T]) -> T:

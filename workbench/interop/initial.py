@@ -20,10 +20,10 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.interop.adapter_weights import ADAPTERS, check_adapters, own_names, tell_other_base
 from workbench.interop.described import differences_of_heads, others
 from workbench.interop.growing import Vocabularies, by_class, grown
-from workbench.interop.sources import Source, read_source
+from workbench.interop.sources import RUN, Source, read_source
 from workbench.interop.stream_weights import differences, layer_specs, stream_layers, stream_names
 from workbench.recipe.spec import InitFrom, NetworkSpec, Spec
-from workbench.runs.weights import check_shapes, copy_weights
+from workbench.runs.weights import OWN_SIZES, check_shapes, copy_weights
 from workbench.tasks.root import Root
 from workbench.tasks.taught import Taught
 from workbench.text.tokenizer import Tokenizer
@@ -86,7 +86,13 @@ def initialise(
         tensors = grown(target, tensors, vocabularies, where)
         heads = dict(root.heads_of(network).named_children())
         tensors = by_class(heads, tensors, taught.objectives, source, where)
-        check_shapes(target, tensors, where)
+        try:
+            check_shapes(target, tensors, where)
+        except WorkbenchError as error:
+            if source.family == RUN:
+                raise
+            advice = f"`workbench recipes --from {entry.weights} > mine.yaml` writes the recipe of its sizes"
+            raise WorkbenchError(f"{str(error).removesuffix(OWN_SIZES)}{advice}") from error
         copy_weights(target, tensors)
         _fill_in(target, tensors)
         copied |= dict.fromkeys(tensors, entry.weights)
@@ -191,11 +197,15 @@ def _matched(
     missing = sorted(name for name in own.tensors.values() if name not in matched and id(state[name]) not in filled)
     taken = {id(source.tensors[name]) for name in matched.values()}
     unused = sorted(name for name in theirs.tensors.values() if id(source.tensors[name]) not in taken)
-    _tell(where, "matched", sorted(matched))
-    _tell(where, "missing", missing)
-    _tell(where, "unexpected", unused)
-    _tell(where, "without a place in our parts", sorted(source.unused))
-    _tell(where, "lacking in the files", sorted(source.missing))
+    others_left = {
+        "missing": missing,
+        "unexpected": unused,
+        "without a place in our parts": sorted(source.unused),
+        "lacking in the files": sorted(source.missing),
+    }
+    logger.info("%s: %d tensors matched%s", where, len(matched), "" if any(others_left.values()) else ", all there are")
+    for what, names in others_left.items():
+        _tell(where, what, names)
     _tell_misfit(where, source, own, missing, unused, picked)
     if not matched:
         raise WorkbenchError(
@@ -247,8 +257,10 @@ def _renumbered(name: str, picked: list[int]) -> str | None:
 
 def _tell(where: str, what: str, names: Collection[str]) -> None:
     names = list(names)
+    if not names:
+        return
     more = f", and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    logger.info("%s: %d %s%s%s", where, len(names), what, ": " * bool(names), ", ".join(names[:SHOWN]) + more)
+    logger.info("%s: %d %s: %s", where, len(names), what, ", ".join(names[:SHOWN]) + more)
 
 
 def _tell_differences(

@@ -35,6 +35,7 @@ class Read(NamedTuple):
         tensors: ours; what is one tensor in the network is here under all its names.
         unused: their names that we have no place for.
         missing: what the network has and the files lack (under our names).
+        config: the configuration, with what the shapes say where it is silent.
     """
 
     family: str
@@ -45,6 +46,7 @@ class Read(NamedTuple):
     tensors: dict[str, Tensor]
     unused: list[str]
     missing: list[str]
+    config: Config
 
 
 def read_release(files: Files, family: str | None = None) -> Read:
@@ -73,7 +75,7 @@ def read_release(files: Files, family: str | None = None) -> Read:
     heads = checked_heads(release, release.heads(config))
     heads = {head: part for head, part in heads.items() if _is_there(head, tensors, rules)}
     seen, sequence = release.visibility(config), release.sequence(config)
-    return Read(name, spec, heads, seen, sequence, network, unused, missing)
+    return Read(name, spec, heads, seen, sequence, network, unused, missing, config)
 
 
 def _check_body(release: Release, rules: list[Rule], unused: list[str]) -> None:

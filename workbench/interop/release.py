@@ -11,6 +11,7 @@ state: it reads a configuration. `init_from` uses it one way, `workbench export 
         def config(self, described): ...             # the configuration of one of our networks
         def visibility(self, config): ...            # which rows of a text each one sees: all, where it is not defined
         def sequence(self, config): ...              # the special tokens around a text, where they are not the usual
+        def task(self, config): ...                  # how it is trained further, where its first head doesn't say it
 
 What cannot be exported needs no code: `network(config(ours))` must say what ours says (`workbench.interop.described`).
 """
@@ -48,6 +49,8 @@ class Release:
             own, whatever the tokenizer.
         goes_on: whether what it reads from left to right is a text to go on with, so that its tokenizer puts no end
             behind it.
+        corpus: what it is trained further on, as its recipe calls it below `vars.data`.
+        supplied: options of streams' embeddings that are files of the user's, for a recipe.
     """
 
     leaves: ClassVar[tuple[str, ...]] = ("*position_ids", "*.attn.bias", "*.masked_bias", "*inv_freq", "*pooler.*")
@@ -55,6 +58,8 @@ class Release:
     free: ClassVar[frozenset[str]] = DROPOUT
     counts_padding: ClassVar[bool] = False
     goes_on: ClassVar[bool] = True
+    corpus: ClassVar[str] = "text"
+    supplied: ClassVar[Mapping[str, Spec]] = {}
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         """Whether a configuration (empty where there is none) and the names of the tensors are of this family."""
@@ -89,6 +94,12 @@ class Release:
         ends = {"begin": None, "end": "eos"} if visibility == "causal" else {"begin": "cls", "end": "sep"}
         return {"builder": "document", "visibility": visibility, **ends}
 
+    def task(self, config: Config) -> Spec:
+        """How it is trained further, as a recipe says a task (without corpora): it reads a text as it does, and learns
+        the objective of the first of its heads. `max_length` is added where it is not stated."""
+        name, spec = next(iter(self.heads(config).items()))
+        return {"sequence": self.sequence(config), "objectives": [with_name(name, spec)]}
+
     def config(self, described: Described) -> dict[str, Any]:
         """The configuration of one of our networks. What it cannot say may be left out: it is found and told.
 
@@ -108,6 +119,11 @@ class Release:
     def adapted(self, described: Described, state: dict[str, Tensor]) -> tuple[Described, dict[str, Tensor]]:
         """A network of ours, and its weights, put so that the family can say it and that computes the same."""
         return described, state
+
+
+def with_name(head: str, spec: Spec) -> Spec:
+    """The objective of a head as a recipe says it, with `name` where it is not the objective's own."""
+    return spec if spec["objective"].rpartition(".")[2] == head else {**spec, "name": head}
 
 
 def checked_heads(release: Release, heads: dict[str, Spec]) -> dict[str, Spec]:

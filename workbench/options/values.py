@@ -32,7 +32,7 @@ def check(hint: Any, value: Any, where: str) -> Any:
     """`value` as an instance of the annotation.
 
     A mapping becomes a dataclass where the annotation is one; before that, the class's own `spelt_out(value)` turns
-    short forms into the full one.
+    short forms into the full one. What the class says of a key that it lacks (`key_hint`) is told.
 
     Raises:
         WorkbenchError: an unknown or missing key, a wrong type, or a value out of bounds, with its place.
@@ -197,6 +197,9 @@ def _fields(kind: Any, value: Any, where: str) -> Any:
     names = [field.name for field in dataclasses.fields(kind)]
     for key in value:
         if key not in names:
+            hint = kind.key_hint(str(key)) if hasattr(kind, "key_hint") else ""
+            if hint:
+                raise WorkbenchError(f"unknown key {str(key)!r}{f' in {where}' if where else ''}. {hint}")
             raise unknown("key", str(key), names, where)
     for name in names:
         if name in _required(kind) and name not in value:

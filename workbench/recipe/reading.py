@@ -11,6 +11,7 @@ from typing import Any
 from workbench.errors import WorkbenchError, unknown
 from workbench.files.yaml_values import OverrideError, read_yaml
 from workbench.parts.trust import allow, import_paths
+from workbench.recipe.elsewhere import model_hint
 from workbench.recipe.sizes import KEY, resized, sizes_of, splits
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import as_tree, recipe_from_dict
@@ -45,7 +46,11 @@ def find_recipe(name: str) -> tuple[Path, str | None]:
         there = [f"{path} has the sizes {', '.join(sizes_of(path))}" for path in _sized(stem, ending)]
         raise WorkbenchError("; ".join([f"there is no recipe file {name!r} (looked in {Path.cwd()})", *there]))
     known = [f"{recipe}-{size}" for recipe, path in shipped().items() for size in sizes_of(path)]
-    raise unknown("recipe", name, [*recipe_names(), "path/to/recipe.yaml"], unlisted=known)
+    hint = model_hint(name, recipe_names())
+    if hint:
+        raise WorkbenchError(f"there is no recipe {name!r}. {hint}")
+    listed = "'workbench recipes' lists them; a file of your own ends in .yaml."
+    raise unknown("recipe", name, recipe_names(), unlisted=known, advice=listed)
 
 
 def _sized(stem: str, ending: str) -> list[Path]:

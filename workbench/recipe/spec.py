@@ -39,6 +39,7 @@ from workbench.options.bounds import (
     Word,
 )
 from workbench.parts.controls import CONTROLS
+from workbench.recipe import elsewhere
 
 Spec = dict[str, Any]
 NO_SEGMENTER = "none"
@@ -196,6 +197,8 @@ class TaskSpec:
     again (static masking, as if the data were stored n times; RoBERTa, arXiv:1907.11692, section 4.1).
     """
 
+    key_hint = staticmethod(elsewhere.key_hint)
+
     corpora: Annotated[dict[Location, Positive], MinLen(1), Means("a list of corpora, or a mapping of them to weights")]
     sequence: SequenceSpec
     objectives: Annotated[list[PartSpec], MinLen(1)]
@@ -243,6 +246,8 @@ class TrainSpec:
 
     A run whose `micro_batch_size` is auto keeps the number that it found, and says so by `micro_batch_size_by`.
     """
+
+    key_hint = staticmethod(elsewhere.key_hint)
 
     max_steps: Count
     global_batch_size: Count
@@ -319,6 +324,8 @@ class Recipe:
     `segmenter` finds the words of texts without spaces where something hides words as a whole; None leaves it to the
     corpora.
     """
+
+    key_hint = staticmethod(elsewhere.key_hint)
 
     model: NetworkSpec | dict[Word, NetworkSpec | Follower]
     tasks: dict[Word, TaskSpec]

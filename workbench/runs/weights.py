@@ -104,6 +104,9 @@ def _opened(path: Path) -> Iterator[Any]:
         raise WorkbenchError(f"{path} is no whole safetensors file ({error}); use another checkpoint") from error
 
 
+OWN_SIZES = "Use the sizes of the recipe that made it"
+
+
 def check_shapes(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
     """
     Raises:
@@ -114,7 +117,7 @@ def check_shapes(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -
     if wrong:
         listed = "; ".join(f"{n}: found {list(found)}, expected {list(wanted)}" for n, found, wanted in wrong[:5])
         more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-        raise WorkbenchError(f"{where}: shapes differ: {listed}{more}. Use the sizes of the recipe that made it")
+        raise WorkbenchError(f"{where}: shapes differ: {listed}{more}. {OWN_SIZES}")
 
 
 def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:

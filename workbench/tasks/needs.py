@@ -28,10 +28,10 @@ def check_corpora(recipe: Recipe) -> None:
     for name, task in recipe.tasks.items():
         for place in _places(task):
             with Blame(f"tasks.{name}"):
-                _open(recipe, place)
+                _open(recipe, name, place)
 
 
-def _open(recipe: Recipe, place: str) -> None:
+def _open(recipe: Recipe, task: str, place: str) -> None:
     try:
         Corpus.open(place)
     except WorkbenchError as error:
@@ -40,7 +40,17 @@ def _open(recipe: Recipe, place: str) -> None:
         fields = fields_read(recipe, place)
         commands = [f"`{command}`" for command in _commands(recipe, place)]
         told = "; ".join([*(commands or _by_field(fields)), *_further(recipe, place)])
-        raise WorkbenchError(f"{error}. The recipe reads {', '.join(fields)} of it. Prepare it: {told}") from error
+        raise WorkbenchError(
+            f"{error}. The recipe reads {', '.join(fields)} of it. Prepare it: {told}. "
+            f"If yours is another folder: {_overrides(recipe, task, place)}"
+        ) from error
+
+
+def _overrides(recipe: Recipe, task: str, place: str) -> str:
+    """What names another corpus in its place, on the command line: a variable where one is this place."""
+    key = "corpora" if place in recipe.tasks[task].corpora else "held_out"
+    named = [f"vars.{name}=FOLDER" for name, value in recipe.vars.items() if value == place]
+    return " or ".join([f"'tasks.{task}.{key}=[FOLDER]'", *named])
 
 
 def _commands(recipe: Recipe, place: str) -> list[str]:

@@ -7,7 +7,7 @@ vectors are no part of its weights.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -28,6 +28,8 @@ class ErnieThu(Release):
     """ERNIE-THU: `text` and `entity` streams, `self` and `kg.aggregator` layers; heads mlm, nsp and dea."""
 
     prefix = "bert."
+    corpus = "wiki-linked"
+    supplied: ClassVar = {"entity": {"path": "${vars.data}/entities.safetensors"}}
     free = Release.free | {"path", "trainable", "shuffled", "control", "seed"}
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
@@ -45,6 +47,11 @@ class ErnieThu(Release):
             "nsp": {"objective": "nsp"},
             "dea": {"objective": "kg.dea"},
         }
+
+    def task(self, config: Config) -> Spec:
+        heads = self.heads(config)
+        steps = [{"step": "kg.entity_stream", "table": "${vars.data}/entities.safetensors"}]
+        return {"sequence": {**self.sequence(config), "steps": steps}, "objectives": [heads["mlm"], heads["dea"]]}
 
     def rules(self, config: Config) -> list[Rule]:
         layers = [

@@ -16,7 +16,7 @@ from workbench.interop.bert_names import both, stacked
 from workbench.interop.described import Described
 from workbench.interop.release import Config, Release
 from workbench.interop.rules import Rows, Rule, Same
-from workbench.recipe.spec import NetworkSpec
+from workbench.recipe.spec import NetworkSpec, Spec
 
 WORDS = "embedding.word_embedding.weight"
 LAYER = "encoder.transformer.{}"
@@ -29,6 +29,14 @@ class KBert(Release):
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return WORDS in names and f"{LAYER.format(0)}.self_attn.linear_layers.0.weight" in names
+
+    corpus = "wiki-linked"
+
+    def task(self, config: Config) -> Spec:
+        length = config["max_position"]
+        tree = {"step": "kg.sentence_tree", "graph": "${vars.data}/graph", "max_length": length, "triples": {"most": 2}}
+        sequence = {"builder": "document", "max_length": length // 2, "steps": [tree]}
+        return {"sequence": sequence, "objectives": [{"objective": "mlm"}]}
 
     def network(self, config: Config) -> NetworkSpec:
         text = {

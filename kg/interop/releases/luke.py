@@ -28,6 +28,7 @@ class Luke(Release):
 
     prefix = "luke."
     counts_padding = True
+    corpus = "wiki-linked"
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return config.get("model_type") == "luke"
@@ -48,6 +49,12 @@ class Luke(Release):
             "mlm": bert_config.word_head(config, activation="gelu"),
             "mep": {"objective": "kg.mep", "head": {"transform": transform}},
         }
+
+    def task(self, config: Config) -> Spec:
+        """The rows of the file are those of the weights: its entities stand in the order of `entity_vocab.json`."""
+        steps = [{"step": "kg.entity_tokens", "vocabulary": "${vars.data}/entity-vocabulary.safetensors"}]
+        objectives = list(self.heads(config).values())
+        return {"sequence": {**self.sequence(config), "steps": steps}, "objectives": objectives}
 
     def rules(self, config: Config) -> list[Rule]:
         rows, layers = config["max_position_embeddings"], config["num_hidden_layers"]

@@ -72,12 +72,16 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
         if not scoring.rerank and scoring.first_stage is not None:
             raise WorkbenchError("--first-stage names the run that finds candidates; say how many with --rerank")
         loaded = load(scoring.run, scoring.overrides, trust=scoring.trust)
+        self.check_reads(loaded.recipe)
         if scoring.rerank:
             wanted = "--rerank needs an itm that re-ranks"
             return find_comparing(loaded, scoring.run, "itm", wanted, scoring.network)
         wanted = f"train one: workbench finetune {self.name} {quoted(scoring.run)} TRAINING-SET"
         way = "itc" if _has(loaded, WAYS["itc"]) else "itm"
         return find_comparing(loaded, scoring.run, way, wanted, scoring.network)
+
+    def check_reads(self, recipe: Recipe) -> None:
+        medium_of(recipe)
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: RetrievalScoring) -> Result:
         results = []

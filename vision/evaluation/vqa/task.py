@@ -30,7 +30,7 @@ from vision.evaluation.vqa.scores import BOUNDS, Scorer, baselines
 from vision.objectives.answers import Answers
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
-from workbench.evaluation.images import image_sequence
+from workbench.evaluation.images import image_sequence, image_task
 from workbench.evaluation.items import Items
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.result import Result
@@ -65,6 +65,9 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
         }
         sequence = image_sequence(base, "question_image", max_length=tuning.max_length)
         return Setup(sequence, objective, unit="questions", poolers=("text",), sees=(("text", "image"),))
+
+    def check_reads(self, recipe: Recipe) -> None:
+        image_task(recipe)
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: VqaScoring) -> Result:
         answered = predict(run, corpus, batch_size=scoring.batch_size, limit=scoring.limit)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from vision.interop.captions import captions
 from vision.interop.patch_names import IMAGE, ClassToken, check_colours, image_size_of, image_stream, patch_map
 from workbench.errors import WorkbenchError
 from workbench.interop import bert_config, bert_names
@@ -33,6 +34,7 @@ class Clip(Release):
     """Hugging Face CLIP: `text` and `image` streams with `self` layers each, norms in front; head itc."""
 
     goes_on = False  # the end token is the one that is pooled
+    corpus = "image-text"
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return config.get("model_type") == "clip"
@@ -89,6 +91,12 @@ class Clip(Release):
 
     def sequence(self, config: Config) -> Spec:
         return {"builder": "document", "visibility": "causal", "begin": "bos", "end": "eos"}
+
+    def task(self, config: Config) -> Spec:
+        vision = _parts(config)[1]
+        shape = {"size": vision["image_size"], "patch": vision["patch_size"]}
+        image = {"image": "vision.patches", **shape, "resize": "crop", "crop_scale": 0.9, "class_row": True}
+        return captions(self, config, ["itc"], image, captions="one")
 
     def config(self, described: Described) -> dict[str, Any]:
         text, image = described.streams["text"], described.streams["image"]

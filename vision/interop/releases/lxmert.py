@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from vision.interop.captions import REGIONS, captions
 from vision.interop.region_streams import IMAGE, answer_head, regions
 from workbench.interop import bert_config, bert_names
 from workbench.interop.described import Described
@@ -23,6 +24,7 @@ class Lxmert(Release):
     attributes (mrc of mrfr's rows), answers."""
 
     prefix = "lxmert."
+    corpus = "image-text-regions"
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return config.get("model_type") == "lxmert"
@@ -54,6 +56,9 @@ class Lxmert(Release):
             "attributes": {"objective": "vision.mrc", "of": "mrfr", "target": "attributes"},
             "answers": {"objective": "vision.answers"},
         }
+
+    def task(self, config: Config) -> Spec:
+        return captions(self, config, ["mlm", "itm"], REGIONS)
 
     def rules(self, config: Config) -> list[Rule]:
         before = config["l_layers"] + config["r_layers"]

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vision.interop.captions import captions
 from vision.interop.patch_names import IMAGE, ClassToken, image_size_of, image_stream, patch_map
 from workbench.errors import WorkbenchError
 from workbench.interop.bert_names import both
@@ -44,6 +45,8 @@ OTHERS: dict[str, dict[str, Any]] = {
 class OpenClipCoca(Release):
     """open_clip's CoCa with one attentional pooler: streams `text`, `padding`, `class`, `image` and `captioning`, norms
     in front; heads itc (of `class` and `captioning`, at the tap `unimodal`) and clm (not tied)."""
+
+    corpus = "image-text"
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return "multimodal_cfg" in config.get("model_cfg", config)
@@ -109,6 +112,14 @@ class OpenClipCoca(Release):
     def sequence(self, config: Config) -> Spec:
         step = {"step": "vision.text_class", "length": _Said(config).text["context_length"]}
         return {"builder": "document", "visibility": "causal", "begin": "bos", "end": "eos", "steps": [step]}
+
+    def task(self, config: Config) -> Spec:
+        said = _Said(config)
+        shape = {"size": said.vision["image_size"], "patch": said.vision["patch_size"]}
+        image = {"image": "vision.patches", **shape, "resize": "crop", "crop_scale": 0.9, "class_row": True}
+        queries = {"stream": "captioning", "count": said.vision["attn_pooler_queries"], "unread": 1}
+        steps = [*self.sequence(config)["steps"], {"step": "vision.queries", **queries}]
+        return captions(self, config, ["clm", "itc"], image, captions="one", steps=steps)
 
     def config(self, described: Described) -> dict[str, Any]:
         streams, layers = described.streams, described.layers

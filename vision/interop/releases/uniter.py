@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
+from vision.interop.captions import REGIONS, captions
 from vision.interop.region_streams import IMAGE, answer_head, class_head, regions
 from workbench.interop import bert_config, bert_names
 from workbench.interop.described import Described
@@ -30,6 +31,7 @@ class Uniter(Release):
     itm, answers."""
 
     prefix = "uniter."
+    corpus = "image-text-regions"
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return f"{PROJECTION}.weight" in names or f"{PROJECTION}.weight".removeprefix(self.prefix) in names
@@ -52,6 +54,9 @@ class Uniter(Release):
             "itm": {"objective": "vision.itm"},
             "answers": {"objective": "vision.answers"},
         }
+
+    def task(self, config: Config) -> Spec:
+        return captions(self, config, ["mlm", "itm"], REGIONS)
 
     def rules(self, config: Config) -> list[Rule]:
         text = [rule for rule in bert_names.embeddings("uniter.embeddings") if rule != _whole_types()]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vision.answers.vocabulary import AnswerVocabulary
+from vision.interop.captions import captions
 from vision.interop.patch_names import IMAGE, ClassToken, check_colours, image_size_of, image_stream, patch_map
 from vision.interop.releases.vit import NO_DROPOUT, block_config, block_rules
 from workbench.errors import WorkbenchError
@@ -33,6 +34,7 @@ class Vilt(Release):
     mlm, itm (one output), answers (the norm before the activation)."""
 
     prefix = "vilt."
+    corpus = "image-text"
     free = DROPOUT | {"normalisation"}
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
@@ -68,6 +70,13 @@ class Vilt(Release):
             "itm": {"objective": "vision.itm", "outputs": 1},
             "answers": {"objective": "vision.answers", "norm_place": "before", "norm_eps": HEAD_EPS},
         }
+
+    def task(self, config: Config) -> Spec:
+        """Images as its authors' (section 4.2 of the paper): the longer side is at most 5/3 of the shorter."""
+        patch, side = config["patch_size"], config["image_size"]
+        sides = {"shorter": side, "longer": side * 5 // 3, "patch": patch}
+        image = {"image": "vision.aspect_patches", **sides, "class_row": True}
+        return captions(self, config, ["mlm", "itm"], image, captions="one")
 
     def rules(self, config: Config) -> list[Rule]:
         count, size, patch = config["num_hidden_layers"], config["hidden_size"], config["patch_size"]

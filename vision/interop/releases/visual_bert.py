@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from vision.interop.captions import REGIONS, captions
 from vision.interop.region_streams import IMAGE, regions
 from workbench.interop import bert_config, bert_names
 from workbench.interop.described import Described
@@ -23,6 +24,7 @@ class VisualBert(Release):
     """Hugging Face VisualBERT: `text` and `image` streams with one norm, `joint` layers; heads mlm and itm."""
 
     prefix = "visual_bert."
+    corpus = "image-text-regions"
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return config.get("model_type") == "visual_bert"
@@ -41,6 +43,9 @@ class VisualBert(Release):
 
     def heads(self, config: Config) -> dict[str, Spec]:
         return {"mlm": bert_config.word_head(config), "itm": {"objective": "vision.itm"}}
+
+    def task(self, config: Config) -> Spec:
+        return captions(self, config, ["mlm", "itm"], REGIONS)
 
     def rules(self, config: Config) -> list[Rule]:
         types, positions = config.get("type_vocab_size", 2), config.get("max_position_embeddings", 512)

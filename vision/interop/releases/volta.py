@@ -21,6 +21,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from vision.interop import volta_sublayers, volta_vl_bert
+from vision.interop.captions import REGIONS, captions
 from vision.interop.region_streams import IMAGE, answer_head, regions
 from workbench.errors import unknown
 from workbench.interop import bert_config
@@ -77,6 +78,8 @@ class Volta(Release):
     """VOLTA's ViLBERT, LXMERT, UNITER, VisualBERT and VL-BERT: `text` and `image` streams; heads mlm, itm (with poolers
     of its own), mrc_kl, mrfr (not tied), objects, attributes, mrc and answers."""
 
+    corpus = "image-text-regions"
+
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return "tt_attn_sublayers" in config
 
@@ -108,6 +111,11 @@ class Volta(Release):
             **({"answers": {"objective": "vision.answers", "pooled_size": size}} if pooled == ["text"] else {}),
             **regions,
         }
+
+    def task(self, config: Config) -> Spec:
+        whole = {} if _kind(config) in ("lxmert", "visualbert", "uniter") else {"whole": "first"}
+        names = ["mlm", *(["itm"] if _pooled(config) and config.get("pooler_size") else [])]
+        return captions(self, config, names, {**REGIONS, **whole})
 
     def rules(self, config: Config) -> list[Rule]:
         kind = _kind(config)

@@ -56,6 +56,12 @@ class Bart(Release):
         noises = [{"noise": "permute", "rate": 1.0}, {"noise": "infill", "rate": 0.3}]  # (section 4 of the paper)
         return {"denoising": {"objective": "denoising", "noises": noises}}
 
+    def task(self, config: Config) -> Spec:
+        """Masks for spans of no token make a text longer: a quarter of the positions is left for them."""
+        length = min(512, config["max_position_embeddings"] * 3 // 4)
+        task = super().task(config)
+        return {**task, "sequence": {**task["sequence"], "max_length": length}}
+
     def completed(self, config: Config, state: Mapping[str, Tensor]) -> Config:
         bias = state.get("final_logits_bias")
         if bias is not None and bias.any():

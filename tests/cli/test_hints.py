@@ -1,0 +1,131 @@
+"""Names that people bring from elsewhere are answered with what they are here; long lists are never printed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from workbench.cli.app import COMMANDS, ELSEWHERE, app, version
+from workbench.cli.recipes import list_recipes
+from workbench.cli.show import show
+from workbench.errors import LISTED, NEAREST, WorkbenchError, unknown
+from workbench.recipe.elsewhere import KEYS
+from workbench.recipe.reading import load_recipe, recipe_names
+
+
+def refused(name: str, *overrides: str) -> str:
+    with pytest.raises(WorkbenchError) as error:
+        load_recipe(name, overrides)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("count", [0, 1, LISTED, LISTED + 1, 60, 5000])
+def test_a_message_names_a_few(count: int) -> None:
+    names = [f"name-{number}" for number in range(count)]
+    told = str(unknown("thing", "name-x", names))
+    mentioned = {name for name in names if re.search(rf"\b{name}\b", told)}
+    assert len(mentioned) == (count if count <= LISTED else NEAREST)
+
+
+def test_the_nearest_of_many_come_first() -> None:
+    told = str(unknown("recipe", "brt", recipe_names()))
+    assert "Did you mean 'bert' or 'bart'" in told
+    assert "the nearest: bert, bart" in told
+
+
+@pytest.mark.parametrize("key", sorted(KEYS))
+def test_keys_of_other_libraries_say_what_they_are_here(key: str) -> None:
+    """At the top, and in `train` where that has no such key; what is advised is a key that there is."""
+    assert refused("tiny-text", f"{key}=1").endswith(f"unknown key {key!r}. Here that is {KEYS[key]}.")
+    advised = re.findall(r"train\.[a-z_.]+=[^ ,]*[^ ,.)]", KEYS[key])
+    for override in advised:
+        load_recipe("tiny-text", [override])
+
+
+def test_a_key_of_train_and_of_a_task() -> None:
+    assert "Here that is train.lr=1e-4." in refused("tiny-text", "train.learning_rate=1e-4")
+    assert "Here that is tasks.NAME.sequence.max_length=128." in refused("tiny-text", "tasks.text.max_length=8")
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe"),
+    [
+        ("bert-base-uncased", "bert"),
+        ("roberta-base", "roberta"),
+        ("openai/clip-vit-base-patch32", "clip"),
+        ("openai-community/gpt2", "gpt-2"),
+        ("facebook/bart-large", "bart"),
+        ("google-t5/t5-small", "t5"),
+        ("microsoft/deberta-v3-base", None),
+    ],
+)
+def test_a_model_of_the_hub_is_told_from_a_recipe(name: str, recipe: str | None) -> None:
+    told = refused(name)
+    assert "workbench pretrain FOLDER" in told
+    assert ("is the recipe" in told) == (recipe is not None)
+    assert recipe is None or f"is the recipe {recipe!r}" in told
+
+
+@pytest.mark.parametrize("word", ELSEWHERE)
+def test_commands_of_other_programs(word: str) -> None:
+    assert word not in COMMANDS
+    with pytest.raises(WorkbenchError, match=re.escape(ELSEWHERE[word])):
+        app.run([word, "x"], "workbench")
+    advised = re.findall(r"workbench ([a-z-]+)", ELSEWHERE[word])
+    assert {*advised} - {"--version"} <= {*COMMANDS}
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    app.run(["--version"], "workbench")
+    assert capsys.readouterr().out == f"workbench {version()}\n"
+    assert re.match(r"\d+\.\d+\.\d+", version())
+
+
+def test_recipes_in_detail_and_by_words(capsys: pytest.CaptureFixture[str]) -> None:
+    list_recipes("k-bert-tiny")
+    told = capsys.readouterr().out
+    assert "kg.sentence_tree" in told
+    assert "vars.data=corpora" in told
+    assert "tasks.wiki.corpora=[...]" in told
+    assert "workbench pretrain k-bert-tiny" in told
+    list_recipes(kind="knowledge", with_word="tree")
+    told = capsys.readouterr().out
+    assert "k-bert" in told
+    assert "lxmert" not in told
+    with pytest.raises(WorkbenchError, match="no recipe is so"):
+        list_recipes(with_word="zebra")
+
+
+def test_missing_corpora_name_the_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from workbench.tasks.needs import check_corpora
+
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(WorkbenchError, match=r"If yours is another folder: 'tasks\.wiki\.corpora=\[FOLDER\]'$"):
+        check_corpora(load_recipe("k-bert-tiny"))
+    with pytest.raises(WorkbenchError, match=r"'tasks\.pairs\.corpora=\[FOLDER\]' or vars\.corpus=FOLDER$"):
+        check_corpora(load_recipe("clip-tiny"))
+
+
+def test_show_says_what_a_run_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from workbench.recipe.trees import dump_recipe
+
+    run = tmp_path / "run"
+    (run / "checkpoints" / "step-2").mkdir(parents=True)
+    (run / "recipe.yaml").write_text(dump_recipe(load_recipe("tiny-text", ["train.max_steps=4"])))
+    (run / "metrics.jsonl").write_text('{"step": 1, "mlm/loss": 4.5}\n{"step": 2, "mlm/loss": 4.25}\n')
+    (run / "evaluations").mkdir()
+    result = '{"task": "classify", "numbers": {"accuracy": 0.75}, "inputs": {"corpus": {"path": "corpora/x"}}}'
+    (run / "evaluations" / "a.json").write_text(result)
+    show(str(run))
+    told = " ".join(capsys.readouterr().out.split())
+    assert "2 of 4; checkpoints at 2" in told
+    assert "mlm/loss 4.25" in told
+    assert "classify on corpora/x: accuracy 0.75" in told
+    assert f"workbench pretrain {run}/recipe.yaml --output {run}" in told
+
+
+def test_show_of_nothing_says_what_it_takes(tmp_path: Path) -> None:
+    with pytest.raises(WorkbenchError, match="is no corpus, run, recipe or Hugging Face folder: there is no such file"):
+        show(str(tmp_path / "nowhere"))

@@ -1,0 +1,154 @@
+"""A release is trained further as it lies there: by its folder, or by the file that `recipes --from` writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from safetensors.torch import load_file
+
+from tests.contracts.finding import cases_of, over
+from tests.contracts.test_releases import made
+from tests.films import frame
+from tests.interop.worlds import equal, pictures, texts, tokenizer
+from workbench.cli.export import export
+from workbench.cli.recipes import list_recipes
+from workbench.cli.show import show
+from workbench.errors import WorkbenchError
+from workbench.interop.exporting import Exported, write_release
+from workbench.interop.release_recipe import recipe_named, release_tree
+from workbench.interop.rules import to_theirs
+from workbench.recipe.spec import Recipe
+from workbench.recipe.trees import as_tree
+from workbench.training.pretrain import pretrain
+
+ONE_STEP = [
+    "train.max_steps=1",
+    "train.global_batch_size=4",
+    "train.micro_batch_size=4",
+    "train.num_workers=0",
+    "train.verify=false",
+    "train.lr=1e-30",
+]
+LESS = {"t5": ["tasks.text.objectives[0].sentinels=5"]}
+"""What a few words are too few for."""
+IMAGES_ALONE = {"vision.vit", "vision.timm_vit"}
+NEED_A_GRAPH = {"kg.ernie_thu", "kg.k_bert", "kg.luke"}
+
+
+def folder_of(name: str, folder: Path) -> Path:
+    """A folder of the family with random weights of its body, and a tokenizer of few words."""
+    release, config, network = made(name)
+    theirs = to_theirs(network.state_dict(), release.rules(config)).tensors
+    write_release(folder, Exported(theirs, dict(config), []))
+    tokenizer(folder / "tokenizer.json", ("<s>", "</s>"))
+    return folder
+
+
+def recipes_of(name: str, capsys: pytest.CaptureFixture[str]) -> Recipe:
+    """That of the folder, which is that of the written file."""
+    list_recipes(release="hf/it")
+    Path("mine.yaml").write_text(capsys.readouterr().out)
+    named, written = recipe_named("hf/it", ONE_STEP), recipe_named("mine.yaml", ONE_STEP)
+    assert as_tree(named) == as_tree(written)
+    return named
+
+
+@over("release")
+def test_the_folder_and_the_written_file_are_one_recipe(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    release, config, _ = made(name)
+    folder_of(name, Path("hf/it"))
+    if cases_of("release")[name].part in IMAGES_ALONE:
+        with pytest.raises(WorkbenchError, match="reads no text, but image"):
+            release_tree("hf/it")
+        return
+    recipe = recipes_of(name, capsys)
+    (network,) = recipe.networks.values()
+    assert network.init_from[0].weights == recipe.tokenizer == "hf/it"
+    assert network.layers == release.network(config).layers
+    (task,) = recipe.tasks.values()
+    heads = release.heads(config).values()
+    assert all(any(head.items() <= spec.items() for head in heads) for spec in task.objectives if heads)
+
+
+FAST = ("bert", "gpt2", "t5", "bart", "vision.clip", "vision.uniter")
+TRAINED = [
+    pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
+    for name, found in cases_of("release").items()
+    if found.part not in IMAGES_ALONE | NEED_A_GRAPH
+]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_family_is_trained_further(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes out without a change is what came in."""
+    monkeypatch.chdir(tmp_path)
+    family = cases_of("release")[name].part
+    folder = folder_of(name, Path("hf/it"))
+    stream = recipe_named("hf/it").networks["main"].streams.get("image")
+    size = (stream or {}).get("feature_size", 4)
+    corpus = pictures(Path("pairs"), size, frame(90, (40, 40))) if stream else texts(Path("texts"))
+    run = pretrain(recipe_named("hf/it", [*ONE_STEP, f"vars.corpus={corpus}", *LESS.get(family, [])]), Path("run"))
+    log = (run / "log.txt").read_text()
+    assert "another network than this one" not in log
+    assert "computes something else" not in log
+    export(run, Path("again"), family)
+    theirs, again = load_file(folder / "model.safetensors"), load_file("again/model.safetensors")
+    assert theirs.keys() <= again.keys()
+    equal(theirs, again)
+
+
+def test_overrides_add_what_the_release_has_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder_of("bert", Path("bert"))
+    changes = [
+        *ONE_STEP,
+        f"vars.corpus={texts(tmp_path / 'texts')}",
+        "model.adapt=[{adapter: lora, rank: 2, targets: ['*.qkv']}]",
+    ]
+    run = pretrain(recipe_named("./bert", changes), tmp_path / "run")
+    assert "adapters.0" in "".join(load_file(run / "checkpoints/step-1/model.safetensors"))
+    assert recipe_named("bert").description != recipe_named("./bert").description, "the shipped recipe comes first"
+    with pytest.raises(WorkbenchError, match="unknown variable 'corpsu'"):
+        recipe_named("./bert", ["vars.corpsu=a"])
+
+
+def test_what_is_no_release_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    with pytest.raises(WorkbenchError, match=r"empty is not a run: .* nor is it a release"):
+        recipe_named("empty")
+    Path("run").mkdir()
+    Path("run/recipe.yaml").write_text("model: {}")
+    with pytest.raises(WorkbenchError, match=r"To resume it: workbench pretrain run/recipe.yaml --output run"):
+        recipe_named("run")
+
+
+def test_other_sizes_are_advised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder_of("bert", Path("hf"))
+    changes = [*ONE_STEP, f"tasks.text.corpora=[{texts(tmp_path / 'texts')}]", "tokenizer=hf", "model.init_from=hf"]
+    recipe = recipe_named("bert-tiny", [*changes, "train.lr_schedule.warmup_steps=0"])
+    with pytest.raises(WorkbenchError, match=r"shapes differ: .*\. `workbench recipes --from hf > mine.yaml` writes"):
+        pretrain(recipe, tmp_path / "run")
+
+
+def test_show_and_draw_take_a_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = folder_of("bert", Path("hf/small"))
+    layers = json.loads((folder / "config.json").read_text())["num_hidden_layers"]
+    show(str(folder))
+    told = capsys.readouterr().out
+    assert f"{layers} x self(text)" in told
+    assert "workbench pretrain hf/small" in told
+    list_recipes(draw=str(folder))
+    assert Path("small.svg").read_text().startswith("<svg")
+    list_recipes(release=str(folder), output=Path("mine.yaml"))
+    assert yaml.safe_load(Path("mine.yaml").read_text())["model"]["init_from"] == "hf/small"

@@ -1,0 +1,146 @@
+"""The recipe that trains a release of other people further: its architecture, its weights, its tokenizer, its task.
+
+`workbench pretrain hf/bert` uses it as it is, `workbench recipes --from hf/bert` writes it as a file to be changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from workbench.errors import WorkbenchError
+from workbench.files.yaml_values import changed
+from workbench.interop.files import TORCH, no_place
+from workbench.packages import PREFIX, TOKENIZER, WEIGHTS, located
+from workbench.parts.trust import allow, import_paths
+from workbench.recipe.reading import find_recipe, load_recipe
+from workbench.recipe.spec import NetworkSpec, Recipe, Spec
+from workbench.recipe.trees import as_tree, recipe_from_dict
+from workbench.recipe.variables import check_variables
+from workbench.runs.names import RECIPE, is_run
+
+LENGTH = 512
+"""Tokens of a sequence, or fewer where the network has fewer positions."""
+TRAIN: Spec = {
+    "max_steps": 10_000,
+    "global_batch_size": 32,
+    "micro_batch_size": 8,
+    "lr": 5e-5,
+    "lr_schedule": {"lr_schedule": "slanted_triangular", "rising": 0.06},
+}
+"""Of no paper. The rate is below those that the families began with, so that what is known stays."""
+TASKS = {"text": "text", "wiki-linked": "wiki"}
+"""By the corpus, what the task is called; that of images with texts is `pairs`."""
+KINDS = {"image": "vision-language", "entity": "knowledge"}
+
+
+def is_release(name: str) -> bool:
+    """Whether a command's RECIPE names a release: a folder, a file of weights, or `package:NAME`."""
+    path = Path(name)
+    return name.startswith(PREFIX) or path.is_dir() or (path.is_file() and path.suffix in (".safetensors", *TORCH))
+
+
+def recipe_named(name: str, overrides: Sequence[str] = (), *, trust: bool = False) -> Recipe:
+    """The recipe of a name, a YAML file, or a release, with `key=value` overrides applied.
+
+    A shipped recipe comes before a folder of its name; `./bert` is the folder.
+
+    Raises:
+        WorkbenchError: as `workbench.recipe.reading.load_recipe`; or the folder is a run, holds no release, or one that
+            cannot be trained further.
+    """
+    if not is_release(name) or _ships(name):
+        return load_recipe(name, list(overrides), trust=trust)
+    tree = release_tree(name)
+    check_variables(OmegaConf.create(tree), overrides)
+    recipe = changed(tree, overrides, name, recipe_from_dict)
+    allow(import_paths(as_tree(recipe)), Path.cwd(), name, trust=trust)
+    return recipe
+
+
+def _ships(name: str) -> bool:
+    try:
+        return bool(find_recipe(name))
+    except WorkbenchError:
+        return False
+
+
+def release_tree(place: str) -> Spec:
+    """The recipe as it is written: with `${...}`, and without what is so by default.
+
+    Raises:
+        WorkbenchError: there is a run, or no release, or one that reads no text.
+    """
+    folder = located(place, WEIGHTS)
+    if is_run(folder):
+        raise WorkbenchError(
+            f"{place} is a run. To resume it: workbench pretrain {place}/{RECIPE} --output {place}. To start another "
+            f"run from its weights: workbench pretrain {place}/{RECIPE} model.init_from={place} --output runs/NAME"
+        )
+    from workbench.interop.reading import make_release, read_release  # torch takes seconds
+    from workbench.interop.release import Config
+    from workbench.interop.sources import release_files
+
+    files = release_files(place, "RECIPE")
+    if files is None:
+        raise no_place(folder)
+    read = read_release(files)
+    if "text" not in read.network.streams:
+        raise WorkbenchError(
+            f"{place} reads no text, but {', '.join(read.network.streams)}: no objective trains it alone. Name it in a "
+            "recipe that has both, as model.init_from=[{weights: " + place + ", stream: image}]"
+        )
+    release = make_release(read.family)
+    network = dataclasses.replace(read.network, poolers=[p for p in read.network.poolers if _whole(p, read.missing)])
+    return _tree(place, folder, network, release.supplied, release.corpus, release.task(Config(read.config)))
+
+
+def _whole(pooler: str, missing: Sequence[str]) -> bool:
+    return not any(name.startswith(f"poolers.{pooler}.") for name in missing)
+
+
+def _tree(
+    place: str, folder: Path, network: NetworkSpec, supplied: Mapping[str, Spec], corpus: str, task: Spec
+) -> Spec:
+    streams = {name: {**spec, **supplied.get(name, {})} for name, spec in network.streams.items()}
+    sequence = task["sequence"]
+    positions = [spec["max_positions"] for spec in streams.values() if spec.get("max_positions")]
+    sequence = {"builder": sequence["builder"], "max_length": min([LENGTH, *positions]), **sequence}
+    reads = "backbone" in (sequence.get("image") or {})
+    beside = folder if folder.is_dir() else folder.parent
+    has_words = any(all((beside / file).is_file() for file in files) for files in TOKENIZER)
+    name = place.removeprefix(PREFIX).partition("/")[0] if place.startswith(PREFIX) else beside.absolute().name
+    return {
+        "name": name,
+        "description": f"{name}, trained further",
+        "kind": next((kind for stream, kind in KINDS.items() if stream in streams), "text"),
+        "vars": {"data": "corpora", "corpus": "${vars.data}/" + corpus, **({"backbone": None} if reads else {})},
+        "tokenizer": place if has_words else "${vars.data}/tokenizer.json",
+        "model": {"init_from": place, **_stated(dataclasses.replace(network, streams=streams))},
+        "tasks": {TASKS.get(corpus, "pairs"): {"corpora": ["${vars.corpus}"], **task, "sequence": sequence}},
+        "train": TRAIN,
+    }
+
+
+def _stated(network: NetworkSpec) -> Spec:
+    """What a network says beside what is so by default."""
+    fields = {field.name: field for field in dataclasses.fields(network)}
+    values = {name: getattr(network, name) for name in fields}
+    return {name: value for name, value in values.items() if value != _default(fields[name])}
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
+
+
+def release_yaml(place: str) -> str:
+    """The file that `pretrain` takes.
+
+    Raises:
+        WorkbenchError: as `release_tree`.
+    """
+    return OmegaConf.to_yaml(OmegaConf.create(release_tree(place)))
