@@ -39,7 +39,7 @@ def test_the_nearest_of_many_come_first() -> None:
 def test_keys_of_other_libraries_say_what_they_are_here(key: str) -> None:
     """At the top, and in `train` where that has no such key; what is advised is a key that there is."""
     assert refused("tiny-text", f"{key}=1").endswith(f"unknown key {key!r}. Here that is {KEYS[key]}.")
-    advised = re.findall(r"train\.[a-z_.]+=[^ ,]*[^ ,.)]", KEYS[key])
+    advised = re.findall(r"train\.[a-z_.]+=\S*[^\s,.)]", KEYS[key])
     for override in advised:
         load_recipe("tiny-text", [override])
 

@@ -15,7 +15,7 @@ from rich.markup import escape
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
 from workbench.corpora.manifest import FILE_NAME
-from workbench.corpora.show import describe, previews
+from workbench.corpora.show import describe, origin, previews
 from workbench.corpora.verify import verify as problems_of
 from workbench.errors import WorkbenchError
 from workbench.files.lines import read_lines
@@ -96,7 +96,7 @@ def show(
     samples: Annotated[Count, typer.Option(help="How many records to preview.")] = 3,
     seed: Annotated[Seed, typer.Option(help="Which ones.")] = 0,
 ) -> None:
-    """Show a corpus: counts, fields, where it comes from, and a few samples.
+    """Show a corpus: counts, fields, a few samples, and where it comes from.
 
     \b
     Examples:
@@ -107,6 +107,7 @@ def show(
     console.print(describe(opened))
     for sample in previews(opened, samples, seed=seed):
         console.print(sample)
+    console.print(origin(opened))
 
 
 def graph_entities(place: Path) -> frozenset[str]:

@@ -27,7 +27,7 @@ _COLOURS = ("green", "cyan", "magenta", "yellow", "blue")
 
 
 def describe(corpus: Corpus) -> RenderableType:
-    """Counts, fields, what was dropped, and where the corpus comes from."""
+    """Counts, what was dropped, and fields."""
     manifest = corpus.manifest
     counts = Table(title=Text(f"{corpus.name} ({manifest.kind})"), show_header=False, title_justify="left")
     counts.add_row("records", f"{manifest.records:,}")
@@ -39,8 +39,6 @@ def describe(corpus: Corpus) -> RenderableType:
             counts.add_row(Text(unit), f"{length:,} characters" if unit == "text" else f"{length:,}")
     for reason, number in manifest.dropped.items():
         counts.add_row("dropped", Text(f"{number:,} x {reason}"))
-    for name, value in [*manifest.about.items(), *manifest.provenance.items()]:
-        counts.add_row(Text(name), Text(_short(value)))
     fields = Table(title="fields", title_justify="left")
     fields.add_column("field")
     fields.add_column("records", justify="right")
@@ -48,6 +46,14 @@ def describe(corpus: Corpus) -> RenderableType:
     for name, number in sorted(manifest.fields.items(), key=lambda field: -field[1]):
         fields.add_row(Text(name), f"{number:,}", f"{number / manifest.records:.0%}")
     return Group(counts, fields)
+
+
+def origin(corpus: Corpus) -> RenderableType:
+    """Where the corpus comes from: the command, its options and inputs, and what was noted of it."""
+    table = Table(title="made by", show_header=False, title_justify="left")
+    for name, value in [*corpus.manifest.provenance.items(), *corpus.manifest.about.items()]:
+        table.add_row(Text(name), Text(_short(value)))
+    return table
 
 
 def preview(sample: Sample) -> RenderableType:
