@@ -47,9 +47,10 @@ def image_text(
     """Images with captions or questions -> an image-text corpus.
 
     Formats: COCO captions, Karpathy's splits, Flickr tokens, tables, JSON lines, Visual Genome (phrases, questions),
-    VQA v2, GQA, easy-VQA, DAQUAR, NLVR, NLVR2. Images are found in the places of --images by their path, else by their
-    file name. Every image is decoded once: damaged ones are dropped and counted. A held-out part is cut by the image's
-    content.
+    VQA v2, GQA, easy-VQA, DAQUAR, VizWiz, TextVQA, DocVQA, A-OKVQA, OCR-VQA, NLVR, NLVR2, SNLI-VE, RefCOCO, Flickr30k
+    Entities, LLaVA's conversations, ALBEF's and BLIP's lists. Images are found in the places of --images by their path,
+    else by their file name. Every image is decoded once: damaged ones are dropped and counted. A held-out part is cut
+    by the image's content.
 
     Lists of URLs (Conceptual Captions, LAION's and DataComp's parquet, tables) are fetched with --fetch; what sites
     have opted out of (X-Robots-Tag) is left out. Which images could not be had, and why, is told in OUTPUT/dropped.

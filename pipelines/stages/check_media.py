@@ -9,6 +9,7 @@ from pipelines.stages.check_image import CheckImage
 from pipelines.stages.cut_off import CUT_OFF, is_cut_off
 from workbench.corpora.members import IMAGES, medium_kind
 from workbench.errors import WorkbenchError
+from workbench.images import format_told
 from workbench.sequences.sequence import Sample
 
 
@@ -34,7 +35,7 @@ class CheckMedia:
 
     def _stored(self, name: str, data: bytes) -> bytes | Drop:
         try:
-            if medium_kind(name, data) not in IMAGES:
+            if format_told(data) is None and medium_kind(name, data) not in IMAGES:  # AVIF's box looks like a film's
                 return Drop(f"a medium: {CUT_OFF.reason}") if is_cut_off(data) else data
         except WorkbenchError:
             pass  # an image of another format, perhaps, which is then stored as one of these

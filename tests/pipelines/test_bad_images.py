@@ -14,6 +14,7 @@ from rich.console import Console
 
 from pipelines.readers.reader import Drop
 from pipelines.stages.check_image import CheckImage
+from pipelines.stages.check_media import CheckMedia
 from tests.pipelines.test_commands import prepare
 from vision.images.decoding import decode
 from workbench.corpora.corpus import Corpus
@@ -161,6 +162,18 @@ def test_formats_that_pillow_may_read(format: str, decoder: str | None) -> None:
     seen = np.asarray(decode(kept["image"], format))[100, [40, 350]].astype(int)
     assert np.abs(seen - [RED, GREEN]).max() <= 16
     assert CheckImage()({"image": data[: len(data) // 3]}) == Drop("damaged image")
+
+
+def test_media_that_begin_as_films_do() -> None:
+    """AVIF and HEIC stand in the boxes that MP4 has, too."""
+    check = CheckMedia(CheckImage())
+    assert check({"media": {"left": UNREAD["HEIC"]}}) == Drop("a medium: HEIC, a format that is not read here")
+    if features.check("avif"):
+        kept = check({"media": {"left": encoded(halves(), "AVIF")}})
+        assert not isinstance(kept, Drop)
+        assert kept["media"]["left"].startswith(b"\xff\xd8\xff")
+    film = b"\0\0\0\x18ftypmp42\0\0\0\0mp42isom" + bytes(16)
+    assert format_told(film) is None
 
 
 def test_a_jpeg_that_goes_on_otherwise_is_damaged() -> None:
