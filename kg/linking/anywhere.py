@@ -8,7 +8,7 @@ from operator import itemgetter
 
 import ahocorasick_rs
 
-from kg.linking.boundaries import AFTER, BEFORE, boundary, meet
+from kg.linking.boundaries import AFTER, BEFORE, boundary, in_word, is_sign, joins, meet
 from kg.linking.names import Found, Names
 
 # The tables for Latin-1 characters, as one byte each, which is looked up faster yet: two characters of a word have both
@@ -30,6 +30,7 @@ class Anywhere:
         # of such names alone need no look at the text, the automaton finds marks too.
         marks = sorted(set(_MARKS).difference(spelt))
         self._bound = bytes(BEFORE[name[0]] > 0 or AFTER[name[-1]] == 1 for name in spelt) + bytes([1]) * len(marks)
+        self._joining = bytes(len(name) > 1 and is_sign(name[0]) and in_word(name[1]) for name in spelt)
         self._several_words = bytes(any(boundary(name, i) for i in range(1, len(name))) for name in spelt)
         self._automaton = ahocorasick_rs.AhoCorasick(
             [*spelt, *marks], matchkind=ahocorasick_rs.MatchKind.LeftmostLongest, store_patterns=False
@@ -59,9 +60,10 @@ class Anywhere:
                 if not joined or (joined != _IN_WORD and not after[folded[start - 1]] & before[folded[start]]):
                     joined = codes[stop] & codes[stop + 1]
                     if not joined or (joined != _IN_WORD and not after[folded[stop - 1]] & before[folded[stop]]):
-                        found.append(match)
-                        end = stop
-                        continue
+                        if not self._joining[number] or not joins(folded, start):
+                            found.append(match)
+                            end = stop
+                            continue
             if several_words[number]:
                 end = self.names.rescan(folded, start, stop, end, found)
         return found

@@ -2,6 +2,9 @@
 
 Scripts written without spaces (Han, kana, Thai, Lao, Khmer, Burmese) have no such boundaries: there a name may begin
 and end anywhere, but never in front of a combining mark.
+
+A name that begins with a sign and goes on with a word (".NET") is none right behind a word ("ASP.NET"): there the sign
+joins two words of another name.
 """
 
 from __future__ import annotations
@@ -55,3 +58,17 @@ def boundary(text: str, i: int) -> bool:
     except KeyError:
         meet(text[i - 1 : i + 1])
         return boundary(text, i)
+
+
+def joins(text: str, i: int) -> bool:
+    """Whether character `i` is a sign between two characters of words: names of more than this sign don't begin there."""
+    if not 0 < i < len(text) - 1 or not in_word(text[i - 1]) or not in_word(text[i + 1]):
+        return False
+    return is_sign(text[i])
+
+
+def is_sign(character: str) -> bool:
+    """Whether a character is in no word, nor of a script without spaces."""
+    if character not in AFTER:
+        meet(character)
+    return AFTER[character] == 0

@@ -12,7 +12,7 @@ import numpy as np
 from kg.graph.store import GraphStore
 from kg.linking.common_words import ENGLISH
 from kg.linking.context import Profiles, profile_words
-from kg.linking.folding import Case
+from kg.linking.folding import Case, read
 from kg.linking.gazetteer import Gazetteer, spellings
 from kg.linking.mentions import Form, form_of, likelihood
 from workbench.errors import WorkbenchError
@@ -186,9 +186,10 @@ class _Collected:
         gazetteer = Gazetteer(names, self.case)
         for text, spans in anchors:
             links = {(span[0], span[1]): span[2] for span in spans}
-            for number, start, end in gazetteer.find(text):
+            reading = read(text)
+            for number, start, end in gazetteer.find(reading.text):
                 found[number] += 1
-                linked[number] += links.get((start, end)) in self.priors[names[number]]
+                linked[number] += links.get(reading.before(start, end)) in self.priors[names[number]]
         return found, linked
 
 

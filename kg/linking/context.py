@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from kg.linking.folding import fold
+from kg.linking.folding import fold, read
 from workbench.text.segmenters import UNSPACED
 
 WINDOW = 50  # words of context on either side of a mention
@@ -26,7 +26,7 @@ _WORD = re.compile(rf"[^\W{_RANGES}]+|[{_RANGES}]")  # a character where no spac
 
 
 class Words:
-    """The words of a text: where they are and their hashes, found when they are first asked for."""
+    """The words of a text that was `read`: where they are and their hashes, found when they are first asked for."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -49,7 +49,7 @@ def profile_words(texts: Iterable[str]) -> np.ndarray:
     """The distinct words of some texts, the first 512: sorted hashes, uint32."""
     found: dict[int, None] = {}
     for text in texts:
-        for word in _WORD.findall(fold(text, "ignore")):
+        for word in _WORD.findall(fold(read(text).text, "ignore")):
             found[zlib.crc32(word.encode())] = None
         if len(found) >= PROFILE:
             break

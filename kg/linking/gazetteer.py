@@ -1,7 +1,8 @@
 """Finding names in text: the longest name at each place, between word boundaries.
 
 An Aho-Corasick automaton finds all names in one pass. Offsets are characters of the text as given: what the search
-ignores (case, kinds of white space and apostrophes) is replaced character by character, never shifted.
+ignores (case, kinds of white space, of apostrophes and of dashes) is replaced character by character, never shifted.
+What shifts places, invisible signs and doubled blanks, is left out before (`kg.linking.folding.read`).
 
 A name begins and ends where words do (`kg.linking.boundaries`).
 """
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from kg.linking.anywhere import Anywhere
-from kg.linking.folding import Case, fold
+from kg.linking.folding import Case, fold, read
 from kg.linking.names import Found, Names
 from kg.linking.spaced import Spaced, begins_unspaced
 from kg.linking.word_ends import WordEnds
@@ -27,6 +28,7 @@ def spellings(name: str, case: Case) -> list[str]:
 
     A name with punctuation is also spelt as tokenised texts have it, with all signs apart ("washington , d . c .").
     """
+    name = read(name).text
     apart = _SIGN.sub(lambda sign: sign[0] if unicodedata.combining(sign[0]) else f" {sign[0]} ", name)
     forms = [unicodedata.normalize(form, way) for way in dict.fromkeys((name, apart)) for form in ("NFC", "NFD")]
     return list(dict.fromkeys(" ".join(fold(form, case).split()) for form in forms))
@@ -49,7 +51,7 @@ class Gazetteer:
         return {"names": self.names, "case": self.case}
 
     def find(self, text: str, words: WordEnds | None = None) -> list[Found]:
-        """(number of the name, start, end) of the names in a text, from left to right, without overlap.
+        """(number of the name, start, end) of the names in a text that was `read`, from the left, without overlap.
 
         At each boundary, from the left: the longest name that ends at a boundary. The search goes on at its end.
 

@@ -30,7 +30,7 @@ from kg.graph.strings import open_array, open_strings, save_strings
 from kg.linking.ambiguities import ambiguities
 from kg.linking.building import Linked, Name, Tables, names_of, profiles, tables
 from kg.linking.context import Profiles, Words
-from kg.linking.folding import Case
+from kg.linking.folding import Case, read
 from kg.linking.gazetteer import Gazetteer, spellings
 from kg.linking.lexicon import Lexicon
 from kg.linking.mentions import COMMON_NOUN, Form
@@ -46,7 +46,7 @@ from workbench.files.sealed import open_sealed, seal
 Link = tuple[int, int, str, float]
 Stretch = tuple[int, int]
 
-VERSION = 2  # of the method: how names become links
+VERSION = 3  # of the method: how names become links
 META = "linker.json"
 CONTEXT = 0.5  # what a shared word counts: words of one context are not independent
 NOTHING = np.empty(0, np.uint32)
@@ -154,8 +154,18 @@ class Linker:
 
         Mentions are disjoint. With `candidates`, each comes with that many entities at most, the best first. With
         `inside`, only names within these stretches are found; a stretch that is a name as a whole is a mention for
-        certain, its score is the entity's share.
+        certain, its score is the entity's share. What people read over in a text makes no difference, and offsets are
+        those of the text as it is (`kg.linking.folding`).
         """
+        reading = read(text)
+        if reading.places is None:
+            return self._link(text, min_score, candidates, inside)
+        stretches = None if inside is None else [reading.now(*stretch) for stretch in inside]
+        links = self._link(reading.text, min_score, candidates, stretches)
+        return [(*reading.before(start, end), entity, score) for start, end, entity, score in links]
+
+    def _link(self, text: str, min_score: float, candidates: int, inside: Iterable[Stretch] | None) -> list[Link]:
+        """The links of a text that was read."""
         if inside is not None:
             return [link for link in self._inside(text, inside, candidates) if link[3] >= min_score]
         found = self._gazetteer.find(text, self.lexicon)
@@ -181,7 +191,8 @@ class Linker:
         for spelling in spellings(mention, self.case):
             number = self._gazetteer.number(spelling)
             if number >= 0:
-                return self._ranked(number, Words(text).around(start, end))
+                reading = read(text)
+                return self._ranked(number, Words(reading.text).around(*reading.now(start, end)))
         return []
 
     def knows(self, entity: str) -> bool:
@@ -244,6 +255,11 @@ class Linker:
             "one. What another linker found goes with the texts, as their `spans` (workbench prepare text)",
             again="remove the folder and make the linker again",
         )
+        if not meta["version"].startswith(f"{VERSION}."):
+            raise WorkbenchError(
+                f"the linker {path} was made by version {meta['version'].partition('.')[0]} of the method, this is "
+                f"version {VERSION}, which reads names otherwise; remove the folder and make the linker again"
+            )
         note("linker", path, meta["digest"])
         arrays = {part: open_array(path, part) for part in ARRAYS}
         made = Tables(open_strings(path, "names"), open_strings(path, "entity_ids"), **arrays)

@@ -7,7 +7,7 @@ from collections.abc import Container, Sequence
 
 import numpy as np
 
-from kg.linking.boundaries import boundary
+from kg.linking.boundaries import boundary, joins
 
 Found = tuple[int, int, int]
 """The number of a name, and where it begins and ends."""
@@ -43,6 +43,9 @@ class Names:
 
     def longest_at(self, folded: str, start: int, inner: Container[int] = ()) -> Found | None:
         """The longest name at a boundary that ends at one; places that are `inner` are none."""
+        if joins(folded, start):
+            number = self.number(folded[start]) if start + 1 not in inner else -1
+            return (number, start, start + 1) if number >= 0 else None
         lengths = self._lengths.get(folded[start : start + PREFIX], ())
         for length in (*lengths, *self._short):
             stop = start + length

@@ -23,12 +23,40 @@ MARKS = "\u0301\u0e49"
 UNSPACED = "中国北京上タ\u0e01\u0e17"
 LETTERS = "abABstßéÉσςΣяЯİ서울1_"
 SIGNS = "   \t\n\u00a0.,-–'’(!😀"
+UNSEEN = "\u00ad\u200d\u200e\ufeff"
 LIKELY = {"small": 0.12, "word": 0.25, "words": 0.65}
 
 
 def plain_fold(text: str, case: str) -> str:
-    text = re.sub("[\t\n\u00a0]", " ", text).replace("’", "'")
+    text = re.sub("[\t\n\u00a0]", " ", text).replace("’", "'").replace("–", "-").replace("Ａ", "A").replace("ｂ", "b")
     return text if case == "exact" else "".join({"İ": "i", "ς": "σ"}.get(c, c.lower()) for c in text)
+
+
+def plain_read(text: str) -> tuple[str, list[int]]:
+    """What people see of a text, and where it was."""
+    seen = []
+    for i, c in enumerate(text):
+        if c == "\u200b":
+            left, right = text[i - 1 : i] if i else "", text[i + 1 : i + 2]
+            c = " " if (left.islower() or left.isdigit()) and right.isupper() else ""
+        if c and c not in UNSEEN:
+            seen.append((c, i))
+    kept, i = [], 0
+    while i < len(seen):
+        stop = i
+        while stop < len(seen) and seen[stop][0].isspace():
+            stop += 1
+        blanks = seen[i:stop]
+        kept += (blanks if sum(c == "\n" for c, _ in blanks) > 1 else blanks[:1]) or [seen[i]]
+        i = max(stop, i + 1)
+    return "".join(c for c, _ in kept), [place for _, place in kept]
+
+
+def joining(text: str, i: int) -> bool:
+    """Whether there is a sign between two words."""
+    if not 0 < i < len(text) - 1 or text[i] in UNSPACED + MARKS or text[i].isalnum() or text[i] in " _":
+        return False
+    return all((c.isalnum() or c in MARKS or c == "_") and c not in UNSPACED for c in (text[i - 1], text[i + 1]))
 
 
 def apart(left: str, right: str) -> bool:
@@ -43,12 +71,14 @@ def apart(left: str, right: str) -> bool:
 
 def plain_links(text: str, known: dict[str, str], case: str, lexicon: Lexicon | None) -> list[tuple]:
     """The longest name at each place from the left, with what it is worth."""
+    text, places = plain_read(text)
     folded, links, start = plain_fold(text, case), [], 0
     inner = lexicon.within(folded, range(len(folded) + 1)) if lexicon is not None else set()
     ends = [i for i in range(len(text) + 1) if apart(folded[i - 1 : i] if i else "", folded[i : i + 1])]
     ends = [i for i in ends if i not in inner]
     while start < len(text):
         stops = [end for end in ends if end > start and folded[start:end] in known] if start in ends else []
+        stops = [end for end in stops if end == start + 1 or not joining(folded, start)]
         if not stops:
             start += 1
             continue
@@ -57,7 +87,7 @@ def plain_links(text: str, known: dict[str, str], case: str, lexicon: Lexicon | 
         capitals = text != plain_fold(text, case) and not text.islower()
         if case == "ignore" and capitals and text[start].islower():
             likely = min(likely, LIKELY["small"])
-        links.append((start, stops[-1], name, likely))
+        links.append((places[start], places[stops[-1] - 1] + 1, name, likely))
         start = stops[-1]
     return links
 
@@ -66,7 +96,7 @@ def plain_links(text: str, known: dict[str, str], case: str, lexicon: Lexicon | 
 @pytest.mark.parametrize("seed", range(40))
 def test_links_are_those_of_a_plain_search(seed: int, case: str) -> None:
     rng = np.random.default_rng(seed)
-    kinds = [LETTERS[:4], LETTERS, SIGNS, UNSPACED, MARKS]
+    kinds = [LETTERS[:4] + "Ａｂ", LETTERS, SIGNS, UNSPACED, MARKS]
 
     def drawn(longest: int, shares: np.ndarray) -> str:
         chosen = rng.choice(len(kinds), size=rng.integers(1, longest), p=shares)
@@ -86,6 +116,8 @@ def test_links_are_those_of_a_plain_search(seed: int, case: str) -> None:
         text = drawn(50, shares)
         if rng.random() < 0.5:
             text = "".join(str(rng.choice(names)) + str(rng.choice(list(SIGNS + "a中"))) for _ in range(6))
+        if rng.random() < 0.5:  # what nobody sees
+            text = "".join(c + str(rng.choice(["", "", "", "\u200b", *UNSEEN, " "])) for c in text)
         wanted = [(a, b, e, pytest.approx(p)) for a, b, e, p in plain_links(text, known, case, lexicon)]
         assert linker.link(text) == wanted, (names, text)
         assert linker.link(text) == wanted, "again, with what is known by now of the names"

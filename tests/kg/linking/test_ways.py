@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kg.linking.anywhere import Anywhere
-from kg.linking.boundaries import boundary
+from kg.linking.boundaries import boundary, in_word, is_sign
 from kg.linking.folding import fold
 from kg.linking.gazetteer import Gazetteer, spellings
 from kg.linking.names import Names
@@ -36,7 +36,10 @@ def plain_find(names, folded):
     longest = max(map(len, names))
     while start < len(folded):
         for stop in range(min(len(folded), start + longest), start, -1):
-            if folded[start:stop] in numbers and boundary(folded, start) and boundary(folded, stop):
+            if not (folded[start:stop] in numbers and boundary(folded, start) and boundary(folded, stop)):
+                continue
+            behind_a_word = start > 0 and in_word(folded[start - 1])
+            if not (behind_a_word and stop > start + 1 and is_sign(folded[start]) and in_word(folded[start + 1])):
                 places.append((numbers[folded[start:stop]], start, stop))
                 break
         start = places[-1][2] if places and places[-1][2] > start else start + 1
@@ -78,6 +81,7 @@ NAMES = [
     "北京",
     "t恤",
     "恤 a",
+    ".net",
 ]
 
 
@@ -87,7 +91,8 @@ NAMES = [
         ("new yorker, new-york; newyork", ["york"]),
         ("saint-denis saint denis saint,denis", ["saint-denis", "saint denis"]),
         ("st.york st york st. york", ["st.", "york", "st", "york", "st.", "york"]),
-        ("l'ain 'ain ' ain", ["'ain", "'ain"]),
+        ("l'ain 'ain ' ain, (l)'ain 北'ain", ["'ain", "'ain", "'ain"]),
+        ("asp.net .net (.net) c.net .net.net 用.net", [".net", ".net", ".net", ".net"]),
         ("(x) york (x) y", ["york", "(x) y"]),
         ("york!!york!", ["york", "!!", "york"]),
         ("c++c++, c+ +", ["c++", "c++"]),
