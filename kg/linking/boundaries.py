@@ -61,7 +61,7 @@ def boundary(text: str, i: int) -> bool:
 
 
 def joins(text: str, i: int) -> bool:
-    """Whether character `i` is a sign between two characters of words: names of more than this sign don't begin there."""
+    """Whether character `i` is a sign between two words: names of more than this sign don't begin there."""
     if not 0 < i < len(text) - 1 or not in_word(text[i - 1]) or not in_word(text[i + 1]):
         return False
     return is_sign(text[i])

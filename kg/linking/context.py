@@ -11,7 +11,8 @@ import re
 import zlib
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import accumulate
 
 import numpy as np
 
@@ -23,6 +24,7 @@ PROFILE = 512  # words of a profile at most: a country has a hundred thousand ne
 
 _RANGES = "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED)
 _WORD = re.compile(rf"[^\W{_RANGES}]+|[{_RANGES}]")  # a character where no spaces part the words
+_PARTS = re.compile(f"({_WORD.pattern})")
 
 
 class Words:
@@ -32,17 +34,46 @@ class Words:
         self.text = text
 
     @cached_property
-    def _words(self) -> tuple[list[int], np.ndarray]:
-        matches = list(_WORD.finditer(fold(self.text, "ignore")))
-        hashes = np.array([zlib.crc32(m.group().encode()) for m in matches], np.uint32)
-        return [m.start() for m in matches], hashes
+    def _parts(self) -> list[str]:
+        """What is between words, a word, what is between, ..."""
+        return _PARTS.split(fold(self.text, "ignore"))
 
-    def around(self, start: int, end: int) -> np.ndarray:
-        """The distinct words around [start, end), without those in it: sorted hashes, uint32."""
-        starts, hashes = self._words
-        before, after = bisect_left(starts, start), bisect_left(starts, end)
-        near = np.concatenate([hashes[max(0, before - WINDOW) : before], hashes[after : after + WINDOW]])
-        return np.unique(near)
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Where the words begin."""
+        return list(accumulate(map(len, self._parts)))[:-1:2]
+
+    @cached_property
+    def _places(self) -> dict[int, list[int]]:
+        """Which words have a hash, in their order."""
+        places: dict[int, list[int]] = {}
+        for place, word in enumerate(map(_hash, self._parts[1::2])):
+            if word in places:
+                places[word].append(place)
+            else:
+                places[word] = [place]
+        return places
+
+    @cached_property
+    def distinct(self) -> frozenset[int]:
+        """The hashes of the distinct words."""
+        return frozenset(self._places)
+
+    def near(self, words: Iterable[int], start: int, end: int) -> list[int]:
+        """Those of the words of the text that are around [start, end), and not only in it."""
+        before, after = bisect_left(self._starts, start), bisect_left(self._starts, end)
+        first, last, places, found = before - WINDOW, after + WINDOW, self._places, []
+        for word in words:
+            for place in places[word]:
+                if first <= place < before or after <= place < last:
+                    found.append(word)
+                    break
+        return found
+
+
+@lru_cache(1 << 17)
+def _hash(word: str) -> int:
+    return zlib.crc32(word.encode())
 
 
 def profile_words(texts: Iterable[str]) -> np.ndarray:
@@ -50,7 +81,7 @@ def profile_words(texts: Iterable[str]) -> np.ndarray:
     found: dict[int, None] = {}
     for text in texts:
         for word in _WORD.findall(fold(read(text).text, "ignore")):
-            found[zlib.crc32(word.encode())] = None
+            found[_hash(word)] = None
         if len(found) >= PROFILE:
             break
     return np.sort(np.array(list(found)[:PROFILE], np.uint32))
@@ -73,11 +104,7 @@ class Profiles:
         written = sum(len(profile) > 0 for profile in profiles)
         return cls(offsets, words, np.log(written / count[place]).astype(np.float32))
 
-    def fit(self, profile: int, context: np.ndarray) -> float:
-        """The sum of the weights of the words that a profile shares with a context (sorted hashes)."""
-        lo, hi = self.offsets[profile], self.offsets[profile + 1]
-        words = self.words[lo:hi]
-        if not len(words) or not len(context):
-            return 0.0
-        place = np.minimum(np.searchsorted(words, context), len(words) - 1)
-        return float(self.weights[lo:hi][place[words[place] == context]].sum())
+    def of(self, profile: int) -> tuple[np.ndarray, np.ndarray]:
+        """The words of a profile, sorted hashes, and their weights."""
+        part = slice(self.offsets[profile], self.offsets[profile + 1])
+        return self.words[part], self.weights[part]

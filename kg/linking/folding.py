@@ -1,8 +1,8 @@
 """Texts as names are compared in: what people read over is replaced or left out.
 
 `fold` replaces one character by one: case, kinds of white space, of apostrophes and of dashes, full-width letters.
-`read` leaves out what shifts places: signs that nobody sees (soft hyphens, joiners, marks of direction) and blanks after
-blanks. What it gives tells where its characters were, so that links have the offsets of the text as it is.
+`read` leaves out what shifts places: signs that nobody sees (soft hyphens, joiners, marks of direction) and blanks
+after blanks. What it gives tells where its characters were, so that links have the offsets of the text as it is.
 """
 
 from __future__ import annotations

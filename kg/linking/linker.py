@@ -18,8 +18,9 @@ import hashlib
 import os
 import shutil
 from bisect import bisect_left
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -36,6 +37,7 @@ from kg.linking.lexicon import Lexicon
 from kg.linking.mentions import COMMON_NOUN, Form
 from kg.linking.names import Found
 from kg.linking.outcomes import Outcomes
+from kg.linking.scoring import Scoring
 from kg.linking.segmenters import AUTO, Segmenter, chosen_for, open_word_ends, save_word_ends
 from kg.linking.word_ends import WordEnds
 from workbench.errors import WorkbenchError
@@ -48,8 +50,7 @@ Stretch = tuple[int, int]
 
 VERSION = 3  # of the method: how names become links
 META = "linker.json"
-CONTEXT = 0.5  # what a shared word counts: words of one context are not independent
-NOTHING = np.empty(0, np.uint32)
+_CAPITALS, _SMALL = int(Form.CAPITALS), int(Form.SMALL)
 ARRAYS = ("offsets", "entities", "priors", "likely", "form")
 
 
@@ -192,7 +193,8 @@ class Linker:
             number = self._gazetteer.number(spelling)
             if number >= 0:
                 reading = read(text)
-                return self._ranked(number, Words(reading.text).around(*reading.now(start, end)))
+                place = (number, *reading.now(start, end))
+                return self._scoring.ranked(Words(reading.text), [place], len(self.tables.ids))[0]
         return []
 
     def knows(self, entity: str) -> bool:
@@ -339,40 +341,51 @@ class Linker:
         return self._completed(text, found, [None] * len(found), most, certain)
 
     def _completed(
-        self, text: str, found: list[Found], links: Sequence[Link | None], most: int, certain: Container[Stretch] = ()
+        self,
+        text: str,
+        found: list[Found],
+        links: Sequence[Link | None],
+        most: int,
+        certain: Set[Stretch] = frozenset(),
     ) -> list[Link]:
         """The links of a text; those that are None here take the words around them, or a look at the capitals.
 
         The stretches that are `certain` to be mentions need neither capitals nor a likelihood.
         """
-        words, complete = Words(text), []
-        for (number, start, end), link in zip(found, links, strict=True):
-            if link is not None:
-                complete.append(link)
-                continue
-            form, likely = self.tables.form[number], float(self.tables.likely[number])
-            if (start, end) in certain:
+        forms, likelihoods = self._forms, self._likely
+        undecided = [
+            place
+            for place, link in zip(found, links, strict=True)
+            if link is None
+            and (forms[place[0]] != _CAPITALS or place[1:] in certain or text[place[1] : place[2]].isupper())
+        ]
+        complete = [link for link in links if link is not None]
+        if not undecided:
+            return complete
+        plain = self.case == "exact" or text.islower()
+        ranked = self._scoring.ranked(Words(text), undecided, most)
+        for (number, start, end), entities in zip(undecided, ranked, strict=True):
+            likely = likelihoods[number]
+            if certain and (start, end) in certain:
                 likely = 1.0
-            elif form == Form.CAPITALS and not text[start:end].isupper():
-                continue
-            elif form > Form.SMALL and self.case == "ignore" and text[start].islower() and not text.islower():
-                likely = min(likely, COMMON_NOUN)
-            ranked = self._ranked(number, words.around(start, end) if self.profiles is not None else NOTHING)
-            complete += [(start, end, entity, round(likely * share, 6)) for entity, share in ranked[:most]]
+            elif forms[number] > _SMALL and not plain and text[start].islower() and likely > COMMON_NOUN:
+                likely = COMMON_NOUN
+            for entity, share in entities:
+                complete.append((start, end, entity, round(likely * share, 6)))
+        complete.sort(key=itemgetter(0))
         return complete
 
-    def _ranked(self, number: int, context: np.ndarray) -> list[tuple[str, float]]:
-        """The entities of a name and their shares, p(e | mention, context), the best first."""
-        part = slice(self.tables.offsets[number], self.tables.offsets[number + 1])
-        entities = self.tables.entities[part].tolist()
-        logits = np.log(self.tables.priors[part].astype(np.float64))
-        if self.profiles is not None:
-            logits += CONTEXT * np.array([self.profiles.fit(e, context) for e in entities])
-        shares = np.exp(logits - logits.max())
-        ranked = sorted(
-            zip(entities, (shares / shares.sum()).tolist(), strict=True), key=lambda item: (-item[1], item[0])
-        )
-        return [(self.tables.ids[entity], share) for entity, share in ranked]  # numbers are in the order of the ids
+    @cached_property
+    def _forms(self) -> memoryview:  # which gives plain integers, as the next gives plain floats: arrays are slow there
+        return self.tables.form.data
+
+    @cached_property
+    def _likely(self) -> memoryview:
+        return self.tables.likely.data
+
+    @cached_property
+    def _scoring(self) -> Scoring:
+        return Scoring(self.tables, self.profiles)
 
 
 def _word_ends(made: Tables, chosen: WordEnds | str | None) -> WordEnds | None:

@@ -23,6 +23,7 @@ from pipelines.preparing.progress import console
 from pipelines.preparing.splits import parse_splits, part_folder
 from pipelines.readers.reader import RawReader
 from pipelines.readers.triples.graph import OTHER_RELATION, UNNAMED
+from pipelines.readers.triples.wikidata_json import PROPERTY
 from pipelines.stages import Stage
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from kg.graph.store import GraphStore
 
 log = logging.getLogger(__name__)
-NO_FAULTS = (HELD_OUT_TAIL, OTHER_RELATION, UNNAMED)
+NO_FAULTS = (HELD_OUT_TAIL, OTHER_RELATION, PROPERTY, UNNAMED)
 """How the reasons end for which something is left out that is not wrong."""
 WORDS = "ids_are_words"
 """The fact on a corpus (`Manifest.about`) that its entities are called by their ids where they have no label."""

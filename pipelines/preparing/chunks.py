@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from pipelines.preparing.inductive import HELD_OUT_TAIL, part_of_entity, without_held_out
 from pipelines.preparing.splits import MAIN, part_folder, part_of
-from pipelines.readers.reader import Drop, MalformedError, RawReader, Record
+from pipelines.readers.reader import LEFT_OUT, Drop, MalformedError, RawReader, Record
 from pipelines.stages import Stage, apply
 from pipelines.stages.clean_captions import without_captions
 from workbench.corpora.manifest import ShardInfo
@@ -154,6 +154,8 @@ def work(job: Job, chunk: Chunk) -> Outcome:
                     continue
                 key = f"{chunk.number:06d}-{place:06d}" if job.numbered_keys else sample["key"]
                 _check_key(key, chunk.records[place].where, places)
+                for reason, count in sample.get("meta", {}).get(LEFT_OUT, {}).items():
+                    writers[MAIN].drop(f"{type(job.reader).__name__}: {reason}", count)
                 part, kept, lost = _placed(job, sample)
                 if lost:
                     writers[MAIN].drop(HELD_OUT_TAIL, lost)

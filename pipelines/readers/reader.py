@@ -26,6 +26,10 @@ PEEK_BYTES = 1 << 16
 PEEK_FIRST_LINE = 1 << 24
 
 
+LEFT_OUT = "left_out"
+"""What of a record a reader left out, in the sample's `meta`: how many, by reason. The runner counts them."""
+
+
 class Match(IntEnum):
     """How sure a format is that an input is of it; the surest one reads it (`pipelines.readers.formats`)."""
 

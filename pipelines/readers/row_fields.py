@@ -10,7 +10,7 @@ from pipelines.readers.reader import MalformedError
 from workbench.corpora.members import IN_JSON
 from workbench.corpora.record import check_sample
 from workbench.corpora.schema import FIELDS, Field, fields_of
-from workbench.corpora.values import LABELS, NAMES, NUMBER, TEXT, TEXTS, Value
+from workbench.corpora.values import LABELS, NAMES, NUMBER, TEXT, TEXTS, Stretches, Value
 from workbench.errors import WorkbenchError, unknown
 from workbench.options.bounds import Name
 from workbench.sequences.sequence import Sample
@@ -92,7 +92,7 @@ def fill(row: Mapping[str, Any], sources: Mapping[str, Source], where: str) -> S
     for name, source in sources.items():
         value = None if source is None else _value(row, name, source, where)
         if value is not None:
-            sample[name] = _converted(FIELDS[name].value, value)
+            sample[name] = _in_order(FIELDS[name].value, _converted(FIELDS[name].value, value))
     if isinstance(sample.get("tags"), str) or _is_strings(sample.get("tags")):
         sample["tags"] = _tags(sample, where)
     for name, value in sample.items():
@@ -130,6 +130,19 @@ def _converted(value: Value, found: Any) -> Any:
     if value in (TEXTS, NAMES) and isinstance(found, str):
         return [found]
     return _number(found) if value is NUMBER else found
+
+
+def _in_order(value: Value, found: Any) -> Any:
+    """Stretches of a text by their places, where the schema wants them so; other values stay as they are."""
+    if not isinstance(value, Stretches) or not value.ordered:
+        return found
+    if isinstance(found, dict):
+        return {name: _in_order(value, inner) for name, inner in found.items()}
+    if not isinstance(found, list) or not all(isinstance(each, list) for each in found):
+        return found
+    if all(len(each) > 1 and all(isinstance(place, int) for place in each[:2]) for each in found):
+        return sorted(found, key=lambda stretch: stretch[:2])
+    return [_in_order(value, each) for each in found]
 
 
 def _number(found: Any) -> Any:

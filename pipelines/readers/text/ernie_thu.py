@@ -3,7 +3,8 @@ TACRED, with the entities that a linker found.
 
 A row of typing is `{sent, start, end, ents: [[entity, start, end, score], ...], labels: [type, ...]}`, one of
 relations `{text, ents: [[entity, start, end], [entity, start, end]], label}`, whose `ents` are the head and the tail;
-in `ann`, if there is one, are the entities that were found. Places are characters.
+in `ann`, if there is one, are the entities that were found. Places are characters. What their linker did not know is
+"#UNK#" there: a mention without an entity, which is no link.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import MalformedError, Peek, RawReader, Record, parse_row, require
+from pipelines.readers.reader import LEFT_OUT, MalformedError, Peek, RawReader, Record, parse_row, require
 from pipelines.readers.text.related_mentions import ROLES
 from pipelines.sources.files import record_key
 from workbench.sequences.sequence import Sample
 
+UNKNOWN, NO_ENTITY = "#UNK#", "a mention whose entity is #UNK#"
 TYPING, RELATIONS = frozenset({"sent", "start", "end", "labels"}), frozenset({"text", "ents", "label"})
 
 
@@ -43,8 +45,11 @@ class ErnieThu(RawReader):
         name, number, line = record.data
         row = parse_row(line, record.where)
         fields = _typed(row, record.where) if "sent" in row else _related(row, record.where)
-        meta = {"source": record.where.rpartition(":")[0], "line": number}
-        return {"key": record_key(f"{name}-{number}"), **fields, "meta": meta}
+        meta: dict[str, Any] = {"source": record.where.rpartition(":")[0], "line": number}
+        links = [span for span in fields["spans"] if span[2] != UNKNOWN]
+        if len(links) < len(fields["spans"]):
+            meta[LEFT_OUT] = {NO_ENTITY: len(fields["spans"]) - len(links)}
+        return {"key": record_key(f"{name}-{number}"), **fields, "spans": links, "meta": meta}
 
 
 def _typed(row: dict[str, Any], where: str) -> Sample:

@@ -21,6 +21,7 @@ TEXTS = {
     "common.topic.description": "description",
 }
 """Properties of Freebase that say what a topic is called."""
+TYPE = "type.object.type"
 
 
 def looks_freebase(source: Peek) -> bool:
@@ -33,7 +34,9 @@ def looks_freebase(source: Peek) -> bool:
 class Freebase(GraphReader):
     """Names, aliases and descriptions in `language` are texts; other quoted values are left out and counted.
 
-    Ids become `m.0abc` however they are written, those of files with texts too (FB15k's mid2name has `/m/0abc`).
+    Ids become `m.0abc` however they are written, and relations `location.country.capital` (FB15k-237 has
+    `/location/country/capital`), those of files with texts too (FB15k's mid2name has `/m/0abc`).
+    `type.object.type` gives an entity's types.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".tsv", ".txt")
@@ -50,17 +53,20 @@ class Freebase(GraphReader):
     def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> Texts:
         named = ((topic(name), row) for name, row in rows_of_files([*self.entities, *self.types]))
         entities = TextRows(named, first=said)
-        return Texts(entities, *(TextRows(rows_of_files(f)) for f in (self.relations, self.type_names)))
+        relations = TextRows((dotted(name), row) for name, row in rows_of_files(self.relations))
+        return Texts(entities, relations, TextRows((dotted(n), row) for n, row in rows_of_files(self.type_names)))
 
     def _row(self, line: str, where: str) -> Found:
         columns = [column.strip() for column in line.split("\t")]
         if len(columns) != 3 or not all(columns):
             raise MalformedError("expected m.id<tab>relation<tab>m.id", where, f"found {len(columns)} columns")
-        head, relation, tail = columns
+        head, relation, tail = columns[0], dotted(columns[1]), columns[2]
         quoted = QUOTED.fullmatch(tail)
+        if quoted is None and relation == TYPE:
+            return Said(topic(head), "types", dotted(topic(tail)))
         if quoted is None:
             return topic(head), relation, topic(tail)
-        field = TEXTS.get(relation.strip("/").replace("/", "."))
+        field = TEXTS.get(relation)
         if field is None:
             return Drop("a value that is no topic")
         if quoted["language"] not in (None, self.language):
@@ -71,3 +77,8 @@ class Freebase(GraphReader):
 def topic(name: str) -> str:
     """`m.0abc` of `/m/0abc`; any other id as it is."""
     return f"{name[1]}.{name[3:]}" if name.startswith(("/m/", "/g/")) else name
+
+
+def dotted(name: str) -> str:
+    """`location.country.capital` of `/location/country/capital`; any other name as it is."""
+    return name.strip("/").replace("/", ".") if name.startswith("/") else name

@@ -13,6 +13,7 @@ from pipelines.readers.triples.texts import Row, Said, TextRows, Texts, rows_of_
 from workbench.options.bounds import Name
 
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+FREEBASE_TYPE = "http://rdf.freebase.com/ns/type.object.type"
 INSTANCE_OF = "http://www.wikidata.org/prop/direct/P31"
 TEXTS = {
     "http://www.w3.org/2000/01/rdf-schema#label": "label",
@@ -47,9 +48,9 @@ class Statement(NamedTuple):
 class RdfReader(GraphReader):
     """Labels, alternative labels and descriptions in `language` are texts; other literals (dates, numbers) are counted.
 
-    `rdf:type` gives an entity's types, and so does Wikidata's P31, which is a link as well. `prefixes` are cut off the
-    ids; `foreign: false` leaves out links and types of which a name has none of them (of Wikidata's truthy statements:
-    pictures, web pages, unknown values).
+    `rdf:type` gives an entity's types, and so do Freebase's `type.object.type` and Wikidata's P31, which is a link as
+    well. `prefixes` are cut off the ids; `foreign: false` leaves out links and types of which a name has none of them
+    (of Wikidata's truthy statements: pictures, web pages, unknown values).
     """
 
     language: Name = "en"
@@ -80,9 +81,9 @@ class RdfReader(GraphReader):
     def _of_link(self, found: Statement) -> Iterator[Found]:
         """The triple of a link, unless it says no more than a type, and the type."""
         subject, predicate, name = self._id(found.subject), self._id(found.predicate), self._id(found.object)
-        if found.predicate in (RDF_TYPE, INSTANCE_OF) and (self.foreign or self._is_own(found.object)):
+        if found.predicate in (RDF_TYPE, FREEBASE_TYPE, INSTANCE_OF) and (self.foreign or self._is_own(found.object)):
             yield Said(subject, "types", name)
-        if found.predicate != RDF_TYPE:
+        if found.predicate not in (RDF_TYPE, FREEBASE_TYPE):
             own = self.foreign or all(map(self._is_own, found[:3]))
             yield (subject, predicate, name) if own else Drop("a link with a foreign name")
 

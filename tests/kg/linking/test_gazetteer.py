@@ -108,7 +108,9 @@ def test_places_of_what_is_read(seed):
     seen = read(text)
     places = range(len(text)) if seen.places is None else seen.places
     assert len(places) == len(seen.text)
-    assert all(a == b or (a, b) == (" ", "\u200b") for a, b in zip(seen.text, map(text.__getitem__, places)))
+    assert all(
+        a == b or (a, b) == (" ", "\u200b") for a, b in zip(seen.text, map(text.__getitem__, places), strict=True)
+    )
     assert read(seen.text).text == seen.text
     for start in range(len(seen.text)):
         assert seen.now(*seen.before(start, start + 1)) == (start, start + 1)

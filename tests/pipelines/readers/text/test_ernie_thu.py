@@ -10,9 +10,11 @@ import pytest
 
 from kg.sequences.builders.marked_pair import MarkedPair
 from kg.sequences.steps.entity_stream import EntityStream
+from pipelines.commands.text import text as prepare_text
 from pipelines.readers.formats import detect
 from tests.contracts.cases import ReaderCase
 from tests.contracts.raw import json_lines
+from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.text.tokenizer import Tokenizer
@@ -41,6 +43,18 @@ def test_typing(tmp_path: Path, read: Any) -> None:
     assert (first["text"], first["mention"]) == (f"3 {SENT}", [2, 6])
     assert (first["types"], first["spans"]) == (["city", "place"], [[2, 6, "Q585", 0.5]])
     assert (second["key"], second["spans"]) == ("test-2", [])
+
+
+def test_an_entity_that_the_linker_did_not_know_is_no_link(tmp_path: Path, read: Any) -> None:
+    file = tmp_path / "test.json"
+    row = {**typed(1), "ents": [["#UNK#", 7, 11, 0.0], ["Q585", 2, 6, 0.5], ["#UNK#", 15, 21, 0.0]]}
+    file.write_text(json.dumps([row, {**related(2), "ents": [["Q20", 13, 19], ["#UNK#", 0, 4]]}]))
+    first, second = read("text", file)
+    assert (first["spans"], second["spans"]) == ([[2, 6, "Q585", 0.5]], [[13, 19, "Q20", 1.0]])
+    assert second["marks"] == [[0, 4, "tail"], [13, 19, "head"]], "it is the tail all the same"
+    assert first["meta"]["left_out"] == {"a mention whose entity is #UNK#": 2}
+    prepare_text(inputs=[file], output=tmp_path / "corpus")
+    assert Corpus.open(tmp_path / "corpus").manifest.dropped == {"ErnieThu: a mention whose entity is #UNK#": 3}
 
 
 def test_relations(tmp_path: Path, read: Any) -> None:

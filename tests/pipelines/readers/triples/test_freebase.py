@@ -55,3 +55,17 @@ def test_a_row_of_two_columns(rows, read):
     rows.write_text(ROWS + "m.0a\tm.0b\n")
     with pytest.raises(MalformedError, match=r"fb\.tsv:7: expected m\.id<tab>relation<tab>m\.id \(found 2 columns\)"):
         read("triples", rows)
+
+
+def test_relations_of_either_writing_are_one(tmp_path, read):
+    (tmp_path / "fb.tsv").write_text(
+        "/m/0a\t/location/country/capital\t/m/0b\nm.0c\tlocation.country.capital\tm.0d\n"
+        "/m/0a\t/a/b/c./d/e/f\t/m/0b\nm.0a\ttype.object.type\tlocation.country\n"
+    )
+    (tmp_path / "names.tsv").write_text("/location/country/capital\tcapital\n")
+    (tmp_path / "types.tsv").write_text("/location/country\tcountry\n")
+    files = {"relations": [str(tmp_path / "names.tsv")], "type_names": [str(tmp_path / "types.tsv")]}
+    first, *_ = records = read("triples", tmp_path / "fb.tsv", **files)
+    assert {t["relation"] for r in records for t in r["triples"]} == {"location.country.capital", "a.b.c..d.e.f"}
+    assert first["triples"][0]["relation_text"] == "capital"
+    assert (first["types"], first["meta"]["type_labels"]) == (["location.country"], ["country"])

@@ -84,7 +84,11 @@ def test_items_with_texts_types_and_facts(dump, read):
 def test_ranks(dump, read, drops):
     tails = [t["tail"] for t in read("triples", dump, rank="all")[0]["triples"]]
     assert tails == ["Q5", "Q691", "Q4961"]
-    reasons = ["a claim of a lower rank", "a claim whose value is no item", "a property, no item"]
+    reasons = [
+        "a claim of a lower rank",
+        "a claim whose value is no item",
+        "a property, whose label names its relation",
+    ]
     assert drops("triples", dump) == reasons
 
 
