@@ -19,8 +19,9 @@ from numpy.lib.format import open_memmap
 
 from kg.graph.links import Links, blocks, ranges
 from kg.graph.scripts import mixes_scripts
+from kg.graph.space import fingerprint, namespace_of
 from kg.graph.spill import BLOCK, Spill
-from kg.graph.strings import StringWriter, digest64, save_strings
+from kg.graph.strings import StringWriter, digest64, open_strings, save_strings
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import draft_folder
 from workbench.files.sealed import seal
@@ -112,8 +113,8 @@ class GraphBuilder:
         if label != entity:
             self.links.ask(entity, lambda number: self.tail_labels.add(number, label))
 
-    def finish(self, relation_labels: Mapping[str, str], *, words: bool = False) -> None:
-        """Write the arrays and move the graph to its place; `words` notes that ids are words."""
+    def finish(self, relation_labels: Mapping[str, str], *, words: bool = False, namespace: str = "") -> None:
+        """Write the arrays and move the graph to its place; `words` notes that ids are words, `namespace` whose."""
         self.links.flush()
         for number, label in self.tail_labels:
             if not _is_set(self.described, number):
@@ -148,6 +149,11 @@ class GraphBuilder:
             "unnamed_relations": sum(not relation_labels.get(relation) for relation in relations),
             "self_loops": sum(int((h == t).sum()) for h, t in zip(blocks(triples[0]), blocks(triples[2]), strict=True)),
             "isolated": int((np.diff(out_offsets) + np.diff(in_offsets) == 0).sum()),
+        }
+        labels = open_strings(self.draft, "labels")
+        meta["space"] = {
+            "namespace": namespace or namespace_of(names, words or not meta["labels"]),
+            "entities": fingerprint(zip(names, labels, strict=True)),
         }
         seal(self.draft, META, {**meta, "words": True} if words else meta)
         os.rename(self.draft, self.path)

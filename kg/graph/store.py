@@ -24,10 +24,12 @@ from kg.graph.builder import META, GraphBuilder, Texts, by_tail, texts_by_id
 from kg.graph.facts import Direction, Facts
 from kg.graph.remaining import Remaining, remaining, tell
 from kg.graph.shuffling import FALSE_FACTS
+from kg.graph.space import fingerprint, namespace_of
 from kg.graph.strings import open_array, open_strings
 from workbench.errors import WorkbenchError, unknown
 from workbench.files.identities import note
 from workbench.files.sealed import open_sealed
+from workbench.sequences.entities import IdSpace
 from workbench.sequences.missing import how_to_prepare
 
 Pairs = list[tuple[str, str]]
@@ -98,13 +100,16 @@ class GraphStore:
         return cls(path)
 
     @classmethod
-    def from_records(cls, records: Iterable[Mapping[str, Any]], path: str | Path, *, words: bool = False) -> GraphStore:
+    def from_records(
+        cls, records: Iterable[Mapping[str, Any]], path: str | Path, *, words: bool = False, namespace: str = ""
+    ) -> GraphStore:
         """Write the graph of a triples corpus: each record is a head entity with its texts and its triples.
 
         An entity that is only a tail has the label that the triples give it.
 
         Args:
             words: whether ids are words, so that what has no label lacks none.
+            namespace: whose the ids are, where other graphs have the same; by default as they look.
 
         Raises:
             WorkbenchError: as for `build`.
@@ -119,7 +124,7 @@ class GraphStore:
                     if fact.get("tail_text"):
                         builder.add_tail_label(fact["tail"], fact["tail_text"])
                 builder.add_texts(record["id"], record)
-            builder.finish(relation_labels, words=words)
+            builder.finish(relation_labels, words=words, namespace=namespace)
         return cls(path)
 
     @classmethod
@@ -135,6 +140,17 @@ class GraphStore:
     def identity(self) -> str:
         """A checksum of everything in the graph."""
         return str(self.meta["digest"])
+
+    @cached_property
+    def space(self) -> IdSpace:
+        """Whose its ids are; worked out for a graph of before this was noted."""
+        noted = self.meta.get("space") or {
+            "namespace": namespace_of(self.ids, bool(self.meta.get("words") or not self.meta["labels"])),
+            "entities": fingerprint(zip(self.ids, self._labels, strict=True)),
+        }
+        folder = self.path.resolve()
+        name = folder.parent.name if folder.name == IN_CORPUS else folder.name
+        return IdSpace(name, noted["namespace"], noted["entities"])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (str(self.path), self.control, self.seed, self.identity)

@@ -44,6 +44,7 @@ from workbench.errors import WorkbenchError
 from workbench.files.drafts import check_writable, draft_folder, explained
 from workbench.files.identities import note
 from workbench.files.sealed import open_sealed, seal
+from workbench.sequences.entities import IdSpace, noted, space_of
 
 Link = tuple[int, int, str, float]
 Stretch = tuple[int, int]
@@ -62,6 +63,8 @@ class Linker:
     """
 
     name = "gazetteer"
+    space: IdSpace | None = None
+    """Whose the entities' ids are; None where it was made of given names."""
     learnt_from: Sequence[str] = ()
     """Identities of the corpora whose links it has seen (anchors); they don't judge it."""
 
@@ -146,7 +149,9 @@ class Linker:
         """
         made = tables(names_of(store, prior), case, min_length, skip, not common, anchors, store.ids, counted)
         about = profiles(store, made) if context else None
-        return cls(made, case, about, lexicon=_word_ends(made, lexicon))
+        linker = cls(made, case, about, lexicon=_word_ends(made, lexicon))
+        linker.space = store.space
+        return linker
 
     def link(
         self, text: str, min_score: float = 0.0, candidates: int = 1, inside: Iterable[Stretch] | None = None
@@ -269,7 +274,7 @@ class Linker:
         if meta["context"]:
             about = Profiles(*(open_array(path, f"profile_{part}") for part in ("offsets", "words", "weights")))
         found = cls(made, meta["case"], about, (path, meta["version"]), open_word_ends(path, meta))
-        found.learnt_from = meta.get("learnt_from", ())
+        found.learnt_from, found.space = meta.get("learnt_from", ()), space_of(meta.get("graph"))
         return found
 
     @staticmethod
@@ -295,6 +300,7 @@ class Linker:
             "version": self.version,
             "case": self.case,
             "learnt_from": list(self.learnt_from),
+            "graph": noted(self.space),
             "context": self.profiles is not None,
             **save_word_ends(folder, self.lexicon),
             "names": self.num_names,

@@ -33,7 +33,8 @@ class TableRows(Mapping[str, int]):
         if isinstance(self.table, str):
             from kg.vectors.vectors import load_vectors
 
-            return Entities(self.table, load_vectors(self.table).ids)
+            found = load_vectors(self.table)
+            return Entities(self.table, found.ids, found.space)
         return Entities("the table that is given", sorted(self.table, key=self.table.__getitem__))
 
     def __reduce__(self) -> tuple[Any, ...]:

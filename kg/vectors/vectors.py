@@ -28,6 +28,7 @@ from workbench.files.checksums import matches
 from workbench.files.drafts import sha256_of
 from workbench.files.identities import note
 from workbench.runs.weights import save_tensors
+from workbench.sequences.entities import IdSpace, space_of
 
 PARTS = {"blob": "", "spans": ".spans", "hashes": ".hashes", "order": ".order"}
 IDS = {kind: {part: f"{kind}_ids{ending}" for part, ending in PARTS.items()} for kind in ("entity", "relation")}
@@ -64,6 +65,13 @@ class Vectors:
         """The control under whose false facts they were trained: shuffled-kg, permuted-kg, or none."""
         graph = self.provenance.get("graph") or {}
         return graph.get("control") or ("shuffled-kg" if graph.get("shuffled") is not None else None)
+
+    @property
+    def space(self) -> IdSpace | None:
+        """Whose the entities' ids are; None for vectors of before this was noted."""
+        graph = self.provenance.get("graph") or {}
+        noted = graph.get("space")
+        return space_of({"name": graph.get("name") or str(graph.get("path")), **noted}) if noted else None
 
 
 def save_vectors(vectors: Vectors, path: str | Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,7 @@ from workbench.corpora.schema import fields_of, links_among
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count, Name, Share
 from workbench.options.command import changed, command
+from workbench.sequences.entities import GRAPHS, IdSpace, noted, spaces_in
 from workbench.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -95,11 +97,26 @@ def link(
     if supervise and not links_among(opened.manifest.fields):
         raise WorkbenchError(f"--supervise: {corpus} has no links that could be right; allowed: a corpus with `spans`")
     given = _given(keep=keep, beside=beside, supervise=supervise)
-    stage = LinkEntities.of(chosen, min_score, candidates=candidates, given=given, inside=inside, signs=signs)
-    about = {**opened.manifest.about, "linker": stage.about}
+    before = spaces_in(opened.manifest.about) if given in ("keep", "beside") else []
+    other = chosen.space is not None and bool(before) and not any(map(chosen.space.same, before))
+    stage = LinkEntities.of(
+        chosen,
+        min_score,
+        candidates=candidates,
+        given=given,
+        inside=inside,
+        signs=signs,
+        other=", ".join(map(str, before)) if other else "",
+    )
+    about = {**opened.manifest.about, "linker": stage.about, GRAPHS: _graphs(before, chosen.space)}
     job = Job(CorpusReader(), opened.kind, options.output, (stage,), about=about)
     options.prepare(job, [corpus])
     Terminal(stderr=True).print(coverage(Corpus.open(options.output), stage).table())
+
+
+def _graphs(before: Sequence[IdSpace], space: IdSpace | None) -> list[dict[str, str] | None]:
+    """Whose the entities are that the texts will be linked to."""
+    return [noted(each) for each in dict.fromkeys((*before, *((space,) if space is not None else ())))]
 
 
 def _given(**asked: bool) -> str:

@@ -29,7 +29,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import clear_drafts
 from workbench.files.lock import locked
-from workbench.options.bounds import Location
+from workbench.options.bounds import Location, Word
 from workbench.options.command import command
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 NO_FAULTS = (HELD_OUT_TAIL, OTHER_RELATION, PROPERTY, UNNAMED)
 """How the reasons end for which something is left out that is not wrong."""
+NAMESPACE = "namespace"
+"""The fact on a corpus that its ids are those of a namespace, which other graphs may share."""
 WORDS = "ids_are_words"
 """The fact on a corpus (`Manifest.about`) that its entities are called by their ids where they have no label."""
 
@@ -51,6 +53,11 @@ class TripleReading(Reading):
         bool, typer.Option("--inductive", help="With --split: held-out entities are in no triple of the corpus.")
     ] = False
 
+    namespace: Annotated[
+        Word | None,
+        typer.Option(help="Whose the ids are: graphs of one namespace mean the same. Default: as ids look."),
+    ] = None
+
     def job(self, reader: RawReader, stages: Sequence[Stage]) -> Job:
         """
         Raises:
@@ -61,7 +68,10 @@ class TripleReading(Reading):
             raise WorkbenchError(
                 "--inductive holds out a share of the entities: say --split NAME=SHARE, and leave --own-split out"
             )
-        return replace(job, about={**job.about, WORDS: True}) if getattr(reader, "words", False) else job
+        noted = {WORDS: True} if getattr(reader, "words", False) else {}
+        if self.namespace is not None:
+            noted[NAMESPACE] = self.namespace
+        return replace(job, about={**job.about, **noted})
 
 
 @command
@@ -174,7 +184,10 @@ def build_graph(corpus: Path, held_out: Sequence[Path] = ()) -> GraphStore:
         opened = Corpus.open(corpus)
         described = ({**sample, "triples": []} for part in held_out for sample in all_samples(Corpus.open(part)))
         records = chain(all_samples(opened), described)
-        store = GraphStore.from_records(records, folder, words=opened.manifest.about.get(WORDS, False))
+        about = opened.manifest.about
+        store = GraphStore.from_records(
+            records, folder, words=about.get(WORDS, False), namespace=about.get(NAMESPACE, "")
+        )
     log.info("%s: %d entities, %d triples", folder, store.num_entities, store.num_triples)
     return store
 

@@ -11,6 +11,7 @@ from kg.linking.parted import Parted
 from kg.sequences.mentions import RIGHT
 from workbench.corpora.schema import FIELDS, Field, links_among
 from workbench.corpora.values import Stretches
+from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count, Name, Share
 from workbench.sequences.sequence import Sample
 
@@ -28,7 +29,8 @@ class LinkEntities:
     With `candidates`, a mention has that many entities at most, as spans of the same characters, the best first. With
     `inside`, a field of stretches (`tags`, `marks`, `mention`), names are found there alone, and in its text alone.
     With `signs`, spaces are none, as in tagging sets that part the signs of Chinese by spaces. `name` and `version` are
-    the linker's.
+    the linker's. `other` is the name of the graph whose links are kept, where the linker's is another: its entities and
+    the linker's may not have an id in common, as nobody could tell them apart.
     """
 
     name: Name
@@ -38,6 +40,7 @@ class LinkEntities:
     given: Given = "replace"
     inside: Name | None = None
     signs: bool = False
+    other: str = ""
     linker: Linker = field(kw_only=True, compare=False, repr=False)
 
     @classmethod
@@ -87,6 +90,8 @@ class LinkEntities:
         self, text: str, given: Sequence[list[Any]] | None, inside: Sequence[list[Any]] | None
     ) -> list[list[Any]]:
         before = list(given or ())
+        if self.other:
+            self._check_apart(before)
         links = self.found(text, inside, self.min_score, self.candidates)
         found: list[list[Any]] = [[start, end, entity, round(score, 4)] for start, end, entity, score in links]
         if self.given == "supervise":
@@ -95,6 +100,20 @@ class LinkEntities:
             found = [link for link in found if not any(link[0] < span[1] and span[0] < link[1] for span in before)]
         kept = [] if self.given == "replace" else before
         return sorted([*kept, *found], key=lambda span: span[:2]) if kept else found
+
+    def _check_apart(self, before: Sequence[list[Any]]) -> None:
+        """
+        Raises:
+            WorkbenchError: an entity of the other graph has the id of one of the linker's.
+        """
+        alike = next((span[2] for span in before if self.knows(span[2])), None)
+        if alike is not None:
+            raise WorkbenchError(
+                f"the texts are linked to the graph {self.other}, the linker's is {self.linker.space}; the id "
+                f"{alike!r} is in both and means other entities there, which nobody could tell apart. Give the ids of "
+                "one graph a prefix; or, if both graphs mean the same entities, prepare both with one `workbench "
+                "prepare triples --namespace NAME`"
+            )
 
 
 def _told(found: list[list[Any]], right: Sequence[list[Any]]) -> list[list[Any]]:

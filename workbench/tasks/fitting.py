@@ -122,6 +122,12 @@ def _check_entities(task: Task, network: Network, place: str) -> None:
             )
             continue
         taken = embedding.known_entities()
+        if taken is not None and taken.space and given.space and not taken.space.same(given.space):
+            raise WorkbenchError(
+                f"{named(step)} numbers the entities of the graph {given.space}, but the embedding {place}.streams."
+                f"{step.entity_stream} has vectors of those of {taken.space}: the ids may be alike, the entities are "
+                "others. Name vectors of one graph in both"
+            )
         if taken is not None and not taken.same(given):
             raise WorkbenchError(
                 f"{named(step)} numbers the entities of {given.place}, but the embedding {place}.streams."

@@ -13,6 +13,7 @@ from workbench.corpora.schema import fields_of, links_among
 from workbench.errors import WorkbenchError
 from workbench.parts.blame import named
 from workbench.parts.controls import heeds
+from workbench.sequences.entities import spaces_in
 from workbench.sequences.protocols import Step
 from workbench.tasks.fitting import readers_of
 from workbench.tasks.task import Task
@@ -87,6 +88,9 @@ def _is_linked(corpus: Corpus) -> bool:
 def _check_known(steps: list[Step], corpora: list[Corpus]) -> None:
     """Of several steps, each with a graph of its own, one must know some: a corpus may be linked to one alone."""
     asked = [step for step in steps if step.known_entities() is not None]
+    for step in asked:
+        for corpus in corpora:
+            _check_space(step, corpus)
     strange = [told for step in asked for corpus in corpora if (told := _strange(step, corpus))]
     if strange and len(strange) == len(asked) * len(corpora):
         raise WorkbenchError(
@@ -95,6 +99,30 @@ def _check_known(steps: list[Step], corpora: list[Corpus]) -> None:
         )
     for told in strange:
         logger.warning("%s; its texts get no knowledge there", told)
+
+
+def _check_space(step: Step, corpus: Corpus) -> None:
+    """
+    Raises:
+        WorkbenchError: the corpus is linked to other graphs than the step's, and some of their ids are alike.
+    """
+    known = step.known_entities()
+    assert known is not None
+    linked = spaces_in(corpus.manifest.about)
+    if not linked or known.space is None:
+        what = corpus.place if not linked else known.place
+        logger.info("%s does not say whose its entities' ids are: that they are the same was not checked", what)
+        return
+    if any(known.space.same(space) for space in linked):
+        return
+    alike = next((entity for entity in _entities(corpus) if entity in known.ids), None)
+    if alike is not None:
+        raise WorkbenchError(
+            f"{named(step)}: {corpus.place} is linked to the graph {', '.join(map(str, linked))}, and {known.place} is "
+            f"of the graph {known.space}; ids such as {alike!r} are in both, and are other entities there. Link the "
+            "texts to the graph that this was made of; or, if both graphs mean the same entities, prepare both with "
+            "one `workbench prepare triples --namespace NAME`, and link and train vectors again"
+        )
 
 
 def _strange(step: Step, corpus: Corpus) -> str:

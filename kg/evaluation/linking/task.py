@@ -20,6 +20,7 @@ from workbench.evaluation.task import DownstreamTask
 from workbench.files.identities import Identities
 from workbench.metrics.tallies import Tally
 from workbench.processes.distributed import World
+from workbench.sequences.entities import spaces_in
 
 COMMON, FIRST = "most common entity", "first candidate"
 EXAMPLES, AROUND = 12, 40
@@ -53,6 +54,7 @@ class Linking(DownstreamTask[Tuning, LinkingScoring]):
         return OpenedLinker(Linker.load(scoring.run))
 
     def score(self, run: OpenedLinker, corpus: Corpus, scoring: LinkingScoring) -> Result:
+        _check_space(run.linker, corpus, given=scoring.same is not None)
         made = _Compared(run.linker, scoring.min_score)
         same = read_same(scoring.same) if scoring.same is not None else {}
         for text in annotated(corpus, same, scoring.limit, signs=scoring.signs):
@@ -78,6 +80,19 @@ class Linking(DownstreamTask[Tuning, LinkingScoring]):
             baselines={name: made.numbers(name) for name in (COMMON, FIRST) if any(made.given[name])},
             examples=made.wrong,
             predictions=Items(made.lines, made.tallies("")),
+        )
+
+
+def _check_space(linker: Linker, corpus: Corpus, given: bool) -> None:
+    """
+    Raises:
+        WorkbenchError: the texts' links are to another graph than the linker's, and nothing says which are the same.
+    """
+    linked = spaces_in(corpus.manifest.about)
+    if linked and linker.space is not None and not given and not any(map(linker.space.same, linked)):
+        raise WorkbenchError(
+            f"{corpus.place} is linked to the graph {', '.join(map(str, linked))}, the linker's is {linker.space}: an "
+            "id of both means other entities. Take a linker of that graph, or say which are the same with --same"
         )
 
 

@@ -166,4 +166,5 @@ def _of_false(path: str | Tensor, control: str, false: str | None) -> Tensor:
 def _listed(path: str) -> Entities:
     from kg.vectors.vectors import load_vectors
 
-    return Entities(path, load_vectors(path).ids)
+    found = load_vectors(path)
+    return Entities(path, found.ids, found.space)

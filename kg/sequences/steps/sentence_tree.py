@@ -102,7 +102,7 @@ class SentenceTree(LinkedStep):
 
         graph = None if self.branches is None else self.branches.graph
         graph = graph.graph if isinstance(graph, ExchangedGraph) else graph
-        return Entities(str(graph.path), graph.ids) if isinstance(graph, GraphStore) else None
+        return Entities(str(graph.path), graph.ids, graph.space) if isinstance(graph, GraphStore) else None
 
     def _kept(self, sequence: Sequence, maker: BranchMaker, rng: np.random.Generator | None) -> list[Mention]:
         """The mentions with the branches that a sequence gets."""

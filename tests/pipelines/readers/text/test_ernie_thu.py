@@ -53,7 +53,7 @@ def test_an_entity_that_the_linker_did_not_know_is_no_link(tmp_path: Path, read:
     assert (first["spans"], second["spans"]) == ([[2, 6, "Q585", 0.5]], [[13, 19, "Q20", 1.0]])
     assert second["marks"] == [[0, 4, "tail"], [13, 19, "head"]], "it is the tail all the same"
     assert first["meta"]["left_out"] == {"a mention whose entity is #UNK#": 2}
-    prepare_text(inputs=[file], output=tmp_path / "corpus")
+    prepare_text(inputs=[str(file)], output=tmp_path / "corpus", workers=1)
     assert Corpus.open(tmp_path / "corpus").manifest.dropped == {"ErnieThu: a mention whose entity is #UNK#": 3}
 
 
