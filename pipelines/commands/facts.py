@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from kg.graph.store import GraphStore
 
 log = logging.getLogger(__name__)
+NAMED = 5
+"""So many relations are named that the graph lacks."""
 
 
 @command
@@ -53,6 +55,8 @@ def facts(
     are true of the subject, which do not compete: `workbench evaluate facts RUN CORPUS` needs nothing else. Entities of
     one label are one candidate, which is right where one of them is.
 
+    Relations that the graph lacks are left out and counted: LAMA's relations.jsonl can be given as it is.
+
     Facts that a graph for training lacks come from --triples; then the parts that it was split from are --known.
 
     Examples:
@@ -73,7 +77,8 @@ def facts(
         named = ", ".join(relation for relation, _ in sentences)
         raise WorkbenchError(f"{triples} has no triple of a relation with a template ({named})")
     listed = reader.listed
-    job = Job(reader, "text", options.output, about={"candidates": _counted(listed)})
+    about = {"candidates": _counted(listed), "relations": [relation for relation, _ in sentences]}
+    job = Job(reader, "text", options.output, about=about)
     options.prepare(job, [templates, *([triples] if triples else []), *known])
     write_text(options.output / CANDIDATES, json.dumps(listed, ensure_ascii=False, indent=1) + "\n")
 
@@ -93,18 +98,30 @@ def _counted(listed: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, int
 
 
 def _templates(path: Path, store: GraphStore) -> tuple[tuple[str, str], ...]:
-    """The sentence of each relation.
+    """The sentence of each relation; those that the graph lacks are left out, which is told (it has no fact of them).
 
     Raises:
-        WorkbenchError: a relation that the graph lacks, or a template without its two places.
+        WorkbenchError: the graph has none of the relations, or a template is without its two places.
     """
     with needs_kg():
         from kg.evaluation.facts.clozes import check_template
     found = read_templates(path)
     for relation, template in found.items():
-        store.relation_row(relation)
         check_template(template, f"{path}, relation {relation!r}")
-    return tuple(found.items())
+    lacking = [relation for relation in found if store.relation_ids.find(relation) < 0]
+    if len(lacking) == len(found):
+        store.relation_row(lacking[0])  # says what is like it
+    if lacking:
+        named = ", ".join([*lacking[:NAMED], *(["..."] if lacking[NAMED:] else [])])
+        log.warning(
+            "%s of %s relations with a template are not in the graph, and left out: %s",
+            *(
+                f"{len(lacking):,}",
+                f"{len(found):,}",
+                ", ".join(lacking[:NAMED]) + (", ..." if lacking[NAMED:] else ""),
+            ),
+        )
+    return tuple((relation, template) for relation, template in found.items() if relation not in lacking)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from rich.table import Table
 from pipelines.commands.console import run
 from pipelines.commands.options import Reading, ShardSize
 from pipelines.preparing.chunks import Job
-from pipelines.preparing.corpus_reader import all_samples
+from pipelines.preparing.corpus_reader import all_samples, open_corpus
 from pipelines.preparing.inductive import HELD_OUT_TAIL
 from pipelines.preparing.kg_extra import needs_kg
 from pipelines.preparing.progress import console
@@ -25,6 +25,7 @@ from pipelines.readers.reader import RawReader
 from pipelines.readers.triples.graph import OTHER_RELATION, UNNAMED
 from pipelines.readers.triples.wikidata_json import PROPERTY
 from pipelines.stages import Stage
+from pipelines.stages.without_facts import EXACT, PAIR, WithoutFacts
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import clear_drafts
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from kg.graph.store import GraphStore
 
 log = logging.getLogger(__name__)
-NO_FAULTS = (HELD_OUT_TAIL, OTHER_RELATION, PROPERTY, UNNAMED)
+NO_FAULTS = (HELD_OUT_TAIL, OTHER_RELATION, PROPERTY, UNNAMED, EXACT, PAIR)
 """How the reasons end for which something is left out that is not wrong."""
 NAMESPACE = "namespace"
 """The fact on a corpus that its ids are those of a namespace, which other graphs may share."""
@@ -83,6 +84,10 @@ def triples(
     relations: Annotated[list[Location], typer.Option(help="File with labels by relation id.")] = [],  # noqa: B006
     types: Annotated[list[Location], typer.Option(help="File with the list of types by entity id.")] = [],  # noqa: B006
     type_names: Annotated[list[Location], typer.Option(help="File with labels by type id.")] = [],  # noqa: B006
+    without: Annotated[
+        list[Location],
+        typer.Option(help="A test set of relations whose facts are left out, both ways, any relation. Repeatable."),
+    ] = [],  # noqa: B006
     graph: Annotated[bool, typer.Option(help="Also build the graph store OUTPUT/graph.")] = True,
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail where the triples or the texts have faults (see docs/knowledge.md).")
@@ -104,16 +109,31 @@ def triples(
       workbench prepare triples wikidata.nt.gz -o corpora/wikidata --split held-out=0.01
 
       workbench prepare triples codex/codex-s -o corpora/codex-unseen --split valid=0.05 --split test=0.1 --inductive
+
+      workbench prepare triples codex/codex-m -o corpora/codex-clean --without corpora/fewrel-test
     """
     if strict and not graph:
         raise WorkbenchError("--strict looks at the graph store; leave --no-graph out")
-    options.read("triples", entities=entities, relations=relations, types=types, type_names=type_names)
+    stages = _without(without)
+    options.read("triples", stages, entities=entities, relations=relations, types=types, type_names=type_names)
+    for reason in (EXACT, PAIR) if without else ():
+        dropped = Corpus.open(options.output).manifest.dropped
+        count = sum(lost for found, lost in dropped.items() if found.endswith(reason))
+        log.info("left out, %s: %s", reason, f"{count:,}")
     if graph:
         parts = [*parse_splits(options.split), *options.own_split]
         held_out = [part_folder(options.output, part) for part in parts]
         store = build_graph(options.output, held_out)
         _check_triples(store, Corpus.open(options.output), bool(parts))
         tell(store, Corpus.open(options.output), strict)
+
+
+def _without(places: Sequence[str]) -> list[Stage]:
+    """What leaves the facts of test sets out."""
+    if not places:
+        return []
+    with needs_kg():
+        return [WithoutFacts.of(open_corpus(place) for place in places)]
 
 
 def _check_triples(store: GraphStore, corpus: Corpus, split: bool) -> None:

@@ -154,6 +154,17 @@ def test_triples_that_are_not_utf8(prepare: Callable[..., Any], tmp_path: Path, 
     assert not (tmp_path / "facts").exists()
 
 
+def test_relations_that_the_graph_lacks_are_left_out(
+    prepare: Callable[..., Any], caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """LAMA's file has 41 relations, and no graph has all of them."""
+    wanted = prepare(name="alone")
+    found = prepare("P404\t[X] plays [Y] .\ncountry\t[X] is in [Y] .\nP36\tThe capital of [X] is [Y] .\n")
+    assert [each["text"] for each in found] == [each["text"] for each in wanted]
+    assert "2 of 3 relations with a template are not in the graph, and left out: P404, P36" in caplog.text
+    assert Corpus.open(tmp_path / "facts").manifest.about["relations"] == ["country"]
+
+
 @pytest.mark.parametrize(
     ("templates", "message"),
     [

@@ -96,7 +96,7 @@ class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
         return Result(
             task=self.name,
             numbers=self.numbers(objective, made, scoring),
-            counts=self.counts(objective, made, samples) | missed,
+            counts=self.counts(objective, made, samples) | self.known_before(run, samples) | missed,
             classes=classes,
             variant=self.variant(objective, scoring),
             baselines={name: self.numbers(objective, other, scoring) for name, other in baselines.items()},
@@ -113,6 +113,10 @@ class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
     def predictions(self, objective: Any, made: Made, keys: list[str]) -> Items:
         """What was made of each item, of whose record `keys` has the key; none where the task does not say."""
         return Items()
+
+    def known_before(self, run: Evaluated, samples: Iterable[Sample]) -> dict[str, int]:
+        """How much of what is asked for the run may know without reading the texts; nothing where nobody can say."""
+        return {}
 
     def needs(self, objective: Any) -> str:
         """What a corpus must have, for the message where it has none."""

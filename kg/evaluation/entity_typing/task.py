@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kg.evaluation.contamination import stated_types
 from kg.evaluation.entity_typing.baselines import baselines
 from kg.evaluation.entity_typing.groups import Groups, GroupScores, by_group, read_groups, refuse_other
 from kg.evaluation.entity_typing.inventory import read_inventory
@@ -75,6 +76,7 @@ class EntityTyping(DownstreamTask[TypingTuning, TypingScoring]):
                 "mentions": len(found.samples),
                 "without prediction": int((~chosen.any(1)).sum()),
                 "linked mentions": sum(bool(linked_at(sample, sample["mention"])) for sample in found.samples),
+                **stated_types(run.loaded.read, found.samples),
                 "types": len(names),
                 "gold types never predicted": never_predicted(classes),
                 "gold types outside the inventory": int(found.outside.sum()),

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from kg.evaluation.contamination import stated_facts
 from kg.evaluation.relations.baselines import by_mentions, by_vectors, entity_of, labelled, mention_of, words_of
 from kg.evaluation.relations.options import RelationScoring, RelationTuning
 from kg.objectives._reading import as_option
@@ -45,6 +46,10 @@ class RelationClassification(Classification):
         found = [[bool(mention_of(sample, role)[0]) for role in ROLES] for sample in samples]
         linked = {"linked mentions": sum(map(sum, found)), "texts with both linked": sum(map(all, found))}
         return super().counts(objective, made, samples) | linked
+
+    def known_before(self, run: Evaluated, samples: Iterable[Sample]) -> dict[str, int]:
+        """The facts that the run's graph states, and the pairs that it joins."""
+        return stated_facts(run.loaded.read, samples)
 
     def baselines(self, run: Evaluated, objective: Classify, made: Made, samples: Iterable[Sample]) -> dict[str, Made]:
         """The most frequent relation, and what the two mentions tell by themselves, without the text around them."""

@@ -1,0 +1,112 @@
+"""What a graph states of a test set: facts that a model may look up instead of reading them.
+
+A text with two marked mentions asks for a fact: the entities that are linked to exactly these, and the relation that is
+its label. ERNIE-THU's authors took such facts of FewRel out of their graph; `workbench prepare triples --without` does
+so, and evaluations count what is left (`stated_facts`, `stated_types`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kg.evaluation.entity_vectors import linked_at
+from kg.evaluation.trained_on import trained_graphs
+from kg.graph.store import GraphStore
+from kg.objectives.relations import ROLES
+from kg.vectors.vectors import load_vectors
+from workbench.errors import WorkbenchError
+from workbench.files.identities import Identities
+
+log = logging.getLogger(__name__)
+Sample = Mapping[str, Any]
+
+
+class Asked(NamedTuple):
+    """The linked head and tail of a text, and its labels, of which one is the relation."""
+
+    head: str
+    tail: str
+    relations: frozenset[str]
+
+
+def asked_of(sample: Sample) -> Asked | None:
+    """The fact that a text asks for; None where it marks no two mentions, or not both are linked."""
+    marks = {mark[2]: mark for mark in sample.get("marks", ())}
+    if not all(role in marks for role in ROLES):
+        return None
+    head, tail = (linked_at(sample, marks[role][:2]) for role in ROLES)
+    if not head or not tail:
+        return None
+    return Asked(head, tail, frozenset(str(label) for label in sample.get("labels", {}).values()))
+
+
+def graphs_read(read: Identities) -> list[GraphStore]:
+    """The graphs that a run reads, and those that its vectors were trained on, as far as they are at hand."""
+    wanted = dict(read.get("graph", {}))
+    for place in read.get("vectors", {}):
+        try:
+            wanted |= trained_graphs(load_vectors(place))
+        except WorkbenchError as error:
+            log.warning("what the graph of %s states of the test set is not counted: %s", place, error)
+    found: dict[str, GraphStore] = {}
+    for place, identity in wanted.items():
+        try:
+            store = GraphStore.open(place)
+        except WorkbenchError:
+            log.warning("the graph %s is gone: what it states of the test set is not counted", place)
+            continue
+        if store.identity != identity:
+            log.warning("the graph %s was replaced: what it stated of the test set is not counted", place)
+            continue
+        found[identity] = store
+    return list(found.values())
+
+
+def stated_facts(read: Identities, samples: Iterable[Sample]) -> dict[str, int]:
+    """How many texts ask for a fact that a graph of the run states, and how many for a pair that one joins at all."""
+    graphs = graphs_read(read)
+    if not graphs:
+        return {}
+    exact = joined = 0
+    for asked in filter(None, map(asked_of, samples)):
+        exact += any(graph.has(asked.head, r, asked.tail) for graph in graphs for r in asked.relations)
+        joined += any(_joins(graph, asked) for graph in graphs)
+    _warn(exact, "texts ask for a fact", "prepare triples --without CORPUS leaves them out of the graph")
+    return {"facts that the graph states": exact, "pairs that the graph joins": joined}
+
+
+def stated_types(read: Identities, samples: Iterable[Sample]) -> dict[str, int]:
+    """How many mentions are linked to an entity of which a graph of the run states one of the right types, by name."""
+    graphs = graphs_read(read)
+    if not graphs:
+        return {}
+    stated = 0
+    for sample in samples:
+        entity = linked_at(sample, sample["mention"])
+        right = {_plain(name) for name in sample.get("types", ())}
+        stated += any(right & set(_called(graph, entity)) for graph in graphs if entity in graph)
+    return {"types that the graph states": stated}
+
+
+def _warn(count: int, what: str, advice: str) -> None:
+    if count:
+        log.warning("%s %s that the run's graph states; %s", f"{count:,}", what, advice)
+
+
+def _joins(graph: GraphStore, asked: Asked) -> bool:
+    return any(tail == asked.tail for _, tail in graph.neighbours(asked.head)) or any(
+        tail == asked.head for _, tail in graph.neighbours(asked.tail)
+    )
+
+
+def _called(graph: GraphStore, entity: str) -> Iterator[str]:
+    """What the graph calls the types and the tails of an entity."""
+    for name in (*graph.types(entity), *(tail for _, tail in graph.neighbours(entity))):
+        yield _plain(graph.label(name) if name in graph else name)
+
+
+def _plain(name: str) -> str:
+    """The last part of a type's name (/person/actor), with spaces."""
+    return str(name).rstrip("/").rpartition("/")[2].replace("_", " ").casefold()

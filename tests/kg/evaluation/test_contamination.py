@@ -1,0 +1,107 @@
+"""Facts of a test set that a graph states: counted, and left out of a graph."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from kg.evaluation.contamination import stated_facts, stated_types
+from kg.evaluation.relations.task import RelationClassification
+from kg.graph.store import GraphStore
+from pipelines.commands.text import text
+from pipelines.commands.triples import triples
+from pipelines.preparing.corpus_reader import all_samples
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.files.identities import noted
+
+TRIPLES = """Oslo\tcapital\tNorway
+Norway\tcontains\tOslo
+Oslo\tnear\tDrammen
+Bergen\tin\tNorway
+Norway\tborders\tSweden
+"""
+
+
+def row(head, tail, relation, linked=True):
+    sentence = f"{head} and {tail} ."
+    ends = [[head, 0, len(head)], [tail, len(head) + 5, len(sentence) - 2]]
+    found = ends if linked else []
+    return {"text": sentence, "ents": ends, "ann": found, "label": relation}
+
+
+@pytest.fixture
+def places(tmp_path):
+    (tmp_path / "graph.tsv").write_text(TRIPLES)
+    rows = [
+        row("Oslo", "Norway", "capital"),  # stated, and another fact of the pair
+        row("Bergen", "Norway", "near"),  # the pair has another fact
+        row("Sweden", "Norway", "borders"),  # in the other direction
+        row("Oslo", "Sweden", "near"),
+        row("Oslo", "Drammen", "near", linked=False),  # nobody knows which entities these are
+        row("Oslo", "Nowhere", "near"),
+    ]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
+    text(inputs=[str(tmp_path / "test.jsonl")], output=tmp_path / "test", workers=1)
+    return tmp_path
+
+
+def test_facts_are_counted(places):
+    triples(inputs=[str(places / "graph.tsv")], output=places / "graph", workers=1)
+    samples = list(all_samples(Corpus.open(places / "test")))
+    assert stated_facts({}, samples) == {}
+    with noted() as read:
+        GraphStore.open(places / "graph")
+    assert stated_facts(read, samples) == {"facts that the graph states": 1, "pairs that the graph joins": 3}
+    run = SimpleNamespace(loaded=SimpleNamespace(read=read))
+    assert RelationClassification().known_before(run, samples) == stated_facts(read, samples)
+    replaced = {"graph": dict.fromkeys(read["graph"], "another")}
+    assert stated_facts(replaced, samples) == {}
+
+
+def test_facts_are_left_out(places):
+    triples(inputs=[str(places / "graph.tsv")], output=places / "clean", without=[str(places / "test")], workers=1)
+    store = GraphStore.open(places / "clean")
+    assert sorted(store.triples()) == [("Oslo", "near", "Drammen")]
+    assert "Sweden" in store, "its entities stay"
+    corpus = Corpus.open(places / "clean")
+    assert corpus.manifest.dropped == {
+        "TriplesTsv: a fact of a test set": 1,
+        "TriplesTsv: another fact of a pair of a test set": 3,
+    }
+    assert Corpus.open(places / "test").identity in json.dumps(corpus.manifest.provenance)
+    with noted() as read:
+        GraphStore.open(places / "clean")
+    told = stated_facts(read, all_samples(Corpus.open(places / "test")))
+    assert told == {"facts that the graph states": 0, "pairs that the graph joins": 0}
+
+
+def test_a_set_without_relations(places):
+    (places / "notes.txt").write_text("Oslo.\n")
+    text(inputs=[str(places / "notes.txt")], output=places / "notes", workers=1)
+    with pytest.raises(WorkbenchError, match="no text there has a marked head and tail that are both linked"):
+        triples(inputs=[str(places / "graph.tsv")], output=places / "g", without=[str(places / "notes")], workers=1)
+    assert not Path(places / "g").exists()
+
+
+def test_types_are_counted(tmp_path):
+    texts = {"Q1": {"label": "Bergman", "types": ["Q5"]}, "Q5": {"label": "human"}, "Q33": {"label": "film director"}}
+    GraphStore.build([("Q1", "P106", "Q33")], tmp_path / "g", entity_texts=texts)
+    with noted() as read:
+        GraphStore.open(tmp_path / "g")
+
+    def mention(entity, *types):
+        return {"mention": [0, 3], "spans": [[0, 3, entity, 1.0]], "types": list(types)}
+
+    samples = [
+        mention("Q1", "/person/film_director"),
+        mention("Q1", "human", "artist"),
+        mention("Q1", "place"),
+        mention("Q9", "human"),
+        {"mention": [0, 3], "types": ["human"]},
+    ]
+    assert stated_types(read, samples) == {"types that the graph states": 2}
+    assert stated_types({}, samples) == {}
