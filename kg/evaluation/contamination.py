@@ -8,8 +8,8 @@ so, and evaluations count what is left (`stated_facts`, `stated_types`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from kg.evaluation.entity_vectors import linked_at
 from kg.evaluation.trained_on import trained_graphs
@@ -18,9 +18,9 @@ from kg.objectives.relations import ROLES
 from kg.vectors.vectors import load_vectors
 from workbench.errors import WorkbenchError
 from workbench.files.identities import Identities
+from workbench.sequences.sequence import Sample
 
 log = logging.getLogger(__name__)
-Sample = Mapping[str, Any]
 
 
 class Asked(NamedTuple):

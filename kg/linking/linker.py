@@ -371,7 +371,7 @@ class Linker:
         plain = self.case == "exact" or text.islower()
         ranked = self._scoring.ranked(Words(text), undecided, most)
         for (number, start, end), entities in zip(undecided, ranked, strict=True):
-            likely = likelihoods[number]
+            likely: float = likelihoods[number]
             if certain and (start, end) in certain:
                 likely = 1.0
             elif forms[number] > _SMALL and not plain and text[start].islower() and likely > COMMON_NOUN:

@@ -83,10 +83,11 @@ class Scoring:
         entities = self.made.entities[part].tolist()
         logs = np.log(self.made.priors[part].astype(np.float64)).tolist()
         weights: dict[int, list[tuple[int, float]]] = {}
-        for place, entity in enumerate(entities if self.profiles is not None else ()):
-            for word, weight in zip(*(each.tolist() for each in self.profiles.of(entity)), strict=True):
-                weights.setdefault(word, []).append((place, weight))
-                self._words += 1
+        if self.profiles is not None:
+            for place, entity in enumerate(entities):
+                for word, weight in zip(*(each.tolist() for each in self.profiles.of(entity)), strict=True):
+                    weights.setdefault(word, []).append((place, weight))
+                    self._words += 1
         alone = self._by_share(entities, logs, len(entities))
         found = self._known[number] = _Candidates(entities, logs, frozenset(weights), weights, alone)
         return found

@@ -115,11 +115,7 @@ def _templates(path: Path, store: GraphStore) -> tuple[tuple[str, str], ...]:
         named = ", ".join([*lacking[:NAMED], *(["..."] if lacking[NAMED:] else [])])
         log.warning(
             "%s of %s relations with a template are not in the graph, and left out: %s",
-            *(
-                f"{len(lacking):,}",
-                f"{len(found):,}",
-                ", ".join(lacking[:NAMED]) + (", ..." if lacking[NAMED:] else ""),
-            ),
+            *(f"{len(lacking):,}", f"{len(found):,}", named),
         )
     return tuple((relation, template) for relation, template in found.items() if relation not in lacking)
 

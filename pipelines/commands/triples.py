@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -69,7 +69,7 @@ class TripleReading(Reading):
             raise WorkbenchError(
                 "--inductive holds out a share of the entities: say --split NAME=SHARE, and leave --own-split out"
             )
-        noted = {WORDS: True} if getattr(reader, "words", False) else {}
+        noted: dict[str, Any] = {WORDS: True} if getattr(reader, "words", False) else {}
         if self.namespace is not None:
             noted[NAMESPACE] = self.namespace
         return replace(job, about={**job.about, **noted})
