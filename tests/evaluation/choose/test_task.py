@@ -77,5 +77,5 @@ def test_what_cannot_be_learnt_or_scored_is_refused(
     with pytest.raises(WorkbenchError, match="no record of corpus 'single' has an `answer` among two or more `choice"):
         recipe_of(Choosing(), tuning(pretrained, single, output=tmp_path / "run"))
     unanswered = prepared("unanswered", [{"text": "the house is", "choices": ["old", "new"]}])
-    with pytest.raises(WorkbenchError, match="no texts with `choices` and `answer`"):
+    with pytest.raises(WorkbenchError, match="no texts, or questions on images, with `choices` and `answer`"):
         evaluate(Choosing(), ChooseScoring(run=tuned, corpus=unanswered))

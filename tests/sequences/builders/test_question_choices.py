@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 
 import numpy as np
+import pytest
 from PIL import Image
 
+from workbench.errors import BadValueError
 from workbench.keyed import Draws
 from workbench.sequences.builders.choices import Choices
 from workbench.sequences.builders.question_choices import QuestionChoices
@@ -46,5 +48,10 @@ def test_each_choice_stands_behind_the_question_and_beside_its_image(tokenizer: 
     assert all(np.array_equal(rows[2], other) for other in rows[2:])
     assert not np.array_equal(rows[0], rows[2])
     assert made[0].streams["image"] is not made[1].streams["image"], "steps change each sequence's own"
+    several = {**samples[0], "questions": samples[0]["questions"] * 2}
+    with pytest.raises(
+        BadValueError, match=r"sample 'red' .* 2 questions and one list of choices; each needs a record"
+    ):
+        QuestionChoices(tokenizer, 40, image=PATCHES)([several], DRAWS)
     blind = QuestionChoices(tokenizer, 40, image=PATCHES, control="question-only")(samples, DRAWS)
     assert all(set(s.streams) == {"text"} for s in blind)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 from typing import Unpack
 
+from workbench.errors import BadValueError
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, Name, PartName, PartSpec
 from workbench.sequences.builder import PairOptions
@@ -50,6 +51,10 @@ class QuestionChoices(Choices):
         for sample in samples:
             if not sample.get("questions"):
                 raise missing(sample, "questions")
+            if len(sample["questions"]) > 1:
+                where = f"sample {sample.get('key', '?')!r} of corpus {sample.get('corpus', '?')!r}"
+                detail = f"it has {len(sample['questions'])} questions and one list of choices; each needs a record"
+                raise BadValueError(where, detail, sample.get("draw"), "several questions")
         asked = [{**sample, "text": sample["questions"][0]["question"]} for sample in samples]
         sequences = super().__call__(asked, draws)
         made = iter(sequences)
