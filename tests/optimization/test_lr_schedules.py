@@ -37,3 +37,25 @@ def test_a_share_that_is_no_number_is_the_schedules_fault() -> None:
     schedule.after_warmup = lambda step: float("nan")  # type: ignore[attr-defined]
     with pytest.raises(WorkbenchError, match=r"train\.lr_schedule: lr_schedule 'constant' returned nan; allowed"):
         learning_rate(schedule, spec("constant"), 0)
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine", "constant", "inverse_sqrt", "wsd"])
+@pytest.mark.parametrize(("share", "steps"), [(0.25, 3), (1 / 3, 4), (0.01, 0), (0.99, 11), ("2.5e-1", 3)])
+def test_a_warm_up_may_be_a_share_of_the_run(name: str, share: Any, steps: int) -> None:
+    more = {"decay": 1 / STEPS} if name == "wsd" else {}
+    by_share, by_steps = (make_lr_schedule(spec(name, warmup_steps=each, **more)) for each in (share, steps))
+    assert by_share.warmup_steps == steps
+    assert [by_share(step) for step in range(STEPS)] == [by_steps(step) for step in range(STEPS)]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7, 300, 10**6])
+def test_a_share_fits_every_length(steps: int) -> None:
+    options = {"lr_schedule": "linear", "warmup_steps": 0.9}
+    schedule = make_lr_schedule(TrainSpec(steps, 1, 1, lr=1.0, lr_schedule=options))
+    assert schedule.warmup_steps == min(round(0.9 * steps), steps - 1)
+
+
+@pytest.mark.parametrize("share", [1.0, 1.5, -0.1, "some"])
+def test_what_is_neither_a_share_nor_a_number_of_steps_is_refused(share: Any) -> None:
+    with pytest.raises(WorkbenchError, match=r"train\.lr_schedule.*warmup_steps"):
+        make_lr_schedule(spec("linear", warmup_steps=share))

@@ -14,8 +14,10 @@ import torch
 from rich.text import Text
 
 from workbench.cli.batch_view import sequence_view
+from workbench.optimization.building import make_lr_schedule
 from workbench.parts.building import find, options_of
-from workbench.recipe.reading import load_recipe, recipe_names
+from workbench.recipe.reading import load_recipe, recipe_names, shipped
+from workbench.recipe.sizes import sizes_of
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict
 from workbench.tasks.building import make_root
@@ -193,3 +195,10 @@ def test_a_recipe_says_what_it_is(name: str) -> None:
     assert recipe.train.lr > 0
     assert (recipe.paper is None) == (name in OWN)
     assert recipe.paper is None or recipe.paper.url.startswith("https://")
+
+
+@pytest.mark.parametrize("name", [n for n in recipe_names() if "tiny" in sizes_of(shipped()[n])])
+def test_a_tiny_size_may_be_shortened(name: str) -> None:
+    """Without another override: its warm-up is a share of the run."""
+    train = load_recipe(f"{name}-tiny", ["train.max_steps=3"]).train
+    assert make_lr_schedule(train).warmup_steps < 3

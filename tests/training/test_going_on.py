@@ -51,6 +51,16 @@ def test_steps_that_decide_the_learning_rate_stay(recipe: Recipe, tmp_path: Path
     assert (run / "recipe.yaml").read_text() == before
 
 
+def test_steps_that_decide_the_warm_up_stay(recipe: Recipe, tmp_path: Path) -> None:
+    recipe = shorter(recipe, lr_schedule={"lr_schedule": "constant", "warmup_steps": 0.2})
+    run = pretrain(recipe, tmp_path / "run", until=2)
+    with pytest.raises(WorkbenchError, match=r"warmup_steps: 0\.2\), so another number would make it jump"):
+        pretrain(shorter(recipe, max_steps=30), run)
+    pretrain(recipe, run)
+    pretrain(recipe, tmp_path / "whole")
+    assert losses(run) == losses(tmp_path / "whole")
+
+
 @pytest.mark.parametrize("schedule", ["constant", "inverse_sqrt"])
 def test_steps_that_decide_nothing_may_change(recipe: Recipe, tmp_path: Path, schedule: str) -> None:
     recipe = shorter(recipe, lr_schedule={"lr_schedule": schedule})

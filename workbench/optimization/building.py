@@ -12,11 +12,11 @@ from torch import nn
 
 from workbench.errors import WorkbenchError
 from workbench.optimization.groups import check_kept, parameter_groups
-from workbench.optimization.lr_schedule import LearningRateSchedule
+from workbench.optimization.lr_schedule import LearningRateSchedule, in_steps, is_share
 from workbench.options.bounds import CountOrZero
 from workbench.options.values import check
 from workbench.parts.blame import Blame, named
-from workbench.parts.building import build, named_by
+from workbench.parts.building import build, checked, named_by
 from workbench.parts.calls import Returns, call
 from workbench.recipe.spec import TrainSpec
 
@@ -68,15 +68,18 @@ def make_lr_schedule(spec: TrainSpec) -> LearningRateSchedule:
         WorkbenchError: an option that does not fit, or a warm-up that does not end in time.
     """
     _refuse_given("lr_schedule", spec.lr_schedule, {"max_steps": "train.max_steps"})
-    schedule: LearningRateSchedule = build(
-        "lr_schedule", spec.lr_schedule, "train.lr_schedule", max_steps=spec.max_steps
-    )
+    options, share = dict(spec.lr_schedule), spec.lr_schedule.get("warmup_steps")
+    part, stated, where = named_by("lr_schedule", options, "train.lr_schedule")
+    if isinstance(share, str | float):  # YAML reads 1e-1 as text
+        share = checked(part, stated, where, {"max_steps": spec.max_steps})["warmup_steps"]
+        options["warmup_steps"] = in_steps(share, spec.max_steps) if is_share(share) else share
+    schedule: LearningRateSchedule = build("lr_schedule", options, "train.lr_schedule", max_steps=spec.max_steps)
     check(CountOrZero, schedule.warmup_steps, f"{named(schedule)}: warmup_steps")
     if schedule.warmup_steps >= spec.max_steps:
         raise WorkbenchError(
             f"train.lr_schedule: warmup_steps = {schedule.warmup_steps} does not end before train.max_steps = "
-            f"{spec.max_steps}; allowed: 0 to {spec.max_steps - 1}. For a short trial set both, for example "
-            "train.lr_schedule.warmup_steps=0"
+            f"{spec.max_steps}; allowed: 0 to {spec.max_steps - 1}. For a short trial give a share of it, for "
+            "example train.lr_schedule.warmup_steps=0.1, or 0"
         )
     return schedule
 

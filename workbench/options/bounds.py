@@ -54,6 +54,7 @@ Seed = Annotated[int, Ge(0), Lt(2**32)]
 Share = Annotated[Number, Ge(0), Le(1)]
 SomeShare = Annotated[Number, Gt(0), Le(1)]
 PartShare = Annotated[Number, Gt(0), Lt(1)]
+Warmup = CountOrZero | PartShare  # of a run's updates: so many, or that share of them
 Dropout = Annotated[Number, Ge(0), Lt(1)]
 Positive = Annotated[Number, Gt(0), Le(1e6)]
 MeanSpan = Annotated[Number, Ge(1), Le(1000)]  # rows of a span, on average

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from workbench.errors import WorkbenchError
 from workbench.files.drafts import check_file, check_folder, is_draft, write_text
 from workbench.files.lock import LOCK
 from workbench.files.paths import real_path
+from workbench.optimization.lr_schedule import is_share
 from workbench.parts.building import find, options_of
 from workbench.parts.trust import CODE, allow, import_paths, own_code
 from workbench.recipe import reading
@@ -56,8 +57,9 @@ MAY_CHANGE = (
 )
 """Keys of a recipe that a run may go on with other values of; all others decide the numbers.
 
-`train.max_steps` may change too where the learning rate does not fall towards it: its schedule doesn't ask for it. What
-goes by the progress of the run (a rate of masking that falls) goes by the new number from there on.
+`train.max_steps` may change too where the learning rate does not go by it: its schedule doesn't ask for it, and the
+warm-up is a number of steps. What goes by the progress of the run (a rate of masking that falls) goes by the new number
+from there on.
 """
 MAX_STEPS = "train.max_steps"
 
@@ -165,13 +167,14 @@ def check_same(old: Recipe, new: Recipe, run: Path) -> None:
     before, after = dict(_flat(dataclasses.asdict(old))), dict(_flat(dataclasses.asdict(new)))
     keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     schedule = new.train.lr_schedule["lr_schedule"]
-    free = MAY_CHANGE if _asks_for_max_steps(schedule) else [*MAY_CHANGE, MAX_STEPS]
+    free = MAY_CHANGE if _goes_by_max_steps(new.train.lr_schedule) else [*MAY_CHANGE, MAX_STEPS]
     fixed = [key for key in keys if not any(fnmatch.fnmatchcase(key, pattern) for pattern in free)]
     if fixed:
         listed = "\n".join(f"  {key}: {before.get(key, 'not there')} -> {after.get(key, 'not there')}" for key in fixed)
+        warmup = new.train.lr_schedule.get("warmup_steps", 0)
         longer = (
-            f"\nThe learning rate falls towards {MAX_STEPS} (lr_schedule: {schedule}), so another number "
-            f"would make it jump; to train longer, start a new run from these weights: model.init_from={run}"
+            f"\nThe learning rate goes by {MAX_STEPS} (lr_schedule: {schedule}, warmup_steps: {warmup}), so another "
+            f"number would make it jump; to train longer, start a new run from these weights: model.init_from={run}"
         )
         raise WorkbenchError(
             f"{run} holds a run of another recipe; these keys differ:\n{listed}\nGo on with the old values, or choose "
@@ -179,8 +182,10 @@ def check_same(old: Recipe, new: Recipe, run: Path) -> None:
         )
 
 
-def _asks_for_max_steps(lr_schedule: str) -> bool:
-    return "max_steps" in options_of(find("lr_schedule", lr_schedule)).names
+def _goes_by_max_steps(lr_schedule: Mapping[str, Any]) -> bool:
+    """Whether it falls towards the end of the run, or rises in a share of it."""
+    asks = "max_steps" in options_of(find("lr_schedule", lr_schedule["lr_schedule"])).names
+    return asks or is_share(lr_schedule.get("warmup_steps"))
 
 
 def check_tokenizer(old: Recipe, new: Recipe, run: Path) -> None:

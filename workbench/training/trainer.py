@@ -44,7 +44,7 @@ from workbench.training.metrics import MetricsLog
 from workbench.training.modes import set_training
 from workbench.training.preamble import Preamble
 from workbench.training.step import MissingError, Updater, Work
-from workbench.training.watch import Built, FirstSteps
+from workbench.training.watch import Built, FirstSteps, reached_by_some
 from workbench.training.window import Window
 
 logger = logging.getLogger(__name__)
@@ -107,7 +107,9 @@ class Trainer:
         scale = self._resume()
         weights = {name: self.schedule.loss_weight(name) for name in tasks}
         # a run that goes on has learnt already
-        first = FirstSteps(tasks, self._moving(), control=recipe.control, tells=world.is_main)
+        first = FirstSteps(
+            tasks, self._moving(), control=recipe.control, tells=world.is_main, spared=reached_by_some(self.root)
+        )
         self.first = None if self.step else first
         self.updater = Updater(self.root, self.optimizer, tasks, self.spec, world, seed=recipe.seed, weights=weights)
         if self.updater.loss_scale is not None and scale is not None:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from torch import nn
 
 from workbench.errors import WorkbenchError
+from workbench.models.network import Network
 from workbench.parts.controls import taken_by
 from workbench.tasks.task import Task, labels
 from workbench.training.step import StepResult
@@ -17,6 +18,7 @@ logger = logging.getLogger(__name__)
 FIRST_STEPS = 20
 """Steps in which every objective is expected to find something to learn."""
 NAMED = 3
+HEADS = "heads"
 
 
 class Built:
@@ -47,6 +49,16 @@ class Built:
             )
 
 
+def reached_by_some(root: nn.Module) -> list[str]:
+    """The paths of parameters and modules that only some objectives reach: poolers, and what a part says of itself by
+    the attribute `reached_by_some` (the vector of hidden regions, the last new entities)."""
+    return [
+        f"{path}.{name}"
+        for path, module in root.named_modules()
+        for name in (*getattr(module, "reached_by_some", ()), *(["poolers"] if isinstance(module, Network) else []))
+    ]
+
+
 class FirstSteps:
     """Whether a run learns anything: which objectives counted a label in its first steps, and which parameters had a
     gradient.
@@ -56,6 +68,7 @@ class FirstSteps:
         trained: the parameters that move from the first step on.
         control: the recipe's, which may take away what an objective learns from.
         tells: whether this rank is the one that warns.
+        spared: parameters, or modules with them, that only some objectives reach (`reached_by_some`).
     """
 
     def __init__(
@@ -65,7 +78,9 @@ class FirstSteps:
         *,
         control: str | None = None,
         tells: bool,
+        spared: Collection[str] = (),
     ) -> None:
+        self.spared = spared
         self.labels, self.tells = labels(tasks), tells
         placed = {(task.name, each.name): each.objective for task in tasks.values() for each in task.objectives}
         taken = {name: taken_by(control, task.parts) for name, task in tasks.items()} if control else {}
@@ -98,16 +113,25 @@ class FirstSteps:
         for name in sorted(self.asked - self.heard) if self.tells else ():
             told = name, self.steps, self.advice[name]
             logger.warning("objective %s found no label in the first %d steps; %s", *told)
-        if self.still and self.tells:
-            lost = sorted(self.still)
+        lost = sorted(name for name in self.still if self._is_expected(name))
+        if lost and self.tells:
             more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
-            # no warning: a recipe may well have no use for a pooler, or for the vector of hidden patches
             logger.info(
                 "no gradient reached %s%s in the first %d steps: nothing is learnt there",
                 ", ".join(lost[:NAMED]),
                 more,
                 self.steps,
             )
+
+    def _is_expected(self, name: str) -> bool:
+        """Whether a gradient should have reached a parameter: what some objectives alone reach need have none, nor has
+        a head whose task has not had a turn; before all have, nobody knows what of the networks the others reach."""
+        if any(name == each or name.startswith(f"{each}.") for each in self.spared):
+            return False
+        if len(self.asked) == len(self.labels):
+            return True
+        whole, head, *_ = name.split(".")
+        return whole == HEADS and head in {placed.rpartition(".")[2] for placed in self.asked}
 
     def _nothing(self) -> str:
         """The message where no objective counted anything: the control's doing, or else the objectives'."""

@@ -46,6 +46,8 @@ class Aggregator(nn.Module):
         options: those of every layer; `intermediate_size` is the width of the fused state.
     """
 
+    reached_by_some = ("entity_outer", "entity_residual")  # new entities, where no layer comes behind
+
     def __init__(
         self,
         streams: Annotated[list[Word], Len(2, 2)],

@@ -22,6 +22,8 @@ class Clips(nn.Module):
         type_vector: a learned vector is added to every row, which tells it from words in joint layers.
     """
 
+    reached_by_some = ("mask",)
+
     def __init__(
         self,
         hidden_size: Size,

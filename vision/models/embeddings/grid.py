@@ -25,6 +25,8 @@ class Grid(nn.Module):
         pictures: how many pictures a sequence may have, told apart by a learned vector each (`media` of the builder).
     """
 
+    reached_by_some = ("mask",)
+
     def __init__(
         self,
         hidden_size: Size,

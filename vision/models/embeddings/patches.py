@@ -42,6 +42,8 @@ class Patches(nn.Module):
     std: Tensor
     whole_box: Tensor
 
+    reached_by_some = ("mask", "whole")
+
     def __init__(
         self,
         hidden_size: Size,

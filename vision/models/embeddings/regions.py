@@ -26,6 +26,8 @@ class Regions(nn.Module):
     may have several `pictures`, told apart by a learned vector each (`media` of the builder; UNITER, NLVR2).
     """
 
+    reached_by_some = ("mask",)
+
     def __init__(
         self,
         hidden_size: Size,

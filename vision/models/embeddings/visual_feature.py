@@ -22,6 +22,8 @@ class VisualFeature(nn.Module):
         dropout: of the waves and the feature (common/fast_rcnn.py of the release).
     """
 
+    reached_by_some = ("mask",)
+
     def __init__(self, hidden_size: Size, feature_size: Size, waves: Count = 256, dropout: Dropout = 0.1) -> None:
         super().__init__()
         self.hidden_size = hidden_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from workbench.optimization.lr_schedule import Warmed
-from workbench.options.bounds import Count, CountOrZero
+from workbench.options.bounds import Count, Warmup
 
 
 class InverseSqrt(Warmed):
@@ -18,9 +18,9 @@ class InverseSqrt(Warmed):
         timescale: k; by default `warmup_steps`, or 1 without any.
     """
 
-    def __init__(self, warmup_steps: CountOrZero = 0, timescale: Count | None = None) -> None:
+    def __init__(self, warmup_steps: Warmup = 0, timescale: Count | None = None) -> None:
         super().__init__(warmup_steps)
-        self.timescale = timescale or max(1, warmup_steps)
+        self.timescale = timescale or max(1, self.warmup_steps)
 
     def after_warmup(self, step: int) -> float:
         return math.sqrt(self.timescale / max(step + 1, self.timescale))

@@ -7,7 +7,7 @@ from typing import Literal
 
 from workbench.errors import WorkbenchError
 from workbench.optimization.lr_schedule import Falling
-from workbench.options.bounds import Count, CountOrZero, SomeShare
+from workbench.options.bounds import Count, SomeShare, Warmup
 
 
 class Wsd(Falling):
@@ -22,7 +22,7 @@ class Wsd(Falling):
     def __init__(
         self,
         max_steps: Count,
-        warmup_steps: CountOrZero = 0,
+        warmup_steps: Warmup = 0,
         decay: SomeShare = 0.1,
         shape: Literal["linear", "sqrt"] = "linear",
     ) -> None:
