@@ -50,6 +50,13 @@ class Kar(nn.Module):
         options: those of every layer; `relation` and `window` are of the attention among the mentions.
     """
 
+    # a mention of one token leaves nothing to pool, and a text with one mention nothing to choose from
+    reached_by_some = (
+        "linker.pool",
+        "knowledge_attention.attention.query",
+        "knowledge_attention.attention.key_value",
+    )
+
     def __init__(
         self,
         stream: Word,
