@@ -62,6 +62,7 @@ lint: $(INSTALLED)
 pages: $(INSTALLED)
 	"$(BIN)/workbench" parts --markdown > docs/parts.md
 	"$(BIN)/workbench" tasks --markdown > docs/tasks.md
+	"$(BIN)/workbench" formats --markdown > docs/formats.md
 	"$(BIN)/workbench" recipes --markdown > docs/systems.md
 	"$(BIN)/python" -m workbench.corpora.schema_page > docs/samples.md
 	"$(BIN)/python" -m workbench.cli.batch_page > docs/batches.md

@@ -1,90 +1,103 @@
-"""The sub-commands of `workbench prepare`."""
+"""The sub-commands of `workbench prepare`, in groups. Each is imported when it is called."""
 
 from __future__ import annotations
 
 import logging
 import os
 
-import typer
+from rich.markup import escape
+from rich.table import Table
 
-from pipelines.commands.answers import answers
-from pipelines.commands.clip_tokens import clip_tokens
-from pipelines.commands.clip_vocabulary import clip_vocabulary
-from pipelines.commands.clips import clips
-from pipelines.commands.corpus import corpus
-from pipelines.commands.entity_vectors import entity_vectors
-from pipelines.commands.entity_vocabulary import entity_vocabulary
-from pipelines.commands.facts import facts
-from pipelines.commands.graphs import graph
-from pipelines.commands.image_text import image_text
-from pipelines.commands.import_regions import import_regions
-from pipelines.commands.join import join
-from pipelines.commands.joint_vectors import joint_vectors
-from pipelines.commands.link import link
-from pipelines.commands.linker import linker
-from pipelines.commands.parses import parses
-from pipelines.commands.phrases import phrases
-from pipelines.commands.regions import regions
-from pipelines.commands.sentiment import sentiment
-from pipelines.commands.sentiment_lexicon import sentiment_lexicon
-from pipelines.commands.similar_words import similar_words
-from pipelines.commands.speech_text import speech_text
-from pipelines.commands.supersenses import supersenses
-from pipelines.commands.text import text
-from pipelines.commands.token_counts import token_counts
-from pipelines.commands.tokenizer import tokenizer
-from pipelines.commands.triples import triples
-from pipelines.commands.vectors import vectors
-from pipelines.commands.video_text import video_text
-from pipelines.commands.word_pairs import word_pairs
-from workbench.options.command import command
+from workbench.cli.app import Commands, Entry
+from workbench.terminal import Terminal
 
-app = typer.Typer(
-    name="prepare",
-    help="Turn raw text, images, films, speech or triples into a corpus; link entities, extract features, tokenizers.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
+GROUPS = {
+    "corpora": {
+        "text": "Documents (text, JSON lines, tables, Parquet, relations, ...) -> a text corpus.",
+        "image-text": "Images with captions, questions or classes -> an image-text corpus.",
+        "video-text": "Films, or folders of their frames, with captions or recognised speech -> a video-text corpus.",
+        "speech-text": "Speech with transcripts and times of words -> log-mel spectra, every 10 ms.",
+        "triples": "A knowledge graph -> a triples corpus: one record per entity.",
+        "corpus": "Filter, resize, split or dedupe a corpus into a new one, without the raw files.",
+        "join": "Join the parts of a corpus that were prepared with --part, on one machine or several.",
+        "tokenizer": "Train a tokenizer on corpora, or add tokens to one.",
+        "token-counts": "Count the tokens of corpora, for masking the rare ones more often (XLM).",
+    },
+    "images": {
+        "regions": "Compute grid features (timm) or region features (torchvision detectors) once.",
+        "import-regions": "Take region features over that other people extracted.",
+        "answers": "List the answers that questions have most often, for vision.answers and finetune vqa.",
+        "clips": "Cut films into clips and compute a feature of each once.",
+        "clip-vocabulary": "Cluster the features of clips; the leaves of the tree are visual tokens (VideoBERT).",
+        "clip-tokens": "Look up the visual token of every clip.",
+    },
+    "knowledge": {
+        "graph": "Show the size of a graph and what it lacks, or what it says about some entities.",
+        "linker": "Make an entity linker of the labels and aliases in a graph, for `prepare link --linker`.",
+        "link": "Find the entities of a graph in texts and captions, and store them as character spans.",
+        "facts": "The facts of a graph as sentences with a slot where the object was, and the candidates for it.",
+        "vectors": "Train vectors of the entities and relations of a graph, or take them over.",
+        "joint-vectors": "Train vectors of words and entities together, as Wikipedia2Vec does, for E-BERT.",
+        "entity-vectors": "Vectors of all entities of a graph, read from their descriptions, and of its relations.",
+        "entity-vocabulary": "Count the linked entities of corpora, and keep the frequent ones: LUKE's entity tokens.",
+    },
+    "words": {
+        "phrases": "Find the phrases of texts and store their places (mask_spans), for phrase-level masking.",
+        "parses": "Parse the sentences of texts into dependency trees, as CoNLL-U: for K-Adapter.",
+        "similar-words": "Train word vectors, and store for each word those nearest to it: `replace.similar` of mlm.",
+        "supersenses": "Find the classes of the senses of each token that is a word (SenseBERT).",
+        "word-pairs": "Write the pairs of words that a graph of senses relates (LIBERT).",
+        "sentiment-lexicon": "Write the polarity of words as a table, for `prepare sentiment --lexicon` (SentiLR).",
+        "sentiment": "Mark the words of texts with their part of speech and polarity (SentiLR).",
+    },
+}
+READING = ("text", "image-text", "video-text", "speech-text", "triples")
+"""The commands that read raw formats, by the kind of these."""
+ELSEWHERE = {"graph": "graphs"}
+
+
+def _entry(name: str, line: str) -> Entry:
+    function = name.replace("-", "_")
+    return Entry(f"pipelines.commands.{ELSEWHERE.get(name, function)}:{function}", line)
+
+
+class Preparing(Commands):
+    """The commands in their groups; the help of one that reads raw files ends with the formats of its kind."""
+
+    def run(self, arguments: list[str], called: str) -> None:
+        """Commands say what they made, unless the environment's WORKBENCH_LOG chooses what is said."""
+        if "WORKBENCH_LOG" not in os.environ:
+            logging.getLogger("pipelines").setLevel(logging.INFO)
+        try:
+            super().run(arguments, called)
+        except SystemExit as ended:
+            if ended.code in (0, None) and arguments[0] in READING and "--help" in arguments:
+                show_formats(arguments[0])
+            raise
+
+    def _explain(self, called: str) -> None:
+        console = Terminal()
+        console.print(f"Usage: [bold]{escape(called)}[/] COMMAND ...\n\n{escape(self.help)}")
+        for group, commands in GROUPS.items():
+            table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
+            for name, line in commands.items():
+                table.add_row(f"[bold]{escape(name)}[/]", escape(line))
+            console.print(f"\n[bold]{group}[/]", table, sep="\n")
+        console.print(f"\n'{escape(called)} COMMAND --help' tells more; 'workbench formats' what raw data is read.")
+
+
+def show_formats(kind: str) -> None:
+    """The formats of a kind and their options, behind the help of its command."""
+    from pipelines.readers.catalogue import table
+
+    console = Terminal()
+    console.print(
+        "[bold]Formats[/] (told by the input, or --format), their options (--option NAME=VALUE) and defaults:\n"
+    )
+    console.print(table(kind, options=True))
+
+
+app = Preparing(
+    {name: _entry(name, line) for commands in GROUPS.values() for name, line in commands.items()},
+    "Turn raw text, images, films, speech or triples into a corpus; link entities, extract features, tokenizers.",
 )
-
-
-@app.callback()
-def tell() -> None:
-    """Commands say what they made, unless the environment's WORKBENCH_LOG chooses what is said."""
-    if "WORKBENCH_LOG" not in os.environ:
-        logging.getLogger("pipelines").setLevel(logging.INFO)
-
-
-for function in (
-    text,
-    image_text,
-    corpus,
-    video_text,
-    speech_text,
-    triples,
-    tokenizer,
-    graph,
-    vectors,
-    joint_vectors,
-    entity_vectors,
-    entity_vocabulary,
-    linker,
-    link,
-    facts,
-    regions,
-    import_regions,
-    join,
-    clips,
-    clip_vocabulary,
-    clip_tokens,
-    similar_words,
-    token_counts,
-    phrases,
-    parses,
-    supersenses,
-    word_pairs,
-    sentiment_lexicon,
-    sentiment,
-    answers,
-):
-    app.command()(command(function))

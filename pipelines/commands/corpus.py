@@ -39,9 +39,6 @@ class Choosing:
         False
     )
     on_error: Annotated[OnError, typer.Option(help="Damaged records: stop, or skip and count them.")] = OnError.stop
-    log_dropped: Annotated[
-        bool, typer.Option("--log-dropped", help="Tell what is dropped, and why, in OUTPUT/dropped/*.jsonl.")
-    ] = False
     numbered_keys: Annotated[
         bool, typer.Option("--numbered-keys", help="Number the records instead of keeping their keys.")
     ] = False
@@ -126,7 +123,6 @@ def corpus(
         near_captions=pictures.near_captions,
         numbered_keys=choosing.numbered_keys,
         on_error="skip" if choosing.on_error is OnError.skip else "stop",
-        log_drops=choosing.log_dropped,
     )
     options.prepare(job, [corpus])
 

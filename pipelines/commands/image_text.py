@@ -39,10 +39,6 @@ def image_text(
     quality: Annotated[Quality, typer.Option(help="JPEG quality of images that are encoded anew (1 to 95).")] = 92,
     max_pixels: Annotated[Count, typer.Option(help="Images with more pixels are dropped.")] = 50_000_000,
     min_side: Annotated[Side, typer.Option(help="Images with a shorter side are dropped.")] = 1,
-    log_dropped: Annotated[
-        bool,
-        typer.Option("--log-dropped", help="Tell what is dropped, and why, in OUTPUT/dropped/*.jsonl."),
-    ] = False,
 ) -> None:
     """Images with captions or questions -> an image-text corpus.
 
@@ -72,7 +68,7 @@ def image_text(
     check = CheckImage(max_pixels, min_side, resize, quality)
     stages: list[Stage] = [NormaliseText(), clean_captions, check, CheckMedia(check)]
     if not fetching.fetch:
-        options.read("image-text", stages, log_drops=log_dropped, images=images)
+        options.read("image-text", stages, images=images)
         return
     if options.dedupe:
         raise WorkbenchError(

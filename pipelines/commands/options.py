@@ -55,6 +55,9 @@ class Writing:
     shard_size: ShardSize = 5_000
     shard_bytes: Annotated[Count, typer.Option(help="Bytes of raw input per shard, about.")] = 128 << 20
     limit: Limit = None
+    log_dropped: Annotated[
+        bool, typer.Option("--log-dropped", help="Tell what is dropped, and why, in OUTPUT/dropped/*.jsonl.")
+    ] = False
     part: Annotated[
         PartOf | None,
         typer.Option(help="i/n: only the i-th of n parts of the work, for n machines; see prepare join."),
@@ -65,6 +68,7 @@ class Writing:
         cut: dict[str, Any] = {"shard_size": self.shard_size, "shard_bytes": self.shard_bytes}
         cut |= {"limit": self.limit, "part": self.part}
         limits = Limits(**cut) if self.workers == 0 else Limits(workers=self.workers, **cut)
+        job = replace(job, log_drops=job.log_drops or self.log_dropped)
         show(prepare(job, inputs, limits, command=command_line()))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.corpora.manifest import Manifest
+from workbench.corpora.writer import NOT_FINITE
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Preparation:
 
     @property
     def read(self) -> int:
-        return sum(m.records for m in self.manifests.values()) + sum(self.dropped.values())
+        left_out = sum(count for reason, count in self.dropped.items() if reason != NOT_FINITE)
+        return sum(m.records for m in self.manifests.values()) + left_out
 
     @property
     def rate(self) -> float:

@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from pipelines.readers import catalogue as formats
 from workbench.cli import batch_page
 from workbench.cli.app import COMMANDS
 from workbench.evaluation import listing as tasks
@@ -62,7 +63,9 @@ def test_every_control_is_explained() -> None:
     assert not missing
 
 
-@pytest.mark.parametrize(("page", "lines"), [("parts", parts), ("tasks", tasks), ("systems", systems)])
+@pytest.mark.parametrize(
+    ("page", "lines"), [("parts", parts), ("tasks", tasks), ("systems", systems), ("formats", formats)]
+)
 def test_a_generated_page_is_what_the_code_says(page: str, lines: ModuleType) -> None:
     """Nobody writes it by hand."""
     found = (ROOT / "docs" / f"{page}.md").read_text("utf-8").splitlines()

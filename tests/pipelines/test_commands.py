@@ -20,11 +20,11 @@ from kg.evaluation.linking.options import LinkingScoring
 from kg.evaluation.linking.task import Linking
 from kg.graph.store import GraphStore
 from kg.linking.linker import Linker
-from pipelines.commands.app import app
 from pipelines.commands.linker import LinkerOptions
 from pipelines.commands.tokenizer import Smoothed
 from pipelines.preparing.coverage import coverage
 from pipelines.stages.link_entities import LinkEntities
+from tests.preparing import app
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
 from workbench.errors import WorkbenchError

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +15,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.commands.app import app
+from pipelines.commands.app import GROUPS
 from pipelines.readers import text as text_formats
+from pipelines.readers.catalogue import KINDS, listed
 from pipelines.readers.formats import detect, formats, make_reader, sorted_inputs
 from tests.docs.test_blocks import ROOT, blocks
 from tests.pipelines.test_commands import prepare
+from tests.preparing import app
 from workbench.corpora.manifest import parse_manifest
 from workbench.errors import WorkbenchError
 
@@ -159,3 +163,53 @@ def test_the_example_of_the_documentation_works_once_it_is_moved(shipped: Path, 
     assert [sample["text"] for sample in stored(tmp_path / "corpus")] == ["Know thyself.", "Nothing in excess."]
     provenance = json.loads((tmp_path / "corpus" / "corpus.json").read_bytes())["provenance"]
     assert provenance["options"]["format"] == "Quotes"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_format_says_what_it_reads(kind: str) -> None:
+    for one in listed(kind):
+        assert 10 < len(one.line) < 240, one.name
+        assert one.text, one.name
+
+
+def run(*arguments: str) -> str:
+    """What a command of the command line prints, in a process of its own."""
+    command = [sys.executable, "-m", "workbench", *arguments]
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, env={**os.environ, "COLUMNS": "120"}
+    ).stdout
+
+
+def test_the_command_line_lists_the_formats() -> None:
+    assert {"plain-text", "captions-jsonl", "triples-tsv"} <= set(run("formats").split())
+    assert "document: blank-line, line, file, heading [blank-line]" in run("formats", "text")
+    assert "document: blank-line, line, file, heading [blank-line]" in run("prepare", "text", "--help")
+
+
+def test_the_help_of_prepare_has_groups_and_imports_no_command() -> None:
+    code = "import sys; from workbench.cli.app import app\ntry: app.run(['prepare', '--help'], 'workbench')\nfinally: "
+    code += "print([m for m in sys.modules if m in ('numpy', 'torch', 'pyarrow', 'pipelines.commands.text')])"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"^(corpora|images|knowledge|words)$", said, re.MULTILINE) == [*GROUPS]
+    assert said.splitlines()[-1] == "[]"
+
+
+def test_numbers_that_json_does_not_have_become_null_and_are_counted(tmp_path: Path, stored: Any) -> None:
+    rows = ['{"text": "a", "x": NaN, "y": [1, -Infinity]}', '{"text": "b", "x": 1.5}']
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    prepare("text", tmp_path / "a.jsonl", "-o", tmp_path / "c", "--workers", 1)
+    first, second = stored(tmp_path / "c")
+    assert (first["meta"]["x"], first["meta"]["y"], second["meta"]["x"]) == (None, [1, None], 1.5)
+    manifest = parse_manifest((tmp_path / "c" / "corpus.json").read_bytes(), "corpus.json")
+    assert manifest.dropped == {"a number that is NaN or infinite, written as null": 2}
+    (tmp_path / "b.jsonl").write_text('{"text": "ab", "spans": [[0, 1, "Q1", NaN]]}')
+    with pytest.raises(WorkbenchError, match="spans"):
+        prepare("text", tmp_path / "b.jsonl", "-o", tmp_path / "d", "--workers", 1)
+
+
+def test_what_is_dropped_is_told_on_demand_by_every_command(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n\n \n\ntwo words here")
+    options = ["--min-length", 5, "--log-dropped"]
+    prepare("text", tmp_path / "a.txt", "-o", tmp_path / "c", "--workers", 1, *options)
+    (told,) = (tmp_path / "c" / "dropped" / "part-000000.jsonl").read_text().splitlines()
+    assert json.loads(told)["record"] == "a.txt:1"

@@ -13,10 +13,10 @@ from kg.evaluation.link_prediction.options import LinkScoring
 from kg.evaluation.link_prediction.task import LinkPrediction
 from kg.graph.store import GraphStore
 from kg.objectives.triple_classification import TripleClassification
-from pipelines.commands.app import app
 from pipelines.preparing.corpus_reader import all_samples
 from pipelines.preparing.inductive import part_of_entity
 from tests.kg.evaluation.graph_world import recipe_tree
+from tests.preparing import app
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.commands.app import app
 from pipelines.stages.tag_sentiment import TagSentiment
+from tests.preparing import app
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import sha256_of

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kg.lexicons.sentiment import read_sentiment_lexicon
-from pipelines.commands.app import app
+from tests.preparing import app
 from workbench.errors import WorkbenchError
 
 SENTIWORDNET = """# POS\tID\tPosScore\tNegScore\tSynsetTerms\tGloss

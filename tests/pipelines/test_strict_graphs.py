@@ -12,7 +12,7 @@ import pytest
 
 from kg.graph.faults import lacks
 from kg.graph.store import GraphStore
-from pipelines.commands.app import app
+from tests.preparing import app
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 

@@ -9,13 +9,13 @@ import tracemalloc
 import pytest
 
 from kg.graph.store import GraphStore
-from pipelines.commands.app import app
 from pipelines.preparing.corpus_reader import all_samples
 from pipelines.readers.formats import make_reader
 from pipelines.readers.reader import Drop, MalformedError
 from pipelines.readers.triples.graph import Links
 from pipelines.readers.triples.ntriples import unescape
 from pipelines.sources.triple_lines import read_triples
+from tests.preparing import app
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from kg.graph.store import GraphStore
 from kg.lexicons.word_vectors import WordVectors
-from pipelines.commands.app import app
+from tests.preparing import app
 from workbench.cli.app import main
 from workbench.corpora.corpus import Corpus
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.commands.app import app
 from pipelines.demo.small_files import write_graph, write_texts
+from tests.preparing import app
 from workbench.recipe.reading import load_recipe
 from workbench.tasks.building import make_root, tasks_of
 from workbench.training.readers import first_batches

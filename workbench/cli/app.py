@@ -40,6 +40,9 @@ class Entry:
 
 COMMANDS = {
     "prepare": Entry("pipelines.commands.app:app", "Turn raw text, image-text or triples into a corpus."),
+    "formats": Entry(
+        "pipelines.commands.list_formats:list_formats", "List the raw formats that prepare reads, and their options."
+    ),
     "index": Entry("workbench.cli.corpora:index", "Index a foreign WebDataset, without rewriting it."),
     "verify": Entry("workbench.cli.corpora:verify", "Check a corpus: checksums, images, spans, boxes."),
     "show": Entry(

@@ -6,6 +6,7 @@ Which fields there are, what they may hold and which members hold them is the ta
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -32,12 +33,29 @@ class BadRecordError(WorkbenchError):
         return BadRecordError, (self.shard, self.key, self.reason, self.detail)
 
 
+class NotFiniteError(WorkbenchError):
+    """A sample with a number that JSON does not have."""
+
+
 class Encoded(NamedTuple):
     """What a shard stores of a sample: members, length per unit, stored cut points of the text."""
 
     members: dict[str, bytes]
     lengths: dict[str, int]
     cuts: list[int] | None
+
+
+def without_nan(value: Any) -> tuple[Any, int]:
+    """A value of JSON with null for NaN and infinity, which JSON does not have, and how many these were."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None, 1
+    if isinstance(value, dict):
+        found = {name: without_nan(each) for name, each in value.items()}
+        return {name: each for name, (each, _) in found.items()}, sum(count for _, count in found.values())
+    if isinstance(value, list | tuple):
+        listed = [without_nan(each) for each in value]
+        return [each for each, _ in listed], sum(count for _, count in listed)
+    return value, 0
 
 
 def encode(sample: Sample, kind: str) -> Encoded:
@@ -59,8 +77,10 @@ def encode(sample: Sample, kind: str) -> Encoded:
             else:
                 members |= codec.write(value)
     try:
-        stored = json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
+        stored = json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError) as error:
+        if without_nan(plain)[1]:
+            raise NotFiniteError("a value is NaN or infinity, which JSON does not have") from error
         raise WorkbenchError(f"the sample cannot be stored as UTF-8 JSON: {error}") from error
     return Encoded({JSON_MEMBER: stored, **members}, lengths_of(sample, kind), cuts_of(sample))
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from workbench.corpora.index import IndexBuilder, ShardIndex, index_name
 from workbench.corpora.manifest import ShardInfo, parse_shard
-from workbench.corpora.record import characters_of, encode
+from workbench.corpora.record import NotFiniteError, characters_of, encode, without_nan
 from workbench.corpora.schema import KINDS, READING, units_of
 from workbench.errors import WorkbenchError, unknown
 from workbench.files.drafts import atomic, explained, sha256_of
@@ -44,6 +44,10 @@ def finished_shard(path: Path) -> ShardInfo | None:
     except (WorkbenchError, TypeError, ValueError):
         return None
     return info if path.stat().st_size == info.bytes else None
+
+
+NOT_FINITE = "a number that is NaN or infinite, written as null"
+"""The reason under which such numbers are counted; their records are kept."""
 
 
 class ShardWriter:
@@ -115,13 +119,18 @@ class ShardWriter:
         return self._output.tell()
 
     def add(self, key: str, sample: Sample) -> None:
-        """Encode and write a sample.
+        """Encode and write a sample. NaN and infinity, which JSON does not have, become null, and are counted.
 
         Raises:
             WorkbenchError: the sample does not fit the schema, or as for `write`.
         """
         try:
-            members, lengths, cuts = encode(sample, self.kind)
+            try:
+                members, lengths, cuts = encode(sample, self.kind)
+            except NotFiniteError:
+                sample, count = without_nan(sample)
+                members, lengths, cuts = encode(sample, self.kind)
+                self.drop(NOT_FINITE, count)
         except WorkbenchError as error:
             raise WorkbenchError(f"{self.path.name}, key {key!r}: {error}") from error
         self.write(key, members, lengths, cuts)

@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 import inspect
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, get_type_hints
 
 from workbench.options.values import described, group
@@ -75,7 +75,7 @@ def _part(kind: str, name: str, part: Any) -> Part:
 
 def _options(name: str, hint: Any, default: Any) -> Iterator[Option]:
     """An option; of a group of options (a dataclass) the members too, as `head.tied`."""
-    yield Option(name, "" if hint is None else described(hint), _default(default))
+    yield Option(name, "" if hint is None else described(hint), written(default))
     kind = group(hint)
     if kind is None:
         return
@@ -85,7 +85,7 @@ def _options(name: str, hint: Any, default: Any) -> Iterator[Option]:
         yield from _options(f"{name}.{field.name}", hints[field.name], inner)
 
 
-def _default(default: Any) -> str:
+def written(default: Any) -> str:
     """As a recipe writes it; of a group those of its members, which have lines of their own."""
     if default is dataclasses.MISSING:
         return ""
@@ -117,10 +117,15 @@ def markdown() -> Iterator[str]:
             asks = f" Given: {', '.join(f'`{name}`' for name in part.given)}." if part.given else ""
             heeds = f" Controls: {', '.join(f'`{name}`' for name in part.controls)}." if part.controls else ""
             yield from ("", f"### `{part.name}`", "", f"{part.line}{asks}{heeds}")
-            if part.options:
-                yield from ("", "| option | allowed | default |", "|---|---|---|")
-                yield from (f"| `{o.name}` | {_cell(o.allowed)} | {_cell(o.default)} |" for o in part.options)
+            yield from options_table(part.options)
 
 
-def _cell(text: str) -> str:
+def options_table(options: Sequence[Option]) -> Iterator[str]:
+    """The lines of a Markdown table of options; none where there are none."""
+    rows = [f"| `{o.name}` | {table_cell(o.allowed)} | {table_cell(o.default)} |" for o in options]
+    yield from ("", "| option | allowed | default |", "|---|---|---|", *rows) if rows else ()
+
+
+def table_cell(text: str) -> str:
+    """Text as it stands in a cell of a Markdown table."""
     return text.replace("|", "\\|")

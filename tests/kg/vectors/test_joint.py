@@ -14,7 +14,7 @@ from kg.graph.store import GraphStore
 from kg.vectors.importing import import_vectors
 from kg.vectors.joint import read_twice, stated
 from kg.vectors.options import ImportOptions
-from pipelines.commands.app import app
+from tests.preparing import app
 from workbench.errors import WorkbenchError
 
 TEXTS = {"Oslo": "{} is a city by the sea in the north .", "Ann": "the painter {} paints old ships with oil ."}

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.commands.app import app
 from pipelines.readers.formats import detect
 from pipelines.readers.reader import Drop, MalformedError
 from pipelines.readers.text.wordnet_examples import WordnetExamples
 from tests.contracts.cases import ReaderCase
+from tests.preparing import app
 from workbench.corpora.corpus import Corpus
 
 GLOSS = 'where people live; "an ancient City"; "they moved"; "a market town"'

@@ -1,0 +1,27 @@
+"""The command `workbench formats`: the raw data that `prepare` reads."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pipelines.readers.catalogue import markdown, table
+from workbench.cli.page import as_page
+from workbench.options.bounds import Word
+from workbench.terminal import Terminal
+
+
+def list_formats(
+    kind: Annotated[Word | None, typer.Argument(help="Those of text, image-text, ..., with their options.")] = None,
+    as_markdown: Annotated[bool, as_page("formats.md", markdown)] = False,
+) -> None:
+    """List the raw formats that `prepare` reads, with a line each; of one kind their options, too.
+
+    Examples:
+
+      workbench formats
+
+      workbench formats image-text
+    """
+    Terminal().print(table(kind, options=kind is not None))
