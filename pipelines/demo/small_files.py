@@ -7,6 +7,7 @@ import json
 import random
 import tarfile
 from pathlib import Path
+from typing import Any
 
 from PIL import Image, ImageDraw
 
@@ -27,10 +28,20 @@ COLOURS = {"red": (200, 30, 30), "green": (30, 160, 30), "blue": (30, 30, 200), 
 SHAPES = ("circle", "square")
 
 
+BEGINNINGS = ("Ber", "Dal", "Fen", "Gal", "Hol", "Kor", "Lin", "Mar", "Nor", "Pel", "Ros", "Sel", "Tor", "Vin", "Wes")
+ENDINGS = ("burg", "by", "dorf", "ford", "gate", "heim", "holm", "mouth", "stad", "ton", "ville", "wick")
+UNSEEN = 40
+SENTENCES = (
+    "{town} lies in {country}.",
+    "Many people of {town} work by the river, as {town} lies in {country}.",
+    "We went to {town}, which lies in {country}, and crossed the old bridge.",
+)
+
+
 def write_small_files(folder: Path) -> None:
     """Everything below, in a folder that may be there; files of these names are written anew."""
     folder.mkdir(parents=True, exist_ok=True)
-    for write in (write_texts, write_graph, write_pictures, write_foreign):
+    for write in (write_texts, write_graph, write_towns, write_pictures, write_foreign):
         write(folder)
 
 
@@ -98,6 +109,41 @@ def write_graph(folder: Path) -> None:
     write_jsonl(folder / "typed.jsonl", typed)
     candidates = {"country": [{"id": i, "label": label} for i, label in COUNTRIES.items()]}
     (folder / "candidates.json").write_text(json.dumps(candidates))
+
+
+def write_towns(folder: Path) -> None:
+    """towns.tsv: which country each of 180 towns lies in, with their labels in towns.jsonl; towns.txt: sentences that
+    say so of 140 of them; stated.jsonl: these facts, a sentence each; unseen.jsonl: those of the 40 others, which the
+    graph alone has; countries.json: the candidates."""
+    rng = random.Random(2)
+    names = [begin + end for begin in BEGINNINGS for end in ENDINGS]
+    rng.shuffle(names)
+    country_of = {name: rng.choice(list(COUNTRIES)) for name in names}
+    unseen, told = names[:UNSEEN], names[UNSEEN:]
+    written = [(rng.choice(SENTENCES), rng.choice(told)) for _ in range(420)]
+    texts = [form.format(town=town, country=COUNTRIES[country_of[town]]) for form, town in written]
+    (folder / "towns.txt").write_text("\n\n".join(texts) + "\n")
+    lines = [f"{name.lower()}\tlies in\t{country}\n" for name, country in country_of.items()]
+    (folder / "towns.tsv").write_text("".join(lines))
+    labels = {**{name.lower(): name for name in names}, **COUNTRIES}
+    write_jsonl(folder / "towns.jsonl", [{"id": i, "label": label} for i, label in labels.items()])
+    for file, some in (("stated", told), ("unseen", unseen)):
+        write_jsonl(folder / f"{file}.jsonl", [_cloze(name, country_of[name]) for name in some])
+    candidates = {"lies in": [{"id": i, "label": label} for i, label in COUNTRIES.items()]}
+    (folder / "countries.json").write_text(json.dumps(candidates))
+
+
+def _cloze(town: str, country: str) -> dict[str, Any]:
+    """A fact whose object is to be masked, with the link of its subject."""
+    begin = f"{town} lies in "
+    end = len(begin) + len(COUNTRIES[country])
+    return {
+        "id": f"fact-{town.lower()}",
+        "text": f"{begin}{COUNTRIES[country]}.",
+        "spans": [[0, len(town), town.lower(), 1.0]],
+        "mask_spans": [[len(begin), end]],
+        "meta": {"subject": town.lower(), "relation": "lies in", "object": country},
+    }
 
 
 def write_pictures(folder: Path) -> None:
