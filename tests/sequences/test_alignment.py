@@ -95,10 +95,11 @@ def release_rows(entities):
 def test_first_token_equals_ernie_thu_where_the_release_finds_one(shared):
     folder = shared / "golden" / "ernie_thu" / "data_conventions"
     tokenizer = Tokenizer.load(folder / "vocab.txt")
-    found, lost = 0, []
+    found, named, lost = 0, 0, []
     for row in json.loads((folder / "alignment.json").read_text()):
         aligned = align(tokenizer.encode(row["text"]), [[s, e, q, 1.0] for q, s, e in row["mentions"]])
         assert aligned.unaligned == 0
+        named += len({part for part in row["entity_first_token"] if part != "UNK"})
         first, everything = release_rows(row["entity_first_token"]), release_rows(row["entity_all_tokens"])
         for span in aligned.spans:
             if span.entity in first:
@@ -107,11 +108,11 @@ def test_first_token_equals_ernie_thu_where_the_release_finds_one(shared):
                 assert set(everything[span.entity]) <= set(range(span.start, span.end))
             else:
                 lost.append((row["text"], span))
-    assert found >= 14
+    assert found == named > 0
     # The release loses a mention straight after "("; here it has its token.
-    assert [(text[:17], span.entity, span.start, span.end) for text, span in lost] == [
-        ("Hamburg (Germany)", "Q183", 2, 3)
-    ]
+    for text, span in lost:
+        encoded = tokenizer.encode(text)
+        assert text[encoded.starts[span.start] - 1] == "("
 
 
 def test_punctuation_inside_a_mention_belongs_to_it(shared):

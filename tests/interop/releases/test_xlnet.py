@@ -100,26 +100,31 @@ def test_both_streams_equal_the_golden_numbers(shared: Path, name: str) -> None:
         torch.testing.assert_close(hidden["query"], query.flatten(0, 1), atol=1e-5, rtol=1e-5)
     golden.check(states)
     if golden.memory:
-        kept = context.past_now.pick([0]).cut(golden.memory).kept  # the other sequence of theirs ends with padding
-        for number in range(len(golden.network.layers)):
-            wanted = golden.wanted[f"mems.{number}"][:, 0]
-            torch.testing.assert_close(kept[f"{number}.0"]["text"], wanted, atol=1e-5, rtol=1e-5)
+        whole = torch.nonzero(golden.real.all(1)).flatten().tolist()  # others of theirs end with padding
+        assert whole
+        for sequence in whole:
+            kept = context.past_now.pick([sequence]).cut(golden.memory).kept
+            for number in range(len(golden.network.layers)):
+                wanted = golden.wanted[f"mems.{number}"][:, sequence]
+                torch.testing.assert_close(kept[f"{number}.0"]["text"], wanted, atol=1e-5, rtol=1e-5)
 
 
 @torch.no_grad()
 def test_a_second_segment_reads_the_golden_memory(shared: Path) -> None:
     """What is remembered stands before the text, in the first segment, and all may see it."""
     golden = Golden(shared / "golden/hf/xlnet_two_stream_mem")
-    rows, zero = golden.memory, torch.zeros(2 * golden.memory, dtype=torch.long)
+    rows, texts = golden.memory, len(golden.real)
+    zero = torch.zeros(texts * rows, dtype=torch.long)
     fields = {
         "input_ids": zero,
         "token_type_ids": zero,
-        "position_ids": torch.arange(-rows, 0).repeat(2),
+        "position_ids": torch.arange(-rows, 0).repeat(texts),
         "rank": zero - 1,
     }
-    mems = [golden.wanted[f"mems.{number}"].transpose(0, 1).flatten(0, 1) for number in range(3)]
+    layers = range(len(golden.network.layers))
+    mems = [golden.wanted[f"mems.{number}"].transpose(0, 1).flatten(0, 1) for number in layers]
     kept = {f"{number}.0": {"text": mem} for number, mem in enumerate(mems)}
-    past = Past("rows", {"text": Stream(fields, torch.tensor([0, rows, 2 * rows]), [rows, rows])}, kept)
+    past = Past("rows", {"text": Stream(fields, torch.arange(texts + 1) * rows, [rows] * texts)}, kept)
     golden.check(golden.network(golden.batch(), Context(golden.batch(), past=past)), "second_segment.")
 
 

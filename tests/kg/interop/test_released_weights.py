@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,11 +15,9 @@ from kg.vectors.vectors import Vectors, save_vectors
 from tests.interop.worlds import equal, texts, tokenizer
 from workbench.cli.app import app
 
-LAST = "bert.encoder.layer.4.output.{}_ent"
-"""What of ERNIE-THU's last layer makes entities that nobody reads."""
 STILL = ("train.max_steps=1", "train.global_batch_size=4", "train.micro_batch_size=4", "train.lr=1e-30")
 STEPS = (*STILL, "train.lr_schedule.warmup_steps=0", "train.num_workers=0", "train.verify=false")
-SMALL = ("model.streams.text.hidden_size=48", "tasks.wiki.sequence.max_length=16")
+SHORT = "tasks.wiki.sequence.max_length=16"
 
 
 @pytest.fixture
@@ -29,8 +29,6 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tokenizer(folder / "tokenizer.json")
     names = [{"id": "a", "label": "old"}, {"id": "b", "label": "river"}]
     GraphStore.build([("a", "r", "b")], folder / "graph", entity_texts=names, relation_labels={"r": "runs"})
-    vectors = Vectors(["a", "b"], torch.randn(2, 20), ["r"], torch.randn(1, 20))
-    save_vectors(vectors, folder / "entities.safetensors")
     return folder
 
 
@@ -40,25 +38,45 @@ def run(*arguments: str | Path) -> None:
     assert ended.value.code == 0
 
 
-def fused(number: int, repeat: int = 1) -> list[str]:
-    heads = [f"model.layers[{number}].num_heads=[4,4]", f"model.layers[{number}].intermediate_size=96"]
-    return heads + ([f"model.layers[{number}].repeat={repeat}"] if number == 2 else [])
+def config_of(golden: Path) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads((golden / "config.json").read_text())
+    return config
 
 
-def plain(repeat: int) -> list[str]:
-    return [f"model.layers[0].{name}" for name in ("num_heads=4", "intermediate_size=96", f"repeat={repeat}")]
+def both_heads(config: dict[str, Any]) -> list[int]:
+    return [config["num_attention_heads"], config["ent_num_attention_heads"]]
+
+
+def layer(number: int, heads: object, inner: int, repeat: int | None = None) -> list[str]:
+    options = {"num_heads": heads, "intermediate_size": inner, **({} if repeat is None else {"repeat": repeat})}
+    return [f"model.layers[{number}].{name}={value}".replace(" ", "") for name, value in options.items()]
 
 
 def test_ernie_thu(shared: Path, data: Path) -> None:
     golden = shared / "golden/ernie_thu/pretraining"
-    streams = ("text.vocab_size=120", "text.max_positions=24", "entity.hidden_size=20")
-    sizes = [*SMALL, *(f"model.streams.{size}" for size in streams), *plain(2), *fused(1), *fused(2), *fused(3)]
+    c = config_of(golden)
+    size = c["ent_hidden_size"]
+    save_vectors(Vectors(["a", "b"], torch.randn(2, size), ["r"], torch.randn(1, size)), data / "entities.safetensors")
+    kinds, heads, inner = c["layer_types"], c["num_attention_heads"], c["intermediate_size"]
+    first, fused = kinds.count("sim"), kinds.count("norm")
+    assert kinds == ["sim"] * first + ["mix"] + ["norm"] * fused, "the recipe's stack"
+    assert c["num_hidden_layers"] == len(kinds)
+    sizes = [
+        SHORT,
+        f"model.streams.text.hidden_size={c['hidden_size']}",
+        f"model.streams.text.vocab_size={c['vocab_size']}",
+        f"model.streams.text.max_positions={c['max_position_embeddings']}",
+        f"model.streams.entity.hidden_size={c['ent_hidden_size']}",
+        *layer(0, heads, inner, first),
+        *(option for i, n in enumerate((None, fused - 1, None), 1) for option in layer(i, both_heads(c), inner, n)),
+    ]
     run("pretrain", "ernie-thu", f"model.init_from={golden}", *sizes, *STEPS, "-o", "runs/ernie")
     run("encode", "runs/ernie", data / "wiki-linked", "-o", "vectors.safetensors")
     run("finetune", "entity-typing", "runs/ernie", data / "wiki-linked", "--epochs", "1", "--marker", ".", "-o", "t")
     run("export", "runs/ernie", "--output", "back", "--as", "kg.ernie_thu")
     weights, written = (load_file(f) for f in (golden / "weights.safetensors", Path("back/model.safetensors")))
-    unread = {name for name in written if name.startswith((LAST.format("dense"), LAST.format("LayerNorm")))}
+    last = f"bert.encoder.layer.{len(kinds) - 1}.output"  # what makes entities that nobody reads
+    unread = {name for name in written if name.startswith((f"{last}.dense_ent", f"{last}.LayerNorm_ent"))}
     equal({name: tensor for name, tensor in written.items() if name not in unread}, weights)
     assert len(unread) == 4
     assert written.keys() == weights.keys()
@@ -66,11 +84,14 @@ def test_ernie_thu(shared: Path, data: Path) -> None:
 
 def test_k_bert(shared: Path, data: Path) -> None:
     golden = shared / "golden/kbert/encoder"
-    sizes = [*SMALL, f"tokenizer={golden}", *plain(3)]
+    c = config_of(golden)
+    width = f"model.streams.text.hidden_size={c['hidden_size']}"
+    block = layer(0, c["heads_num"], c["feedforward_size"], c["layers_num"])
+    sizes = [SHORT, width, f"tokenizer={golden}", *block]
     run("pretrain", "k-bert", f"model.init_from={golden}", *sizes, *STEPS, "-o", "runs/k-bert")
     run("encode", "runs/k-bert", data / "wiki-linked", "-o", "vectors.safetensors")
     run("finetune", "entity-typing", "runs/k-bert", data / "wiki-linked", "--epochs", "1", "--marker", "京", "-o", "t")
     run("export", "runs/k-bert", "--output", "back", "--as", "kg.k_bert")
     weights, written = (load_file(f) for f in (golden / "weights.safetensors", Path("back/model.safetensors")))
     equal(written, weights, {"embedding.segment_embedding.weight": slice(1, None)})
-    assert {name for name in weights if name not in written} == {"output_layer_2.weight", "output_layer_2.bias"}
+    assert all(name.startswith("output_layer") for name in weights.keys() - written.keys()), "a head for classes"

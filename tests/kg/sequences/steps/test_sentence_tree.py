@@ -114,7 +114,7 @@ def test_injection_equals_the_release(shared: Path) -> None:
     given = json.loads((folder / "inputs.json").read_text())
     matrices = load_file(folder / "outputs.safetensors")
     records = json.loads((folder / "outputs.json").read_text())
-    assert len(records) == len(matrices) > 100
+    assert len(records) == len(matrices) > 0
     for record in records:
         language = given[record["language"]]
         split = list if language["unit"] == "character" else str.split

@@ -94,7 +94,7 @@ def test_the_input_equals_the_release(shared: Path, tmp_path: Path, read: Any, n
     builder = MarkedPair(tokenizer, golden["max_seq_length"])
     table = {entity: int(row) for entity, row in rows.items()}
     step = EntityStream(table, min_score=golden.get("threshold", 0.0))
-    found = 0
+    found, wanted = 0, sum(sum(row["features"]["ent_mask"]) for row in golden["rows"])
     for sample, row in zip(read("text", tmp_path / "set.json"), golden["rows"], strict=True):
         features = row["features"]
         (made,) = step(builder([{**sample, "draw": (0,)}], DRAWS), DRAWS)
@@ -106,4 +106,4 @@ def test_the_input_equals_the_release(shared: Path, tmp_path: Path, read: Any, n
         theirs = {i: features["input_ent"][i] for i, mask in enumerate(features["ent_mask"]) if mask}
         assert theirs == ours
         found += len(theirs)
-    assert found == {"fewrel": 36, "tacred": 28}[name]
+    assert found == wanted > 0

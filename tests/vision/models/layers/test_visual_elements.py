@@ -128,19 +128,20 @@ def test_states_and_logits_are_those_of_the_release(golden: Path, jagged: Callab
     inputs, outputs = load_file(golden / "inputs.safetensors"), load_file(golden / "outputs.safetensors")
     weights = load_file(golden / "weights.safetensors")
     network = vl_bert(config)
-    network.load_state_dict(named(weights, config["vocab_size"]))
+    network.load_state_dict(named(weights, config))
     masks = {"text": inputs["attention_mask"].bool(), "image": inputs["image_attention_mask"].bool()}
     batch = given(inputs, masks, jagged)
     context = Context(batch, keep_hidden=True)
     states = network(batch, context)
-    for number, after in ((0, 1), (2, 2), (4, 3), (6, 4)):
+    for number in range(1 + depth(config)):
         for stream, mask in masks.items():
-            expected = outputs[f"{stream}_states.{number}"][mask]
-            torch.testing.assert_close(context.hidden[after][stream], expected, **CLOSE)
+            expected = outputs[f"{stream}_states.{2 * number}"][mask]
+            torch.testing.assert_close(context.hidden[number + 1][stream], expected, **CLOSE)
     head = MlmHead(network)
     head.load_state_dict(mlm_head(weights))
     torch.testing.assert_close(head.logits(network, states["text"]), outputs["mlm_logits"][masks["text"]], **CLOSE)
-    check_classes(weights, inputs, outputs, states["image"], masks["image"])
+    for target in config["visual_target_weights"]:
+        check_classes(target, weights, inputs, outputs, states["image"], masks["image"])
 
 
 def test_the_family_of_volta_reads_the_same(golden: Path) -> None:
@@ -151,30 +152,41 @@ def test_the_family_of_volta_reads_the_same(golden: Path) -> None:
     config = json.loads((golden / "config.json").read_text())
     assert (read.unused, read.missing) == ([], [])
     body = {name: tensor for name, tensor in read.tensors.items() if name.startswith(("embeddings.", "layers."))}
-    for name, tensor in named(weights, config["vocab_size"]).items():
+    for name, tensor in named(weights, config).items():
         assert torch.equal(body.pop(name), tensor), name
     assert not body
     assert vl_bert(config).state_dict().keys() == {n for n in read.tensors if n.startswith(("embeddings.", "layers."))}
-    assert torch.equal(read.tensors["mrc.output.weight"], weights["cls.imagePredictions.decoder_dict.6.weight"])
+    (target,) = config["visual_target_weights"]
+    assert torch.equal(read.tensors["mrc.output.weight"], weights[f"cls.imagePredictions.decoder_dict.{target}.weight"])
     assert read.heads["mrc"] == {"objective": "vision.mrc", "norm": False}
 
 
+def depth(config: dict[str, Any]) -> int:
+    """Layers: each has a sublayer of attention and one of its feed-forward network."""
+    return len(config["tt_attn_sublayers"])
+
+
 def check_classes(
-    weights: dict[str, Tensor], inputs: dict[str, Tensor], outputs: dict[str, Tensor], rows: Tensor, mask: Tensor
+    target: str,
+    weights: dict[str, Tensor],
+    inputs: dict[str, Tensor],
+    outputs: dict[str, Tensor],
+    rows: Tensor,
+    mask: Tensor,
 ) -> None:
     """The head without a norm, and its loss at the regions that are labelled; the last row of each is the whole."""
     theirs, size = "cls.imagePredictions", rows.shape[1]
-    head = MrcHead(size, 17, norm=False)
-    for ours, name in (("dense", "transform.dense"), ("output", "decoder_dict.6")):
+    head = MrcHead(size, len(weights[f"{theirs}.decoder_dict.{target}.bias"]), norm=False)
+    for ours, name in (("dense", "transform.dense"), ("output", f"decoder_dict.{target}")):
         values = {part: weights[f"{theirs}.{name}.{part}"] for part in ("weight", "bias")}
         head.get_submodule(ours).load_state_dict(values)
     logits = head.logits(rows)
-    torch.testing.assert_close(logits, outputs["region_logits.6"][mask], **CLOSE)
-    padded = torch.zeros_like(outputs["region_logits.6"])
+    torch.testing.assert_close(logits, outputs[f"region_logits.{target}"][mask], **CLOSE)
+    padded = torch.zeros_like(outputs[f"region_logits.{target}"])
     padded[mask] = logits
     wanted = inputs["image_label"] == 1
     found = classified(padded[:, :-1][wanted], {"labels": inputs["obj_labels"][wanted]}).loss / wanted.sum()
-    torch.testing.assert_close(found, outputs["loss_region_part.6"], **CLOSE)
+    torch.testing.assert_close(found, outputs[f"loss_region_part.{target}"], **CLOSE)
 
 
 def vl_bert(config: dict[str, Any]) -> Network:
@@ -191,7 +203,7 @@ def vl_bert(config: dict[str, Any]) -> Network:
             "tie": {"layers.0.position": "text.position"},
             "layers": [
                 {"layer": "vision.visual_elements", "max_positions": tall, "masked_element": True, "dropout": 0.0},
-                *[{"layer": "joint", "streams": ["text", "image"], **block, **quiet}] * 3,
+                *[{"layer": "joint", "streams": ["text", "image"], **block, **quiet}] * depth(config),
             ],
         },
         "tasks": {
@@ -207,7 +219,7 @@ def vl_bert(config: dict[str, Any]) -> Network:
     return network.eval()
 
 
-def named(weights: dict[str, Tensor], vocab_size: int) -> dict[str, Tensor]:
+def named(weights: dict[str, Tensor], config: dict[str, Any]) -> dict[str, Tensor]:
     """The release's weights under our names."""
     before = "bert.embeddings."
     waves = {p: weights[f"{before}obj_downsample.1.{p}"] for p in ("weight", "bias")}
@@ -215,12 +227,12 @@ def named(weights: dict[str, Tensor], vocab_size: int) -> dict[str, Tensor]:
     found = {
         "embeddings.text.token.weight": weights[f"{before}word_embeddings.weight"],
         "embeddings.text.position.weight": positions,
-        "embeddings.text.token_type.weight": types[:2],
+        "embeddings.text.token_type.weight": types[:-1],
         "embeddings.image.mask": weights[f"{before}object_mask_visual_embedding.weight"][0],
         "layers.0.element": weights[f"{before}object_linguistic_embeddings.weight"][0],
         "layers.0.masked_element": weights[f"{before}object_mask_word_embedding.weight"][0],
         "layers.0.end": weights[f"{before}end_embedding.weight"][0],
-        "layers.0.type_vector": types[2],
+        "layers.0.type_vector": types[-1],  # of regions
         "layers.0.position.weight": positions,
         **{f"embeddings.image.combine.{p}": value for p, value in waves.items()},
     }
@@ -231,7 +243,7 @@ def named(weights: dict[str, Tensor], vocab_size: int) -> dict[str, Tensor]:
             ("norm", "LayerNorm"),
         ):
             found[f"layers.0.{ours}.{p}"] = weights[f"{before}{theirs}.{p}"]
-        for number in range(3):
+        for number in range(depth(config)):
             first, second = (f"bert.encoder.layer.{2 * number + n}" for n in range(2))
             ours = f"layers.{1 + number}"
             parts = [weights[f"{first}.attention_self.{n}.{p}"] for n in ("query", "key", "value")]
