@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,13 @@ class EntityVocabulary:
 def save_entity_vocabulary(path: Path, counts: Counter[str], size: int, provenance: Mapping[str, Any]) -> int:
     """Write the `size` most frequent entities, of equal ones the first by id; returns how many there are."""
     chosen = sorted(counts, key=lambda entity: (-counts[entity], entity))[:size]
+    return write_entity_vocabulary(path, chosen, counts, provenance)
+
+
+def write_entity_vocabulary(
+    path: Path, chosen: Sequence[str], counts: Mapping[str, int], provenance: Mapping[str, Any]
+) -> int:
+    """Write the entities in the order of their rows; returns how many there are."""
     arrays = string_arrays(chosen)
     arrays["hashes"] = arrays["hashes"].view(np.int64)  # safetensors knows no unsigned ones
     arrays["counts"] = np.array([counts[entity] for entity in chosen], np.int64)

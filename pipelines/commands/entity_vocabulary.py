@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import chain, islice
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,11 +14,14 @@ import typer
 from pipelines.commands import options
 from pipelines.commands.console import run
 from pipelines.preparing.corpus_reader import all_samples
+from pipelines.sources.files import decode, lines
+from pipelines.sources.luke_entities import read_entities
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema import fields_of, links_among
 from workbench.corpora.values import is_place
 from workbench.errors import WorkbenchError
-from workbench.options.bounds import Count, Location
+from workbench.files.drafts import sha256_of
+from workbench.options.bounds import Count, Location, Word
 from workbench.options.command import command
 from workbench.runs.outputs import OutputFile
 
@@ -26,8 +30,18 @@ log = logging.getLogger(__name__)
 
 @command
 def entity_vocabulary(
-    corpora: Annotated[list[Location], typer.Argument(help="Folders of linked corpora.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
+    corpora: Annotated[
+        list[Location] | None, typer.Argument(help="Folders of linked corpora.", show_default=False)
+    ] = None,
+    release: Annotated[
+        Path | None,
+        typer.Option(help="The entity_vocab.json (or .jsonl, .tsv) of a release of LUKE, in place of corpora."),
+    ] = None,
+    keys: Annotated[
+        Path | None, typer.Option(help="With --release: which title is which id of yours, TITLE<tab>ID.")
+    ] = None,
+    language: Annotated[Word, typer.Option(help="With --release: of titles in several languages.")] = "en",
     size: Annotated[Count, typer.Option(help="Entities, the most frequent ones.")] = 500_000,
     min_count: Annotated[Count, typer.Option(help="How often an entity must be linked.")] = 1,
     limit: options.Limit = None,
@@ -39,9 +53,18 @@ def entity_vocabulary(
       workbench prepare entity-vocabulary corpora/wiki-linked --output entity-vocabulary.safetensors
 
       workbench prepare entity-vocabulary corpora/wiki-linked -o entities.safetensors --size 20000 --min-count 5
+
+      workbench prepare entity-vocabulary --release luke/entity_vocab.json --keys titles.tsv -o entities.safetensors
     """
     if output.suffix != ".safetensors":
         raise WorkbenchError(f"a vocabulary of entities is a .safetensors file; {output} has another ending")
+    if release is not None and not corpora:
+        _of_release(output, release, keys, language)
+        return
+    if release is not None or not corpora or keys is not None:
+        raise WorkbenchError(
+            "give corpora whose links are counted, or --release FILE (and --keys FILE with it), not both"
+        )
     opened = [Corpus.open(place) for place in corpora]
     from kg.sequences.entity_vocabulary import (
         save_entity_vocabulary,  # torch takes seconds, a missing corpus needs none
@@ -67,6 +90,36 @@ def entity_vocabulary(
     kept = save_entity_vocabulary(output, frequent, size, provenance)
     covered = sum(count for _, count in frequent.most_common(size)) / counts.total()
     log.info("%s: %s entities, %.1f %% of %s links", output, f"{kept:,}", 100 * covered, f"{counts.total():,}")
+
+
+def _of_release(output: Path, release: Path, keys: Path | None, language: str) -> None:
+    """The entities of a release, in its rows: for its table of vectors (`model.init_from`)."""
+    from kg.sequences.entity_vocabulary import SPECIAL, write_entity_vocabulary
+
+    listed = read_entities(release, language)
+    if tuple(title for title, _ in listed[: len(SPECIAL)]) != SPECIAL:
+        found = ", ".join(title for title, _ in listed[: len(SPECIAL)])
+        raise WorkbenchError(f"{release} begins with the rows {found}; allowed: {', '.join(SPECIAL)}, as LUKE's do")
+    ids = {} if keys is None else dict(_key_rows(keys))
+    taken, chosen = set[str](), []
+    for title, _ in listed[len(SPECIAL) :]:
+        entity = ids.get(title, title)
+        chosen.append(title if entity in taken else entity)
+        taken.add(chosen[-1])
+    counts = dict(zip(chosen, (count for _, count in listed[len(SPECIAL) :]), strict=True))
+    named = sum(title in ids for title, _ in listed)
+    provenance = {"release": {str(release): sha256_of(release)}, "language": language, "named": named}
+    write_entity_vocabulary(output, chosen, counts, provenance)
+    told = f"; {named:,} of them go by the ids of {keys}" if keys is not None else ", which go by their titles"
+    log.info("%s: %s entities in %s rows%s", output, f"{len(chosen):,}", f"{len(listed):,}", told)
+
+
+def _key_rows(path: Path) -> Iterator[tuple[str, str]]:
+    for number, raw in lines(path):
+        title, _, entity = decode(raw, f"{path}:{number}").strip().partition("\t")
+        if not title or not entity:
+            raise WorkbenchError(f"{path}:{number}: expected TITLE<tab>ID")
+        yield title, entity
 
 
 def entities_in(value: Any) -> Iterator[str]:

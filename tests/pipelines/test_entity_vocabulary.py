@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -44,3 +45,53 @@ def test_texts_without_links_and_other_endings_are_refused(linked: Path, json_li
     with pytest.raises(WorkbenchError, match=r"is a \.safetensors file; .*e\.json"):
         prepare("entity-vocabulary", linked / "text", "-o", linked / "e.json")
     assert not [*linked.glob("e.*")]
+
+
+SPECIAL_ROWS = {"[PAD]": 0, "[UNK]": 1, "[MASK]": 2}
+RELEASES = {
+    "entity_vocab.json": json.dumps({**SPECIAL_ROWS, "Norway": 4, "Oslo: a city": 3}),
+    "entity_vocab.tsv": "[PAD]\t0\n[UNK]\t0\n[MASK]\t0\nOslo: a city\t9\nNorway\t7\n",
+    "entity_vocab.jsonl": "".join(
+        json.dumps({"id": row, "entities": titles, "count": 5}) + "\n"
+        for row, titles in enumerate(
+            [
+                *([[name, None]] for name in SPECIAL_ROWS),
+                [["Oslo (Norge)", "no"], ["Oslo: a city", "en"]],
+                [["Norway", "en"], ["Noreg", "nn"]],
+            ]
+        )
+    ),
+    "mluke.json": json.dumps({**SPECIAL_ROWS, "no:Oslo": 3, "en:Oslo: a city": 3, "en:Norway": 4, "[MASK2]": 5}),
+}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_a_release_of_luke_keeps_its_rows(tmp_path, name):
+    """A row of the vocabulary is the row of the release's table of entities, whatever the writing."""
+    place = tmp_path / name
+    place.write_text(RELEASES[name])
+    prepare("entity-vocabulary", "--release", place, "-o", tmp_path / "v.safetensors")
+    made = EntityVocabulary.open(tmp_path / "v.safetensors")
+    assert [made.row("Oslo: a city"), made.row("Norway")] == [3, 4]
+    assert len(made) == (6 if name.startswith("mluke") else 5)
+    (tmp_path / "keys.tsv").write_text("Norway\tQ20\nParis\tQ90\n")
+    prepare("entity-vocabulary", "--release", place, "--keys", tmp_path / "keys.tsv", "-o", tmp_path / "k.safetensors")
+    made = EntityVocabulary.open(tmp_path / "k.safetensors")
+    assert [made.row("Q20"), made.row("Norway"), made.row("Oslo: a city")] == [4, None, 3]
+
+
+def test_other_releases_are_refused(tmp_path):
+    place, output = tmp_path / "entity_vocab.json", tmp_path / "v.safetensors"
+    for text, message in [
+        (
+            '{"Oslo": 0, "[MASK]": 1, "x": 2}',
+            r"begins with the rows Oslo, \[MASK\], x; allowed: \[PAD\]",
+        ),
+        ('{"[PAD]": 0, "Oslo": 2}', "the row 1 has no entity"),
+        ('["Oslo"]', "no mapping of titles to rows"),
+    ]:
+        place.write_text(text)
+        with pytest.raises(WorkbenchError, match=message):
+            prepare("entity-vocabulary", "--release", place, "-o", output)
+    with pytest.raises(WorkbenchError, match="give corpora whose links are counted, or --release FILE"):
+        prepare("entity-vocabulary", "-o", output)
