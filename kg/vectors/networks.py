@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kg.graph.store import GraphStore
 from kg.vectors.options import VectorOptions
+from kg.vectors.scores import MORE_OF, plain_name
 from workbench.errors import WorkbenchError, unknown
 
 if TYPE_CHECKING:
@@ -85,6 +86,18 @@ def relation_vectors(network: ERModel, num_relations: int) -> Tensor:
         return torch.zeros(num_relations, 0)
     found = _plain(kept[0]())
     return found[::2].contiguous() if len(found) == 2 * num_relations else found
+
+
+def further_vectors(network: ERModel, model: str, num_relations: int) -> dict[str, Tensor]:
+    """What a model whose vectors score triples by themselves keeps beside the first ones (`kg.vectors.scores`)."""
+    kept = {"entity": network.entity_representations, "relation": network.relation_representations}
+    found = {}
+    for name in MORE_OF.get(plain_name(model), ()):
+        kind, _, place = name.partition(".")
+        vectors = _plain(kept[kind][int(place)]())
+        inverse = kind == "relation" and len(vectors) == 2 * num_relations
+        found[name] = vectors[::2].contiguous() if inverse else vectors
+    return found
 
 
 class PykeenScores:

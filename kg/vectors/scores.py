@@ -89,6 +89,32 @@ def _times_conjugate(left: Tensor, right: Tensor) -> Tensor:
     return _parts(_complex(left) * _complex(right).conj())
 
 
+def _convolved(left: Tensor, right: Tensor) -> Tensor:
+    """[.., i] = sum over k of left[k] right[i - k], in a circle."""
+    size = left.shape[-1]
+    return torch.fft.irfft(torch.fft.rfft(left) * torch.fft.rfft(right), n=size)
+
+
+def _correlated(tails: Tensor, relations: Tensor) -> Tensor:
+    """[.., k] = sum over i of relations[i] tails[i + k], in a circle."""
+    size = tails.shape[-1]
+    return torch.fft.irfft(torch.fft.rfft(relations).conj() * torch.fft.rfft(tails), n=size)
+
+
+def _half_times(left: Tensor, right: Tensor) -> Tensor:
+    return left * right / 2
+
+
+def _cp_tail(heads: Tensor, relations: Tensor) -> Tensor:
+    as_head = heads.chunk(2, dim=-1)[0]
+    return torch.cat([torch.zeros_like(as_head), as_head * relations], dim=-1)
+
+
+def _cp_head(tails: Tensor, relations: Tensor) -> Tensor:
+    as_tail = tails.chunk(2, dim=-1)[1]
+    return torch.cat([as_tail * relations, torch.zeros_like(as_tail)], dim=-1)
+
+
 def _complex(vectors: Tensor) -> Tensor:
     return torch.complex(*vectors.chunk(2, dim=-1))
 
@@ -102,8 +128,22 @@ INTERACTIONS: Mapping[str, Interaction] = {
     "distmult": Interaction(torch.mul, torch.mul, None),  # <h, r, t> (Yang et al., arXiv 1412.6575)
     "complex": Interaction(_times, _times_conjugate, None),  # Re <h, r, conj t> (Trouillon et al., arXiv 1606.06357)
     "rotate": Interaction(_times, _times_conjugate, 2),  # -|h r - t|_2, |r| = 1 (Sun et al., arXiv 1902.10197)
+    # <r, h * t>, * the circular correlation (Nickel et al., AAAI 2016)
+    "hole": Interaction(_convolved, _correlated, None),
+    # (<h_0, r_0, t_0> + <t_1, r_1, h_1>) / 2 as pykeen 1.11 has it: it gives head and tail their vectors in one order,
+    # so that they play one part, other than in the paper (Kazemi and Poole, NeurIPS 2018)
+    "simple": Interaction(_half_times, _half_times, None),
+    # <h as head, r, t as tail> (Hitchcock 1927; Lacroix et al., ICML 2018)
+    "cp": Interaction(_cp_tail, _cp_head, None),
 }
 """By the model's name in lower case, without what is no letter."""
+MORE_OF = {"simple": ("entity.1", "relation.1"), "cp": ("entity.1",)}
+"""The further vectors of a model (`kg.vectors.vectors.Vectors.more`): they stand behind the first ones in a query."""
+
+
+def plain_name(model: str) -> str:
+    """The name of a model as `INTERACTIONS` has it."""
+    return re.sub(r"[^a-z]", "", model.lower())
 
 
 class VectorScores:
@@ -119,18 +159,26 @@ class VectorScores:
 
     def __init__(self, vectors: Vectors, graph: GraphStore) -> None:
         model = str(vectors.provenance.get("model", ""))
-        name = re.sub(r"[^a-z]", "", model.lower())
+        name = plain_name(model)
         if name not in INTERACTIONS:
             raise WorkbenchError(
                 f"vectors of the model {model or '(none is named)'} cannot score triples by themselves; those of "
-                f"{', '.join(INTERACTIONS)} can"
+                f"{', '.join(INTERACTIONS)} can. Rank triples when they are trained (prepare vectors --held-out)"
+            )
+        lacking = [each for each in MORE_OF.get(name, ()) if each not in vectors.more]
+        if lacking:
+            raise WorkbenchError(
+                f"the vectors of {model} lack {', '.join(lacking)}, without which they cannot score triples: a file of "
+                "an earlier version. Train them again (workbench prepare vectors)"
             )
         self.interaction = INTERACTIONS[name]
         if "norm" in vectors.provenance:  # of vectors that were not trained by pykeen
             self.interaction = self.interaction._replace(norm=vectors.provenance["norm"])
         relation_rows = {relation: row for row, relation in enumerate(vectors.relation_ids)}
-        self.entity = vectors.vectors[_rows(vectors.rows, graph.ids, "entities")]
-        self.relation = vectors.relations[_rows(relation_rows, graph.relation_ids, "relations")]
+        entities = [vectors.vectors, *_further(vectors, name, "entity.")]
+        relations = [vectors.relations, *_further(vectors, name, "relation.")]
+        self.entity = torch.cat(entities, dim=1)[_rows(vectors.rows, graph.ids, "entities")]
+        self.relation = torch.cat(relations, dim=1)[_rows(relation_rows, graph.relation_ids, "relations")]
 
     def triples(self, triples: Tensor) -> Tensor:
         """[triples, 3] -> [triples]."""
@@ -147,6 +195,10 @@ class VectorScores:
         """[triples, entities]."""
         query = self.interaction.head_query(self.entity[tails], self.relation[relations])
         return self.interaction.all(query, self.entity)
+
+
+def _further(vectors: Vectors, name: str, kind: str) -> list[Tensor]:
+    return [vectors.more[each] for each in MORE_OF.get(name, ()) if each.startswith(kind)]
 
 
 def _rows(rows: Mapping[str, int], ids: Sequence[str], what: str) -> Tensor:

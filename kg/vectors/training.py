@@ -17,7 +17,7 @@ import torch
 from kg.graph.store import GraphStore
 from kg.vectors.fitting import Fitted, Ranked, fit
 from kg.vectors.link_prediction import LinkPrediction, link_prediction, rows_of
-from kg.vectors.networks import PykeenScores, entity_vectors, make_network, relation_vectors
+from kg.vectors.networks import PykeenScores, entity_vectors, further_vectors, make_network, relation_vectors
 from kg.vectors.options import VectorOptions
 from kg.vectors.resuming import StateFile
 from kg.vectors.vectors import Vectors, check_ending, save_vectors
@@ -139,7 +139,9 @@ class _Run:
         fitted = fit(network, store, self.options, self.valid, self.kept, progress)
         ids, relation_ids = list(store.ids), list(store.relation_ids)
         entity, relation = entity_vectors(network), relation_vectors(network, store.num_relations)
-        vectors = Vectors(ids, entity, relation_ids, relation, _provenance(store, self.options, fitted))
+        more = further_vectors(network, self.options.model, store.num_relations)
+        about = _provenance(store, self.options, fitted)
+        vectors = Vectors(ids, entity, relation_ids, relation, about, more=more)
         return vectors, PykeenScores(network)
 
 

@@ -4,7 +4,8 @@ The file holds `entity` [entities, size] and `relation` [relations, size] float3
 like the vectors (`kg.graph.strings`): `entity_ids` (UTF-8, one after the other), `entity_ids.spans` [2, entities]
 (where each begins and ends) and their index `entity_ids.hashes`, `entity_ids.order`; and in its metadata how the
 vectors were made and a checksum of all that. A vector of d complex numbers (RotatE, ComplEx) has size 2d: all real
-parts and then all imaginary ones.
+parts and then all imaginary ones. What a model keeps of an entity or a relation beside the first vector, and needs to
+score triples (SimplE, CP), is in `more.entity.1`, `more.relation.1`, ...
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from workbench.sequences.entities import IdSpace, space_of
 PARTS = {"blob": "", "spans": ".spans", "hashes": ".hashes", "order": ".order"}
 IDS = {kind: {part: f"{kind}_ids{ending}" for part, ending in PARTS.items()} for kind in ("entity", "relation")}
 TENSORS = ("entity", "relation", *(name for names in IDS.values() for name in names.values()))
+MORE = "more."
 CHECKSUM = "sha256"
 TRAINED_ON = "trained_on"
 """Under which the provenance of vectors that a run made names the graphs that the run was trained on: digests by place.
@@ -43,7 +45,7 @@ TRAINED_ON = "trained_on"
 class Vectors:
     """`vectors` [entities, size] by row of `ids`, `relations` [relations, size] by row of `relation_ids`, float32.
 
-    `identity` is the checksum of those that come from a file.
+    `identity` is the checksum of those that come from a file; `more` has further vectors by their name (`entity.1`).
     """
 
     ids: Sequence[str]
@@ -52,6 +54,7 @@ class Vectors:
     relations: Tensor
     provenance: dict[str, Any] = field(default_factory=dict)
     identity: str = ""
+    more: dict[str, Tensor] = field(default_factory=dict)
 
     @cached_property
     def rows(self) -> Mapping[str, int]:
@@ -82,6 +85,7 @@ def save_vectors(vectors: Vectors, path: str | Path) -> None:
         "relation": vectors.relations.contiguous(),
         **_packed("entity", vectors.ids),
         **_packed("relation", vectors.relation_ids),
+        **{f"{MORE}{name}": tensor.contiguous() for name, tensor in vectors.more.items()},
     }
     provenance = json.dumps(vectors.provenance)
     save_tensors(path, tensors, {"format": "pt", "provenance": provenance, CHECKSUM: _checksum(tensors, provenance)})
@@ -120,7 +124,8 @@ def load_vectors(path: str | Path) -> Vectors:
         raise WorkbenchError(f"{path} is damaged: its provenance is no JSON ({error}); train them again") from error
     ids, relation_ids = _unpacked("entity", tensors), _unpacked("relation", tensors)
     identity = checksum or sha256_of(path)
-    found = Vectors(ids, tensors["entity"], relation_ids, tensors["relation"], provenance, identity)
+    more = {name.removeprefix(MORE): tensor for name, tensor in tensors.items() if name.startswith(MORE)}
+    found = Vectors(ids, tensors["entity"], relation_ids, tensors["relation"], provenance, identity, more)
     if found.vectors.ndim != 2 or len(ids) != len(found.vectors):
         raise WorkbenchError(
             f"{path} has vectors {list(found.vectors.shape)} and {len(ids)} entity ids; allowed: [entities, size] and "
@@ -144,7 +149,8 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
                     f"{path} lacks {', '.join(missing)} (found {', '.join(sorted(file.keys()))}); entity vectors are "
                     "made by `workbench prepare vectors`"
                 )
-            return {name: file.get_tensor(name) for name in TENSORS}, file.metadata() or {}
+            more = sorted(name for name in file.keys() if name.startswith(MORE))  # noqa: SIM118
+            return {name: file.get_tensor(name) for name in (*TENSORS, *more)}, file.metadata() or {}
     except SafetensorError as error:
         raise WorkbenchError(
             f"{path} is no safetensors file, or damaged ({error}); make it again (workbench prepare vectors)"
@@ -158,7 +164,7 @@ def _checksum_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> 
 def _checksum(tensors: Mapping[str, Tensor], provenance: str) -> str:
     """The SHA-256 checksum of the tensors, their types and shapes, and the provenance."""
     state = hashlib.sha256(provenance.encode())
-    for name in TENSORS:
+    for name in (*TENSORS, *sorted(name for name in tensors if name.startswith(MORE))):
         tensor = tensors[name]
         state.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
         state.update(np.ascontiguousarray(tensor.numpy()).data)

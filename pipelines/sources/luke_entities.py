@@ -25,7 +25,7 @@ class Listed(NamedTuple):
     row: int
     title: str
     language: str
-    count: int
+    links: int
 
 
 def read_entities(path: Path, language: str) -> list[tuple[str, int]]:
@@ -43,7 +43,7 @@ def read_entities(path: Path, language: str) -> list[tuple[str, int]]:
         raise WorkbenchError(
             f"{path}: the row {lacking or 0} has no entity; the rows are numbered from 0 without a gap"
         )
-    named = [(each.title, each.count) for _, each in sorted(found.items())]
+    named = [(each.title, each.links) for _, each in sorted(found.items())]
     if len({title for title, _ in named}) < len(named):
         named = _told_apart(named, [each.language for _, each in sorted(found.items())])
     return named

@@ -260,7 +260,9 @@ def test_link_command_on_texts(tmp_path, json_lines, graph, stored):
     assert empty["spans"] == []
     assert linked["meta"]["source"] == "d.jsonl"
     assert linked["meta"]["linker"]["name"] == "gazetteer"
-    assert Corpus.open(tmp_path / "l").manifest.about == {"linker": linked["meta"]["linker"]}
+    about = Corpus.open(tmp_path / "l").manifest.about
+    assert about["linker"] == linked["meta"]["linker"]
+    assert [graph["name"] for graph in about["graphs"]] == ["graph"]
     prepare("link", tmp_path / "c", "--graph", graph, "-o", tmp_path / "l")  # a rerun does nothing
     with pytest.raises(WorkbenchError, match="begun with other options"):
         prepare("link", tmp_path / "c", "--graph", graph, "-o", tmp_path / "l", "--case", "exact")

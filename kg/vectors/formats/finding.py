@@ -28,7 +28,8 @@ ENDINGS: dict[str, FormatName] = {".json": "openke", ".npy": "npy", ".tsv": "pbg
 FOLDERS = ("thunlp", "pbg-checkpoint")
 NUMERIC = b"0123456789+-.eEnaif"
 EXPORTS = {
-    ".pkl": "a pickle, whose reading runs code: export the vectors (wikipedia2vec save_text) and give the text",
+    ".pkl": "a pickle, whose reading runs code: export the vectors, and give them as text or .npy (wikipedia2vec has "
+    "save_text; of pykeen's trained_model.pkl save what its entity_representations give)",
 }
 
 
