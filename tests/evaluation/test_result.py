@@ -171,3 +171,12 @@ def test_items_seed_and_intervals_stand_beside_the_numbers() -> None:
     record = result.record()
     assert (record["items"], record["seed"], record["intervals"]["accuracy"]["by"]) == (40, 7, "Wilson")
     assert against({"x": 1.0}, {"top": {"x": 2.0}}, ["top"]) == ""
+
+
+def test_of_a_group_of_hundreds_the_first_are_shown() -> None:
+    numbers = {"mrr": 0.5, **{f"mrr/relation/r{i}": 0.1 for i in range(237)}}
+    console = Console(width=80, record=True, file=io.StringIO())
+    Result("link-prediction", numbers, {"triples": 9}).show(console)
+    shown = console.export_text()
+    assert "157 more in the" in shown
+    assert len(shown.splitlines()) < 60

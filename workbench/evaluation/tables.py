@@ -14,6 +14,8 @@ from workbench.metrics.baselines import against
 from workbench.metrics.resampling import how_sure
 
 SHOWN = 20
+OF_GROUP = 80
+"""So many members of a group are shown: VQA has 65 types of questions; graphs may have thousands of relations."""
 MANY = 8
 _SIDE_BY_SIDE = 2
 
@@ -78,19 +80,21 @@ def groups_of(result: Told) -> dict[str, list[str]]:
 
 
 def group_tables(result: Told) -> Iterator[Table]:
-    """A table for each such group: every member's number, beside that of the best baseline that has it; two members to
-    a line."""
+    """A table for each such group: its first members' numbers, beside those of the best baseline that has them; two
+    members to a line. The others stand in the result's file."""
     for group, members in groups_of(result).items():
         beside = _best(result, [f"{group}/{member}" for member in members])
         numbers, theirs = result.numbers, result.baselines.get(beside or "", {})
-        table = Table(
-            title=f"{group}", caption=f"after the stroke: {beside}" if beside else None, show_header=False, box=None
-        )
+        told = [f"after the stroke: {beside}"] if beside else []
+        told += [f"{len(members) - OF_GROUP:,} more in the result's file"] if len(members) > OF_GROUP else []
+        table = Table(title=group, caption="; ".join(told) or None, show_header=False, box=None)
         for _ in range(_SIDE_BY_SIDE):
             table.add_column(overflow="fold", max_width=26)
             table.add_column(justify="right", no_wrap=True)
         cells = [
-            (escape(name), _pair(numbers[key], theirs.get(key))) for name in members for key in [f"{group}/{name}"]
+            (escape(name), _pair(numbers[key], theirs.get(key)))
+            for name in members[:OF_GROUP]
+            for key in [f"{group}/{name}"]
         ]
         half = -(-len(cells) // _SIDE_BY_SIDE)
         cells += [("", "")] * (half * _SIDE_BY_SIDE - len(cells))

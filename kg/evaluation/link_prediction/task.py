@@ -112,7 +112,7 @@ def _numbers(ranks: Ranks, triples: np.ndarray, graph: GraphStore) -> dict[str, 
         of_side = numbers_of(getattr(whole, side))
         numbers |= {f"{side} {name}": of_side[name] for name in SIDED}
     for row in np.unique(triples[:, 1]).tolist():
-        numbers[f"mrr of {relation_name(graph, row)}"] = ranks.summary(triples[:, 1] == row).both.mrr
+        numbers[f"mrr/relation/{relation_name(graph, row)}"] = ranks.summary(triples[:, 1] == row).both.mrr
     return numbers
 
 

@@ -52,7 +52,8 @@ def test_vectors_have_the_ranks_of_the_function_filtered_by_every_split(world: P
     expected = link_prediction(scores, rows_of(graph, HELD_OUT["test"])[0], known, graph.num_relations)
     assert found.numbers["mrr"] == pytest.approx(expected.both.mrr)
     assert found.numbers["head mean_rank"] == pytest.approx(expected.head.mean_rank)
-    assert {name for name in found.numbers if name.startswith("mrr of")} == {"mrr of country (lies in)", "mrr of near"}
+    of_relations = {name for name in found.numbers if name.startswith("mrr/relation/")}
+    assert of_relations == {"mrr/relation/country (lies in)", "mrr/relation/near"}
     assert Path("evaluations/v.safetensors").is_dir()
     assert scored(world).baselines["chance"]["mean_rank"] > found.baselines["chance"]["mean_rank"]
 
