@@ -29,7 +29,8 @@ BATCH_BYTES, BATCH_ROWS = 4 << 20, 1024
 """So many bytes of a table become rows at once, about, and so many rows at most."""
 PAGES = 1 << 20
 """Bytes of a column that are read at once; without, pyarrow reads a whole row group's."""
-_SPLIT = re.compile(r"(train|training|test|validation|valid|val|dev)", re.IGNORECASE)
+SPLITS = ("train", "training", "test", "validation", "valid", "val", "dev")
+_SPLIT = re.compile(f"({'|'.join(SPLITS)})", re.IGNORECASE)
 _SHARD = re.compile(r"(\w+)-\d+-of-\d+")
 
 

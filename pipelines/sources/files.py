@@ -23,15 +23,9 @@ from pipelines.sources.columnar import SUFFIXES, is_listed
 from workbench.errors import WorkbenchError, nearest
 from workbench.files.checksums import matches
 from workbench.files.drafts import sha256_of
+from workbench.files.encodings import ENCODINGS, mark_of
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-ENCODINGS = {  # by the byte order mark; that of UTF-32 begins as that of UTF-16
-    codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
 NOT_DATA = (".", "README", "LICENSE", "LICENCE")
 ABOUT = (
     "dataset_info.json",
@@ -116,6 +110,11 @@ def _what_it_is(path: Path, folder: Path) -> str | None:
     return "about the data" if about else None
 
 
+def is_about(path: Path, folder: Path) -> bool:
+    """Whether a file in a folder is no data: a hidden one, a README, a cache."""
+    return _what_it_is(path, folder) is not None
+
+
 def passed_over(paths: Iterable[Path], read: Iterable[Path], named: Callable[[Path], bool]) -> dict[str, list[str]]:
     """The files in folders among `paths` that are not `read`, nor `named` by records: by suffix, or what they are."""
     known, left = set(read), dict[str, list[str]]()
@@ -169,7 +168,7 @@ def open_text_bytes(path: Path) -> IO[bytes]:
     handle = open_bytes(path)
     with undamaged(path):
         first = _first(handle, 4)
-    mark = next((mark for mark in ENCODINGS if first.startswith(mark)), None)
+    mark = mark_of(first)
     if mark is None:
         return handle
     if mark == codecs.BOM_UTF8:

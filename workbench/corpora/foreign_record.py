@@ -10,6 +10,7 @@ from workbench.corpora.members import AS_MEDIA, JSON_MEMBER
 from workbench.corpora.record import parse_object
 from workbench.corpora.schema import FIELDS, SCHEMA, Field, fields_of
 from workbench.corpora.values import LABELS, TEXT, TEXTS, TEXTS_BY_NAME
+from workbench.files.encodings import decoded
 from workbench.sequences.sequence import Sample
 
 FOREIGN_MEMBERS = frozenset({JSON_MEMBER, *(member for field in SCHEMA for member in field.foreign)})
@@ -88,7 +89,7 @@ def _value(field: Field, before: Any, member: str, data: bytes) -> Any:
 
 def _text(name: str, data: bytes) -> str:
     try:
-        return data.decode()
+        return decoded(data)
     except UnicodeDecodeError as error:
         raise ValueError(f"member {name} is not UTF-8: {error}") from error
 

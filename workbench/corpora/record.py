@@ -18,6 +18,7 @@ from workbench.corpora.places import check_places, stretches_in
 from workbench.corpora.schema import FIELDS, KINDS, READING, field_of_member, fields_of, lacking, units_of
 from workbench.corpora.values import TEXT, TEXTS, TEXTS_BY_NAME
 from workbench.errors import WorkbenchError, unknown
+from workbench.files.encodings import decoded
 from workbench.files.json_values import parse_json
 from workbench.sequences.sequence import Sample
 
@@ -159,7 +160,7 @@ def parse_object(data: bytes) -> dict[str, Any]:
 def _lenient(data: bytes) -> Any:
     """As Python reads JSON: with NaN and half a surrogate pair, which other people's tools write."""
     try:
-        return parse_json(str(data, "utf-8"))  # of bytes it would also guess UTF-16
+        return parse_json(decoded(data))  # of bytes it would guess UTF-16 without a mark, too
     except UnicodeDecodeError as error:
         raise ValueError(f"member json is not UTF-8: {error}") from error
     except ValueError as error:

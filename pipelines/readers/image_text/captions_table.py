@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.image_text.url_list import column
-from pipelines.readers.reader import Malformed, Peek
+from pipelines.readers.reader import Malformed, Match, Peek
 from pipelines.readers.table_rows import SUFFIXES, Separator, header_of, rows_of_table
 from pipelines.sources.files import files
 from workbench.options.bounds import Name
@@ -35,9 +35,9 @@ class CaptionsTable(ImageReader):
     quoted: bool | None = None
 
     @classmethod
-    def detect(cls, source: Peek) -> bool:
+    def detect(cls, source: Peek) -> Match:
         columns = header_of(source.head[0]) if source.head else set()
-        return bool(columns & set(IMAGE)) and bool(columns & set(CAPTION))
+        return cls.likely(source, bool(columns & set(IMAGE)) and bool(columns & set(CAPTION)))
 
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         gathered: dict[str, tuple[dict[str, Any], str]] = {}

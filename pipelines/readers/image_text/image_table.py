@@ -12,7 +12,7 @@ from pipelines.readers.image_text.captions_table import CAPTION
 from pipelines.readers.image_text.images import ImageReader, described_image
 from pipelines.readers.image_text.questions import question_of
 from pipelines.readers.reader import Drop, MalformedError, Match, Peek, Record
-from pipelines.readers.row_fields import KNOWN, Source, check_sources, columns_of, fill, with_own
+from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, with_own
 from pipelines.sources.columnar import SUFFIXES, called, holds_bytes, rows
 from pipelines.sources.files import files, record_key
 from pipelines.sources.image_store import ImageStore, open_store
@@ -21,6 +21,7 @@ from workbench.sequences.sequence import Sample
 
 log = logging.getLogger(__name__)
 QUESTION = "question"
+LABEL = ("label", "labels", "gold_label")
 IDENTIFIERS = ("question_id", "questionId", "id")
 
 
@@ -87,7 +88,8 @@ class ImageTable(ImageReader):
             asked, own = _question(row, key, record.where)
             fields["questions"] = [asked]
             used |= own
-        sources = self._sources({column: value for column, value in row.items() if column not in used})
+        left = {column: value for column, value in row.items() if column not in used}
+        sources = row_sources(left, self.kind, self.fields, self.caption_column)
         fields |= fill(row, sources, record.where)
         used |= columns_of(sources)
         meta = {column: v for column, v in row.items() if column not in used and not holds_bytes(v) and v is not None}
@@ -98,18 +100,21 @@ class ImageTable(ImageReader):
             return self.image_column if _is_image(row.get(self.image_column)) else None
         return next((name for name, value in row.items() if _is_image(value)), None)
 
-    def _sources(self, row: Mapping[str, Any]) -> dict[str, Source]:
-        """Which columns the fields come from: by the options, as fields are called, or by their usual names."""
-        sources = with_own(row, self.kind, self.fields)
-        if self.caption_column is not None:
-            sources["captions"] = self.caption_column
-        said = next((name for name in CAPTION if isinstance(row.get(name), str | list)), None)
-        if "captions" not in sources and said is not None:
-            sources["captions"] = said
-        named = next((name for name in KNOWN["labels"][:3] if isinstance(row.get(name), str | int)), None)
-        if "labels" not in self.fields and named is not None:
-            sources["labels"] = [named]
-        return {name: source for name, source in sources.items() if name not in ("questions", "meta")}
+
+def row_sources(
+    row: Mapping[str, Any], kind: str, chosen: Mapping[str, Source], caption: Name | None = None
+) -> dict[str, Source]:
+    """Which columns of an image's row the fields come from: as chosen, as fields are called, or by usual names."""
+    sources = with_own(row, kind, chosen)
+    if caption is not None:
+        sources["captions"] = caption
+    said = next((name for name in CAPTION if isinstance(row.get(name), str | list)), None)
+    if "captions" not in sources and said is not None:
+        sources["captions"] = said
+    named = next((name for name in LABEL if isinstance(row.get(name), str | int)), None)
+    if "labels" not in chosen and named is not None:
+        sources["labels"] = [named]
+    return {name: source for name, source in sources.items() if name not in ("questions", "meta")}
 
 
 def _is_image(value: Any) -> bool:
