@@ -89,13 +89,13 @@ def vectors(
         raise WorkbenchError("--shuffled and --permuted: vectors are those of one graph; name one of them")
     if importing != ImportOptions():
         raise WorkbenchError("--format, --ids, --keys and --map-to are for --from: name the vectors to take over")
+    store = GraphStore.open(graph)
     import torch
 
     from kg.vectors.training import train_vectors
 
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    store = GraphStore.open(graph)
     if shuffled or permuted:
         store = store.under("shuffled-kg" if shuffled else "permuted-kg", options.seed)
     trained = train_vectors(

@@ -102,10 +102,31 @@ def test_missing_corpora_name_the_overrides(tmp_path: Path, monkeypatch: pytest.
     from workbench.tasks.needs import check_corpora
 
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(WorkbenchError, match=r"If yours is another folder: 'tasks\.wiki\.corpora=\[FOLDER\]'$"):
+    with pytest.raises(WorkbenchError, match=r"If yours lies elsewhere: 'tasks\.wiki\.corpora=\[FOLDER\]'$"):
         check_corpora(load_recipe("k-bert-tiny"))
     with pytest.raises(WorkbenchError, match=r"'tasks\.pairs\.corpora=\[FOLDER\]' or vars\.corpus=FOLDER$"):
         check_corpora(load_recipe("clip-tiny"))
+
+
+@pytest.mark.parametrize(
+    ("said", "noted"),
+    [
+        ("there is no tokenizer at corpora/tokenizer.json; expected", ["tokenizer=PLACE"]),
+        ("there is no graph store at corpora/graph (no graph.json)", ["tasks.wiki.sequence.steps[0].graph=PLACE"]),
+        ("corpora/graphs is damaged", []),
+        ("something else", []),
+    ],
+)
+def test_missing_files_name_the_overrides(
+    said: str, noted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from workbench.tasks.needs import places_named
+
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(WorkbenchError) as error, places_named(load_recipe("k-bert-tiny")):
+        raise WorkbenchError(said)
+    notes = getattr(error.value, "__notes__", [])
+    assert notes == [f"If yours lies elsewhere: {key}" for key in noted]
 
 
 def test_show_says_what_a_run_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

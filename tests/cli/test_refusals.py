@@ -47,9 +47,31 @@ REFUSALS = {
     "verify-resume tiny-text tasks.text.corpora=[nowhere]": "there is no corpus at",
     "show attention nowhere corpora/x": "nowhere is not a run",
     "report nowhere": "nowhere is not a run",
+    "recipes --from nowhere": "nowhere is not a run",
+    "recipes nope": "unknown recipe 'nope'",
+    "pretrain bert-lage": "Did you mean 'bert-large'",
+    "show nope": "nope is no corpus, run, recipe or Hugging Face folder",
+    "tasks nope": "unknown task 'nope'",
+    "prepare vectors nope --output v.safetensors": "there is no graph store at nope",
 }
 """Command lines, and what is said of them."""
-HELP = ["finetune classify", "evaluate facts", "encode", "generate", "export", "pretrain", "verify-resume", "show"]
+HELP = [
+    "finetune classify",
+    "evaluate facts",
+    "encode",
+    "generate",
+    "export",
+    "pretrain",
+    "verify-resume",
+    "show",
+    "tasks",
+    "recipes",
+    "verify",
+    "index",
+    "report",
+    "parts",
+    "compare",
+]
 RUN = """
 import json, sys, time
 from workbench.cli.app import main

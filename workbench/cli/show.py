@@ -20,7 +20,7 @@ from workbench.packages import WEIGHTS, located
 from workbench.recipe.reading import find_recipe
 from workbench.runs.names import is_run
 from workbench.runs.progress import progress_of
-from workbench.tasks.needs import check_corpora
+from workbench.tasks.needs import check_corpora, places_named
 from workbench.terminal import Terminal
 
 
@@ -91,7 +91,8 @@ def show_batch(recipe_name: str, overrides: list[str], samples: int, *, trust: b
     from workbench.cli.batch_view import sequence_view  # torch takes seconds, and a corpus is shown without
     from workbench.training.readers import first_batches
 
-    tokenizer, tasks, batches = first_batches(recipe)
+    with places_named(recipe):
+        tokenizer, tasks, batches = first_batches(recipe)
     console = Terminal()
     for name, micro in batches.items():
         objectives = {placed.name: placed.objective for placed in tasks[name].objectives}

@@ -16,7 +16,7 @@ from workbench.options.bounds import Assignment, Location
 from workbench.options.command import Trust
 from workbench.recipe.spec import Recipe
 from workbench.report.panels import find_panel
-from workbench.tasks.needs import check_corpora
+from workbench.tasks.needs import check_corpora, places_named
 from workbench.terminal import Terminal
 
 RecipeName = Annotated[
@@ -58,7 +58,8 @@ def pretrain(
     loaded = _checked(recipe, overrides, trust)
     from workbench.training import pretrain as runs
 
-    runs.pretrain(loaded, run or default_run(loaded), accept_changes=accept_changes)
+    with places_named(loaded):
+        runs.pretrain(loaded, run or default_run(loaded), accept_changes=accept_changes)
 
 
 def verify_resume(
@@ -91,7 +92,8 @@ def verify_resume(
     from workbench.training import verify
 
     folder = run or default_run(loaded).with_name(f"{loaded.name}-verify-resume")
-    verdict = verify.verify_resume(loaded, folder, steps)
+    with places_named(loaded):
+        verdict = verify.verify_resume(loaded, folder, steps)
     console = Terminal()
     if verdict.equal:
         how = f" within {verdict.tolerance:g}" if verdict.close or verdict.close_weights else ""

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from workbench.errors import WorkbenchError
 from workbench.files.yaml_values import changed
-from workbench.interop.files import TORCH, no_place
+from workbench.interop.files import TORCH, find_files, no_place
 from workbench.packages import PREFIX, TOKENIZER, WEIGHTS, located
 from workbench.parts.trust import allow, import_paths
 from workbench.recipe.reading import find_recipe, load_recipe
@@ -81,6 +81,8 @@ def release_tree(place: str) -> Spec:
             f"{place} is a run. To resume it: workbench pretrain {place}/{RECIPE} --output {place}. To start another "
             f"run from its weights: workbench pretrain {place}/{RECIPE} model.init_from={place} --output runs/NAME"
         )
+    if find_files(folder) is None:
+        raise no_place(folder)
     from workbench.interop.reading import make_release, read_release  # torch takes seconds
     from workbench.interop.release import Config
     from workbench.interop.sources import release_files

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import WorkbenchError, unknown
+from workbench.errors import WorkbenchError, nearest, unknown
 from workbench.files.yaml_values import OverrideError, read_yaml
 from workbench.parts.trust import allow, import_paths
 from workbench.recipe.elsewhere import model_hint
@@ -45,7 +45,10 @@ def find_recipe(name: str) -> tuple[Path, str | None]:
     if own:
         there = [f"{path} has the sizes {', '.join(sizes_of(path))}" for path in _sized(stem, ending)]
         raise WorkbenchError("; ".join([f"there is no recipe file {name!r} (looked in {Path.cwd()})", *there]))
-    known = [f"{recipe}-{size}" for recipe, path in shipped().items() for size in sizes_of(path)]
+    meant = {recipe for recipe, _ in splits(stem)} | {
+        near for each, _ in splits(stem) for near in nearest(each, shipped())
+    }
+    known = [f"{recipe}-{size}" for recipe in meant & shipped().keys() for size in sizes_of(shipped()[recipe])]
     hint = model_hint(name, recipe_names())
     if hint:
         raise WorkbenchError(f"there is no recipe {name!r}. {hint}")

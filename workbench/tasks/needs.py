@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,9 @@ from workbench.files.cache import is_url
 from workbench.parts.blame import Blame
 from workbench.parts.building import named_by
 from workbench.parts.kinds import KINDS
+from workbench.recipe.listing import PREPARED
 from workbench.recipe.spec import Recipe, Spec, TaskSpec
+from workbench.recipe.trees import as_tree
 from workbench.sequences.missing import how_to_prepare
 
 MADE = ("spans", "mask_spans")
@@ -31,6 +35,42 @@ def check_corpora(recipe: Recipe) -> None:
                 _open(recipe, name, place)
 
 
+@contextmanager
+def places_named(recipe: Recipe) -> Iterator[None]:
+    """Within, a refusal that names a file or folder of the recipe that is not there says what names another one."""
+    try:
+        yield
+    except WorkbenchError as error:
+        for place, keys in _absent(recipe).items():
+            if re.search(rf"(?<![\w/.]){re.escape(place)}(?![\w/]|\.\w)", str(error)) and "elsewhere" not in str(error):
+                error.add_note(f"If yours lies elsewhere: {' '.join(f'{key}=PLACE' for key in keys)}")
+        raise
+
+
+def _absent(recipe: Recipe) -> dict[str, list[str]]:
+    """What a recipe names below its folder of data and is not there, each with the keys that name it; a variable stands
+    for all."""
+    tree = as_tree(recipe)
+    data = f"{recipe.vars.get('data', PREPARED.rstrip('/'))}/"
+    found: dict[str, list[str]] = {}
+    for key, place in _texts(tree, ""):
+        if place.startswith(data) and not Path(place).exists():
+            found.setdefault(place, []).append(key)
+    return {place: [key for key in keys if key.startswith("vars.")] or keys for place, keys in found.items()}
+
+
+def _texts(tree: Any, key: str) -> Iterator[tuple[str, str]]:
+    """The texts of a tree by dotted key."""
+    if isinstance(tree, str):
+        yield key, tree
+    elif isinstance(tree, Mapping):
+        for name, inner in tree.items():
+            yield from _texts(inner, f"{key}.{name}" if key else str(name))
+    elif isinstance(tree, list):
+        for number, inner in enumerate(tree):
+            yield from _texts(inner, f"{key}[{number}]")
+
+
 def _open(recipe: Recipe, task: str, place: str) -> None:
     try:
         Corpus.open(place)
@@ -42,7 +82,7 @@ def _open(recipe: Recipe, task: str, place: str) -> None:
         told = "; ".join([*(commands or _by_field(fields)), *_further(recipe, place)])
         raise WorkbenchError(
             f"{error}. The recipe reads {', '.join(fields)} of it. Prepare it: {told}. "
-            f"If yours is another folder: {_overrides(recipe, task, place)}"
+            f"If yours lies elsewhere: {_overrides(recipe, task, place)}"
         ) from error
 
 
