@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
         if python is None or subprocess.run([python, "-c", ""], check=False, capture_output=True).returncode:
             print(f"Python {version} is not here", flush=True)
             continue
-        environment = installed(python, options.folder / Path(version).name)
+        environment = installed(python, options.folder / version.strip("/").replace("/", "-"))
         done = subprocess.run(
             [environment, "-m", "pytest", "-p", "no:cacheprovider", *options.pytest],
             cwd=ROOT,

@@ -67,6 +67,6 @@ def model_hint(name: str, recipes: Iterable[str]) -> str:
     close = max((each for each in plain if last.startswith(each)), key=len, default=None)
     recipe = f" The architecture with fresh weights is the recipe {plain[close]!r}." if close else ""
     return (
-        "That looks like a model of the Hugging Face hub, and nothing is downloaded here. To go on from its weights, "
+        "It may be a model of the Hugging Face hub: nothing is downloaded here. To go on from its weights, "
         f"give the folder that holds its config.json and model.safetensors: workbench pretrain FOLDER.{recipe}"
     )

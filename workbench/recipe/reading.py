@@ -51,7 +51,7 @@ def find_recipe(name: str) -> tuple[Path, str | None]:
     known = [f"{recipe}-{size}" for recipe in meant & shipped().keys() for size in sizes_of(shipped()[recipe])]
     hint = model_hint(name, recipe_names())
     if hint:
-        raise WorkbenchError(f"there is no recipe {name!r}. {hint}")
+        raise WorkbenchError(f"there is no recipe, file or folder {name!r}. {hint}")
     listed = "'workbench recipes' lists them; a file of your own ends in .yaml."
     raise unknown("recipe", name, recipe_names(), unlisted=known, advice=listed)
 
