@@ -47,9 +47,12 @@ COMMANDS = {
     "verify": Entry("workbench.cli.corpora:verify", "Check a corpus: checksums, images, spans, boxes."),
     "show": Entry(
         "workbench.cli.pictures:command",
-        "Preview a corpus or a recipe's first micro-batch (--batch); pictures of runs.",
+        "Show a corpus, a run, a recipe or its first micro-batch (--batch); pictures of runs.",
     ),
-    "recipes": Entry("workbench.cli.recipes:list_recipes", "List the recipes, family by family: one line each."),
+    "recipes": Entry(
+        "workbench.cli.recipes:list_recipes",
+        "List the recipes, or say all of one; --from writes that of a Hugging Face folder.",
+    ),
     "parts": Entry("workbench.cli.parts:list_parts", "List the parts that recipes name, and their options."),
     "pretrain": Entry("workbench.cli.training:pretrain", "Pretrain a recipe; goes on where a run stopped."),
     "verify-resume": Entry(
