@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 from safetensors.torch import load_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from tests.contracts.finding import cases_of, over
 from tests.contracts.test_releases import made
@@ -116,6 +118,15 @@ def test_overrides_add_what_the_release_has_not(tmp_path: Path, monkeypatch: pyt
     assert recipe_named("bert").description != recipe_named("./bert").description, "the shipped recipe comes first"
     with pytest.raises(WorkbenchError, match="unknown variable 'corpsu'"):
         recipe_named("./bert", ["vars.corpsu=a"])
+
+
+def test_special_tokens_that_its_tokenizer_lacks_are_left_out(tmp_path: Path) -> None:
+    folder = folder_of("gpt2", tmp_path / "gpt2")
+    assert release_tree(str(folder))["tasks"]["text"]["sequence"]["end"] == "eos"
+    Tokenizer(WordLevel({"[UNK]": 0, "the": 1}, unk_token="[UNK]")).save(str(folder / "tokenizer.json"))
+    assert release_tree(str(folder))["tasks"]["text"]["sequence"]["end"] is None
+    (folder / "tokenizer.json").unlink()
+    assert release_tree(str(folder))["tokenizer"] == "${vars.data}/tokenizer.json"
 
 
 def test_what_is_no_release_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

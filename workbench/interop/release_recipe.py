@@ -22,6 +22,7 @@ from workbench.recipe.spec import NetworkSpec, Recipe, Spec
 from workbench.recipe.trees import as_tree, recipe_from_dict
 from workbench.recipe.variables import check_variables
 from workbench.runs.names import RECIPE, is_run
+from workbench.text.tokenizer import Tokenizer
 
 LENGTH = 512
 """Tokens of a sequence, or fewer where the network has fewer positions."""
@@ -115,6 +116,9 @@ def _tree(
     reads = "backbone" in (sequence.get("image") or {})
     beside = folder if folder.is_dir() else folder.parent
     has_words = any(all((beside / file).is_file() for file in files) for files in TOKENIZER)
+    if has_words:
+        words = Tokenizer.load(beside)
+        sequence |= {end: None for end in ("begin", "end") if sequence.get(end) and not words.has(sequence[end])}
     name = place.removeprefix(PREFIX).partition("/")[0] if place.startswith(PREFIX) else beside.absolute().name
     return {
         "name": name,
