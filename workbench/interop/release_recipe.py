@@ -31,7 +31,7 @@ TRAIN: Spec = {
     "global_batch_size": 32,
     "micro_batch_size": 8,
     "lr": 5e-5,
-    "lr_schedule": {"lr_schedule": "slanted_triangular", "rising": 0.06},
+    "lr_schedule": {"lr_schedule": "linear", "warmup_steps": 0.06},
 }
 """Of no paper. The rate is below those that the families began with, so that what is known stays."""
 TASKS = {"text": "text", "wiki-linked": "wiki"}

@@ -44,7 +44,7 @@ KEYS = {
     "save_total_limit": "train.keep_last=2",
     "torch_compile": "train.compile=true",
     "train_file": "workbench prepare text FILE --output corpora/text, then tasks.NAME.corpora=[corpora/text]",
-    "warmup_ratio": "train.lr_schedule.warmup_steps, the share times train.max_steps",
+    "warmup_ratio": "train.lr_schedule.warmup_steps=0.1, a share of train.max_steps",
     "warmup_steps": "train.lr_schedule.warmup_steps=100",
     "weight_decay": "train.optimizer.weight_decay=0.01",
 }
