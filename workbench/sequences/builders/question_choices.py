@@ -4,6 +4,7 @@ and A-OKVQA's multiple choice: Zellers et al., CVPR 2019; Schwenk et al., ECCV 2
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from typing import Unpack
 
 from workbench.errors import BadValueError
@@ -21,7 +22,7 @@ class QuestionChoices(Choices):
     """A sequence for each of the sample's `choices`, as of `choices`, of which the text is the sample's one question.
 
     Args:
-        image: the part that makes the image stream, by import path with its options; null asks without the image.
+        image: the part that makes the image stream, by import path with its options; without it no image is seen.
         control: the recipe's; `question-only` leaves the image out.
         options: those of builders of pairs, `workbench.sequences.builder.PairOptions`.
     """
@@ -33,7 +34,7 @@ class QuestionChoices(Choices):
         self,
         tokenizer: Tokenizer,
         max_length: Count,
-        image: PartSpec | PartName | None,
+        image: PartSpec | PartName | None = None,
         control: Name | None = None,
         **options: Unpack[PairOptions],
     ) -> None:
@@ -43,7 +44,7 @@ class QuestionChoices(Choices):
     def evaluating(self) -> QuestionChoices:
         """The same questions, without augmentation."""
         other = copy.copy(self)
-        other.image = self.image.evaluating()
+        other.image, other.dropped = self.image.evaluating(), Counter()
         return other
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
