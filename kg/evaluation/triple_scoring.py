@@ -69,10 +69,14 @@ def open_scored(scoring: TripleScoring) -> Evaluated | ScoredVectors:
             lambda task, placed: isinstance(placed.objective, ScoresTriples),
             "an objective that scores triples",
             "pretrain one that has, such as kg-bert, or give a .safetensors file of vectors",
-            network=scoring.network,
+            **scoring.where,
             control=scoring.control,
         )
-    told = {"--control": scoring.control, "--network": scoring.network, "KEY=VALUE": scoring.overrides}
+    told = {
+        "--control": scoring.control,
+        **{f"--{name}": value for name, value in scoring.where.items()},
+        "KEY=VALUE": scoring.overrides,
+    }
     told |= {"--precision": scoring.precision if scoring.precision != "float32" else None}
     for name, value in told.items():
         if value:

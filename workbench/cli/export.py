@@ -22,6 +22,9 @@ def export(
     family: Annotated[PartName, typer.Option("--as", help="The family of releases (workbench parts release).")],
     network: WhichNetwork = None,
     stream: Annotated[Word | None, typer.Option(help="Only this stream, where no layer lets others into it.")] = None,
+    objective: Annotated[
+        Word | None, typer.Option(help="Of several heads of one kind the one that leaves, by its objective's name.")
+    ] = None,
     trust: Trust = False,
 ) -> None:
     """Write a run's network as other people's code reads it (config.json, model.safetensors, tokenizer.json and
@@ -39,7 +42,7 @@ def export(
     family = family_of(family)
     check_place(run)
     allow([family], Path.cwd(), f"the family {family!r}", trust=trust)
-    from workbench.interop.exporting import exported, write_release
+    from workbench.interop.exporting import exported, one_of_a_kind, write_release
     from workbench.interop.opening import load
     from workbench.interop.reading import make_release
     from workbench.interop.release import Config
@@ -54,7 +57,7 @@ def export(
     recipe = loaded.recipe
     objectives = objectives_of(recipe, chosen)
     given = {"vocab_size": loaded.tokenizer.vocab_size} if loaded.tokenizer is not None else {}
-    heads = loaded.model.heads_of(chosen)
+    heads, objectives = one_of_a_kind(loaded.model.heads_of(chosen), objectives, objective, run)
     spec = recipe.all_networks[chosen]
     seen = visibilities_of(recipe, chosen)
     release = make_release(family)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -27,6 +27,7 @@ def generate(
     ] = None,
     network: WhichNetwork = None,
     stream: Annotated[Word | None, typer.Option(help="The stream that grows, where several do.")] = None,
+    objective: Annotated[Word | None, typer.Option(help="The objective that predicts, where several could.")] = None,
     batch_size: Annotated[Count, typer.Option(help="Prompts at once.")] = 16,
     limit: Annotated[Count | None, typer.Option(help="Only the first prompts.")] = None,
     trust: Trust = False,
@@ -48,8 +49,9 @@ def generate(
     input_corpus(source)
     from workbench.evaluation.generation import generate_lines
 
-    how = {"network": network, "stream": stream, "batch_size": batch_size, "limit": limit, "trust": trust}
-    lines = generate_lines(run, source, decoding, **how)  # type: ignore[arg-type]
+    how: dict[str, Any] = {"network": network, "stream": stream, "objective": objective}
+    how |= {"batch_size": batch_size, "limit": limit, "trust": trust}
+    lines = generate_lines(run, source, decoding, **how)
     if output is None:
         console = Terminal(soft_wrap=True)
         for line in lines:

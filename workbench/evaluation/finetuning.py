@@ -56,7 +56,7 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
         WorkbenchError: the run has several networks and none is named, an override is wrong, parts are not trusted, or
             the task does not fit the network (`workbench.evaluation.fitting`).
     """
-    base = recipe_at(tuning.run)
+    base = _of_task(recipe_at(tuning.run), tuning)
     setup = task.setup(tuning, base)
     name, network = _network(base, tuning, setup)
     manifest = Corpus.open(tuning.corpus).manifest
@@ -84,6 +84,26 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
         trust_run(tuning.run, read, tuning.trust)
     check_tuning(base, recipe, sees=setup.sees, without=tuning.without or (), asks=setup.asks)
     return recipe
+
+
+def _of_task(base: Recipe, tuning: Tuning) -> Recipe:
+    """The recipe with the task that is named alone: what brings knowledge, images or speech into its sequences is taken
+    over.
+
+    Raises:
+        WorkbenchError: there is no such task, or none is named and the tasks bring in different knowledge.
+    """
+    if tuning.task is not None:
+        if tuning.task not in base.tasks:
+            raise unknown("task", tuning.task, base.tasks, str(tuning.run))
+        return dataclasses.replace(base, tasks={tuning.task: base.tasks[tuning.task]})
+    having = [name for name, task in base.tasks.items() if task.sequence.steps]
+    if len({repr(base.tasks[name].sequence.steps) for name in having}) > 1:
+        raise WorkbenchError(
+            f"the tasks {', '.join(having)} of {tuning.run} have different steps, which fine-tuning takes over; say "
+            f"whose: --task {', '.join(having)}"
+        )
+    return base
 
 
 def _network(base: Recipe, tuning: Tuning, setup: Setup) -> tuple[str, NetworkSpec]:

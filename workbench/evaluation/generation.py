@@ -43,6 +43,7 @@ class Generator:
         decoding: how tokens are chosen.
         network_name: the network; without a name the only one that can.
         stream: the stream that grows, where the run has several that do.
+        objective: the name of the one that predicts, where several could.
 
     Raises:
         WorkbenchError: no objective of the run predicts tokens one after another, or several do and it isn't said
@@ -53,6 +54,7 @@ class Generator:
     decoding: Decoding = field(default_factory=Decoding)
     network_name: str | None = None
     stream: str | None = None
+    objective: str | None = None
 
     def __post_init__(self) -> None:
         if self.loaded.tokenizer is None:
@@ -60,7 +62,9 @@ class Generator:
         if self.network_name is not None:
             self.loaded.model.network_name(self.network_name)
         tasks = [task.evaluating() for task in self.loaded.transforms.values()]
-        self.task, self.placed, self.continuation = find_writer(tasks, self.network_name, self.stream)
+        self.task, self.placed, self.continuation = find_writer(
+            tasks, self.network_name, self.stream, objective=self.objective
+        )
         self.tokenizer = self.loaded.tokenizer
         self.spelling = Spelling(self.tokenizer, self.placed.objective.own_tokens)
         self.network: Network = self.loaded.model.network(self.placed.network)
@@ -153,7 +157,7 @@ def generate_texts(
     """What a run that `workbench.load` gave goes on with, for each prompt; the prompt itself isn't repeated.
 
     Args:
-        where: `network_name` and `stream`, as `Generator`.
+        where: `network_name`, `stream` and `objective`, as `Generator`.
 
     Raises:
         WorkbenchError: as `Generator`.
@@ -170,6 +174,7 @@ def generate_lines(
     *,
     network: str | None = None,
     stream: str | None = None,
+    objective: str | None = None,
     batch_size: int = 16,
     limit: int | None = None,
     trust: bool = False,
@@ -181,7 +186,7 @@ def generate_lines(
     """
     loaded = load(run, trust=trust)
     loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
-    generator = Generator(loaded, decoding, network, stream)
+    generator = Generator(loaded, decoding, network, stream, objective)
     made_by = {"checkpoint": checkpoint_of(run), "objective": generator.placed.name, **decoding.chosen()}
     return _lines(generator, _prompts(generator, source, batch_size, limit), made_by)
 

@@ -5,7 +5,7 @@ So `evaluate` and a held-out pass in training tell the same, and `train.best` ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from workbench.errors import WorkbenchError
 from workbench.evaluation.items import Items
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Scoring, Tuning
-from workbench.evaluation.passes import forward_pass, sample_pass
+from workbench.evaluation.passes import Forward, forward_pass, sample_pass
 from workbench.evaluation.result import Result
 from workbench.evaluation.sharing import shared
 from workbench.evaluation.task import DownstreamTask
@@ -27,8 +27,9 @@ from workbench.metrics.classes import never_predicted
 from workbench.parts.controls import taken_by
 from workbench.processes.distributed import World
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import Objective
+from workbench.tasks.forward import Forward as Pass
+from workbench.tasks.forward import Seen, Sight
+from workbench.tasks.objective import Objective, StepHead
 from workbench.tasks.windows import window_of
 
 Made = Mapping[str, Tensor]
@@ -66,7 +67,7 @@ def measured_items(
             targets = forward.batch.targets.get(placed.name, {})
             if targets:
                 with torch.inference_mode():
-                    made = run.head(Seen.of_read(forward.read, targets)).made
+                    made = _made(run, forward, targets)
                 counted = [(s.key, count(s.targets.get(placed.name, {}))) for s in forward.sequences]
                 keys = [str(key) for key, items in counted for _ in range(items)]
                 return {name: made[name].cpu() for name in (*objective.measured, *objective.told) if name in made}, keys
@@ -75,6 +76,42 @@ def measured_items(
     parts = [part for part in shared(run.world, groups, measure) if part[0]]
     whole = {name: torch.cat([part[name] for part, _ in parts]) for name in (parts[0][0] if parts else ())}
     return (whole if any(map(len, whole.values())) else {}), [key for _, keys in parts for key in keys]
+
+
+def _made(run: Evaluated, forward: Forward, targets: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """What the objective's head makes of a batch; the heads of those that it comes `after` run where it asks for what
+    they hand on (`Seen.made`), and their networks too."""
+    others = {placed.name: placed for placed in run.acting if placed.name != run.objective.name}
+    if not others:
+        return run.head(Seen.of_read(forward.read, dict(targets))).made
+    model, batch, placed = run.loaded.model, forward.batch, run.objective
+    networks = {name: model.network(name) for name in model.networks}
+    passed = Pass(networks, {each.view: batch for each in run.acting})
+    passed.keep_read(Sight(placed.network, placed.view), forward.read)
+
+    def hand_on(name: str) -> dict[str, Tensor]:
+        head, other = model.heads[name], others[name]
+        seen = Seen(passed, Sight(other.network, other.view), batch.targets.get(name, {}), name)
+        found: dict[str, Tensor] = head.embed(seen) if isinstance(head, StepHead) else head(seen).made
+        return found
+
+    passed.made = _HandedOn(others, hand_on)
+    return run.head(Seen(passed, Sight(placed.network, placed.view), dict(targets), placed.name)).made
+
+
+class _HandedOn(dict[str, dict[str, Tensor]]):
+    """What heads hand on, by objective, each made when it is asked for."""
+
+    def __init__(self, names: Container[str], make: Callable[[str], dict[str, Tensor]]) -> None:
+        super().__init__()
+        self.names, self.make = names, make
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __missing__(self, name: str) -> dict[str, Tensor]:
+        self[name] = self.make(name)
+        return self[name]
 
 
 class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -171,16 +172,16 @@ def open_run(run: Path, objective: type, wanted: str, *, control: str | None = N
 def find_objective(
     loaded: Loaded,
     run: Path,
-    objective: type,
+    kind: type,
     wanted: str,
     **where: Any,
 ) -> Evaluated:
-    """The run's first task with an objective of this class; `where` and all else as `find_fitting`."""
-    name = KINDS["objective"].name(objective)
-    name = objective.__name__.lower() if ":" in name else name
+    """The run's task with an objective of this class; `where` and all else as `find_fitting`."""
+    name = KINDS["objective"].name(kind)
+    name = kind.__name__.lower() if ":" in name else name
 
     def fits(task: Task, placed: TaskObjective) -> bool:
-        return isinstance(placed.objective, objective)
+        return isinstance(placed.objective, kind)
 
     return find_fitting(loaded, run, fits, f"the objective {name}", wanted, **where)
 
@@ -194,31 +195,37 @@ def find_fitting(
     *,
     task: str | None = None,
     network: str | None = None,
+    objective: str | None = None,
     control: str | None = None,
 ) -> Evaluated:
-    """The run's first task with an objective that fits, in evaluation mode, on the GPU where there is one.
+    """The run's task with an objective that fits, in evaluation mode, on the GPU where there is one. Several are one
+    where they share the head and make their sequences alike.
 
     Args:
         what: such an objective, for messages.
         wanted: what to do where there is no such task, for the message.
         task: the task's name, where the run has several.
         network: the network that the objective reads, where such objectives read several.
+        objective: its name, where several fit.
         control: what `loaded` was loaded under, for this evaluation alone.
 
     Raises:
-        WorkbenchError: no such task, network or objective, several networks and none named, or a control that nothing
-            in this run heeds.
+        WorkbenchError: no such task, network or objective, several and none named, or a control that nothing in this
+            run heeds.
     """
     if task is not None and task not in loaded.transforms:
         raise unknown("task", task, loaded.transforms, str(run))
     if network is not None:
         loaded.model.network_name(network)
     tasks = [loaded.transforms[task]] if task is not None else list(loaded.transforms.values())
+    names = dict.fromkeys(placed.name for each in tasks for placed in each.objectives)
+    if objective is not None and objective not in names:
+        raise unknown("objective", objective, names, str(run))
     found = [
         Evaluated(loaded, each, placed, run)
         for each in (task.evaluating() for task in tasks)
         for placed in each.objectives
-        if fits(each, placed) and network in (None, placed.network)
+        if fits(each, placed) and network in (None, placed.network) and objective in (None, placed.name)
     ]
     if not found:
         reading = f" that reads {network}" if network else ""
@@ -228,9 +235,44 @@ def find_fitting(
         raise WorkbenchError(
             f"{run}: {what.removeprefix('the objective ')} reads the networks {', '.join(read)}; say --network"
         )
+    _check_one(found, run, what)
     check_control(control, found[0].parts, str(run))
     loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
     return found[0]
+
+
+def of_task(loaded: Loaded, run: Path, task: str | None) -> Loaded:
+    """The run with a task alone, where one is named.
+
+    Raises:
+        WorkbenchError: there is no such task.
+    """
+    if task is None:
+        return loaded
+    if task not in loaded.transforms:
+        raise unknown("task", task, loaded.transforms, str(run))
+    return replace(loaded, transforms={task: loaded.transforms[task]})
+
+
+def _check_one(found: list[Evaluated], run: Path, what: str) -> None:
+    """
+    Raises:
+        WorkbenchError: these are several heads, or one that reads sequences of several kinds.
+    """
+    heads = list(dict.fromkeys(each.objective.name for each in found))
+    if len(heads) > 1:
+        listed = ", ".join(f"{each.task.name}.{each.objective.name}" for each in found)
+        raise WorkbenchError(
+            f"{run} has several with {what.removeprefix('the objective ')}: {listed}; say which is meant: --objective "
+            f"{', '.join(heads)}"
+        )
+    kinds = {json.dumps(asdict(each.task.spec.sequence), sort_keys=True, default=str): each for each in found}
+    if len(kinds) > 1:
+        names = ", ".join(dict.fromkeys(each.task.name for each in found))
+        raise WorkbenchError(
+            f"{run} has several tasks with {what}, which make their sequences differently: {names}; say which is "
+            f"meant: --task {names}"
+        )
 
 
 def texts_alone(found: Evaluated) -> Evaluated:

@@ -49,6 +49,9 @@ class Tuning:
     batch_size: BatchSize = 32
     lr: LearningRate = 5e-5
     network: WhichNetwork = None
+    task: Annotated[
+        Word | None, typer.Option(help="The run's task whose sequences are taken over, where several differ.")
+    ] = None
     control: Annotated[Control | None, typer.Option(help="Train without what the control takes away.")] = None
     without: Annotated[
         list[Word] | None, typer.Option(metavar="STREAM", help="A stream of the network that this task leaves empty.")
@@ -100,12 +103,21 @@ class Scoring(Measuring):
         typer.Argument(help="Changes to the run's recipe that need no training, as key=value.", metavar="KEY=VALUE"),
     ] = None
     network: WhichNetwork = None
+    task: Annotated[Word | None, typer.Option(help="Which of the run's tasks, where several could be measured.")] = None
+    objective: Annotated[
+        Word | None, typer.Option(help="Which of its objectives, by its name, where several could be measured.")
+    ] = None
     control: Annotated[Control | None, typer.Option(help="Take something away, at test time.")] = None
     batch_size: Annotated[Count, typer.Option(help="Samples at once.")] = 64
     precision: Annotated[
         Precision, typer.Option(help="What the networks compute in; heads stay in float32, beside 16 bit in TF32.")
     ] = "float32"
     trust: Trust = False
+
+    @property
+    def where(self) -> dict[str, str | None]:
+        """Which head of the run is measured (`workbench.evaluation.opening.find_fitting`), as far as it is said."""
+        return {"network": self.network, "task": self.task, "objective": self.objective}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,7 +95,7 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
         loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
         self.check_reads(loaded.recipe)
         return find_objective(
-            loaded, scoring.run, self.objective, self.wanted(scoring), network=scoring.network, control=scoring.control
+            loaded, scoring.run, self.objective, self.wanted(scoring), **scoring.where, control=scoring.control
         )
 
     def check_reads(self, recipe: Recipe) -> None:

@@ -34,19 +34,25 @@ def find_writer(
     network: str | None = None,
     stream: str | None = None,
     advice: Callable[[], str] = lambda: ADVICE,
+    objective: str | None = None,
 ) -> Writer:
     """The first objective that can, of those of a network and with a stream that grows where these are named.
 
     Args:
         tasks: of a run, in evaluation mode.
         advice: what to do where none can, for the message.
+        objective: the name of the one that is meant, where several can.
 
     Raises:
-        WorkbenchError: there is none, or several networks or streams could be meant.
+        WorkbenchError: there is none, or several networks, streams or objectives could be meant.
     """
     each = [(task, placed) for task in tasks for placed in task.objectives]
     all_ = [(*one, call(one[1].objective, "continuation", CONTINUATION, one[0].builder)) for one in each]
     mine = [Writer(*found) for found in all_ if found[2] is not None and network in (None, found[1].network)]
+    known = dict.fromkeys(writer.placed.name for writer in mine)
+    if objective is not None and mine and objective not in known:
+        raise unknown("objective", objective, known, "those that can go on with a text")
+    mine = [writer for writer in mine if objective in (None, writer.placed.name)]
     if not mine:
         names = sorted({placed.name for _, placed in each})
         of = f"network {network!r}" if network else "run"
@@ -61,6 +67,7 @@ def find_writer(
     for option, found in (
         ("--network", {writer.placed.network for writer in mine}),
         ("--stream", {writer.continuation.stream for writer in mine}),
+        ("--objective", {writer.placed.name for writer in mine}),
     ):
         if len(found) > 1:
             raise WorkbenchError(f"several can go on with a text: {', '.join(sorted(found))}; say {option}")

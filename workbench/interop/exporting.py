@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, unknown
 from workbench.files.drafts import write_text
 from workbench.interop.described import described, differences
 from workbench.interop.files import CONFIG, WEIGHTS
@@ -25,6 +25,7 @@ from workbench.interop.rules import Rule, to_ours, to_theirs
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.runs.weights import save_tensors
+from workbench.tasks.task import objective_name
 
 SHOWN = 12
 
@@ -39,6 +40,30 @@ class Exported(NamedTuple):
     tensors: dict[str, Tensor]
     config: dict[str, Any]
     left: list[str]
+
+
+def one_of_a_kind(
+    heads: torch.nn.ModuleDict, objectives: dict[str, Spec], chosen: str | None, run: Path
+) -> tuple[torch.nn.ModuleDict, dict[str, Spec]]:
+    """The heads without others of the kind of the one that is chosen, which gets the name that families have for it.
+
+    Args:
+        heads, objectives: of a network, by the objectives' names.
+        chosen: such a name.
+
+    Raises:
+        WorkbenchError: there is none of this name.
+    """
+    if chosen is not None and chosen not in heads:
+        raise unknown("objective", chosen, heads, str(run))
+    if chosen is None:
+        return heads, objectives
+    kind = objectives[chosen]["objective"]
+    others = {name for name in heads if name != chosen and objectives[name]["objective"] == kind}
+    called = objective_name({"objective": kind})
+    names = {name: called if name == chosen else name for name in heads if name not in others}
+    specs = {new: {**objectives[old], "name": new} if new != old else objectives[old] for old, new in names.items()}
+    return torch.nn.ModuleDict({new: heads[old] for old, new in names.items()}), specs
 
 
 def exported(

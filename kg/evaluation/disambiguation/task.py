@@ -40,7 +40,7 @@ class Disambiguation(MeasuredTask[Tuning, DisambiguationScoring]):
         loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
         what = "the objective kg.entity_linking" + (f" of the stream {scoring.stream!r}" if scoring.stream else "")
         wanted = "evaluate a run that was pretrained with it"
-        where: Any = {"network": scoring.network, "control": scoring.control}
+        where: Any = {**scoring.where, "control": scoring.control}
         return texts_alone(find_fitting(loaded, scoring.run, fits, what, wanted, **where))
 
     def needs(self, objective: EntityLinking) -> str:

@@ -39,7 +39,7 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
         name = scoring.task or _facts_task(recipe_at(scoring.run))
         wanted = "evaluate a run that was pretrained with mlm"
         loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
-        options: Any = {"task": name, "network": scoring.network, "control": scoring.control}
+        options: Any = {**scoring.where, "task": name, "control": scoring.control}
         return find_objective(loaded, scoring.run, Mlm, wanted, **options)
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: FactsScoring) -> Result:

@@ -15,7 +15,7 @@ from workbench.evaluation.examples import keep_image
 from workbench.evaluation.generation import Generator, without_captions
 from workbench.evaluation.images import caption_sequence, media_of, medium_of
 from workbench.evaluation.items import Items
-from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.opening import Evaluated, of_task
 from workbench.evaluation.passes import sample_pass
 from workbench.evaluation.result import Result
 from workbench.evaluation.sharing import shared
@@ -77,6 +77,7 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
 
     def open(self, scoring: CaptionScoring) -> Evaluated:
         loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
+        loaded = of_task(loaded, scoring.run, scoring.task)
         tasks = {
             name: task
             for name, task in loaded.transforms.items()
@@ -93,8 +94,10 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
                 [task.evaluating() for task in tasks.values()],
                 scoring.network,
                 advice=lambda: _advice(of, loaded.tokenizer),
+                objective=scoring.objective,
             )
-            generator = Generator(replace(loaded, transforms=tasks), network_name=scoring.network)
+            loaded = replace(loaded, transforms=tasks)
+            generator = Generator(loaded, network_name=scoring.network, objective=scoring.objective)
         except WorkbenchError as error:
             raise WorkbenchError(f"{scoring.run}: {error}") from error
         opened = Evaluated(generator.loaded, generator.task, generator.placed, scoring.run)
@@ -108,7 +111,7 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
                 "writes is scored beside those of people"
             )
         decoding = scoring.decoding(run.task.builder.max_length - 1)  # the end is predicted, the beginning is not
-        generator = Generator(run.loaded, decoding, scoring.network)
+        generator = Generator(run.loaded, decoding, scoring.network, objective=scoring.objective)
         found, images = _captioned(generator, corpus, scoring, run.world)
         if not found:
             raise WorkbenchError(f"corpus {corpus.name!r} has no image with a caption; evaluate on one that has")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -80,13 +81,13 @@ def score(
     return Scored(matrix, owner, pairs.captions, pairs.shown, variant, checkpoints)
 
 
-def find_comparing(loaded: Loaded, run: Path, way: str, wanted: str, network: str | None = None) -> Evaluated:
+def find_comparing(loaded: Loaded, run: Path, way: str, wanted: str, **where: Any) -> Evaluated:
     """The run's first task with a contrast (`itc`) or a matching (`itm`); errors as `find_fitting`."""
 
     def fits(task: Task, placed: TaskObjective) -> bool:
         return isinstance(placed.objective, WAYS[way])
 
-    return find_fitting(loaded, run, fits, f"the objective {way}", wanted, network=network)
+    return find_fitting(loaded, run, fits, f"the objective {way}", wanted, **where)
 
 
 def called(run: Evaluated) -> str:

@@ -75,10 +75,10 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
         self.check_reads(loaded.recipe)
         if scoring.rerank:
             wanted = "--rerank needs an itm that re-ranks"
-            return find_comparing(loaded, scoring.run, "itm", wanted, scoring.network)
+            return find_comparing(loaded, scoring.run, "itm", wanted, **scoring.where)
         wanted = f"train one: workbench finetune {self.name} {quoted(scoring.run)} TRAINING-SET"
         way = "itc" if _has(loaded, WAYS["itc"]) else "itm"
-        return find_comparing(loaded, scoring.run, way, wanted, scoring.network)
+        return find_comparing(loaded, scoring.run, way, wanted, **scoring.where)
 
     def check_reads(self, recipe: Recipe) -> None:
         medium_of(recipe)

@@ -65,4 +65,4 @@ class GenerateScoring(WritingScoring):
         from workbench.evaluation.generation import Generator
 
         longest = min(task.builder.max_target_length for task in loaded.transforms.values()) - 1  # without the end
-        return Generator(loaded, self.decoding(longest), self.network)
+        return Generator(loaded, self.decoding(longest), self.network, objective=self.objective)

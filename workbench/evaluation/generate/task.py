@@ -12,7 +12,7 @@ from workbench.evaluation.generate.options import GenerateScoring, GenerateTunin
 from workbench.evaluation.generation import Generator
 from workbench.evaluation.inherited import text_length
 from workbench.evaluation.items import Items
-from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.opening import Evaluated, of_task
 from workbench.evaluation.passes import all_records, sample_pass
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
@@ -74,6 +74,7 @@ class Generation(DownstreamTask[GenerateTuning, GenerateScoring]):
     def open(self, scoring: GenerateScoring) -> Evaluated:
         check_libraries()
         loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
+        loaded = of_task(loaded, scoring.run, scoring.task)
         tasks = {name: task for name, task in loaded.transforms.items() if isinstance(task.builder, TextToText)}
         if not tasks:
             raise WorkbenchError(

@@ -39,7 +39,7 @@ class Perplexity(LikelihoodTask[PerplexityScoring]):
     def open(self, scoring: PerplexityScoring) -> Evaluated:
         loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
         what = "an objective that predicts tokens one after another"
-        options = {"network": scoring.network, "control": scoring.control}
+        options = {**scoring.where, "control": scoring.control}
         return find_fitting(loaded, scoring.run, _goes_on, what, WANTED, **options)
 
     def sized(self, run: Evaluated) -> bool:

@@ -38,7 +38,7 @@ class PseudoPerplexity(LikelihoodTask[PseudoPerplexityScoring]):
 
     def open(self, scoring: PseudoPerplexityScoring) -> Evaluated:
         loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
-        where = {"network": scoring.network, "control": scoring.control}
+        where = {**scoring.where, "control": scoring.control}
         found = find_objective(loaded, scoring.run, Mlm, WANTED, **where)
         objective, builder = found.objective.objective, found.task.builder
         assert isinstance(objective, Mlm)
