@@ -16,7 +16,7 @@ from workbench.metrics.tallies import Tally
 from workbench.parts.controls import CONTROLS as KNOWN
 
 
-def test_no_sentence_is_in_two_parts_and_small_sets_are_parts_of_large_ones(tmp_path: Path) -> None:
+def test_no_sentence_is_in_two_parts_and_few_sentences_have_all_tags(tmp_path: Path) -> None:
     folder = tmp_path / "medical_ner"
     folder.mkdir()
     for name, numbers in (("train", [*range(700), 3, 5]), ("dev", [*range(650, 760), 755])):
@@ -26,8 +26,13 @@ def test_no_sentence_is_in_two_parts_and_small_sets_are_parts_of_large_ones(tmp_
     assert {name: len(rows) for name, rows in parts.items()} == {"test": 60, "dev": 500, "train": 200}
     assert len({text for rows in parts.values() for text in rows}) == 760
     train = few_shot_ner.parts(tmp_path)["train"]
-    small, large, other = few_shot_ner.few(train, 5, 0), few_shot_ner.few(train, 50, 0), few_shot_ner.few(train, 5, 1)
-    assert large[:5] == small != other
+    train = [{**row, "label": "B-rare I-rare" if number % 20 == 0 else "O B-usual"} for number, row in enumerate(train)]
+    for seed in range(6):
+        drawn = few_shot_ner.few(train, 5, seed)
+        assert {row["label"] for row in drawn} == {"B-rare I-rare", "O B-usual"}
+        assert drawn == few_shot_ner.few(train, 5, seed) != few_shot_ner.few(train, 5, seed + 1)
+    with pytest.raises(ValueError, match="no draw of 1 sentences has all of the tags rare, usual"):
+        few_shot_ner.few(train, 1, 0)
 
 
 def written(run: Path, right: np.ndarray) -> None:

@@ -7,13 +7,20 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
+
+from pipelines.demo.small_files import write_small_files
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(path for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")) if path.name != "log.md")
@@ -69,6 +76,24 @@ def test_every_block_runs(
             assert code == 0, f"{where}:\n{said}"
         elif block.language == "yaml":
             assert isinstance(yaml.safe_load(block.text), dict | list), where
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [ROOT / "README.md"], ids=lambda page: page.name)
+def test_the_second_job_shows_what_the_knowledge_is_for(page: Path, page_folder: Path) -> None:
+    """As it stands on the page, with all steps: what only the graph has is known with the graph alone."""
+    write_small_files(page_folder)
+    for block in [block for block in blocks(page) if "corpora/text" in block.text or "towns.tsv" in block.text]:
+        for line in commands(block.text):
+            if "tiny-text" not in line:
+                words = [sys.executable, "-m", *shlex.split(line)]
+                subprocess.run(words, cwd=page_folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    found = {
+        name: json.loads((page_folder / "runs" / name / "evaluations" / "facts-unseen.json").read_text())["numbers"]
+        for name in ("knowing", "without", "permuted")
+    }
+    assert found["knowing"]["accuracy"] > 0.8
+    assert max(found[name]["accuracy"] for name in ("without", "permuted")) < 0.5
 
 
 def test_the_pages_a_newcomer_needs_have_commands() -> None:
