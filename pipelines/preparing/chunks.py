@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -23,6 +26,8 @@ from workbench.parts.blame import Blame
 from workbench.sequences.sequence import Sample
 
 BLOCK = 32
+SAID = 120
+NUMBER = re.compile(r"\d+")
 DROPPED = "dropped"
 
 
@@ -89,11 +94,13 @@ class Chunk(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A chunk's finished shards by part; `skipped` where they were there already."""
+    """A chunk's finished shards by part; `skipped` where they were there already. `warned` counts what libraries warned
+    of while they were made, by their words."""
 
     number: int
     shards: dict[str, ShardInfo]
     skipped: bool
+    warned: Mapping[str, int] = {}
 
 
 def cut_chunks(
@@ -145,6 +152,8 @@ def work(job: Job, chunk: Chunk) -> Outcome:
     places: dict[str, str] = {}
     drops: list[dict[str, Any]] = []
     with ExitStack() as stack:
+        warned = stack.enter_context(warnings.catch_warnings(record=True))
+        warnings.simplefilter("always")
         writers = {part: stack.enter_context(ShardWriter(path, kind=job.kind)) for part, path in paths.items()}
         for start in range(0, len(chunk.records), job.block):
             for place, sample in enumerate(samples_of(job, chunk, start), start):
@@ -163,7 +172,15 @@ def work(job: Job, chunk: Chunk) -> Outcome:
         if job.log_drops:
             _log(job.output / DROPPED / f"part-{chunk.number:06d}.jsonl", drops)
     shards = {part: writer.info for part, writer in writers.items() if writer.info is not None}
-    return Outcome(chunk.number, shards, skipped=False)
+    said = Counter(_said(each) for each in warned or () if not issubclass(each.category, DeprecationWarning))
+    return Outcome(chunk.number, shards, skipped=False, warned=said)
+
+
+def _said(warning: warnings.WarningMessage) -> str:
+    """Who warns of what, numbers aside, so that warnings of the same are one."""
+    place = Path(warning.filename)
+    library = place.parts[place.parts.index("site-packages") + 1] if "site-packages" in place.parts else place.stem
+    return f"{library}: {NUMBER.sub('...', str(warning.message))[:SAID]}"
 
 
 def samples_of(job: Job, chunk: Chunk, start: int) -> list[Sample | Drop]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,8 @@ def _run(job: Job, inputs: Sequence[Path], limits: Limits, meter: ProgressBar) -
         outcomes.append(outcome)
         infos = outcome.shards.values()
         meter.add(sum(i.records for i in infos), sum(sum(i.dropped.values()) for i in infos))
+    for said, count in sum((Counter(outcome.warned) for outcome in outcomes), Counter[str]()).items():
+        log.warning("a library warned %s times: %s", f"{count:,}", said)
     if not outcomes and limits.part is not None:
         raise WorkbenchError(
             f"--part {limits.part}: the input gives fewer shards than there are parts; take fewer, or a smaller "

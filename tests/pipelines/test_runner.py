@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -382,3 +383,21 @@ def test_a_full_disk_is_one_clear_message(json_lines, text_job, monkeypatch):
     with pytest.raises(WorkbenchError, match="disk is full"):
         prepare(job, [job_input(job)], Limits(workers=1))
     assert not job.output.exists()
+
+
+class Warns:
+    """A stage whose library warns of every sample, with its number."""
+
+    def __call__(self, sample):
+        warnings.warn(f"Corrupt EXIF data: {len(sample['text'])} bytes", UserWarning, stacklevel=1)
+        return sample
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_warnings_of_libraries_are_told_once_and_counted(tmp_path, text_job, workers, caplog, capfd):
+    (tmp_path / "a.txt").write_text("a\n\nbb\n\nccc\n")
+    job = text_job(tmp_path / "a.txt", stages=(Warns(),))
+    prepare(job, [tmp_path / "a.txt"], Limits(workers=workers, shard_size=2))
+    told = [record.getMessage() for record in caplog.records if "library" in record.getMessage()]
+    assert told == ["a library warned 3 times: test_runner: Corrupt EXIF data: ... bytes"]
+    assert "UserWarning" not in capfd.readouterr().err

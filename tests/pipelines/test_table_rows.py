@@ -55,6 +55,21 @@ def test_a_thousand_random_tables_have_the_rows_that_pandas_reads(tmp_path: Path
         assert read(path, separator=name, quoted=True) == [list(frame.columns), *frame.to_numpy().tolist()] == lines
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["comma", "semicolon", "tab", "bar"])
+def test_a_hundred_thousand_rows_are_those_that_pandas_reads(tmp_path: Path, name: str) -> None:
+    """100,000 rows of random quotes, separators and line ends, in an encoding that the byte order mark says."""
+    draw, separator = random.Random(f"long {name}"), SEPARATORS[name]  # type: ignore[index]
+    cells = [[random_cell(draw, separator, "\n") for _ in range(3)] for _ in range(100_000)]
+    lines = [["a", "b", "c"], *cells]
+    text = "".join(separator.join(written(draw, cell, separator) for cell in row) + "\n" for row in lines)
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode({"comma": "utf-8", "tab": "utf-8-sig", "bar": "utf-32"}.get(name, "utf-16")))
+    frame = pandas.read_csv(io.StringIO(text), sep=separator, dtype=str, keep_default_na=False)
+    assert read(path, separator=name, quoted=True) == [list(frame.columns), *frame.to_numpy().tolist()]
+    assert len(frame) == 100_000
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_random_letters_have_the_rows_that_csv_reads(tmp_path: Path, seed: int) -> None:
     """Anything at all: quotes that stand anywhere, rows of any width, line ends of three kinds."""
