@@ -10,15 +10,21 @@ import torch
 
 from tests.recipes.conftest import World, write_world
 from tests.recipes.test_recipes import OF_DATA, SIZES, on_small_data
+from workbench.optimization.building import make_optimizer
 from workbench.recipe.reading import load_recipe, shipped
 from workbench.recipe.sizes import sizes_of
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict
+from workbench.tasks.building import make_root, tasks_of
+from workbench.text.tokenizer import Tokenizer
 from workbench.training.pretrain import pretrain
+from workbench.training.readers import reader_of
 
 TINY = [name for name, path in shipped().items() if "tiny" in sizes_of(path)]
 QUICK = ("bert", "uniter", "ernie-thu")
 ALL = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in TINY]
+BY_HEART = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in ("e-bert", "b2t2", "unicoder-vl"))]
+"""Those of which it is measured that they do."""
 
 
 @pytest.fixture(scope="module")
@@ -43,3 +49,48 @@ def test_its_first_steps_warn_of_nothing(name: str, plenty: World, tmp_path: Pat
     run = pretrain(tiny(name, plenty, max_steps=3, save_every=0), tmp_path / "run")
     lines = (run / "log.txt").read_text().splitlines()
     assert [line for line in lines if "no gradient" in line or "WARNING" in line] == []
+
+
+def losses_by_heart(recipe: Recipe, steps: int, warmup: int, batches: int = 0) -> dict[str, list[float]]:
+    """The losses of steps at the recipe's own rate, after a warm-up: of so many micro-batches of each task
+    again and again, or of new ones each step."""
+    tokenizer = Tokenizer.load(str(recipe.tokenizer))
+    tasks = tasks_of(recipe, tokenizer)
+    root, readers = make_root(recipe, tasks, tokenizer), {name: reader_of(recipe, task) for name, task in tasks.items()}
+    optimizer, seen = make_optimizer(root, recipe.train), dict[str, list[float]]()
+    peaks = [group["lr"] for group in optimizer.param_groups]
+    for step in range(steps):
+        for group, peak in zip(optimizer.param_groups, peaks, strict=True):
+            group["lr"] = peak * min(1.0, (step + 1) / warmup)
+        optimizer.zero_grad()
+        for name, task in tasks.items():
+            number = step % batches if batches else step
+            micro = task.micro_batch(readers[name].micro_batch(number, 0), (0, number, 0))
+            found = {o: out.loss / max(micro.counts[o], 1) for o, out in root(micro, list(micro.counts)).items()}
+            torch.stack(list(found.values())).sum().backward()
+            for objective, loss in found.items():
+                seen.setdefault(f"{name}/{objective}", []).append(loss.item())
+        torch.nn.utils.clip_grad_norm_(root.parameters(), recipe.train.clip_norm or 1.0)
+        optimizer.step()
+    return seen
+
+
+@pytest.mark.parametrize("name", BY_HEART)
+def test_its_rate_learns_64_items_by_heart(name: str, plenty: World) -> None:
+    """Two micro-batches, again and again: after 100 steps every loss is less than 0.7 of what it was, all together less
+    than half."""
+    seen = losses_by_heart(tiny(name, plenty), 100, 10, batches=2)
+    ends = {label: (sum(losses[:2]) / 2, sum(losses[-4:]) / 4) for label, losses in seen.items()}
+    assert {label: pair for label, pair in ends.items() if pair[1] >= 0.7 * abs(pair[0]) + 0.01} == {}
+    assert sum(last for _, last in ends.values()) < 0.5 * sum(first for first, _ in ends.values())
+
+
+@pytest.mark.slow
+def test_matching_is_learnt_of_pairs_that_are_exchanged_anew_each_step(plenty: World) -> None:
+    """At 1e-3 it stays at chance (log 2 = 0.693) for 600 steps and more."""
+    recipe = tiny("uniter", plenty)
+    matching = recipe.tasks["matching"]
+    matching.objectives = [spec for spec in matching.objectives if spec["objective"] == "vision.itm"]
+    recipe.tasks = {"matching": matching}
+    losses = losses_by_heart(recipe, 600, 30)["matching/itm"]
+    assert sum(losses[-50:]) / 50 < 0.5
