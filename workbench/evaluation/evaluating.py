@@ -14,6 +14,7 @@ from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated, Opened
 from workbench.evaluation.options import Measuring, Scoring
 from workbench.evaluation.result import Result, corpus_input
+from workbench.evaluation.seen_before import warn_seen
 from workbench.evaluation.task import DownstreamTask
 from workbench.files.drafts import check_writable
 from workbench.files.identities import noted
@@ -64,6 +65,7 @@ def _evaluated(task: DownstreamTask[Any, Any], scoring: Measuring, world: World)
     result.options = scoring.chosen()
     result.seed = run.loaded.recipe.seed if isinstance(run, Evaluated) and is_run(scoring.run) else None
     if world.is_main:
+        result.seen = warn_seen(scoring.run, corpus)
         result.take_intervals()
         if scoring.predictions is not None:
             task.write_predictions(scoring.predictions, result)

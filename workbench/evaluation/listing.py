@@ -35,6 +35,10 @@ number has that of a bootstrap: 1,000 times, as many records are drawn as there 
 these. Items of one record (the questions on one image) are drawn together. An interval says nothing of other seeds of
 training.
 
+A run that was trained on the corpus that it is evaluated on, or that was started from one that was, is warned of. Its
+result and the report say so too. The same holds of a corpus that was prepared from the same files with another
+`--split`.
+
 `workbench compare` tells whether two runs differ, where both were evaluated on the same items. Here one reads whole
 texts, the other eight tokens of each:
 

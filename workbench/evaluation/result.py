@@ -38,7 +38,8 @@ class Result:
     sequences that were scored, `dropped` what was left out of them, by reason (None: nobody counted); `examples` are a
     few predictions, `failures` the worst ones, which the `panels` (import paths, `workbench.report.panels`) show;
     `predictions` are what was made of each item, and `items` how many there are; they lie beside the result, a line of
-    JSON for each. `intervals` are 95 % intervals of numbers over these items, `seed` that of the run.
+    JSON for each. `intervals` are 95 % intervals of numbers over these items, `seed` that of the run. `seen` says how
+    the run was trained on what it was evaluated on (`workbench.evaluation.seen_before`).
     """
 
     task: str
@@ -59,6 +60,7 @@ class Result:
     predictions: Items = field(default_factory=Items)
     items: int = 0
     seed: int | None = None
+    seen: list[str] = field(default_factory=list)
     intervals: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def take_intervals(self) -> None:

@@ -12,6 +12,7 @@ from workbench.report.seeds import merged, name_of
 
 KINDS = ("control", "options", "variant")
 """What tells results of a run on a test set apart."""
+SEEN = "evaluated on what it was trained on"
 Values = dict[str, tuple[Any, ...]]
 """By number its value, or those of several seeds."""
 
@@ -65,6 +66,8 @@ class Line:
             tags.append(f"trained with {run.control}")
         if result.get("control"):
             tags.append(f"evaluated with {result['control']}")
+        if any(each.get("seen") for each in self.results):
+            tags.append(SEEN)
         return [*tags, *(f"{name} {identity(value)}" for name, value in _options(result).items()), *self.more]
 
     @property
