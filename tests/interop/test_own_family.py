@@ -82,4 +82,4 @@ def test_heads_without_their_objective_are_the_familys_fault(tmp_path: Path, mon
     files = find_files(tmp_path)
     assert files is not None
     with pytest.raises(WorkbenchError, match=told):
-        reading.read_release(files, "mine")
+        reading.read_release(files, "mine:Nameless")
