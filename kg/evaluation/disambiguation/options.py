@@ -21,7 +21,7 @@ class DisambiguationScoring(Scoring):
 
     Example:
 
-      workbench evaluate disambiguation runs/knowbert corpora/wiki-candidates-held-out --stream wiki
+      workbench evaluate disambiguation runs/knowbert corpora/wiki-candidates-held-out --stream wiki --task wiki
     """
 
     stream: Annotated[
