@@ -5,7 +5,7 @@
 # make lint    ruff and mypy
 # make pages    write again the pages of docs/ that the code tells, and the README's table of systems
 # make systems DATA=FOLDER KIND=knowledge    train every system of a kind in its tiny size on raw corpora, beside chance
-# make knowledge-result DATA=FOLDER    the README's result: K-BERT on Chinese medical NER beside its controls, half an hour
+# make knowledge-result DATA=FOLDER    the README's result: K-BERT on Chinese medical NER beside its controls
 # make soak    random kills, signals, full disks, damage and bad values for HOURS=1 or SECONDS=60; AREAS=kills,signals SEED=7
 
 VENV ?= .venv
