@@ -133,7 +133,7 @@ def _without(places: Sequence[str]) -> list[Stage]:
     if not places:
         return []
     with needs_kg():
-        return [WithoutFacts.of(open_corpus(place) for place in places)]
+        return [WithoutFacts.of((corpus, all_samples(corpus)) for corpus in map(open_corpus, places))]
 
 
 def _check_triples(store: GraphStore, corpus: Corpus, split: bool) -> None:

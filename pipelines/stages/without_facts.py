@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.preparing.corpus_reader import all_samples
 from pipelines.readers.reader import LEFT_OUT
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
@@ -39,24 +38,25 @@ class WithoutFacts:
         object.__setattr__(self, "pairs", pairs)
 
     @classmethod
-    def of(cls, corpora: Iterable[Corpus]) -> WithoutFacts:
-        """The stage of some corpora of texts with two marked, linked mentions and their relation.
+    def of(cls, corpora: Iterable[tuple[Corpus, Iterable[Sample]]]) -> WithoutFacts:
+        """The stage of some corpora of texts with two marked, linked mentions and their relation, beside the samples.
 
         Raises:
             WorkbenchError: one has no such text.
         """
         from kg.evaluation.contamination import asked_of  # which loads torch
 
-        opened, facts = list(corpora), set[Fact]()
-        for corpus in opened:
-            asked = [each for each in map(asked_of, all_samples(corpus)) if each is not None]
+        sets, facts = list[tuple[str, str]](), set[Fact]()
+        for corpus, samples in corpora:
+            asked = [each for each in map(asked_of, samples) if each is not None]
             if not asked:
                 raise WorkbenchError(
                     f"--without {corpus.place}: no text there has a marked head and tail that are both linked; "
                     "allowed: corpora of relations (FewRel, TACRED, ...) that are linked to the graph's ids"
                 )
             facts |= {(each.head, relation, each.tail) for each in asked for relation in each.relations or {""}}
-        return cls(tuple((str(corpus.place), corpus.identity) for corpus in opened), frozenset(facts))
+            sets.append((str(corpus.place), corpus.identity))
+        return cls(tuple(sets), frozenset(facts))
 
     def __call__(self, sample: Sample) -> Sample:
         head, kept, lost = str(sample["id"]), [], Counter[str]()
