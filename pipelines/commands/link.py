@@ -106,7 +106,7 @@ def link(
         given=given,
         inside=inside,
         signs=signs,
-        other=", ".join(map(str, before)) if other else "",
+        other=", ".join(map(str, before)) if other else None,
     )
     about = {**opened.manifest.about, "linker": stage.about, GRAPHS: _graphs(before, chosen.space)}
     job = Job(CorpusReader(), opened.kind, options.output, (stage,), about=about)

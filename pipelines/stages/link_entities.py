@@ -40,7 +40,7 @@ class LinkEntities:
     given: Given = "replace"
     inside: Name | None = None
     signs: bool = False
-    other: str = ""
+    other: Name | None = None
     linker: Linker = field(kw_only=True, compare=False, repr=False)
 
     @classmethod
