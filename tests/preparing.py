@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import importlib
-import logging
 
 import typer
 
 from pipelines.commands.app import app as commands
+from pipelines.commands.app import say_what_is_made
 from workbench.options.command import command
 
 app = typer.Typer(name="prepare", no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 
 
-@app.callback()
-def tell() -> None:
-    """As `Preparing.run`: commands say what they made."""
-    logging.getLogger("pipelines").setLevel(logging.INFO)
-
-
+app.callback()(say_what_is_made)
 for name, entry in commands.entries.items():
     module, _, function = entry.path.partition(":")
     app.command(name)(command(getattr(importlib.import_module(module), function)))

@@ -65,9 +65,7 @@ class Preparing(Commands):
     """The commands in their groups; the help of one that reads raw files ends with the formats of its kind."""
 
     def run(self, arguments: list[str], called: str) -> None:
-        """Commands say what they made, unless the environment's WORKBENCH_LOG chooses what is said."""
-        if "WORKBENCH_LOG" not in os.environ:
-            logging.getLogger("pipelines").setLevel(logging.INFO)
+        say_what_is_made()
         try:
             super().run(arguments, called)
         except SystemExit as ended:
@@ -84,6 +82,12 @@ class Preparing(Commands):
                 table.add_row(f"[bold]{escape(name)}[/]", escape(line))
             console.print(f"\n[bold]{group}[/]", table, sep="\n")
         console.print(f"\n'{escape(called)} COMMAND --help' tells more; 'workbench formats' what raw data is read.")
+
+
+def say_what_is_made() -> None:
+    """Commands say what they made, unless the environment's WORKBENCH_LOG chooses what is said."""
+    if "WORKBENCH_LOG" not in os.environ:
+        logging.getLogger("pipelines").setLevel(logging.INFO)
 
 
 def show_formats(kind: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from workbench.errors import quoted
 from workbench.files.yaml_values import read_yaml
 from workbench.recipe.listing import stack
 from workbench.recipe.trees import recipe_from_dict
@@ -44,7 +45,7 @@ def progress_of(run: Path) -> Iterator[tuple[str, str]]:
         place = f" on {corpus['path']}" if isinstance(corpus, dict) and "path" in corpus else ""
         yield "measured", f"{result['task']}{place}: {', '.join(numbers[:SHOWN])}"
     if reached < recipe.train.max_steps:
-        yield "to resume", f"workbench pretrain {run / RECIPE} --output {run}"
+        yield "to resume", f"workbench pretrain {quoted(run / RECIPE)} --output {quoted(run)}"
     else:
         yield "to measure", f"workbench tasks; workbench evaluate TASK {run} CORPUS; workbench report {run}"
 
