@@ -161,7 +161,8 @@ def test_a_pair_without_a_gold_label_is_dropped(table: Write, read: Any, drops: 
     path = table("snli.jsonl", "".join(json.dumps(row) + "\n" for row in named))
     sources = {"text": "sentence1", "second": "sentence2", "labels": ["gold_label"]}
     assert drops("text", path, fields=sources) == ["no gold label"]
-    assert len(read("text", path, text_field="sentence1")) == 2  # there the label is not read
+    assert len(read("text", path, text_field="sentence1")) == 1  # the other fields go by their names
+    assert len(read("text", path, fields={"labels": None})) == 2  # then the label is not read
 
 
 def test_what_goes_to_meta_is_told(table: Write, read: Any, caplog: pytest.LogCaptureFixture) -> None:
