@@ -6,16 +6,14 @@ import numpy as np
 
 from kg.linking.boundaries import boundary
 from kg.linking.building import Tables
-from kg.linking.folding import Case
 from kg.linking.gazetteer import Gazetteer
 
 
-def ambiguities(made: Tables, case: Case) -> dict[str, int]:
+def ambiguities(made: Tables, gazetteer: Gazetteer) -> dict[str, int]:
     """How many names have such a fault, by reason; without what none has.
 
-    Time grows with the names' characters: what is inside of a name is searched for as in any text.
+    Time grows with the names' characters: what is inside of a name is searched for as in any text, by the `gazetteer`.
     """
-    gazetteer = Gazetteer(made.names, case)
     found = {
         "names of several entities": int((np.diff(made.offsets) > 1).sum()),
         "names with another entity's name inside, which is not found there": sum(

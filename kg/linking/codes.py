@@ -31,30 +31,37 @@ _ASSIGNED = ((0, 0x20000), (0xE0000, 0xE1000))
 class Codes:
     """The codes of texts as if they were folded, by the letters of the names that are looked for in them."""
 
-    def __init__(self, names: Iterable[str], case: Case) -> None:
+    def __init__(self, names: Iterable[str], case: Case, table: np.ndarray | None = None) -> None:
+        """By names, or by the `table` that was made of them."""
         self.case: Case = case
-        self._table = _table().copy()
+        if table is not None:
+            self._take(table)
+            return
+        self.table = _table().copy()
         letters: Counter[str] = Counter()
         for name in names:
             if not name.isascii():
                 letters.update(name)
-        common = [letter for letter, _ in letters.most_common() if self._table[ord(letter)] >= SHARED]
+        common = [letter for letter, _ in letters.most_common() if self.table[ord(letter)] >= SHARED]
         for letter, code in zip(common, _OWN, strict=False):
-            self._table[ord(letter)] = code
+            self.table[ord(letter)] = code
         self.tell(())
 
     def tell(self, signs: Iterable[str]) -> None:
         """Have signs told from others."""
-        self._table[[ord(sign) for sign in signs]] = SIGN
+        self.table[[ord(sign) for sign in signs]] = SIGN
         characters, folded = _replaced(self.case)
-        self._table[characters] = self._table[folded]
-        self._latin = self._table[:256].tobytes()
+        self.table[characters] = self.table[folded]
+        self._take(self.table)
+
+    def _take(self, table: np.ndarray) -> None:
+        self.table, self._latin = table, table[:256].tobytes()
 
     def __call__(self, text: str) -> bytes:
         try:
             return text.encode("latin-1").translate(self._latin)
         except UnicodeEncodeError:
-            return self._table.take(np.frombuffer(text.encode("utf-32-le"), np.uint32)).tobytes()
+            return self.table.take(np.frombuffer(text.encode("utf-32-le"), np.uint32)).tobytes()
 
 
 @cache

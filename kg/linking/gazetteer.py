@@ -13,13 +13,19 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 
+import numpy as np
+
+from kg.graph.strings import open_array
 from kg.linking.anywhere import Anywhere
 from kg.linking.folding import Case, fold, read
-from kg.linking.names import Found, Names
-from kg.linking.spaced import Spaced, begins_unspaced
+from kg.linking.names import NAME_ARRAYS, Found, Names
+from kg.linking.spaced import SPACED_ARRAYS, Spaced, begins_unspaced
 from kg.linking.word_ends import WordEnds
 
+_NAMES, _SPACED = "search_names_", "search_words_"
+"""How the files begin that are saved."""
 _SIGN = re.compile(r"[^\w\s]")
 
 
@@ -40,15 +46,24 @@ class Gazetteer:
     There are two ways, which find the same: texts with spaces between the words are searched by an automaton that reads
     whole words (`kg.linking.spaced`), those that look otherwise by one of the names as such (`kg.linking.anywhere`).
     Each is built when a text first asks for it: its memory is paid where such texts occur.
-    Pickles as its names. Names that lie on disk (`kg.graph.strings`) stay there.
+    Pickles as its names. Names that lie on disk (`kg.graph.strings`) stay there, and so does what was saved with them
+    (`save`): all processes share it.
     """
 
-    def __init__(self, names: Sequence[str], case: Case) -> None:
+    def __init__(self, names: Sequence[str], case: Case, saved: Path | None = None) -> None:
+        """Of names, with what `save` wrote of them in the folder `saved`."""
         self.names = names
         self.case: Case = case
+        self._saved = saved
+
+    def save(self, folder: Path) -> None:
+        """Write what the search needs, so that nothing is to be built when a text is read."""
+        for room, arrays in ((_NAMES, self._index.arrays), (_SPACED, self._spaced.arrays())):
+            for part, array in arrays.items():
+                np.save(folder / f"{room}{part}.npy", array)
 
     def __getstate__(self) -> dict[str, object]:
-        return {"names": self.names, "case": self.case}
+        return {"names": self.names, "case": self.case, "_saved": None}
 
     def find(self, text: str, words: WordEnds | None = None) -> list[Found]:
         """(number of the name, start, end) of the names in a text that was `read`, from the left, without overlap.
@@ -86,13 +101,16 @@ class Gazetteer:
         """The number of a folded name, -1 where there is none."""
         return self._index.number(folded)
 
+    def _opened(self, room: str, parts: Sequence[str]) -> dict[str, np.ndarray] | None:
+        return None if self._saved is None else {part: open_array(self._saved, room + part) for part in parts}
+
     @cached_property
     def _index(self) -> Names:
-        return Names(self.names)
+        return Names(self.names, self._opened(_NAMES, NAME_ARRAYS))
 
     @cached_property
     def _spaced(self) -> Spaced:
-        return Spaced(self._index, self.case)
+        return Spaced(self._index, self.case, self._opened(_SPACED, SPACED_ARRAYS))
 
     @cached_property
     def _anywhere(self) -> Anywhere:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
@@ -50,6 +51,8 @@ Link = tuple[int, int, str, float]
 Stretch = tuple[int, int]
 
 VERSION = 3  # of the method: how names become links
+SEARCH = f"1 {unicodedata.unidata_version}"
+"""How the files of the search are written, and the version of the characters' tables that they were made by."""
 META = "linker.json"
 _CAPITALS, _SMALL = int(Form.CAPITALS), int(Form.SMALL)
 ARRAYS = ("offsets", "entities", "priors", "likely", "form")
@@ -59,7 +62,7 @@ class Linker:
     """Links text to entities; made by `from_store`, `from_names` or `load`.
 
     `name` and `version` say who put a span there; the version depends on all names, entities, priors and profiles.
-    Pickles as its folder where it has one, else as its arrays; the automaton is built again where it is first used.
+    Pickles as its folder where it has one, else as its arrays, of which the search is built again where it is used.
     """
 
     name = "gazetteer"
@@ -75,6 +78,7 @@ class Linker:
         about: Profiles | None,
         saved: tuple[Path, str] | None = None,
         lexicon: WordEnds | None = None,
+        search: bool = False,
     ) -> None:
         """From tables (`from_store` and `from_names` make them).
 
@@ -82,13 +86,14 @@ class Linker:
             about: profiles of the entities by number, where the context is to count.
             saved: the folder and the version, where it comes from disk.
             lexicon: what tells words of scripts without spaces, where names must not begin or end inside of one.
+            search: whether that folder has what the search needs.
         """
         self.case: Case = case
         self.tables = made
         self.profiles = about
         self.lexicon = lexicon
-        self._gazetteer = Gazetteer(made.names, case)
         self.path = saved[0] if saved else None
+        self._gazetteer = Gazetteer(made.names, case, self.path if search else None)
         self.version = saved[1] if saved else f"{VERSION}.{self._digest()}"
 
     @classmethod
@@ -210,7 +215,7 @@ class Linker:
     @cached_property
     def ambiguities(self) -> dict[str, int]:
         """How many names stand in each other's way, by reason."""
-        return ambiguities(self.tables, self.case)
+        return ambiguities(self.tables, self._gazetteer)
 
     @property
     def num_names(self) -> int:
@@ -273,7 +278,8 @@ class Linker:
         about = None
         if meta["context"]:
             about = Profiles(*(open_array(path, f"profile_{part}") for part in ("offsets", "words", "weights")))
-        found = cls(made, meta["case"], about, (path, meta["version"]), open_word_ends(path, meta))
+        saved, search = (path, meta["version"]), meta.get("search") == SEARCH  # else built when a text is read
+        found = cls(made, meta["case"], about, saved, open_word_ends(path, meta), search)
         found.learnt_from, found.space = meta.get("learnt_from", ()), space_of(meta.get("graph"))
         return found
 
@@ -290,6 +296,7 @@ class Linker:
     def _write(self, folder: Path) -> None:
         save_strings(folder, "names", self.tables.names)
         save_strings(folder, "entity_ids", self.tables.ids)
+        self._gazetteer.save(folder)
         for part in ARRAYS:
             np.save(folder / f"{part}.npy", getattr(self.tables, part))
         if self.profiles is not None:
@@ -302,6 +309,7 @@ class Linker:
             "learnt_from": list(self.learnt_from),
             "graph": noted(self.space),
             "context": self.profiles is not None,
+            "search": SEARCH,
             **save_word_ends(folder, self.lexicon),
             "names": self.num_names,
             "entities": len(self.tables.ids),

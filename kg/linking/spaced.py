@@ -13,7 +13,8 @@ alone, have automata of their own, which are asked in the texts that have such a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from operator import itemgetter
 
 import ahocorasick_rs
@@ -23,6 +24,7 @@ from kg.linking.boundaries import begins_word, boundary
 from kg.linking.codes import BLANK, NO_SPACES, SHARED, SIGN, Codes
 from kg.linking.folding import Case, fold
 from kg.linking.names import Found, Names
+from kg.linking.prefixes import PREFIX_ARRAYS, Prefixes, prefixes
 from workbench.text.segmenters import UNSPACED
 
 _SEVERAL, _COMPARED, _SHARED, _ANYWHERE = 1, 2, 4, 8
@@ -31,6 +33,10 @@ end; no words."""
 _BLANKS = bytes(BLANK if code in (NO_SPACES, SIGN) else code for code in range(256))
 _ANY_UNSPACED = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED) + "]")
 _LOOK = 16
+SPACED_ARRAYS = ("codes", "kinds", "numbers", "counts", *PREFIX_ARRAYS)
+PATIENCE = 100
+"""Characters that are read by the table for each pattern before the automaton is built: it takes some 6 us a pattern,
+and the table some 60 ns more a character (docs/log.md)."""
 _LONGEST = ahocorasick_rs.MatchKind.LeftmostLongest
 
 
@@ -40,49 +46,57 @@ def begins_unspaced(text: str) -> bool:
 
 
 class Spaced:
-    """An automaton over the words of names, and those of the names without words at their beginning."""
+    """An automaton over the words of names, and those of the names without words at their beginning.
 
-    def __init__(self, names: Names, case: Case) -> None:
+    Where its arrays come from disk a table of the words stands in for the automaton (`kg.linking.prefixes`), which
+    takes twice the time for a text and none to be built, until so much text was read that the automaton is worth it.
+    """
+
+    def __init__(self, names: Names, case: Case, arrays: Mapping[str, np.ndarray] | None = None) -> None:
+        """Of names, whose arrays were saved (`arrays`) or are made now."""
         self.names = names
         self.case: Case = case
-        codes = self._codes = Codes(names.names, case)
-        spelt: dict[bytes, int] = {}  # the name of each pattern
-        shared: set[bytes] = set()
-        compared: set[bytes] = set()
-        self._others: dict[int, list[int]] = {NO_SPACES: [], SIGN: []}  # names by what they begin with
-        for number, name in enumerate(names.names):
-            coded = codes(f" {name}")
-            blanked = coded.translate(_BLANKS)
-            pattern = blanked[blanked[1] == BLANK :].rstrip(b" ")  # a sign reads as the space in front of a word
-            if coded[1] == NO_SPACES or not pattern:
-                self._others[coded[1] if coded[1] == NO_SPACES else SIGN].append(number)
-                continue
-            if pattern in spelt or len(pattern) <= len(name) or not begins_word(name[0]):
-                shared.add(pattern)
-            elif max(pattern) >= SHARED or pattern.count(BLANK) > name.count(" ") + 1:
-                compared.add(pattern)
-            spelt.setdefault(pattern, number)
-        kinds = bytes(
-            _SEVERAL * (BLANK in pattern[1:]) + _COMPARED * (pattern in compared) + _SHARED * (pattern in shared)
-            for pattern in spelt
-        )
-        others = [_ANYWHERE] * len(self._others[NO_SPACES]) + [_SEVERAL + _SHARED] * len(self._others[SIGN])
-        self._kinds = kinds + bytes(others)
-        self._numbers = np.array([*spelt.values(), *self._others[NO_SPACES], *self._others[SIGN]], np.int32).data
-        self._first = {NO_SPACES: len(spelt), SIGN: len(spelt) + len(self._others[NO_SPACES])}
-        codes.tell({names.names[number][0] for number in self._others[SIGN]})
+        self._prefixes = None if arrays is None else Prefixes(arrays)
+        self._patterns: list[bytes] | None = None  # until the automaton has them
+        if arrays is None:
+            arrays, self._patterns = _arranged(names, case)
+        self._arrays = arrays
+        self._codes = Codes((), case, arrays["codes"])
+        self._kinds, self._numbers = arrays["kinds"].data, arrays["numbers"].data
+        words, unspaced = arrays["counts"].tolist()  # of patterns, and of names that begin with either
+        self._first = {NO_SPACES: words, SIGN: words + unspaced}
+        self._last = {NO_SPACES: words + unspaced, SIGN: len(self._numbers)}
         self._automata: dict[int, tuple[ahocorasick_rs.AhoCorasick, int]] = {}
-        self._automaton = ahocorasick_rs.BytesAhoCorasick(list(spelt), matchkind=_LONGEST)
+        self._patience = PATIENCE * words
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What it can be opened from, by the names of `SPACED_ARRAYS`."""
+        if self._prefixes is not None:
+            return dict(self._arrays)
+        return {**self._arrays, **prefixes(self._patterns or _arranged(self.names, self.case)[1])}
+
+    @cached_property
+    def _automaton(self) -> ahocorasick_rs.BytesAhoCorasick:
+        patterns = self._patterns or list(self._prefixes or ())
+        self._patterns = None
+        return ahocorasick_rs.BytesAhoCorasick(patterns, matchkind=_LONGEST)
+
+    def _proposed(self, codes: bytes) -> list[Found]:
+        """Patterns in codes, from the left, without overlap: those that break words may be among them."""
+        if self._prefixes is not None and self._patience >= 0:
+            self._patience -= len(codes)
+            return self._prefixes.find(codes)
+        return self._automaton.find_matches_as_indexes(codes)
 
     def find(self, text: str) -> list[Found]:
         """See `kg.linking.gazetteer.Gazetteer.find`."""
         codes = self._codes(f" {text} ")
         if NO_SPACES not in codes and SIGN not in codes:
-            proposed = self._automaton.find_matches_as_indexes(codes)
+            proposed = self._proposed(codes)
         else:
-            met = [code for code, others in self._others.items() if others and code in codes]
+            met = [code for code, first in self._first.items() if first < self._last[code] and code in codes]
             blanked = codes.translate(_BLANKS)
-            proposed = self._automaton.find_matches_as_indexes(blanked)
+            proposed = self._proposed(blanked)
             for code in met:
                 proposed += self._beginning(code, codes, text)
             if met:
@@ -138,7 +152,50 @@ class Spaced:
         """That of the names that begin with a character of this code, and the length of the longest; built when a text
         first has one."""
         if code not in self._automata:
-            others = [self.names.names[number] for number in self._others[code]]
+            numbers = self._numbers[self._first[code] : self._last[code]]
+            others = [self.names.names[number] for number in numbers]
             automaton = ahocorasick_rs.AhoCorasick(others, matchkind=_LONGEST, store_patterns=False)
             self._automata[code] = automaton, max(map(len, others))
         return self._automata[code]
+
+
+def _arranged(names: Names, case: Case) -> tuple[dict[str, np.ndarray], list[bytes]]:
+    """The arrays of names, and the patterns to look for.
+
+    `codes` is the table of the characters' codes; `kinds` uint8 and `numbers` int32 have the bits and the name of each
+    pattern, behind these of each name without words at its beginning; `counts` how many patterns there are, and names
+    that begin with a character of a script without spaces.
+    """
+    codes = Codes(names.names, case)
+    spelt: dict[bytes, int] = {}  # the name of each pattern
+    shared: set[bytes] = set()
+    compared: set[bytes] = set()
+    others: dict[int, list[int]] = {NO_SPACES: [], SIGN: []}  # names by what they begin with
+    signs: set[str] = set()
+    for number, name in enumerate(names.names):
+        coded = codes(f" {name}")
+        blanked = coded.translate(_BLANKS)
+        pattern = blanked[blanked[1] == BLANK :].rstrip(b" ")  # a sign reads as the space in front of a word
+        if coded[1] == NO_SPACES or not pattern:
+            others[coded[1] if coded[1] == NO_SPACES else SIGN].append(number)
+            if coded[1] != NO_SPACES:
+                signs.add(name[0])
+            continue
+        if pattern in spelt or len(pattern) <= len(name) or not begins_word(name[0]):
+            shared.add(pattern)
+        elif max(pattern) >= SHARED or pattern.count(BLANK) > name.count(" ") + 1:
+            compared.add(pattern)
+        spelt.setdefault(pattern, number)
+    kinds = [
+        _SEVERAL * (BLANK in pattern[1:]) + _COMPARED * (pattern in compared) + _SHARED * (pattern in shared)
+        for pattern in spelt
+    ]
+    kinds += [_ANYWHERE] * len(others[NO_SPACES]) + [_SEVERAL + _SHARED] * len(others[SIGN])
+    codes.tell(signs)
+    arrays = {
+        "codes": codes.table,
+        "kinds": np.array(kinds, np.uint8),
+        "numbers": np.array([*spelt.values(), *others[NO_SPACES], *others[SIGN]], np.int32),
+        "counts": np.array([len(spelt), len(others[NO_SPACES])], np.int64),
+    }
+    return arrays, list(spelt)

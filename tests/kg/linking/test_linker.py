@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from kg.graph.store import GraphStore
+from kg.linking import spaced
 from kg.linking.context import Profiles, Words, profile_words
 from kg.linking.linker import Linker
 from workbench.errors import WorkbenchError
+from workbench.files.sealed import seal
 
 TEXTS = [
     {"id": "Q90", "label": "Paris", "aliases": ["City of Light"], "description": "capital of France on the Seine"},
@@ -234,6 +236,48 @@ def test_a_saved_linker_costs_little_memory_a_name(tmp_path):
         assert memory / len(names) < 64
     finally:
         tracemalloc.stop()
+
+
+def test_a_saved_linker_builds_nothing_to_link(tmp_path, monkeypatch):
+    names = [
+        "New York",
+        "York",
+        "((x y",
+        "St. Louis",
+        "saint-denis",
+        "Ł\u00f3dź",
+        "!!",
+        "北京",
+        "Oslo Lufthavn",
+        "Oslo",
+    ]
+    linker = Linker.from_names([(name, name, 1.0) for name in names])
+    linker.save(tmp_path / "linker")
+    text = "In New York, York-Oslo (St Louis, ST. LOUIS); ((x y and x y: łódź!! to 北京, saint-denis, Oslo lufthavn"
+    wanted = linker.link(text)
+    assert len(wanted) == 10
+    built, make = [], spaced.ahocorasick_rs.BytesAhoCorasick
+    monkeypatch.setattr(spaced.ahocorasick_rs, "BytesAhoCorasick", lambda *_, **__: built.append(1) or make(*_, **__))
+    again = Linker.load(tmp_path / "linker")
+    assert again.link(text) == wanted
+    assert again.candidates("st. louis") == linker.candidates("st. louis") != []
+    assert pickle.loads(pickle.dumps(again)).link(text) == wanted
+    assert not built
+    again.save(tmp_path / "copy")
+    assert (tmp_path / "copy/linker.json").read_bytes() == (tmp_path / "linker/linker.json").read_bytes()
+    long = Linker.load(tmp_path / "linker")
+    assert [long.link(text) for _ in range(30)] == [wanted] * 30, "also when much was read, and the automaton is built"
+    assert built == [1]
+
+
+def test_a_linker_that_was_saved_without_its_search_is_opened(tmp_path):
+    linker = Linker.from_names([("New York", "Q60", 1.0)])
+    linker.save(tmp_path / "linker")
+    for file in (tmp_path / "linker").glob("search_*"):
+        file.unlink()
+    meta = json.loads((tmp_path / "linker/linker.json").read_text())
+    seal(tmp_path / "linker", "linker.json", {k: meta[k] for k in meta.keys() - {"search", "files", "digest"}})
+    assert Linker.load(tmp_path / "linker").link("in New York") == linker.link("in New York") != []
 
 
 def test_anchors_name_entities_that_the_graph_has_no_label_for(tmp_path):

@@ -59,11 +59,13 @@ def test_against_a_search_of_every_place(seed, alphabet, case):
     names = list(dict.fromkeys(s for _ in range(25) for s in spellings(text(10), case) if s))
     index = Names(names)
     anywhere, spaced = Anywhere(index), Spaced(index, case)
+    opened = Spaced(Names(names, index.arrays), case, spaced.arrays())
     for _ in range(12):
         folded = text(60)
         wanted = plain_find(names, folded)
         assert anywhere.find(folded) == wanted
         assert spaced.find(folded) == wanted
+        assert opened.find(folded) == wanted
         assert Gazetteer(names, case).find(folded) == wanted
 
 
@@ -109,6 +111,7 @@ def test_words_signs_and_other_scripts(text, found):
     assert [text[start:end] for _, start, end in places] == found
     assert [NAMES[number] for number, _, _ in places] == found
     assert places == Anywhere(index).find(text) == plain_find(NAMES, text)
+    assert places == Spaced(index, "exact", Spaced(index, "exact").arrays()).find(text)
 
 
 def test_an_automaton_is_built_when_a_text_asks_for_it():
@@ -134,4 +137,7 @@ def test_letters_that_share_codes(seed):
     index = Names(names)
     texts = [" ".join(str(rng.choice([word(), str(rng.choice(words))])) for _ in range(20)) for _ in range(20)]
     spaced = Spaced(index, "exact")
-    assert [spaced.find(text) for text in texts] == [plain_find(names, text) for text in texts]
+    wanted = [plain_find(names, text) for text in texts]
+    assert [spaced.find(text) for text in texts] == wanted
+    opened = Spaced(index, "exact", spaced.arrays())
+    assert [opened.find(text) for text in texts] == wanted
