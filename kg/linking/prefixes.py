@@ -12,7 +12,7 @@ propose is compared with the patterns.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import chain, pairwise, repeat
 
 import numpy as np
 
@@ -20,9 +20,9 @@ from kg.linking.buckets import Buckets, buckets
 from kg.linking.codes import BLANK
 from kg.linking.names import Found
 
-PREFIX_ARRAYS = ("patterns", "offsets", "leads", "flags", "first", "order")
+PREFIX_ARRAYS = ("patterns", "offsets", "flags", "first", "order")
 _IS, _GOES_ON = 1, 2
-_ROOM = 8
+_ROOM = 16
 """At least so many flags for each beginning, so that few are met by chance."""
 _MANY = 1 << 16
 """Patterns that are hashed at a time when a table is built."""
@@ -72,13 +72,13 @@ def _words(codes: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Prefixes:
-    """Patterns of codes: a blank or several, and words with blanks between them."""
+    """Patterns of codes: a blank and words, with blanks between them."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         """From arrays (`prefixes` makes them)."""
         self.arrays = arrays
         self._patterns, self._offsets = arrays["patterns"].data, arrays["offsets"].data
-        self._leads, self._flags = arrays["leads"].data, arrays["flags"]
+        self._flags = arrays["flags"]
         self._shift = np.uint64(65 - len(self._flags).bit_length())
         self._buckets = Buckets(arrays["first"], arrays["order"], 64)
 
@@ -92,57 +92,46 @@ class Prefixes:
     def find(self, codes: bytes) -> list[Found]:
         """(number of the pattern, start, end) in codes that begin and end with a blank, without overlap.
 
-        From the left: the patterns that begin first, and of these the longest that ends where a word does.
+        From each word on, from the left: the longest pattern that ends where a word does.
         """
         edges, sums = _words(codes)
-        candidates = self._candidates(edges[::2], sums[::2], sums[1::2])
         found: list[Found] = []
-        end, places = 0, edges.data
-        for word in sorted(candidates):
-            if word < end:
-                continue
-            best: tuple[int, int, int, int] | None = None
-            start = places[2 * word]
-            for more, hashed in candidates[word]:
-                after = places[2 * (word + more) + 1] + 1
-                for number in self._buckets.of(hashed):
-                    begin = start - self._leads[number]
-                    # the first to begin, then the longest
-                    if (best is None or (begin, -after) < best[:2]) and self._is(number, codes, begin, after):
-                        best = begin, -after, number, word + more + 1
-            if best is not None:
-                found.append((best[2], best[0], -best[1]))
-                end = best[3]
+        end, places, of = 0, edges.data, self._buckets.of
+        patterns, offsets = self._patterns, self._offsets
+        for word, fewer, hashed in self._candidates(edges[::2], sums[::2], sums[1::2]):
+            if word >= end:
+                start, after = places[2 * word], places[2 * (word - fewer) + 1] + 1
+                spelt = codes[start:after]
+                for number in of(hashed):
+                    if patterns[offsets[number] : offsets[number + 1]] == spelt:
+                        found.append((number, start, after))
+                        end = word - fewer + 1
+                        break
         return found
 
-    def _is(self, number: int, codes: bytes, begin: int, after: int) -> bool:
-        first, last = self._offsets[number], self._offsets[number + 1]
-        return last - first == after - begin and bytes(self._patterns[first:last]) == codes[begin:after]
-
-    def _candidates(self, starts: np.ndarray, front: np.ndarray, back: np.ndarray) -> dict[int, list[tuple[int, int]]]:
-        """By the words at which patterns may begin: how many more words these have, and their hashes."""
-        candidates: dict[int, list[tuple[int, int]]] = {}
-        inverse, words, more = _POWERS.down.take(starts), np.arange(len(starts)), 0
+    def _candidates(self, starts: np.ndarray, front: np.ndarray, back: np.ndarray) -> list[tuple[int, int, int]]:
+        """(word, how many words fewer than that alone, hash) of what may be a pattern, sorted."""
+        candidates: list[tuple[int, int, int]] = []
+        inverse, words, fewer = _POWERS.down.take(starts), np.arange(len(starts)), 0
         hashes = (back - front) * inverse
         while len(words):
             flags = self._flags.take(hashes >> self._shift)
             met = (flags & _IS).nonzero()[0]
             if len(met):
-                for word, hashed in zip(words.take(met).tolist(), hashes.take(met).tolist(), strict=True):
-                    candidates.setdefault(word, []).append((more, hashed))
-            more += 1
+                candidates += zip(words.take(met).tolist(), repeat(fewer), hashes.take(met).tolist(), strict=False)
+            fewer -= 1
             words = words[flags >= _GOES_ON]
-            words = words[: words.searchsorted(len(starts) - more)]
-            hashes = (back.take(words + more) - front.take(words)) * inverse.take(words)
+            words = words[: words.searchsorted(len(starts) + fewer)]
+            hashes = (back.take(words - fewer) - front.take(words)) * inverse.take(words)
+        candidates.sort()
         return candidates
 
 
 def prefixes(patterns: Sequence[bytes]) -> dict[str, np.ndarray]:
-    """The arrays of a table: the patterns, each with a blank or several in front, none twice.
+    """The arrays of a table: of patterns as `Prefixes` has them, none twice.
 
-    `patterns` uint8 has them one behind the other, `offsets` [patterns + 1] int64 where each begins; `leads` [patterns]
-    int32 how many blanks each has in front of that before its first word; `flags` uint8 what the upper bits of a hash
-    may stand for; `first` and `order` the patterns by their hashes.
+    `patterns` uint8 has them one behind the other, `offsets` [patterns + 1] int64 where each begins; `flags` uint8 what
+    the upper bits of a hash may stand for; `first` and `order` the patterns by their hashes.
     """
     parts = [_hashes(patterns[first : first + _MANY]) for first in range(0, len(patterns), _MANY)]
     whole = np.concatenate([part[0] for part in parts] or [np.empty(0, np.uint64)])
@@ -156,7 +145,6 @@ def prefixes(patterns: Sequence[bytes]) -> dict[str, np.ndarray]:
     return {
         "patterns": np.frombuffer(b"".join(patterns), np.uint8),
         "offsets": np.fromiter(chain((0,), map(len, patterns)), np.int64, len(patterns) + 1).cumsum(),
-        "leads": np.fromiter((len(p) - len(p.lstrip(b" ")) - 1 for p in patterns), np.int32, len(patterns)),
         "flags": flags,
         "first": first,
         "order": order,
@@ -164,7 +152,7 @@ def prefixes(patterns: Sequence[bytes]) -> dict[str, np.ndarray]:
 
 
 def _hashes(patterns: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """The hashes of the patterns, from the last of the blanks in front, and of their beginnings, each once."""
+    """The hashes of the patterns, and those of their beginnings, each once."""
     edges, sums = _words(b"".join(patterns) + b" ")
     starts, front, back = edges[::2], sums[::2], sums[1::2]
     offsets = np.fromiter(chain((0,), map(len, patterns)), np.int64, len(patterns) + 1).cumsum()

@@ -27,14 +27,14 @@ from kg.linking.names import Found, Names
 from kg.linking.prefixes import PREFIX_ARRAYS, Prefixes, prefixes
 from workbench.text.segmenters import UNSPACED
 
-_SEVERAL, _COMPARED, _SHARED, _ANYWHERE = 1, 2, 4, 8
+_SEVERAL, _COMPARED, _SHARED, _ANYWHERE, _LED = 1, 2, 4, 8, 16
 """Bits of a pattern: several words; signs within, or letters of shared codes; several names, or one with signs at an
-end; no words."""
+end; no words; a first word that some name has signs in front of."""
 _BLANKS = bytes(BLANK if code in (NO_SPACES, SIGN) else code for code in range(256))
 _ANY_UNSPACED = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED) + "]")
 _LOOK = 16
 SPACED_ARRAYS = ("codes", "kinds", "numbers", "counts", *PREFIX_ARRAYS)
-PATIENCE = 100
+PATIENCE = 50
 """Characters that are read by the table for each pattern before the automaton is built: it takes some 6 us a pattern,
 and the table some 60 ns more a character (docs/log.md)."""
 _LONGEST = ahocorasick_rs.MatchKind.LeftmostLongest
@@ -123,6 +123,8 @@ class Spaced:
         end, numbers, kinds = 0, self._numbers, self._kinds
         for pattern, start, after in proposed:  # without the pattern's space, `start` is the place in the text
             kind, stop = kinds[pattern], after - 1
+            if kind >= _LED:  # a name begins with the signs in front, unless a word is right before the last one
+                kind = kind - _LED if codes[start - 1] != BLANK else _LED
             if not kind:
                 if codes[after] == BLANK and start >= end:
                     found.append((numbers[pattern], start, stop))
@@ -140,8 +142,17 @@ class Spaced:
                 continue
             if kind != _COMPARED:  # a single word hides nothing
                 folded = folded or fold(text, self.case)
-                end = self.names.rescan(folded, start - 1, stop, end, found)
+                end = self.names.rescan(folded, self._begin(codes, start, kind, end), stop, end, found)
         return found
+
+    def _begin(self, codes: bytes, start: int, kind: int, end: int) -> int:
+        """Where the first of the names may begin that this pattern stands for."""
+        begin = start - 1
+        if kind == _LED:
+            last = max(end, start - self.names.longest)
+            while begin > last and codes[begin] == BLANK:  # the code of the character before
+                begin -= 1
+        return begin
 
     def _reads(self, text: str, start: int, stop: int, number: int) -> bool:
         """Whether a text has this name here. Most texts are spelt as the names but for capitals: others are folded."""
@@ -170,24 +181,30 @@ def _arranged(names: Names, case: Case) -> tuple[dict[str, np.ndarray], list[byt
     spelt: dict[bytes, int] = {}  # the name of each pattern
     shared: set[bytes] = set()
     compared: set[bytes] = set()
+    led: set[bytes] = set()  # words that names have signs in front of
     others: dict[int, list[int]] = {NO_SPACES: [], SIGN: []}  # names by what they begin with
     signs: set[str] = set()
     for number, name in enumerate(names.names):
         coded = codes(f" {name}")
         blanked = coded.translate(_BLANKS)
-        pattern = blanked[blanked[1] == BLANK :].rstrip(b" ")  # a sign reads as the space in front of a word
-        if coded[1] == NO_SPACES or not pattern:
+        pattern = b" " + blanked.strip(b" ")  # a sign reads as the space in front of a word
+        if coded[1] == NO_SPACES or pattern == b" ":
             others[coded[1] if coded[1] == NO_SPACES else SIGN].append(number)
             if coded[1] != NO_SPACES:
                 signs.add(name[0])
             continue
         if pattern in spelt or len(pattern) <= len(name) or not begins_word(name[0]):
             shared.add(pattern)
+            if blanked.startswith(b"  "):
+                led.add(pattern.split(maxsplit=1)[0])
         elif max(pattern) >= SHARED or pattern.count(BLANK) > name.count(" ") + 1:
             compared.add(pattern)
         spelt.setdefault(pattern, number)
     kinds = [
-        _SEVERAL * (BLANK in pattern[1:]) + _COMPARED * (pattern in compared) + _SHARED * (pattern in shared)
+        _SEVERAL * (BLANK in pattern[1:])
+        + _COMPARED * (pattern in compared)
+        + _SHARED * (pattern in shared)
+        + _LED * (pattern.split(maxsplit=1)[0] in led)
         for pattern in spelt
     ]
     kinds += [_ANYWHERE] * len(others[NO_SPACES]) + [_SEVERAL + _SHARED] * len(others[SIGN])
