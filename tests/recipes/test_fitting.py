@@ -190,7 +190,9 @@ def test_a_corpus_that_a_command_makes_for_an_objective_is_told_with_it(tmp_path
     )
     with pytest.raises(WorkbenchError, match=r"no corpus at .*word-pairs") as raised:
         check_corpora(recipe)
-    assert str(raised.value).endswith("Prepare it: `workbench prepare word-pairs GRAPH --texts CORPUS --output PAIRS`")
+    told = str(raised.value)
+    assert "Prepare it: `workbench prepare word-pairs GRAPH --texts CORPUS --output PAIRS`" in told
+    assert told.endswith("If yours lies elsewhere: 'tasks.words.corpora=[FOLDER]'")
 
 
 def test_a_control_is_advised_where_the_parts_heed_it(world: Any, tmp_path: Path) -> None:
