@@ -9,7 +9,7 @@ import torch
 from rich.markup import escape
 
 from vision.objectives.wra import Wra, pairwise_cost, transport_plan
-from vision.pictures._options import Output, Record, Records, RunFolder, Said
+from vision.pictures._options import ObjectiveName, Output, Record, Records, RunFolder, Said, TaskName
 from vision.pictures._pair import Pair, keep, read_pair
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.opening import Evaluated, find_objective
@@ -25,6 +25,8 @@ def draw(
     corpus: Records,
     record: Record = 0,
     text: Said = None,
+    task: TaskName = None,
+    objective: ObjectiveName = None,
     output: Output = None,
     trust: Trust = False,
 ) -> None:
@@ -36,7 +38,7 @@ def draw(
       workbench show alignment runs/uniter corpora/flickr8k-regions --record 3
     """
     wanted = "train one with the objective vision.wra"
-    opened = find_objective(load(run, trust=trust), run, Wra, wanted)
+    opened = find_objective(load(run, trust=trust), run, Wra, wanted, task=task, objective=objective)
     pair = read_pair(opened, Corpus.open(corpus), record, text)
     plan = transport(opened, pair)
     told = f"How much of each word goes to each region, 1 is an even share: {pair.text}"

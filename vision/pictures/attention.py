@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from vision.evaluation.vqa.attention import attention_figure, attention_to_regions
-from vision.pictures._options import Output, Record, Records, RunFolder, Said
+from vision.pictures._options import Output, Record, Records, RunFolder, Said, TaskName
 from vision.pictures._pair import Pair, keep, read_pair, reads_images
 from workbench.corpora.corpus import Corpus
 from workbench.errors import unknown
@@ -28,6 +28,7 @@ def draw(
     ] = None,
     record: Record = 0,
     text: Said = None,
+    task: TaskName = None,
     layers: Annotated[Count | None, typer.Option(help="So many of the last layers; default: all of them.")] = None,
     output: Output = None,
     trust: Trust = False,
@@ -40,7 +41,15 @@ def draw(
 
       workbench show attention runs/uniter-vqa corpora/vqa-dev --record 7 --output where.png
     """
-    opened = find_fitting(load(run, trust=trust), run, reads_images, "a builder of captions or questions", "take one")
+    opened = find_fitting(
+        load(run, trust=trust),
+        run,
+        reads_images,
+        "a builder of captions or questions",
+        "take one",
+        task=task,
+        any_head=True,
+    )
     pair = read_pair(opened, Corpus.open(corpus), record, text)
     weights = pair.of_words(attention_to_regions(opened.network, pair.batch, 0, layers))
     chosen = places_of(word or (), pair)

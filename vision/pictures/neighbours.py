@@ -20,7 +20,7 @@ from vision.evaluation.retrieval.index import KINDS, Kind
 from vision.evaluation.retrieval.pairs import dual_scores
 from vision.images.decoding import sample_image
 from vision.objectives._comparing import Contrast, ContrastHead
-from vision.pictures._options import Output, Records, RunFolder
+from vision.pictures._options import ObjectiveName, Output, Records, RunFolder, TaskName
 from vision.pictures._pair import keep, one_text
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.places import with_texts
@@ -49,6 +49,8 @@ def draw(
         Path | None, typer.Option(help="Keep the corpus's vectors in this file, and take them from it next time.")
     ] = None,
     index: Annotated[Kind, typer.Option(help="Exact search, or faiss's graph for millions of vectors.")] = "exact",
+    task: TaskName = None,
+    objective: ObjectiveName = None,
     output: Output = None,
     trust: Trust = False,
 ) -> None:
@@ -66,7 +68,8 @@ def draw(
         raise WorkbenchError("say what is asked: one of --text SENTENCE, --image FILE and --record NUMBER")
     if text is not None and not text.strip():
         raise WorkbenchError("--text '': nothing is asked; say a sentence")
-    opened = find_objective(load(run, trust=trust), run, Contrast, "take one that has (clip)")
+    where = {"task": task, "objective": objective}
+    opened = find_objective(load(run, trust=trust), run, Contrast, "take one that has (clip)", **where)
     records = Corpus.open(corpus)
     known = embedded(opened, records, vectors)
     if text is not None:
@@ -105,7 +108,8 @@ def embedded(run: Evaluated, corpus: Corpus, place: Path | None) -> Embedded:
     Raises:
         WorkbenchError: the file is of others, or is none of these.
     """
-    identity = {"checkpoint": run.checkpoint, "corpus": corpus.identity}
+    head = f"{run.task.name}.{run.objective.name}"
+    identity = {"checkpoint": run.checkpoint, "head": head, "corpus": corpus.identity}
     if place is not None and place.is_file():
         arrays = _read(place, identity)
     else:

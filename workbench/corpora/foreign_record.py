@@ -91,7 +91,7 @@ def _text(name: str, data: bytes) -> str:
     try:
         return decoded(data)
     except UnicodeDecodeError as error:
-        raise ValueError(f"member {name} is not UTF-8: {error}") from error
+        raise ValueError(f"member {name} is not {error.encoding.upper()}: {error}") from error
 
 
 def _integer(name: str, data: bytes) -> int:

@@ -162,7 +162,7 @@ def _lenient(data: bytes) -> Any:
     try:
         return parse_json(decoded(data))  # of bytes it would guess UTF-16 without a mark, too
     except UnicodeDecodeError as error:
-        raise ValueError(f"member json is not UTF-8: {error}") from error
+        raise ValueError(f"member json is not {error.encoding.upper()}: {error}") from error
     except ValueError as error:
         raise ValueError(f"member json is not JSON: {error}") from error
 

@@ -28,7 +28,7 @@ from workbench.runs.names import is_run
 from workbench.sequences.builders.document import Document
 from workbench.sequences.sequence import Sample
 from workbench.tasks.linked import check_linked
-from workbench.tasks.objective import Head
+from workbench.tasks.objective import Head, Objective
 from workbench.tasks.task import Task, TaskObjective
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.arithmetic import autocast_dtype
@@ -176,14 +176,15 @@ def find_objective(
     wanted: str,
     **where: Any,
 ) -> Evaluated:
-    """The run's task with an objective of this class; `where` and all else as `find_fitting`."""
+    """The run's task with an objective of this class, of `Objective` itself with any; `where` and all else as
+    `find_fitting`."""
     name = KINDS["objective"].name(kind)
     name = kind.__name__.lower() if ":" in name else name
 
     def fits(task: Task, placed: TaskObjective) -> bool:
         return isinstance(placed.objective, kind)
 
-    return find_fitting(loaded, run, fits, f"the objective {name}", wanted, **where)
+    return find_fitting(loaded, run, fits, f"the objective {name}", wanted, any_head=kind is Objective, **where)
 
 
 def find_fitting(
@@ -197,6 +198,7 @@ def find_fitting(
     network: str | None = None,
     objective: str | None = None,
     control: str | None = None,
+    any_head: bool = False,
 ) -> Evaluated:
     """The run's task with an objective that fits, in evaluation mode, on the GPU where there is one. Several are one
     where they share the head and make their sequences alike.
@@ -208,6 +210,7 @@ def find_fitting(
         network: the network that the objective reads, where such objectives read several.
         objective: its name, where several fit.
         control: what `loaded` was loaded under, for this evaluation alone.
+        any_head: whether the network and the sequences are all that is asked for, so that several heads are as one.
 
     Raises:
         WorkbenchError: no such task, network or objective, several and none named, or a control that nothing in this
@@ -235,7 +238,7 @@ def find_fitting(
         raise WorkbenchError(
             f"{run}: {what.removeprefix('the objective ')} reads the networks {', '.join(read)}; say --network"
         )
-    _check_one(found, run, what)
+    _check_one(found, run, what, any_head)
     check_control(control, found[0].parts, str(run))
     loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
     return found[0]
@@ -254,13 +257,13 @@ def of_task(loaded: Loaded, run: Path, task: str | None) -> Loaded:
     return replace(loaded, transforms={task: loaded.transforms[task]})
 
 
-def _check_one(found: list[Evaluated], run: Path, what: str) -> None:
+def _check_one(found: list[Evaluated], run: Path, what: str, any_head: bool) -> None:
     """
     Raises:
         WorkbenchError: these are several heads, or one that reads sequences of several kinds.
     """
     heads = list(dict.fromkeys(each.objective.name for each in found))
-    if len(heads) > 1:
+    if len(heads) > 1 and not any_head:
         listed = ", ".join(f"{each.task.name}.{each.objective.name}" for each in found)
         raise WorkbenchError(
             f"{run} has several with {what.removeprefix('the objective ')}: {listed}; say which is meant: --objective "
