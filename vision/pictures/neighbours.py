@@ -68,8 +68,8 @@ def draw(
         raise WorkbenchError("say what is asked: one of --text SENTENCE, --image FILE and --record NUMBER")
     if text is not None and not text.strip():
         raise WorkbenchError("--text '': nothing is asked; say a sentence")
-    where = {"task": task, "objective": objective}
-    opened = find_objective(load(run, trust=trust), run, Contrast, "take one that has (clip)", **where)
+    loaded = load(run, trust=trust)
+    opened = find_objective(loaded, run, Contrast, "take one that has (clip)", task=task, objective=objective)
     records = Corpus.open(corpus)
     known = embedded(opened, records, vectors)
     if text is not None:

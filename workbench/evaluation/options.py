@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, TypedDict, get_type_hints
 
 import typer
 
@@ -94,6 +94,14 @@ class Measuring:
         return {name: str(value) if isinstance(value, Path) else value for name, value in differing.items()}
 
 
+class Where(TypedDict):
+    """Which head of a run is meant, as far as it is said."""
+
+    network: str | None
+    task: str | None
+    objective: str | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scoring(Measuring):
     """What the evaluation of a run is told. The docstring of a subclass is its command's help."""
@@ -115,7 +123,7 @@ class Scoring(Measuring):
     trust: Trust = False
 
     @property
-    def where(self) -> dict[str, str | None]:
+    def where(self) -> Where:
         """Which head of the run is measured (`workbench.evaluation.opening.find_fitting`), as far as it is said."""
         return {"network": self.network, "task": self.task, "objective": self.objective}
 

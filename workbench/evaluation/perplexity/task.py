@@ -39,8 +39,7 @@ class Perplexity(LikelihoodTask[PerplexityScoring]):
     def open(self, scoring: PerplexityScoring) -> Evaluated:
         loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
         what = "an objective that predicts tokens one after another"
-        options = {**scoring.where, "control": scoring.control}
-        return find_fitting(loaded, scoring.run, _goes_on, what, WANTED, **options)
+        return find_fitting(loaded, scoring.run, _goes_on, what, WANTED, **scoring.where, control=scoring.control)
 
     def sized(self, run: Evaluated) -> bool:
         """A text by itself is read whole, in windows; all else as the run's own task reads it."""
