@@ -268,6 +268,10 @@ def test_a_saved_linker_builds_nothing_to_link(tmp_path, monkeypatch):
     long = Linker.load(tmp_path / "linker")
     assert [long.link(text) for _ in range(30)] == [wanted] * 30, "also when much was read, and the automaton is built"
     assert built == [1]
+    monkeypatch.setattr(spaced, "MOST", 0)
+    large = Linker.load(tmp_path / "linker")
+    assert [large.link(text) for _ in range(30)] == [wanted] * 30
+    assert built == [1], "of a large dictionary none is"
 
 
 def test_a_linker_that_was_saved_without_its_search_is_opened(tmp_path):
