@@ -205,7 +205,8 @@ def steps_of_graph(name: str) -> Iterator[str]:
 @pytest.mark.parametrize("task", CAN)
 def test_what_a_run_is_measured_by(task: str, run: Path, data: dict[str, Path]) -> None:
     able = CAN[task](run.name)
-    if does(able, task, run, "evaluate", task, run, data["text"], "--limit", "4"):
+    which = ("--task", "text") if run.name.startswith("demo-") and able else ()  # its facts are read otherwise
+    if does(able, task, run, "evaluate", task, run, data["text"], "--limit", "4", *which):
         check_measured(run, task)
 
 
