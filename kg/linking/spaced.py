@@ -67,7 +67,9 @@ class Spaced:
             arrays, self._patterns = _arranged(names, case)
         self._arrays = arrays
         self._codes = Codes((), case, arrays["codes"])
-        self._kinds, self._numbers = arrays["kinds"].data, arrays["numbers"].data
+        kinds = arrays["kinds"]
+        self._kinds = kinds.data if self._prefixes is not None else kinds.tobytes()  # bytes are looked up faster
+        self._numbers = arrays["numbers"].data
         words, unspaced = arrays["counts"].tolist()  # of patterns, and of names that begin with either
         self._first = {NO_SPACES: words, SIGN: words + unspaced}
         self._last = {NO_SPACES: words + unspaced, SIGN: len(self._numbers)}
