@@ -214,7 +214,7 @@ def _arranged(names: Names, case: Case) -> tuple[dict[str, np.ndarray], list[byt
         + _LED * (pattern.split(maxsplit=1)[0] in led)
         for pattern in spelt
     ]
-    kinds += [_ANYWHERE] * len(others[NO_SPACES]) + [_SEVERAL + _SHARED] * len(others[SIGN])
+    kinds += [_LED + _ANYWHERE] * len(others[NO_SPACES]) + [_LED + _SEVERAL + _SHARED] * len(others[SIGN])
     codes.tell(signs)
     arrays = {
         "codes": codes.table,
