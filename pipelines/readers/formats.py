@@ -187,5 +187,5 @@ def _describe(source: Peek) -> str:
         names = sorted(source.names)
         return f"the folder has {', '.join(names[:8])}{' ...' if len(names) > 8 else ''}"
     if is_columnar(source.path):
-        return f"its columns are {', '.join(source.row) or 'none'}"
+        return f"its columns are {', '.join(source.row)}" if source.row else "it has no rows"
     return f"it begins with {source.text.strip()[:80]!r}"

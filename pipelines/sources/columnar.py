@@ -65,8 +65,8 @@ def rows(path: Path) -> Iterator[tuple[int, dict[str, Any], int]]:
     """
     _check_shards(path)
     split, number = split_of(path), 0
-    for table, classes in _batches(path):
-        for row in table.to_pylist():
+    for batch, classes in _batches(path):
+        for row in batch:
             number += 1
             values = {name: _plain(value, classes.get(name)) for name, value in row.items()}
             if split is not None:
@@ -91,8 +91,8 @@ def called(path: Path) -> str:
     return name if split is None or name.lower().startswith(split) else f"{split}-{name}"
 
 
-def _batches(path: Path) -> Iterator[tuple[Any, dict[str, list[str]]]]:
-    """Some rows at a time, and the names of classes by column."""
+def _batches(path: Path) -> Iterator[tuple[list[dict[str, Any]], dict[str, list[str]]]]:
+    """Some rows at a time, as Python's values, and the names of classes by column."""
     with _readable(path) as pyarrow:
         if path.suffix.lower() == ".parquet":
             from pyarrow import parquet
@@ -102,7 +102,7 @@ def _batches(path: Path) -> Iterator[tuple[Any, dict[str, list[str]]]]:
                 size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
                 count = _rows_at_once(size, about.num_rows)
                 for batch in file.iter_batches(count, use_threads=False):
-                    yield batch, _classes(file.schema_arrow)
+                    yield batch.to_pylist(), _classes(file.schema_arrow)
             return
         with pyarrow.memory_map(str(path)) as source:
             named = source.read(6) == b"ARROW1"
@@ -110,7 +110,7 @@ def _batches(path: Path) -> Iterator[tuple[Any, dict[str, list[str]]]]:
             for batch in _arrow(pyarrow, source, named):
                 count = _rows_at_once(batch.nbytes, batch.num_rows)
                 for start in range(0, batch.num_rows, count):
-                    yield batch.slice(start, count), _classes(batch.schema)
+                    yield batch.slice(start, count).to_pylist(), _classes(batch.schema)
 
 
 def _arrow(pyarrow: Any, source: Any, named: bool) -> Iterator[Any]:

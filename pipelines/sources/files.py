@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import io
 import lzma
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -65,7 +66,15 @@ def expand(inputs: Iterable[str | Path]) -> list[Path]:
             raise _missing(path)
     if not paths:
         raise WorkbenchError("no input was named; give at least one file or folder")
+    for path in paths:
+        if shown(path) != str(path):
+            raise WorkbenchError(f"the name {shown(path)} is not UTF-8; rename the file")
     return paths
+
+
+def shown(path: Path) -> str:
+    """A path as text that can be written; bytes that are not UTF-8 as `\\xff`."""
+    return os.fsencode(path).decode("utf-8", errors="backslashreplace")
 
 
 def files(paths: Iterable[Path], suffixes: tuple[str, ...] = ()) -> list[Path]:
@@ -102,6 +111,8 @@ def everything(folder: Path) -> list[Path]:
 
 def _what_it_is(path: Path, folder: Path) -> str | None:
     """What kind of file it is that is no data; None of others."""
+    if shown(path) != str(path):
+        return "names that are not UTF-8"
     if any(part.startswith(".") for part in path.relative_to(folder).parts):
         return "hidden"
     about = path.name.startswith(NOT_DATA) or path.name in ABOUT or path.suffix.lower() in CHECKSUMS
@@ -122,7 +133,7 @@ def passed_over(paths: Iterable[Path], read: Iterable[Path], named: Callable[[Pa
         for path in everything(folder) if folder.is_dir() else ():
             what = _what_it_is(path, folder)
             if path not in known and not (what is None and named(path)):
-                left.setdefault(what or plain_suffix(path) or "no suffix", []).append(str(path.relative_to(folder)))
+                left.setdefault(what or plain_suffix(path) or "no suffix", []).append(shown(path.relative_to(folder)))
     return left
 
 

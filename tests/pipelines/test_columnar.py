@@ -155,3 +155,21 @@ def test_one_row_group_of_a_large_file_is_not_held(tmp_path: Path) -> None:
     count, grown = map(int, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
     assert count == 1000
     assert grown < 100 << 10  # kB; pyarrow itself takes some 60 MB
+
+
+def test_text_that_is_not_utf8_is_told_with_the_file(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow.parquet import write_table
+
+    offsets = pyarrow.py_buffer(b"\0\0\0\0\2\0\0\0")
+    bad = pyarrow.StringArray.from_buffers(1, offsets, pyarrow.py_buffer(b"\xff\xfa"))
+    write_table(pyarrow.table({"text": bad}), tmp_path / "a.parquet")
+    with pytest.raises(WorkbenchError, match=r"a\.parquet cannot be read as parquet: .*utf-8"):
+        list(rows(tmp_path / "a.parquet"))
+
+
+def test_answers_that_are_numbers_are_refused_by_row(tmp_path: Path) -> None:
+    picture = {"bytes": b"x", "path": "a.png"}
+    (tmp_path / "q.parquet").write_bytes(parquet([{"image": picture, "question": "how many?", "answer": 2}]))
+    with pytest.raises(WorkbenchError, match=r"q\.parquet.*answers"):
+        prepare("image-text", tmp_path / "q.parquet", "-o", tmp_path / "c", "--workers", 1)

@@ -19,6 +19,7 @@ from pipelines.commands.app import GROUPS
 from pipelines.readers import text as text_formats
 from pipelines.readers.catalogue import KINDS, listed
 from pipelines.readers.formats import detect, formats, make_reader, sorted_inputs
+from pipelines.sources.files import expand, inside, passed_over
 from tests.docs.test_blocks import ROOT, blocks
 from tests.pipelines.test_commands import prepare
 from tests.preparing import app
@@ -213,3 +214,14 @@ def test_what_is_dropped_is_told_on_demand_by_every_command(tmp_path: Path) -> N
     prepare("text", tmp_path / "a.txt", "-o", tmp_path / "c", "--workers", 1, *options)
     (told,) = (tmp_path / "c" / "dropped" / "part-000000.jsonl").read_text().splitlines()
     assert json.loads(told)["record"] == "a.txt:1"
+
+
+def test_names_that_are_not_utf8_are_passed_over_or_refused(tmp_path: Path) -> None:
+    (tmp_path / "good.txt").write_text("a")
+    (tmp_path / os.fsdecode(b"bad\xff.txt")).write_text("b")
+    assert [path.name for path in inside(tmp_path)] == ["good.txt"]
+    assert passed_over([tmp_path], inside(tmp_path), lambda path: False) == {
+        "names that are not UTF-8": ["bad\\xff.txt"]
+    }
+    with pytest.raises(WorkbenchError, match=r"bad\\xff\.txt is not UTF-8; rename the file"):
+        expand([tmp_path / os.fsdecode(b"bad\xff.txt")])

@@ -127,7 +127,7 @@ def _question(row: Mapping[str, Any], key: str, where: str) -> tuple[dict[str, A
     named = next((name for name in IDENTIFIERS if isinstance(row.get(name), str | int)), None)
     answers = row.get("answers", row.get("answer", []))
     told = {**row, "question_id": key if named is None else row[named]}
-    told["answers"] = [answers] if isinstance(answers, str) else list(answers or [])
+    told["answers"] = [answers] if isinstance(answers, str) else [] if answers is None else answers
     told.pop("answer", None)
     used = {QUESTION, "answers", "answer", *([named] if named else [])}
     question = question_of({name: value for name, value in told.items() if value is not None}, where)

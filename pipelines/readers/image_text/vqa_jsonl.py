@@ -20,7 +20,9 @@ from pipelines.sources.files import stem
 
 log = logging.getLogger(__name__)
 
-ANSWERS = frozenset({"answer", "answers"})
+CHOSEN = "multiple_choice_answer"
+"""What the official annotations call the answer that most gave."""
+ANSWERS = frozenset({"answer", "answers", CHOSEN})
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ def _usual(row: dict[str, Any], image: str, record: Record) -> dict[str, Any]:
     named = row if "question_id" in row else {**row, "question_id": f"{stem(Path(image))}-{record.data[1]}"}
     if ANSWERS.isdisjoint(row):
         return {**named, "answers": []}
+    if {"answer", "answers"}.isdisjoint(row):
+        return {**named, "answer": row[CHOSEN]}
     if isinstance(row.get("answer"), list) and "answers" not in row:
         return {**{name: value for name, value in named.items() if name != "answer"}, "answers": row["answer"]}
     return named
