@@ -39,9 +39,10 @@ class TrainedOn:
         """Of a run the graphs that it reads and those of its triples corpora; of vectors that of their training.
 
         Raises:
-            WorkbenchError: vectors of another graph, which is not where it was.
+            WorkbenchError: vectors of another graph, which is not where it was, or whose ids mean other entities.
         """
         if isinstance(scored, ScoredVectors):
+            scored.check_entities(graph)
             model, found = scored.path, [*_of_vectors(scored, graph)]
         else:
             model, found = scored.folder, [*_of_run(scored)]

@@ -54,6 +54,23 @@ class ScoredVectors:
     def check_linked(self, corpus: Corpus) -> None:
         """Vectors read no text."""
 
+    def check_entities(self, graph: GraphStore) -> None:
+        """
+        Raises:
+            WorkbenchError: they are of another graph's entities, and some of their ids are alike.
+        """
+        space = self.vectors.space
+        if space is None or space.same(graph.space):
+            return
+        alike = next((entity for entity in graph.ids if entity in self.vectors.rows), None)
+        if alike is not None:
+            raise WorkbenchError(
+                f"{self.path} has vectors of the entities of the graph {space}, and --graph {graph.path} is another; "
+                f"ids such as {alike!r} are in both, and are other entities there. Give as --graph the one that the "
+                "vectors are of; or, if both graphs mean the same entities, prepare both with one `workbench prepare "
+                "triples --namespace NAME`, and train the vectors again"
+            )
+
 
 def open_scored(scoring: TripleScoring) -> Evaluated | ScoredVectors:
     """What RUN names.

@@ -34,6 +34,15 @@ from workbench.sequences.missing import how_to_prepare
 
 Pairs = list[tuple[str, str]]
 IN_CORPUS = "graph"
+TO_DO = {
+    "no-kg": "read nothing of a graph",
+    "mentions-only": "show the same, such as mask tokens, in place of whatever the graph says",
+    "random-entities": (
+        "read `kg.graph.exchanging.ExchangedGraph(graph, direction, seed)` in its place, whose `facts` are those of "
+        "another entity"
+    ),
+}
+"""What a part does that reads a graph, under the controls that other tails don't make."""
 """The folder of a triples corpus where `workbench prepare triples` builds its graph."""
 
 
@@ -362,11 +371,19 @@ class GraphStore:
 
     def under(self, control: str | None, seed: int) -> GraphStore:
         """A graph of false facts under the controls shuffled-kg and permuted-kg (`kg.graph.shuffling`); itself under
-        others. The texts are the same.
+        those that leave a graph as it is. The texts are the same.
 
         `true_share` says how many triples are true all the same. That, and how well a true tail is guessed from the
         false one (`left`), is told and noted with what was read.
+
+        Raises:
+            WorkbenchError: a control that takes facts away but has no tails of its own: who reads the graph does it.
         """
+        if control in TO_DO:
+            raise WorkbenchError(
+                f"control {control}: no graph of other tails stands for it, and {self.path} itself is the truth; "
+                f"{TO_DO[control]}. Allowed here: {', '.join(FALSE_FACTS)}"
+            )
         if control not in FALSE_FACTS:
             return self
         view = _false(self.path, control, seed)

@@ -21,6 +21,8 @@ from workbench.errors import WorkbenchError
 from workbench.files.identities import noted
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.trees import recipe_from_dict
+from workbench.sequences.protocols import Policy
+from workbench.sequences.selection import Selection, shuffled_words
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.building import tasks_of
 from workbench.tasks.corpora_facts import as_corpora_say
@@ -183,6 +185,31 @@ def test_whatever_goes_by_words_is_known(
             as_corpora_say(recipe)
         assert by in str(told.value)
         assert as_corpora_say(recipe_of(tmp_path, objective, segmenter="none")).segmenter == "none"
+
+
+class Unsaid(Policy):
+    """Its code names words."""
+
+    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        return [sequence.fields(stream)["word_ids"]]
+
+
+class SaidNot(Unsaid):
+    by_words = False
+
+
+class Wordless(Policy):
+    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        return []
+
+
+class Longest(Policy):
+    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        return [word for word in shuffled_words(Selection(sequence, stream, rate, rng), rng) if len(word) > 1]
+
+
+def test_a_policy_that_does_not_say_goes_by_words_where_its_code_does() -> None:
+    assert [part.goes_by_words() for part in (Unsaid, SaidNot, Wordless, Longest)] == [True, False, False, True]
 
 
 def _not_installed(package: str) -> str:

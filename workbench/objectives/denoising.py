@@ -18,6 +18,7 @@ from workbench.objectives._decoder import DecoderObjective, Written
 from workbench.options.bounds import PartSpec, Word
 from workbench.parts.building import build, named_by
 from workbench.parts.calls import call
+from workbench.sequences.protocols import names_words
 from workbench.sequences.returns import noised
 from workbench.sequences.rows import recount
 from workbench.sequences.sequence import Sequence
@@ -55,7 +56,7 @@ class Denoising(DecoderObjective):
     def goes_by_words(cls, options: Mapping[str, Any]) -> str | None:
         """The first of its noises that does."""
         named = [named_by("noise", noise, "") for noise in options.get("noises") or PAPER]
-        return next((place for part, _, place in named if part.by_words), None)
+        return next((place for part, _, place in named if names_words(part)), None)
 
     def noise(self, sequence: Sequence, rng: np.random.Generator) -> Written:
         ids = sequence.fields(self.stream)["input_ids"].copy()

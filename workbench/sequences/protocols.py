@@ -5,7 +5,8 @@ As a part of any kind they may heed controls (`controls`, `unaffected_by`: `work
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from types import CodeType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +14,9 @@ import numpy as np
 from workbench.keyed import Draws
 from workbench.sequences.entities import Entities
 from workbench.sequences.sequence import Fields, Sample, Sequence
+
+WORDS = frozenset({"word_ids", "shuffled_words"})
+"""What code names that goes by words."""
 
 
 class Step:
@@ -63,17 +67,18 @@ class Policy:
     """Chooses which tokens a masked objective hides.
 
     `reads` names fields of samples that it reads, and `reads_spans` says that it reads linked entities: corpora that
-    are all without are then refused. `by_words` says that it goes by `word_ids`.
+    are all without are then refused. `by_words` says whether it goes by `word_ids`; None: as the code of `__call__`
+    looks (`names_words`).
     """
 
     reads: tuple[str, ...] = ()
     reads_spans: bool = False
-    by_words: ClassVar[bool] = False
+    by_words: ClassVar[bool | None] = None
 
     @classmethod
     def goes_by_words(cls, **options: Any) -> bool:
         """Whether it goes by `word_ids` with these options: a segmenter then finds words that no space separates."""
-        return cls.by_words
+        return names_words(cls)
 
     def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
         """Groups of rows of a stream of tokens, each hidden as a whole; about `rate` of the free rows together."""
@@ -84,11 +89,29 @@ class Noise:
     """Damages a text that is to be restored (BART): hides, deletes, moves tokens of a stream.
 
     It leaves special rows at their places, and changes no row that is `taken`; the rows that it makes are `taken`.
-    `by_words` says that it goes by `word_ids`.
+    `by_words` says whether it goes by `word_ids`; None: as the code of `__call__` looks (`names_words`).
     """
 
-    by_words: ClassVar[bool] = False
+    by_words: ClassVar[bool | None] = None
 
     def __call__(self, sequence: Sequence, stream: str, rng: np.random.Generator) -> None:
         """Change the rows of a stream, in place; who calls numbers positions anew (`workbench.sequences.rows`)."""
         raise NotImplementedError(f"{type(self).__name__} must define __call__")
+
+
+def names_words(part: type[Policy | Noise]) -> bool:
+    """Whether a policy or noise goes by words: as it says, or else where its `__call__` names `word_ids` or
+    `shuffled_words`. Of what it calls in turn nothing is known."""
+    if part.by_words is not None:
+        return part.by_words
+    code = getattr(part.__call__, "__code__", None)
+    return code is not None and not WORDS.isdisjoint(_named_in(code))
+
+
+def _named_in(code: CodeType) -> Iterator[Any]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _named_in(constant)
+        else:
+            yield constant

@@ -89,6 +89,7 @@ class FirstSteps:
             name: f"{told}, which may be all that it learns from; ask without it" if told else placed[key].unlabelled
             for (key, name), told in zip(self.labels.items(), self.taken.values(), strict=True)
         }
+        self.hides = any(objective.policy is not None for objective in placed.values())
         self.still = dict(trained)
         self.steps = 0
         self.asked: set[str] = set()
@@ -141,6 +142,11 @@ class FirstSteps:
             return (
                 f"{found}. {taken[:1].upper()}{taken[1:]}, which may be all that was to be learnt: train without the "
                 "control, or with an objective that needs none of it, such as mlm"
+            )
+        if self.hides:
+            found += (
+                ". In Chinese and Japanese texts a policy finds words of several signs where it goes by words "
+                "(`by_words = True`) and the recipe has a `segmenter`"
             )
         return (
             f"{found}. See what the model gets with `workbench show RECIPE --batch`; an objective writes "

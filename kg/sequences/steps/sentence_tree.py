@@ -167,8 +167,9 @@ def _open(graph: str | Graph, control: str | None, seed: int, triples: Triples) 
         return store.under(control, seed) if control in SentenceTree.controls else store
     if control == "random-entities":
         return ExchangedGraph(store, triples.direction, seed)
-    if control == "mentions-only":
+    if control == "mentions-only":  # the tokens of the branches are hidden where they are made
         store.tell_blank(control, seed)
+        return store
     return store.under(control, seed)
 
 

@@ -67,6 +67,16 @@ def test_vectors_of_another_graph_are_told_and_their_triples_counted(
     assert str(tmp_path / "other") in found.inputs["read"]["graph"]
 
 
+def test_vectors_of_a_graph_whose_ids_are_others_entities_are_refused(world: Path, tmp_path: Path) -> None:
+    """The ids are alike, what they are called is not: the vector of one entity would be ranked as another's."""
+    texts = {name: {"label": f"another {label}"} for name, label in NAMES.items()}
+    other = GraphStore.build(TRIPLES, tmp_path / "other", entity_texts=texts)
+    vectors = trained(other, tmp_path / "v.safetensors")
+    alike = r"vectors of the entities of the graph .*other, .*ids such as .* are in both, and are other entities there"
+    with pytest.raises(WorkbenchError, match=alike):
+        scored(world, vectors)
+
+
 def test_what_another_graph_states_filters_and_is_not_unseen(world: Path, tmp_path: Path) -> None:
     """Its triples are true as those of --known are; an entity that vectors were trained on is no unseen one."""
     more = [(LONELY, "near", "t5"), ("t9", "country", "c0")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 
 from kg.graph.exchanging import ExchangedGraph
 from kg.graph.remaining import remaining
-from kg.graph.store import GraphStore
+from kg.graph.store import TO_DO, GraphStore
+from workbench.errors import WorkbenchError
 from workbench.files.identities import noted
 
 SHARES = (0.53, 0.37, 0.06, 0.04)
@@ -84,5 +86,8 @@ def test_permuted_tails_stay_in_their_relation(tmp_path: Path) -> None:
     assert false.true_share == pytest.approx(np.mean([store.has(*triple) for triple in false.triples()]))
     assert np.array_equal(store.under("permuted-kg", 1).triple_rows, false.triple_rows)
     assert not np.array_equal(store.under("permuted-kg", 2).triple_rows, false.triple_rows)
-    assert store.under("no-kg", 1) is store
+    assert store.under("question-only", 1) is store is store.under(None, 1)
+    for control, advice in TO_DO.items():
+        with pytest.raises(WorkbenchError, match=f"control {control}: .*is the truth; {re.escape(advice)}"):
+            store.under(control, 1)
     assert GraphStore.build([], tmp_path / "empty").under("permuted-kg", 0).num_triples == 0
