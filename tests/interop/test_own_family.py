@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,11 @@ from workbench.interop import exporting, reading
 from workbench.interop.exporting import exported, write_release
 from workbench.interop.files import find_files
 from workbench.interop.release import Config
+from workbench.interop.release_recipe import recipe_named, release_yaml
 from workbench.interop.releases.bert import Bert
 from workbench.models.network import Network
+from workbench.parts import trust
+from workbench.parts.trust import allow
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.training.pretrain import pretrain
@@ -60,6 +64,33 @@ def test_a_family_beside_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     old, new = (workbench.load(r, trust=True).model.network().state_dict() for r in (first, run))
     for name, tensor in old.items():
         torch.testing.assert_close(new[name], tensor, atol=1e-20, rtol=0)
+
+
+def test_a_folder_of_a_family_that_is_not_recognised_and_has_no_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`pretrain FOLDER` and `recipes --from FOLDER` take what their messages ask for."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "unseen_releases.py").write_text(FAMILY.replace("class Mine", "class Unseen"))
+    text = {"embedding": "token", "hidden_size": 8, "vocab_size": 10, "max_positions": 20}
+    spec = NetworkSpec({"text": text}, [{"layer": "self", "stream": "text", "num_heads": 2, "intermediate_size": 32}])
+    monkeypatch.setattr(trust, "_trusted", set())
+    family, learns = "model.init_from.release=unseen_releases:Unseen", "tasks.text.objectives=[{objective: mlm}]"
+    allow(["unseen_releases:Unseen"], tmp_path, "test", trust=True)
+    written = exported("unseen_releases:Unseen", Network(spec), spec, torch.nn.ModuleDict(), {})
+    write_release(tmp_path / "hf", written._replace(config={**written.config, "model_type": "unseen"}))
+    with pytest.raises(WorkbenchError, match=r"no family that is known.*`model\.init_from\.release=FAMILY`"):
+        recipe_named("hf", [learns])
+    with pytest.raises(WorkbenchError, match=r"names no head.*say the objective, such as 'tasks\.text\.objectives="):
+        recipe_named("hf", [family], trust=True)
+    recipe = recipe_named("hf", [family, learns, "tokenizer=t.json"], trust=True)
+    (source,) = recipe.networks["main"].init_from
+    assert (source.weights, source.release) == ("hf", "unseen_releases:Unseen")
+    with pytest.raises(WorkbenchError, match="names no head"):
+        release_yaml("hf", [family], trust=True)
+    (tmp_path / "mine.yaml").write_text(release_yaml("hf", [family, learns, "tokenizer=t.json"], trust=True))
+    assert replace(load_recipe("mine.yaml", trust=True), name="hf") == recipe
 
 
 class Nameless(Bert):

@@ -76,7 +76,10 @@ def list_recipes(
         write_text(path, drawing(recipe))
         Terminal().print(f"{escape(str(path))}: {escape(stack(recipe))}", highlight=False)
     elif release is not None:
-        text = release_yaml(release)
+        given = [text for text in (name, *(overrides or [])) if text is not None]
+        if name is not None and "=" not in name:
+            raise WorkbenchError(f"--from {release} writes the recipe of that folder; leave out {name!r}")
+        text = release_yaml(release, given, trust=trust)
         sys.stdout.write(text) if output is None else write_text(output, text)
     elif name is not None:
         print_recipe(recipe_named(name, overrides or [], trust=trust), name)

@@ -22,6 +22,8 @@ from workbench.parts.building import find, short_names
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.sequences.layout import Visibility
 
+HOW = "as `release`: `model.init_from.release=FAMILY` behind the folder, or `release: FAMILY` in a recipe's init_from"
+
 
 class Read(NamedTuple):
     """Weights under our names.
@@ -130,9 +132,9 @@ def recognised(config: Mapping[str, Any], tensors: Iterable[str], where: str) ->
         raise WorkbenchError(
             f"{where} is of no family that is known: {says or 'its configuration names no model'}; it has tensors such "
             f"as {', '.join(names[:3])}. Families: {', '.join(short_names(KIND))}. Name one, or "
-            "one of your own, as `release`"
+            f"one of your own, {HOW}"
         )
-    raise WorkbenchError(f"{where} may be of the families {', '.join(found)}; name one of them as `release`")
+    raise WorkbenchError(f"{where} may be of the families {', '.join(found)}; name one of them {HOW}")
 
 
 def make_release(name: str) -> Release:

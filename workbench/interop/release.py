@@ -96,9 +96,10 @@ class Release:
 
     def task(self, config: Config) -> Spec:
         """How it is trained further, as a recipe says a task (without corpora): it reads a text as it does, and learns
-        the objective of the first of its heads. `max_length` is added where it is not stated."""
-        name, spec = next(iter(self.heads(config).items()))
-        return {"sequence": self.sequence(config), "objectives": [with_name(name, spec)]}
+        the objective of the first of its heads, or none where it has no head. `max_length` is added where it is not
+        stated."""
+        first = list(self.heads(config).items())[:1]
+        return {"sequence": self.sequence(config), "objectives": [with_name(name, spec) for name, spec in first]}
 
     def config(self, described: Described) -> dict[str, Any]:
         """The configuration of one of our networks. What it cannot say may be left out: it is found and told.

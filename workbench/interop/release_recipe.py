@@ -13,7 +13,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from workbench.errors import WorkbenchError
-from workbench.files.yaml_values import changed
+from workbench.files.yaml_values import changed, parse_value
 from workbench.interop.files import TORCH, find_files, no_place
 from workbench.packages import PREFIX, TOKENIZER, WEIGHTS, located
 from workbench.parts.trust import allow, import_paths
@@ -26,6 +26,8 @@ from workbench.text.tokenizer import Tokenizer
 
 LENGTH = 512
 """Tokens of a sequence, or fewer where the network has fewer positions."""
+FAMILY = "model.init_from.release="
+"""How an override names the family of a release."""
 TRAIN: Spec = {
     "max_steps": 10_000,
     "global_batch_size": 32,
@@ -56,7 +58,9 @@ def recipe_named(name: str, overrides: Sequence[str] = (), *, trust: bool = Fals
     """
     if not is_release(name) or _ships(name):
         return load_recipe(name, list(overrides), trust=trust)
-    tree = release_tree(name)
+    family, overrides = _family_in(overrides, name, trust=trust)
+    tree = release_tree(name, family)
+    _check_learns(tree, overrides, name)
     check_variables(OmegaConf.create(tree), overrides)
     recipe = changed(tree, overrides, name, recipe_from_dict)
     allow(import_paths(as_tree(recipe)), Path.cwd(), name, trust=trust)
@@ -70,8 +74,39 @@ def _ships(name: str) -> bool:
         return False
 
 
-def release_tree(place: str) -> Spec:
+def _family_in(overrides: Sequence[str], where: str, *, trust: bool) -> tuple[str | None, list[str]]:
+    """The family that overrides name (`model.init_from.release=FAMILY`), and the other overrides.
+
+    Raises:
+        WorkbenchError: its code is not trusted.
+    """
+    named = [text.removeprefix(FAMILY) for text in overrides if text.startswith(FAMILY)]
+    others = [text for text in overrides if not text.startswith(FAMILY)]
+    if not named:
+        return None, others
+    allow(import_paths(named), Path.cwd(), where, trust=trust)
+    return named[-1], others
+
+
+def _check_learns(tree: Spec, overrides: Sequence[str], where: str) -> None:
+    """
+    Raises:
+        WorkbenchError: the family names no objective, and no override does.
+    """
+    for name, task in tree["tasks"].items():
+        said = f"tasks.{name}.objectives"
+        if not task["objectives"] and not any(text.startswith((f"{said}=", f"{said}.")) for text in overrides):
+            raise WorkbenchError(
+                f"{where}: its family names no head, so that nothing says what is learnt; say the objective, such as "
+                f"'{said}=[{{objective: mlm}}]', behind RECIPE or --from {where}"
+            )
+
+
+def release_tree(place: str, family: str | None = None) -> Spec:
     """The recipe as it is written: with `${...}`, and without what is so by default.
+
+    Args:
+        family: of the release; by default it is found out.
 
     Raises:
         WorkbenchError: there is a run, or no release, or one that reads no text.
@@ -91,7 +126,7 @@ def release_tree(place: str) -> Spec:
     files = release_files(place, "RECIPE")
     if files is None:
         raise no_place(folder)
-    read = read_release(files)
+    read = read_release(files, family)
     if "text" not in read.network.streams:
         raise WorkbenchError(
             f"{place} reads no text, but {', '.join(read.network.streams)}: no objective trains it alone. Name it in a "
@@ -99,7 +134,10 @@ def release_tree(place: str) -> Spec:
         )
     release = make_release(read.family)
     network = dataclasses.replace(read.network, poolers=[p for p in read.network.poolers if _whole(p, read.missing)])
-    return _tree(place, folder, network, release.supplied, release.corpus, release.task(Config(read.config)))
+    tree = _tree(place, folder, network, release.supplied, release.corpus, release.task(Config(read.config)))
+    if family is not None:
+        tree["model"]["init_from"] = {"weights": place, "release": read.family}
+    return tree
 
 
 def _whole(pooler: str, missing: Sequence[str]) -> bool:
@@ -143,10 +181,18 @@ def _default(field: dataclasses.Field[Any]) -> Any:
     return field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
 
 
-def release_yaml(place: str) -> str:
-    """The file that `pretrain` takes.
+def release_yaml(place: str, overrides: Sequence[str] = (), *, trust: bool = False) -> str:
+    """The file that `pretrain` takes, with `key=value` overrides applied.
 
     Raises:
-        WorkbenchError: as `release_tree`.
+        WorkbenchError: as `release_tree`, or for the overrides as `recipe_named`.
     """
-    return OmegaConf.to_yaml(OmegaConf.create(release_tree(place)))
+    family, overrides = _family_in(overrides, place, trust=trust)
+    tree = release_tree(place, family)
+    _check_learns(tree, overrides, place)
+    if overrides:
+        changed(tree, overrides, place, recipe_from_dict)  # refuses what is wrong
+    made = OmegaConf.create(tree)
+    for key, _, value in (text.partition("=") for text in overrides):
+        OmegaConf.update(made, key, parse_value(value), merge=False)
+    return OmegaConf.to_yaml(made)
