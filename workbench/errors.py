@@ -20,6 +20,11 @@ def quoted(path: str | os.PathLike[str]) -> str:
     return shlex.quote(os.fspath(path))
 
 
+def choices(option: str, names: Iterable[str]) -> str:
+    """The ways to choose one of several by an option, each as it is typed: `--task a or --task b`."""
+    return " or ".join(f"{option} {shlex.quote(name)}" for name in names)
+
+
 class WorkbenchError(Exception):
     """A wrong input, as opposed to a bug. The command line prints its message alone and exits with `exit_code`."""
 

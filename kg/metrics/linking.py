@@ -50,7 +50,7 @@ def given_tallies(texts: Sequence[Sequence[Given]]) -> dict[str, Tally]:
             "NIL recall": (sum(nil), len(mentions) - len(known)),
         }.items():
             rows.setdefault(name, []).append(row)
-    return {name: Tally.of("mean", *zip(*of, strict=True)) for name, of in rows.items() if any(w for _, w in of)}
+    return {name: Tally.of("share", *zip(*of, strict=True)) for name, of in rows.items() if any(w for _, w in of)}
 
 
 def found_scores(texts: Sequence[Found]) -> dict[str, float]:
@@ -67,9 +67,9 @@ def found_tallies(texts: Sequence[Found]) -> dict[str, Tally]:
     tallies: dict[str, Tally] = {}
     for where, counted in (("", found), (" of links that overlap annotations", near)):
         if any(counted):
-            tallies[f"precision{where}"] = Tally.of("mean", right, counted)
+            tallies[f"precision{where}"] = Tally.of("share", right, counted)
         if any(gold):
-            tallies["recall"] = Tally.of("mean", right, gold)
+            tallies["recall"] = Tally.of("share", right, gold)
         if any(counted) or any(gold):
             tallies[f"F1{where}"] = Tally.of("f1", right, counted, gold)
     return tallies

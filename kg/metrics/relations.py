@@ -95,8 +95,8 @@ def relation_tallies(predicted: Sequence[str], gold: Sequence[str], negative: st
     numbers = {name: place for place, name in enumerate(sorted({*merged.values()} - {negative}))} | {negative: -1}
     rows = [(numbers[merged[g]], numbers[merged[p]], p == g) for p, g in pairs]
     return {
-        **({"precision": Tally.of("mean", right, found)} if any(found) else {}),
-        "recall": Tally.of("mean", right, wanted),
+        **({"precision": Tally.of("share", right, found)} if any(found) else {}),
+        "recall": Tally.of("share", right, wanted),
         "f1": Tally.of("f1", right, found, wanted),
         "relations_macro_f1": Tally("macro_f1", np.array(rows, float)),
     }

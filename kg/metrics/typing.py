@@ -112,12 +112,12 @@ def typing_tallies(
         for of in (sizes, gold_sizes)
     ]
     return {
-        "strict_accuracy": Tally.mean((predicted == gold).all(1) & (unknown == 0)),
+        "strict_accuracy": Tally.share((predicted == gold).all(1) & (unknown == 0)),
         "loose_macro/precision": Tally.of("mean", *(macros[0] * macros[0][:, 1:]).T),
         "loose_macro/recall": Tally.of("mean", *(macros[1] * macros[1][:, 1:]).T),
         "loose_macro/f1": Tally("f1_of_means", np.concatenate([each * each[:, 1:] for each in macros], axis=1)),
-        "loose_micro/precision": Tally.of("mean", both, sizes),
-        "loose_micro/recall": Tally.of("mean", both, gold_sizes),
+        "loose_micro/precision": Tally.of("share", both, sizes),
+        "loose_micro/recall": Tally.of("share", both, gold_sizes),
         "loose_micro/f1": Tally.of("f1", both, sizes, gold_sizes),
     }
 

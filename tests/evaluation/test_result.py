@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rich.console import Console
 
+from workbench.errors import WorkbenchError
 from workbench.evaluation.items import Items
 from workbench.evaluation.options import Scoring
 from workbench.evaluation.result import Result
@@ -156,7 +159,7 @@ def test_items_seed_and_intervals_stand_beside_the_numbers() -> None:
     """And who is below what nothing can exceed is not told so."""
     baselines = {"best possible": {"accuracy": 0.9}, "chance": {"accuracy": 0.8}}
     items = Items(
-        [{"key": str(n), "gold": 1, "prediction": n % 2} for n in range(40)], {"accuracy": Tally.mean([0, 1] * 20)}
+        [{"key": str(n), "gold": 1, "prediction": n % 2} for n in range(40)], {"accuracy": Tally.share([0, 1] * 20)}
     )
     result = made(0.5, baselines=baselines, bounds=["best possible"], predictions=items, seed=7)
     result.take_intervals()
@@ -171,6 +174,44 @@ def test_items_seed_and_intervals_stand_beside_the_numbers() -> None:
     record = result.record()
     assert (record["items"], record["seed"], record["intervals"]["accuracy"]["by"]) == (40, 7, "Wilson")
     assert against({"x": 1.0}, {"top": {"x": 2.0}}, ["top"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("numbers", "lines", "tallies", "said"),
+    [
+        ({"mrr": 0.123}, 4, {"mrr": Tally.mean([1, 0.5, 1, 0.5])}, "the number 'mrr' is 0.123, but .* gives 0.75"),
+        ({"mrr": math.nan}, 4, {"mrr": Tally.mean([1, 0.5, 1, 0.5])}, "'mrr' is nan, but .* gives 0.75"),
+        ({"mrr": math.nan}, 2, {"mrr": Tally.mean([math.nan, 1])}, "'mrr' is nan, but .* gives nan"),
+        ({"mrr": 1.0}, 2, {"mrr": Tally.mean([1, 1]), "hits": Tally.share([1, 1])}, "a tally 'hits', but no such num"),
+        ({"mrr": 1.0}, 3, {"mrr": Tally.mean([1, 1])}, "'mrr' has 2 rows, but there are 3 lines"),
+        ({"mrr": 1.0}, 0, {"mrr": Tally.mean([1, 1])}, "'mrr' has 2 rows, but there are 0 lines"),
+        ({"mrr": 1.0}, 2, {"mrr": [1, 1]}, r"'mrr' is \[1, 1\]; allowed: a .*Tally"),
+    ],
+)
+def test_items_that_do_not_add_up_to_the_numbers_are_refused(
+    numbers: dict[str, float], lines: int, tallies: dict[str, Any], said: str
+) -> None:
+    result = Result("mine", numbers, {"texts": 4}, predictions=Items([{"key": str(n)} for n in range(lines)], tallies))
+    with pytest.raises(WorkbenchError, match=f"Result.predictions: .*{said}"):
+        result.take_intervals()
+
+
+def test_an_item_without_a_key_is_refused_by_its_place() -> None:
+    items = Items([{"key": "a"}, {"gold": 1}], {"accuracy": Tally.share([1, 1])})
+    with pytest.raises(WorkbenchError, match=r"Result.predictions: line 2 of 2 has no `key`: \{'gold': 1\}; allowed"):
+        Result("mine", {"accuracy": 1.0}, {"texts": 2}, predictions=items).take_intervals()
+
+
+def test_ranks_among_other_images_are_no_rivals_and_a_control_that_finds_images_is_told() -> None:
+    numbers = {"image_retrieval/r1": 0.02, "image_retrieval/mean_rank": 300.0}
+    few = {"image_retrieval/r1": 0.04, "image_retrieval/mean_rank": 13.0}
+    chance = {"chance": {"image_retrieval/r1": 0.001, "image_retrieval/mean_rank": 500.0}, "chance, 25 images": few}
+    same = {"image_retrieval/r1": 0.0, "image_retrieval/mean_rank": 13.0}
+    assert against(numbers, {**chance, "same features, 25 images": same}) == ""
+    leaking = {**same, "image_retrieval/mean_rank": 6.5}
+    told = against(numbers, {**chance, "same features, 25 images": leaking})
+    assert "same features, 25 images: image_retrieval/mean_rank 6.5 is better than the 13 of chance" in told
+    assert "below chance" in against({"image_retrieval/r1": 0.0}, chance)
 
 
 def test_of_a_group_of_hundreds_the_first_are_shown() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from workbench.metrics.ranks import rank_tallies
 from workbench.metrics.resampling import compared, intervals, units_of, wilson
 from workbench.metrics.tallies import Tally
 
@@ -32,10 +33,27 @@ def test_the_bootstraps_interval_is_that_of_scipy() -> None:
 
 
 def test_a_share_of_independent_items_has_wilsons_interval_and_one_of_dependent_items_the_bootstraps() -> None:
-    right = Tally.mean([1, 0, 1, 1, 0, 1])
+    right = Tally.share([1, 0, 1, 1, 0, 1])
     assert intervals({"x": right}, alone(6))["x"].by == "Wilson"
     assert intervals({"x": right}, np.array([0, 0, 1, 1, 2, 2]))["x"].by == "bootstrap"
     assert intervals({"x": right}, np.zeros(6, int)) == {}  # of one unit nothing can be said
+
+
+def test_whoever_makes_a_tally_says_whether_it_is_a_share() -> None:
+    """Values do not: all ranks may be 1, and all scores 100."""
+    ones = np.ones(40)
+    for value in (1, 100):
+        assert intervals({"mean_rank": Tally.mean(value * ones)}, alone(40))["mean_rank"] == (value, value, "bootstrap")
+    found = intervals({"accuracy": Tally.share(0 * ones), "score": Tally.of("percentage", 0 * ones, ones)}, alone(40))
+    assert found["accuracy"] == wilson(0, 40)
+    assert found["score"] == wilson(0, 40, 100.0)
+    ranks = intervals(rank_tallies([1.0] * 40), alone(40))
+    assert {name: of.by for name, of in ranks.items()} == {
+        **dict.fromkeys(("accuracy", "hits@1", "hits@3", "hits@10"), "Wilson"),
+        **dict.fromkeys(("mrr", "mean_rank", "median_rank"), "bootstrap"),
+    }
+    words = Tally.of("share", [3, 1, 0], [3, 2, 1])  # a text of several words is no single item
+    assert intervals({"accuracy": words}, alone(3))["accuracy"].by == "bootstrap"
 
 
 def test_a_difference_is_that_of_every_draw_of_three_items() -> None:

@@ -30,6 +30,8 @@ def _texts(draw: np.ndarray) -> tuple[list[str], list[list[str]]]:
 
 CASES: dict[str, tuple[Tally, Callable[[np.ndarray], float]]] = {
     "mean": (Tally.mean(X, SOME), lambda i: X[i][SOME[i] > 0].mean()),
+    "share": (Tally.share(X > 0, SOME), lambda i: (X[i][SOME[i] > 0] > 0).mean()),
+    "percentage": (Tally.of("percentage", X > 0, np.ones(ITEMS)), lambda i: 100 * (X[i] > 0).mean()),
     "means": (
         Tally.of("means", X, np.ones(ITEMS), Y * SOME, SOME),
         lambda i: (X[i].mean() + Y[i][SOME[i] > 0].mean()) / 2,

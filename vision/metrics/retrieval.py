@@ -109,7 +109,7 @@ def rank_tallies(image_ranks: np.ndarray, text_ranks: np.ndarray) -> dict[str, T
     of_text = np.arange(len(every)) < len(image_ranks)
     found: dict[str, Tally] = {}
     for name, asked in (("image_retrieval", of_text), ("text_retrieval", ~of_text)):
-        found |= {f"{name}/r{k}": Tally.mean(every <= k, asked) for k in RECALLS}
+        found |= {f"{name}/r{k}": Tally.share(every <= k, asked) for k in RECALLS}
         mean = Tally.mean(every, asked)
         found |= {f"{name}/median_rank": Tally("median", mean.rows), f"{name}/mean_rank": mean}
     recalls = [found[f"{name}/r{k}"].rows for name in ("image_retrieval", "text_retrieval") for k in RECALLS]

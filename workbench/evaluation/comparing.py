@@ -19,12 +19,13 @@ from rich.table import Table
 from workbench.errors import WorkbenchError
 from workbench.evaluation.items import Items, read_items
 from workbench.metrics.resampling import Difference, compared, units_of
-from workbench.metrics.tallies import Tally
+from workbench.metrics.tallies import SHARES, Tally
 from workbench.runs.names import EVALUATIONS, SEEDS, is_run
 from workbench.runs.results import Record, read_json, read_result, results_in
 
 SAMPLES = 10_000
 SHOWN = 3
+TASK = "code of the task"
 
 
 class Told(NamedTuple):
@@ -59,7 +60,8 @@ class Comparison:
     def table(self) -> Table:
         """A row for each number."""
         of = " on ".join(filter(None, (self.task, self.corpus)))
-        table = Table(title=f"{of}: {self.second} less {self.first}", caption="; ".join(self._caption()))
+        title = ": ".join(filter(None, (of, f"{self.second} less {self.first}")))  # files of items alone tell no task
+        table = Table(title=title, caption="; ".join(self._caption()))
         for column in ("", "first", "second", "difference", "95 % interval", "p"):
             table.add_column(column, justify="right" if column else "left")
         for name, d in self.differences.items():
@@ -256,12 +258,12 @@ def _check_alike(first: str, ours: Record | None, second: str, theirs: Record | 
     if ours is None or theirs is None:
         return []
     told = []
-    for what in ("task", "corpus", "variant", "control", "options"):
+    for what in ("task", "corpus", TASK, "variant", "control", "options"):
         one, other = (_part(record, what) for record in (ours, theirs))
         if one == other:
             continue
-        if what in ("task", "corpus") or (what == "variant" and not across):
-            how = ", or say --across-variants where the two are meant" if what == "variant" else ""
+        if what in ("task", "corpus") or (what in ("variant", TASK) and not across):
+            how = ", or say --across-variants where the two are meant" if what in ("variant", TASK) else ""
             named = (_corpus(ours), _corpus(theirs)) if what == "corpus" else (repr(one), repr(other))
             raise WorkbenchError(
                 f"{first} and {second} are not of one {what}: {named[0]} and {named[1]}; compare what was evaluated "
@@ -272,6 +274,9 @@ def _check_alike(first: str, ours: Record | None, second: str, theirs: Record | 
 
 
 def _part(record: Record, what: str) -> Any:
+    if what == TASK:
+        code = ((record.get("inputs") or {}).get("read") or {}).get("task") or {}
+        return ", ".join(f"{place} {checksum[:12]}" for place, checksum in sorted(code.items())) or None
     if what != "corpus":
         return record.get(what) or None
     corpus = (record.get("inputs") or {}).get("corpus")
@@ -311,7 +316,15 @@ def _aligned(base: Items, order: dict[tuple[str, int], int], file: Path, items: 
                 f"{file} and {own} have other right answers to {_name(ours)!r}: {ours.get('gold')!r} and "
                 f"{items.lines[place].get('gold')!r}; compare what was evaluated on the same items"
             )
-    return {name: Tally(tally.kind, tally.rows[places]) for name, tally in items.tallies.items()}
+    return {name: _plain(tally, places) for name, tally in items.tallies.items()}
+
+
+def _plain(tally: Tally, places: np.ndarray) -> Tally:
+    """Its items in this order; a share as the mean that it is, as older files of items have it."""
+    if tally.kind not in SHARES:
+        return Tally(tally.kind, tally.rows[places])
+    unit = 100.0 if tally.kind == "percentage" else 1.0
+    return Tally("mean", tally.rows[places] * (unit, 1.0))
 
 
 def _name(line: dict[str, Any]) -> str:

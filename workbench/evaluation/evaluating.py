@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
+from workbench.evaluation.finding import note_own_code
 from workbench.evaluation.opening import Evaluated, Opened
 from workbench.evaluation.options import Measuring, Scoring
 from workbench.evaluation.result import Result, corpus_input
@@ -19,6 +21,7 @@ from workbench.evaluation.task import DownstreamTask
 from workbench.files.drafts import check_writable
 from workbench.files.identities import noted
 from workbench.interop.opening import name_at
+from workbench.parts.blame import Blame
 from workbench.processes.distributed import World, distributed
 from workbench.runs.folder import keep_panels
 from workbench.runs.names import EVALUATIONS, is_run
@@ -54,7 +57,9 @@ def _evaluated(task: DownstreamTask[Any, Any], scoring: Measuring, world: World)
         run = _opened(task, scoring, world)
         run.check_linked(corpus)
         with torch.autocast(world.device.type, enabled=False):  # one scope, so that weights are cast once
-            result = task.score(run, corpus, scoring)
+            own = note_own_code(task)
+            with Blame(f"task {own}") if own else nullcontext():
+                result = task.score(run, corpus, scoring)
     _check_measured(result, corpus)
     if isinstance(run, Evaluated) and result.used is None:
         result.used, result.dropped = run.take_account().values()

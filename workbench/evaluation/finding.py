@@ -10,8 +10,12 @@ from typing import Any
 from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.folders import task_folders
 from workbench.evaluation.task import DownstreamTask
-from workbench.parts.trust import allow, import_named
+from workbench.files.identities import note
+from workbench.parts.trust import allow, code_checksums, import_named
 from workbench.runs.folder import read_recipe, trust_run
+
+TASK_CODE = "task"
+"""Among what a result has `read`: the files of a task of one's own."""
 
 
 def find_task(name: str, *, trust: bool = False, run: Path | None = None) -> DownstreamTask[Any, Any]:
@@ -36,6 +40,18 @@ def find_task(name: str, *, trust: bool = False, run: Path | None = None) -> Dow
     own = [c for c in vars(module).values() if inspect.isclass(c) and c.__module__ == module.__name__]
     (task,) = (c for c in own if issubclass(c, DownstreamTask))
     return _made(task, name)
+
+
+def note_own_code(task: DownstreamTask[Any, Any]) -> str:
+    """The import path of a task that does not come with the workbench, "" of one that does. The checksums of its files
+    are noted as what a result has read: with other code its numbers may mean something else."""
+    module, name = type(task).__module__, type(task).__qualname__
+    if module in {f"{folder}.task" for folder in task_folders().values()}:
+        return ""
+    path = f"{module}:{name}"
+    for place, checksum in code_checksums(path).items():
+        note(TASK_CODE, place, checksum)
+    return path
 
 
 def _made(found: Any, name: str) -> DownstreamTask[Any, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError, unknown
+from workbench.errors import WorkbenchError, choices, unknown
 from workbench.evaluation.fitting import check_tuning
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.task import DownstreamTask, Setup
@@ -101,7 +101,7 @@ def _of_task(base: Recipe, tuning: Tuning) -> Recipe:
     if len({repr(base.tasks[name].sequence.steps) for name in having}) > 1:
         raise WorkbenchError(
             f"the tasks {', '.join(having)} of {tuning.run} have different steps, which fine-tuning takes over; say "
-            f"whose: --task {', '.join(having)}"
+            f"whose: {choices('--task', having)}"
         )
     return base
 

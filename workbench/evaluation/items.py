@@ -1,29 +1,34 @@
 """What an evaluation made of each item, and what each adds to the numbers: lines of JSON.
 
-    {"key": "a-1", "gold": "sport", "prediction": "art", "scores": ..., "adds": {"accuracy": {"mean": [0, 1]}}}
+    {"key": "a-1", "gold": "sport", "prediction": "art", "scores": ..., "adds": {"accuracy": {"share": [0, 1]}}}
 
 `key` is the record's; items of one record have the same one, and stand in the order of the corpus. `adds` holds by
 number a row of `workbench.metrics.tallies`, with its kind: so the file is enough to compute the number of any part of
-the items, which is how `workbench compare` reads it.
+the items, which is how `workbench compare` reads it. In older files shares are of the kind `mean`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, shown
 from workbench.files.drafts import atomic
 from workbench.files.json_values import parse_json
 from workbench.metrics.resampling import Interval, intervals, units_of
 from workbench.metrics.tallies import KINDS, OF_ALL, Tally
 
 ADDS = "adds"
+MADE = "Result.predictions"
+"""What holds the items, for messages to whoever writes a task."""
+ALIKE = 1e-6
+"""So much of it a number may differ from what its items add up to."""
 
 
 @dataclass
@@ -37,6 +42,37 @@ class Items:
     def units(self) -> np.ndarray:
         """Which items are of one record, by the number of that [items]."""
         return units_of([str(line["key"]) for line in self.lines])
+
+    def check(self, numbers: Mapping[str, float]) -> None:
+        """Whether these are items, a row of each tally for each line, that add up to the numbers of a result.
+
+        Raises:
+            WorkbenchError: a line has no key, a tally has rows of other items, or its total is not the number.
+        """
+        for place, line in enumerate(self.lines):
+            if not isinstance(line, dict) or "key" not in line:
+                raise WorkbenchError(
+                    f"{MADE}: line {place + 1} of {len(self.lines):,} has no `key`: {shown(line)}; "
+                    'allowed: {"key": the key of its record, "gold": ..., "prediction": ...}'
+                )
+        for name, tally in self.tallies.items():
+            rows = tally.rows if isinstance(tally, Tally) else None
+            if not isinstance(rows, np.ndarray) or rows.ndim != 2 or tally.kind not in KINDS:
+                raise WorkbenchError(
+                    f"{MADE}: {name!r} is {shown(tally)}; allowed: a workbench.metrics.tallies.Tally with rows "
+                    f"[items, figures], of a kind of {', '.join(KINDS)}"
+                )
+            if len(rows) != len(self.lines):
+                raise WorkbenchError(
+                    f"{MADE}: the tally {name!r} has {len(rows):,} rows, but there are {len(self.lines):,} lines; "
+                    "allowed: a row for each line (an item that takes no part has the weight 0)"
+                )
+            if name not in numbers:
+                raise WorkbenchError(
+                    f"{MADE}: there is a tally {name!r}, but no such number; the result has {', '.join(numbers)}. "
+                    "Add the number, or leave the tally out"
+                )
+            _check_total(name, numbers[name], tally)
 
     def intervals(self) -> dict[str, Interval]:
         """95 % intervals of the numbers."""
@@ -53,6 +89,20 @@ class Items:
             part = {name: of for name, of in rows.items() if of[0] in OF_ALL or any(of[1][number])}
             adds = {name: {kind: [_short(x) for x in of[number]]} for name, (kind, of) in part.items()}
             yield {**line, ADDS: adds}
+
+
+def _check_total(name: str, number: float, tally: Tally) -> None:
+    """
+    Raises:
+        WorkbenchError: the number is not what its tally gives; of all items together, in any order, which costs digits.
+    """
+    whole = tally.whole
+    near = ALIKE if tally.kind in OF_ALL else 1e-12  # correlations are differences of greater sums
+    if not math.isclose(number, whole, rel_tol=ALIKE, abs_tol=near):  # NaN is like nothing
+        raise WorkbenchError(
+            f"{MADE}: the number {name!r} is {number:.8g}, but its tally (of the kind {tally.kind}) gives {whole:.8g}; "
+            "allowed: the same value. Compute both of the same items, or leave the tally out"
+        )
 
 
 def read_items(path: Path) -> Items:

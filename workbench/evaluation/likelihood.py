@@ -62,12 +62,12 @@ class Cost:
         Raises:
             WorkbenchError: a probability was not a number, or 0.
         """
-        loss = self.nats / self.tokens
+        loss = self.nats / self.tokens + 0.0  # of what is certain -log 1, which is -0
         if not math.isfinite(loss):
             raise WorkbenchError("the model's probabilities are not finite numbers; did the training diverge?")
         found = {name: math.exp(min(loss, 700.0)), "loss": loss}
         sizes = {"bits_per_byte": self.bytes, "bits_per_character": self.characters}
-        return found | {unit: self.nats / math.log(2) / size for unit, size in sizes.items() if size}
+        return found | {unit: self.nats / math.log(2) / size + 0.0 for unit, size in sizes.items() if size}
 
 
 @torch.inference_mode()

@@ -93,7 +93,7 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
         unknown = _unknown(run, counts)
         if unknown:
             logger.warning(
-                "%s: %d of %d tokens (%.2g %%) are unknown to the tokenizer. One token stands for all their spellings, "
+                "%s: %d of %d tokens (%.3g %%) are unknown to the tokenizer. One token stands for all their spellings, "
                 "so that perplexity and bits per byte are less than the texts cost; take one that knows them",
                 *(corpus.name, unknown, total.tokens, 100 * unknown / total.tokens),
             )

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError, unknown
+from workbench.errors import WorkbenchError, choices, unknown
 from workbench.evaluation.passes import all_records
 from workbench.files.identities import Identities
 from workbench.interop.opening import load
@@ -266,15 +266,15 @@ def _check_one(found: list[Evaluated], run: Path, what: str, any_head: bool) -> 
     if len(heads) > 1 and not any_head:
         listed = ", ".join(f"{each.task.name}.{each.objective.name}" for each in found)
         raise WorkbenchError(
-            f"{run} has several with {what.removeprefix('the objective ')}: {listed}; say which is meant: --objective "
-            f"{', '.join(heads)}"
+            f"{run} has several with {what.removeprefix('the objective ')}: {listed}; say which is meant: "
+            f"{choices('--objective', heads)}"
         )
     kinds = {json.dumps(asdict(each.task.spec.sequence), sort_keys=True, default=str): each for each in found}
     if len(kinds) > 1:
-        names = ", ".join(dict.fromkeys(each.task.name for each in found))
+        names = list(dict.fromkeys(each.task.name for each in found))
         raise WorkbenchError(
-            f"{run} has several tasks with {what}, which make their sequences differently: {names}; say which is "
-            f"meant: --task {names}"
+            f"{run} has several tasks with {what}, which make their sequences differently: {', '.join(names)}; say "
+            f"which is meant: {choices('--task', names)}"
         )
 
 

@@ -64,7 +64,12 @@ class Result:
     intervals: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def take_intervals(self) -> None:
-        """Work out how many items there are, and the intervals of their numbers."""
+        """Work out how many items there are, and the intervals of their numbers.
+
+        Raises:
+            WorkbenchError: `predictions` are no items, or do not add up to the numbers (`Items.check`).
+        """
+        self.predictions.check(self.numbers)
         self.items = len(self.predictions.lines)
         self.intervals = {name: found._asdict() for name, found in self.predictions.intervals().items()}
 

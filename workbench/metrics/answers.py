@@ -55,6 +55,6 @@ def answer_tallies(predicted: Sequence[str], answers: Sequence[Sequence[str]]) -
     pairs = [(ours, right or [""]) for ours, right in zip(predicted, answers, strict=True)]
     exact = [max(words_of(ours) == words_of(one) for one in right) for ours, right in pairs]
     f1 = [max(word_f1(ours, one) for one in right) for ours, right in pairs]
-    found = {"exact_match": Tally.mean(exact), "f1": Tally.mean(f1)}
+    found = {"exact_match": Tally.share(exact), "f1": Tally.mean(f1)}
     silent = [not right for right in answers]
-    return found | ({"no_answer_accuracy": Tally.mean(exact, silent)} if any(silent) else {})
+    return found | ({"no_answer_accuracy": Tally.share(exact, silent)} if any(silent) else {})

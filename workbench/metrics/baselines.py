@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 SMALL_IS_GOOD = ("perplexity", "rank", "error", "bits")
+FEWER = re.compile(r", [\d,]+ images$")
+"""How a baseline's name ends that is of so many images alone: ranks among others are no rivals of the result's."""
+SAME, CHANCE = "same features", "chance"
+OF_SAME = "image_retrieval/mean_rank"
+"""With one image's features for all, it is exactly chance's. Recalls of ties and the best of several texts are not."""
 MOST = 3
 """Numbers that are named at once."""
 
@@ -35,14 +41,26 @@ def equalled(numbers: Mapping[str, float], baselines: Mapping[str, Mapping[str, 
 def against(
     numbers: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]], bounds: Collection[str] = ()
 ) -> str:
-    """In words, which numbers are below baselines, and whether all are one's; "" where there is nothing to say.
+    """In words, which numbers are below baselines, whether all are one's, and whether a control among the baselines is
+    better than chance; "" where there is nothing to say.
 
     Args:
         bounds: those of the baselines that nothing of this kind could exceed, so that it is no fault to be below them.
     """
-    baselines = {name: theirs for name, theirs in baselines.items() if name not in bounds}
-    told = [f"{_listed(names)} below {above}" for above, names in unreached(numbers, baselines).items()]
-    return "; ".join([*told, *(f"the same as {name}" for name in equalled(numbers, baselines))])
+    rivals = {name: theirs for name, theirs in baselines.items() if name not in bounds and not FEWER.search(name)}
+    told = [f"{_listed(names)} below {above}" for above, names in unreached(numbers, rivals).items()]
+    told += [f"the same as {name}" for name in equalled(numbers, rivals)]
+    return "; ".join([*told, *_leaks(baselines)])
+
+
+def _leaks(baselines: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """Of images with the features of one, that they are found better than by chance among as many: by what else tells
+    them apart."""
+    for name, theirs in baselines.items():
+        chance = baselines.get(name.replace(SAME, CHANCE, 1), {}) if name.startswith(SAME) else {}
+        ours, by_chance = theirs.get(OF_SAME), chance.get(OF_SAME)
+        if ours is not None and by_chance is not None and ours < by_chance * (1 - 1e-4):
+            yield f"{name}: {OF_SAME} {ours:.3g} is better than the {by_chance:.3g} of chance"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -71,9 +71,9 @@ def tag_tallies(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]
     right = [len(ours & theirs) for ours, theirs in zip(found, wanted, strict=True)]
     counts = [list(map(len, texts)) for texts in (found, wanted)]
     return {
-        "accuracy": Tally.of("mean", hits, list(map(len, gold))),
-        "precision": Tally.of("mean", right, counts[0]),
-        "recall": Tally.of("mean", right, counts[1]),
+        "accuracy": Tally.of("share", hits, list(map(len, gold))),
+        "precision": Tally.of("share", right, counts[0]),
+        "recall": Tally.of("share", right, counts[1]),
         "f1": Tally.of("f1", right, *counts),
     }
 

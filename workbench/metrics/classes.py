@@ -32,7 +32,7 @@ def class_scores(predicted: np.ndarray, gold: np.ndarray) -> dict[str, float]:
 
 def class_tallies(predicted: np.ndarray, gold: np.ndarray) -> dict[str, Tally]:
     """What each example adds to the numbers of `class_scores`."""
-    accuracy = Tally.mean(predicted == gold)
+    accuracy = Tally.share(predicted == gold)
     macro, mcc = Tally.of("macro_f1", gold, predicted), Tally.of("mcc", gold, predicted)
     return {"accuracy": accuracy, "macro_f1": macro, "micro_f1": accuracy, "mcc": mcc}
 

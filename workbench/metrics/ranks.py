@@ -130,9 +130,14 @@ def numbers_of(scores: RankScores) -> dict[str, float]:
 def rank_tallies(ranks: Sequence[float], hits: Sequence[int] = (1, 3, 10)) -> dict[str, Tally]:
     """What each rank adds to the numbers of `numbers_of`."""
     values = np.asarray(ranks, float)
-    means = {"accuracy": values == 1, "mrr": 1 / values, **{f"hits@{k}": values <= k for k in hits}}
-    found = {name: Tally.mean(each) for name, each in {**means, "mean_rank": values}.items()}
-    return found | {"median_rank": Tally("median", Tally.mean(values).rows)}
+    mean = Tally.mean(values)
+    return {
+        "accuracy": Tally.share(values == 1),
+        "mrr": Tally.mean(1 / values),
+        **{f"hits@{k}": Tally.share(values <= k) for k in hits},
+        "mean_rank": mean,
+        "median_rank": Tally("median", mean.rows),
+    }
 
 
 def chance(competing: Sequence[int]) -> dict[str, float]:

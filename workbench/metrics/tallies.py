@@ -3,6 +3,8 @@
 A tally has a row of figures for each item, and a kind, which says what becomes of them:
 
     mean             [x, w]                sum x / sum w
+    share            [x, w]                the same where an item of weight 1 is right (1) or wrong (0)
+    percentage       [x, w]                100 times a share
     means            [x, w, x, w, ...]     the mean of several such means
     f1               [right, found, gold]  2 right / (found + gold)
     f1_of_means      [x, w, y, v]          the harmonic mean of sum x / sum w and sum y / sum v
@@ -34,6 +36,8 @@ import numpy as np
 
 Kind = Literal[
     "mean",
+    "share",
+    "percentage",
     "means",
     "f1",
     "f1_of_means",
@@ -49,6 +53,7 @@ Kind = Literal[
     "chrf",
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
+SHARES = ("share", "percentage")
 CLASSES = ("macro_f1", "macro_recall", "mcc")
 OF_ALL = (*CLASSES, "pearson", "spearman")
 """Kinds in which every item takes part, also one whose row is zeros."""
@@ -68,6 +73,12 @@ class Tally:
         x = np.asarray(values, float)
         w = np.ones(len(x)) if weights is None else np.asarray(weights, float)
         return cls("mean", np.stack([np.where(w != 0, x, 0.0), w], axis=1))
+
+    @classmethod
+    def share(cls, right: Sequence[float] | np.ndarray, weights: Any = None) -> Tally:
+        """How many items are right: 1 or 0 for each; an item of weight 0 takes no part. Whoever makes a tally says by
+        this that it is a share, so that its interval is Wilson's; values do not tell (all ranks may be 1)."""
+        return cls("share", cls.mean(right, weights).rows)
 
     @classmethod
     def of(cls, kind: Kind, *columns: Any) -> Tally:
@@ -109,13 +120,12 @@ class Tally:
 
     @property
     def shares(self) -> tuple[int, int, float] | None:
-        """Where each item that takes part is right or wrong, how many are right, of how many, and what a right one
-        adds, 1 or 100; else None."""
-        if self.kind != "mean" or not np.isin(self.rows[:, 1], (0, 1)).all():
+        """Of a share of single items how many are right, of how many, and what a right one adds, 1 or 100; None of
+        other kinds, and where an item stands for several (the words of a text)."""
+        if self.kind not in SHARES or not np.isin(self.rows, (0, 1)).all() or not self.rows[:, 1].any():
             return None
-        x = self.rows[self.rows[:, 1] == 1, 0]
-        top = 100.0 if len(x) and x.max() == 100 else 1.0
-        return (int((x == top).sum()), len(x), top) if len(x) and np.isin(x, (0, top)).all() else None
+        right, total = self.rows.sum(0).astype(int).tolist()
+        return right, total, 100.0 if self.kind == "percentage" else 1.0
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
@@ -241,6 +251,8 @@ def _median(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 _SUMMED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "mean": _mean,
+    "share": _mean,
+    "percentage": lambda sums: 100 * _mean(sums),
     "means": _means,
     "f1": _f1,
     "f1_of_means": _f1_of_means,

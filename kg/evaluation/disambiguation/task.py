@@ -84,11 +84,11 @@ class Disambiguation(MeasuredTask[Tuning, DisambiguationScoring]):
             for key, gold, of, rank in zip(keys, golds, scores, ranks, strict=True)
         ]
         known = [gold is not None for gold in golds]
-        means: dict[str, list[float]] = {
-            "accuracy": [float(rank == 1) for rank in ranks],
-            "mrr": [1 / rank for rank in ranks],
+        tallies = {
+            "accuracy": Tally.share([rank == 1 for rank in ranks], known),
+            "mrr": Tally.mean([1 / rank for rank in ranks], known),
         }
-        return Items(lines, {name: Tally.mean(of, known) for name, of in means.items()} if any(known) else {})
+        return Items(lines, tallies if any(known) else {})
 
     def variant(self, objective: EntityLinking, scoring: DisambiguationScoring) -> str:
         return f"given mentions with their entity among the candidates {objective.stream}"

@@ -48,8 +48,8 @@ class Supersenses(MeasuredTask[Tuning, SupersenseScoring]):
         ]
         right = allowed.gather(1, predicted[:, None]).squeeze(1).numpy()
         single = (allowed.sum(1) == 1).numpy()
-        tallies = {"allowed_accuracy": Tally.mean(right)}
-        return Items(lines, tallies | ({"single_accuracy": Tally.mean(right, single)} if single.any() else {}))
+        tallies = {"allowed_accuracy": Tally.share(right)}
+        return Items(lines, tallies | ({"single_accuracy": Tally.share(right, single)} if single.any() else {}))
 
     def baselines(
         self, run: Evaluated, objective: Supersense, made: Made, samples: Iterable[Sample]

@@ -182,9 +182,9 @@ def _lines(scores: np.ndarray, decided: np.ndarray, asked: Labelled, graph: Grap
 def _tallies(decided: np.ndarray, asked: Labelled) -> dict[str, Tally]:
     hits = decided & asked.true
     return {
-        "accuracy": Tally.mean(decided == asked.true),
-        "precision": Tally.of("mean", hits, decided),
-        "recall": Tally.of("mean", hits, asked.true),
+        "accuracy": Tally.share(decided == asked.true),
+        "precision": Tally.of("share", hits, decided),
+        "recall": Tally.of("share", hits, asked.true),
         "f1": Tally.of("f1", hits, decided, asked.true),
     }
 

@@ -157,7 +157,7 @@ def _joined(folds: list[Items]) -> Items:
     lines = [{**line, "fold": number} for number, items in enumerate(folds) for line in items.lines]
     tallies = {}
     for name, first in folds[0].tallies.items():
-        if first.kind in ("mean", "means"):
+        if first.kind in ("mean", "means", "share"):
             rows = [items.tallies[name].rows for items in folds]
             padded = [
                 np.pad(of, ((0, 0), (n * of.shape[1], (len(rows) - 1 - n) * of.shape[1]))) for n, of in enumerate(rows)

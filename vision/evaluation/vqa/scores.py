@@ -82,7 +82,13 @@ class Scorer:
                 for q in every
             ]
             each[name] = [wups(*pair, measure) if of else 0.0 for pair, of in zip(pairs, known, strict=True)]
-        return {name: Tally.mean([100 * x for x in values], known) for name, values in each.items()}
+        whole = {"set_accuracy", *(["accuracy"] if self.variant == "single_answer" else [])}  # right or wrong, no more
+        return {
+            name: Tally("percentage", Tally.share(values, known).rows)
+            if name in whole
+            else Tally.mean([100 * x for x in values], known)
+            for name, values in each.items()
+        }
 
 
 def baselines(

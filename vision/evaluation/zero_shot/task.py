@@ -83,9 +83,9 @@ class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
             {"key": key, "gold": of, "prediction": made, "rank": rank, "scores": dict(zip(names, row, strict=True))}
             for key, of, made, rank, row in zip(keys, right, predicted, ranks.tolist(), scores.tolist(), strict=True)
         ]
-        tallies = {"accuracy": Tally.mean(hits[:, 0].numpy())}
+        tallies = {"accuracy": Tally.share(hits[:, 0].numpy())}
         if len(names) > BEST:
-            tallies |= {f"accuracy_{BEST}": Tally.mean(hits[:, :BEST].any(1).numpy())}
+            tallies |= {f"accuracy_{BEST}": Tally.share(hits[:, :BEST].any(1).numpy())}
         tallies["mean_class_accuracy"] = Tally.of("macro_recall", gold.numpy(), ranked[:, 0].numpy())
         return Result(
             task=self.name,
