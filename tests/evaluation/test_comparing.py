@@ -114,6 +114,18 @@ def test_what_was_not_measured_alike_is_refused(tmp_path: Path, change: dict[str
         assert compare([str(one), str(other)], across_variants=True, samples=100)
 
 
+def test_shares_of_older_files_are_compared_and_files_alone_tell_no_task(tmp_path: Path) -> None:
+    one, other = (written(tmp_path / name, predicted(seed, 0.5)) for seed, name in enumerate("ab"))
+    wanted = compare([str(one), str(other)], samples=200)[0].differences
+    old, new = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
+    old.write_text(one.with_suffix(".jsonl").read_text().replace('"share"', '"mean"'))
+    new.write_text(other.with_suffix(".jsonl").read_text())
+    assert '"share"' in new.read_text()
+    (found,) = compare([str(old), str(new)], samples=200)
+    assert found.differences == wanted
+    assert found.table().title == f"{new} less {old}"
+
+
 def test_other_items_answers_and_numbers_are_refused_by_name(tmp_path: Path) -> None:
     one = written(tmp_path / "a", predicted(1, 0.5))
     few = written(tmp_path / "b", predicted(2, 0.5)[:50], GOLD[:50])

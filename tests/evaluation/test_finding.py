@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +12,12 @@ import pytest
 
 from workbench.cli.evaluation import evaluate, finetune
 from workbench.errors import WorkbenchError
+from workbench.evaluation.comparing import compare
+from workbench.evaluation.evaluating import evaluate as evaluated
 from workbench.evaluation.finding import find_task
 from workbench.evaluation.folders import task_folders, trained_tasks
 from workbench.evaluation.options import Measuring, Scoring, Tuning
+from workbench.evaluation.result import Result
 from workbench.parts.trust import import_named
 
 THEIRS = '''
@@ -94,6 +99,58 @@ def test_its_options_have_bounds_and_stand_in_the_help(theirs: str, capsys: pyte
     assert all(text in shown for text in ("What their task measures.", "--threshold", "Above it", "--limit"))
     with pytest.raises(WorkbenchError, match=r"--threshold = 1\.5; allowed: a number from 0, at most 1"):
         evaluate.run([theirs, "a/run", "a/corpus", "--trust", "--threshold", "1.5"], "workbench evaluate")
+
+
+GUESSES = """
+from workbench.evaluation.items import Items
+from workbench.evaluation.options import Scoring
+from workbench.evaluation.result import Result
+from workbench.evaluation.task import DownstreamTask
+from workbench.metrics.tallies import Tally
+from workbench.objectives.mlm import Mlm
+
+
+class Guesses(DownstreamTask):
+    scoring, objective = Scoring, Mlm
+
+    def score(self, run, corpus, scoring):
+        tally = Tally.share([1, 0, 1, 1])
+        lines = [{"key": str(n)} for n in range(4)]
+        return Result(self.name, {"right": VALUE}, {"texts": 4}, predictions=Items(lines, {"right": tally}))
+"""
+
+
+def test_whose_code_has_measured_is_recorded_compared_and_named_where_it_fails(
+    pretrained: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    run = tmp_path / "run"
+    shutil.copytree(pretrained, run)
+
+    def measured(code: str) -> Result:
+        sys.modules.pop("their_guesses", None)
+        (tmp_path / "their_guesses.py").write_text(code)
+        importlib.invalidate_caches()
+        task = find_task("their_guesses:Guesses", trust=True)
+        return evaluated(task, Scoring(run=run, corpus=texts / "texts"))
+
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # two versions of one second look alike
+    one = measured(GUESSES.replace("VALUE", "tally.whole"))
+    assert one.inputs["read"]["task"].keys() == {"their_guesses.py"}
+    assert one.intervals["right"]["by"] == "Wilson"
+    other = measured(GUESSES.replace("VALUE", "0.75"))
+    first, second = (each.write(tmp_path / str(place)) for place, each in enumerate((one, other)))
+    with pytest.raises(WorkbenchError, match=r"not of one code of the task: 'their_guesses.py \w+' and .*--across"):
+        compare([str(first), str(second)], samples=50)
+    (found,) = compare([str(first), str(second)], samples=50, across_variants=True)
+    assert any(told.startswith("code of the task: their_guesses.py") for told in found.told)
+    with pytest.raises(ZeroDivisionError) as caught:
+        measured(GUESSES.replace("VALUE", "1 / 0"))
+    assert caught.value.__notes__ == ["raised in task their_guesses:Guesses"]
+    with pytest.raises(WorkbenchError, match=r"task guesses: Result.predictions: the number 'right' is 0.5, but"):
+        measured(GUESSES.replace("VALUE", "0.5"))
+    sys.modules.pop("their_guesses", None)
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ def test_items_that_do_not_add_up_to_the_numbers_are_refused(
     numbers: dict[str, float], lines: int, tallies: dict[str, Any], said: str
 ) -> None:
     result = Result("mine", numbers, {"texts": 4}, predictions=Items([{"key": str(n)} for n in range(lines)], tallies))
-    with pytest.raises(WorkbenchError, match=f"Result.predictions: .*{said}"):
+    with pytest.raises(WorkbenchError, match=f"task mine: Result.predictions: .*{said}"):
         result.take_intervals()
 
 

@@ -26,8 +26,8 @@ FILE`: a line of JSON for each text, question, query, mention, triple or documen
 - `gold` and `prediction` are what is right, and what the run says.
 - `scores`, `score`, `rank`, `head_rank`, `tail_rank` and `first` stand there as the task has them: of all classes, of
   the prediction, the rank of what is right, the first candidates with their scores.
-- `adds` has by number what the item adds to it: of a `mean` a value and its weight, of an `f1` how many are right,
-  found and gold ([all kinds](../workbench/metrics/tallies.py)).
+- `adds` has by number what the item adds to it: of a `share` whether it is right, and its weight, of a `mean` a value
+  and its weight, of an `f1` how many are right, found and gold ([all kinds](../workbench/metrics/tallies.py)).
 
 The table that `evaluate` prints has a 95 % interval beside each number that its items add up to, and the result has
 them too (`intervals`, with `items` and `seed`). A share of independent items has Wilson's interval. Every other

@@ -17,6 +17,7 @@ from workbench.evaluation.items import Items
 from workbench.evaluation.tables import class_table, group_tables, number_table
 from workbench.files.drafts import atomic
 from workbench.files.json_values import parse_json
+from workbench.parts.blame import Blame
 from workbench.runs.results import read_result
 from workbench.terminal import Terminal
 
@@ -69,7 +70,8 @@ class Result:
         Raises:
             WorkbenchError: `predictions` are no items, or do not add up to the numbers (`Items.check`).
         """
-        self.predictions.check(self.numbers)
+        with Blame(f"task {self.task}"):
+            self.predictions.check(self.numbers)
         self.items = len(self.predictions.lines)
         self.intervals = {name: found._asdict() for name, found in self.predictions.intervals().items()}
 
