@@ -59,7 +59,8 @@ def table(
             goes on with the next one.
         separator: by default a comma or semicolon in a .csv, as the first line has it, else a tab.
         quoted: whether cells may be quoted; by default where the separator is a comma or a semicolon.
-        header: whether the first row names the columns; without they are called 0, 1, ...
+        header: whether the first row names the columns; without they are called 0, 1, ... A first column without a
+            name is an index, as `DataFrame.to_csv` of pandas writes it; it is left out.
         by_header: by default the separator is what the first line has most of, whatever the file is called.
 
     Raises:
@@ -77,10 +78,14 @@ def table(
     if top is None:
         return None
     columns = tuple(cell.strip() for cell in top.cells) if header else tuple(map(str, range(len(top.cells))))
+    if header and columns[0] == "" and len(columns) > 1:
+        columns = columns[1:]
+        rows = (row._replace(cells=row.cells[1:]) for row in rows)
     if len(set(columns)) != len(columns) or "" in columns:
+        count = "" if by_header or "" in columns else ", or say --option header=false and count them from 0"
         raise WorkbenchError(
             f"{path}: the columns {', '.join(map(repr, columns))} are not all named, or not differently; name them "
-            "in the first line, or say --option header=false and count them from 0"
+            f"in the first line{count}"
         )
     return Layout(columns, SEPARATORS[named], quoted), rows if header else _with_first(top, rows)
 
@@ -97,18 +102,24 @@ def rows_of_table(
     if found is None:
         return
     layout, rows = found
+    opened = False
     for row in rows:
         with malformed:
-            yield row.number, cells_by_column(row.cells, layout.columns, f"{path.name}:{row.number}")
+            yield row.number, cells_by_column(row.cells, layout.columns, f"{path.name}:{row.number}", opened)
+        last = row.cells[-1]
+        opened = opened or (not layout.quoted and last.startswith('"') and last.count('"') % 2 == 1)
 
 
-def cells_by_column(cells: list[str], columns: tuple[str, ...], where: str) -> dict[str, str]:
+def cells_by_column(cells: list[str], columns: tuple[str, ...], where: str, opened: bool = False) -> dict[str, str]:
     """
+    Args:
+        opened: whether a cell before began with a quote that its line does not close.
+
     Raises:
         MalformedError: more or fewer cells than columns.
     """
     if len(cells) != len(columns):
-        quoted = any(cell.startswith('"') for cell in cells)
+        quoted = opened or any(cell.startswith('"') for cell in cells)
         hint = "; where a program quoted the cells, read them with --option quoted=true" if quoted else ""
         raise MalformedError(f"a line of {len(cells)} columns", where, f"the first line has {len(columns)}{hint}")
     return dict(zip(columns, cells, strict=True))

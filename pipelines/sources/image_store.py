@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import tarfile
 from collections.abc import Sequence
+from contextlib import suppress
+from enum import Enum
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pipelines.sources.files import expand
 from workbench.errors import WorkbenchError
 from workbench.files.paths import real_path
 
 _HERE = PurePosixPath(".")
+_DRIVE = re.compile(r"[A-Za-z]:/")
+
+log = logging.getLogger(__name__)
 
 
 class ImageRef(NamedTuple):
@@ -33,48 +39,104 @@ class ImageRef(NamedTuple):
             return handle.read(self.size)
 
 
+class Absent(Enum):
+    """Why no image is taken; false, as none is."""
+
+    MISSING = "{} not found"
+    SEVERAL = "several {}s have this name"
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+    def reason(self, what: str) -> str:
+        """As records without one are counted."""
+        return self.value.format(what)
+
+
 class ImageStore:
-    """Finds images by their path in a tar file or folder, or by their file name where one image alone has it."""
+    """Finds images by their path in a tar file or folder; by their file name where nothing else is known of them."""
 
     def __init__(self, places: Sequence[str | Path], *, nested: bool = True) -> None:
         """Index the tar files (headers only); folders are looked up when asked.
 
         Args:
-            nested: whether images are looked for in the folders within a folder, too (`VG_100K` of Visual Genome).
+            nested: whether bare names are looked for in the folders within a folder, too (`VG_100K` of Visual Genome).
 
         Raises:
             WorkbenchError: a place is missing, a tar is compressed or damaged, or a member's path leaves its folder.
         """
         self.places = expand(places)
-        self.folders = [real_path(place) for place in self.places if place.is_dir()]
-        self.members: dict[str, ImageRef] = {}
+        self.folders = list(dict.fromkeys(real_path(place) for place in self.places if place.is_dir()))
+        self.tars = {str(place): self._index(place) for place in self.places if not place.is_dir()}
         self.nested = nested
-        self._inside: dict[str, tuple[int, str] | None] | None = None
-        for place in self.places:
-            if not place.is_dir():
-                self._index(place)
+        self.by_name = 0
+        self._example = ""
+        self._names: dict[str, ImageRef | tuple[Path, str] | None] | None = None
+        self._called = [(real_path(p), spelt.parts) for p in self.places if p.is_dir() for spelt in _spellings(p)]
+        self._called += [(p, spelt.with_suffix("").parts) for p in self.places if not p.is_dir() for spelt in (p,)]
 
     def find(self, name: str) -> ImageRef | None:
-        """The image of that name, None where there is none.
+        """As `look`; None where there is none."""
+        return self.look(name) or None
 
-        A path that leads out of the image folder is one of another machine, as a rule: it is not followed, and the
-        image is looked for by its file name.
+    def look(self, name: str) -> ImageRef | Absent:
+        """The image of that name, or why there is none.
+
+        A relative path with folders stands for the file at this path alone; the folder or tar file may itself have the
+        name of its first folders. A bare name that is not directly there may be that of one file at any depth. A path
+        that leads out of the image folder is one of another machine, as a rule, unless it leads back in: it is not
+        followed. The longest of its ends that fits is taken, its bare name where one image alone has it.
 
         Raises:
             WorkbenchError: what has this name is a link that leads out of the image folder.
         """
-        safe = PurePosixPath(name.replace("\\", "/")).name if leads_out(name) else safe_name(name, "the annotations")
-        if not safe.strip("."):
-            return None
-        ref = self.members.get(safe) or self.members.get(PurePosixPath(safe).name)
-        if ref is not None:
+        path = PurePosixPath(name.replace("\\", "/"))
+        foreign = leads_out(name)
+        if foreign and (ref := self._followed(path, name)) is not None:
             return ref
-        for folder in self.folders:
-            ref = self._in_folder(folder, folder / safe, name)
-            if ref is not None:
-                return ref
-        inside = self._by_name(PurePosixPath(safe).name) if self.nested else None
-        return self._in_folder(inside[0], inside[1], name) if inside is not None else None
+        parts = _below(path) if foreign else path.parts
+        if not parts or not parts[-1].strip("."):
+            return Absent.MISSING
+        for start in range(len(parts) - 1 if foreign else 1):
+            if found := self._at(parts[start:], name):
+                return found[0] if len(found) == 1 else Absent.SEVERAL
+        if foreign or len(parts) == 1:
+            alone = self._alone(parts[-1], name)
+            self.by_name += bool(alone)
+            self._example = self._example or name if alone else self._example
+            return alone
+        return Absent.MISSING
+
+    def tell(self, what: str = "images") -> None:
+        """Say how many were found by their file name alone."""
+        if self.by_name:
+            told = "%d of the %s were found in %s by their file name alone, not by a path (the first is %.200r)"
+            log.info(told, self.by_name, what, self.describe(), self._example)
+
+    def _followed(self, path: PurePosixPath, name: str) -> ImageRef | None:
+        """The file of an absolute path that lies in one of the folders."""
+        if not path.is_absolute() or "\0" in name:
+            return None
+        with suppress(OSError, ValueError):
+            found = real_path(str(path))
+            for folder in self.folders:
+                if found.is_relative_to(folder):
+                    return self._in_folder(folder, found, name)
+        return None
+
+    def _at(self, parts: tuple[str, ...], name: str) -> list[ImageRef]:
+        """The images at this path in the folders and tar files; else in those that are called as its first folders."""
+        inner = "/".join(parts)
+        found = [tar[inner] for tar in self.tars.values() if inner in tar]
+        found += [ref for folder in self.folders if (ref := self._in_folder(folder, folder / inner, name))]
+        for cut in range(1, len(parts)) if not found else ():
+            rest = "/".join(parts[cut:])
+            for place, called in self._called:
+                if called[-cut:] == parts[:cut]:
+                    tar = self.tars.get(str(place))
+                    ref = self._in_folder(place, place / rest, name) if tar is None else tar.get(rest)
+                    found += [ref] if ref is not None else []
+        return list(dict.fromkeys(found))
 
     def _in_folder(self, folder: Path, place: Path, name: str) -> ImageRef | None:
         try:
@@ -86,16 +148,36 @@ class ImageStore:
             raise WorkbenchError(f"the image {name!r} is a link that leads out of its folder {folder}")
         return None if found is None else ImageRef(str(path), 0, found.st_size, found.st_mtime_ns)
 
-    def _by_name(self, name: str) -> tuple[Path, Path] | None:
-        """The folder and the one file in it, at any depth, that is called so; None where several are."""
-        if self._inside is None:
-            self._inside = {}
-            for number, folder in enumerate(self.folders):
-                for place, _, names in os.walk(folder):
-                    for found in names:
-                        self._inside[found] = None if found in self._inside else (number, os.path.join(place, found))
-        found_at = self._inside.get(name)
-        return None if found_at is None else (self.folders[found_at[0]], Path(found_at[1]))
+    def _alone(self, file: str, name: str) -> ImageRef | Absent:
+        """The one image with that file name, at any depth where folders are `nested`."""
+        if not self.nested:
+            here = self._at((file,), name)
+            return here[0] if len(here) == 1 else Absent.SEVERAL if here else Absent.MISSING
+        self._names = self._all_names() if self._names is None else self._names
+        if file not in self._names:
+            return Absent.MISSING
+        found = self._names[file]
+        if isinstance(found, tuple) and not isinstance(found, ImageRef):
+            return self._in_folder(found[0], Path(found[1]), name) or Absent.MISSING
+        return found or Absent.SEVERAL
+
+    def _all_names(self) -> dict[str, ImageRef | tuple[Path, str] | None]:
+        """By file name: the tar member, or the folder and the file in it; None where several are called so."""
+        names: dict[str, ImageRef | tuple[Path, str] | None] = {}
+        for tar in self.tars.values():
+            for path, ref in tar.items():
+                file = PurePosixPath(path).name
+                names[file] = None if file in names else ref
+        for folder in self.folders:
+            for place, _, files in os.walk(folder):
+                for file in files:
+                    at = os.path.join(place, file)
+                    known = names.get(file)
+                    again = known is not None and real_path(known[1] if len(known) == 2 else known.path) == real_path(
+                        at
+                    )
+                    names[file] = (folder, at) if file not in names else known if again else None
+        return names
 
     def inside(self, name: str) -> list[tuple[str, ImageRef]]:
         """The files directly in a folder of that name, each with its own name; none where there is no such folder.
@@ -104,7 +186,8 @@ class ImageStore:
             WorkbenchError: the name leads out of the store.
         """
         safe = PurePosixPath(safe_name(name, "the annotations"))
-        found = [(path, ref) for path, ref in self.members.items() if PurePosixPath(path).parent == safe != _HERE]
+        members = [pair for tar in self.tars.values() for pair in tar.items()]
+        found = [(path, ref) for path, ref in members if PurePosixPath(path).parent == safe != _HERE]
         for folder in self.folders if not found and safe != _HERE else ():
             for path in sorted(real_path(folder / safe).glob("*")) if (folder / safe).is_dir() else ():
                 if (ref := self.find(str(safe / path.name))) is not None:
@@ -118,28 +201,41 @@ class ImageStore:
 
     def lacking(self, what: str, name: str, option: str) -> WorkbenchError:
         """The error of a store that has not one of the files which are asked for, `name` among them."""
+        several = "; several files have this name" if self.look(name) is Absent.SEVERAL else ""
         return WorkbenchError(
-            f"none of the {what} is in {self.describe()} (the last one is {name[:200]!r}). Name the folder or tar file "
-            f"of the {option} with --{option}"
+            f"none of the {what} is in {self.describe()} (the last one is {name[:200]!r}{several}). Name the folder or "
+            f"tar file of the {option} with --{option}"
         )
 
     def describe(self) -> str:
         return ", ".join(str(place) for place in self.places)
 
-    def _index(self, path: Path) -> None:
+    def _index(self, path: Path) -> dict[str, ImageRef]:
+        """A tar's images by their path in it; of several at one path the last, as tar takes it."""
+        members: dict[str, ImageRef] = {}
         try:
             with tarfile.open(path, "r:") as archive:
                 for member in archive:
                     if member.isfile():
                         name = safe_name(member.name, str(path))
-                        ref = ImageRef(str(path), member.offset_data, member.size)
-                        self.members[name] = ref
-                        self.members.setdefault(PurePosixPath(name).name, ref)
+                        members[name] = ImageRef(str(path), member.offset_data, member.size)
         except tarfile.ReadError as error:
             raise WorkbenchError(
                 f"{path} is not a plain tar file, or is cut off ({error}). Decompress a .tar.gz first (gunzip); "
                 "for images in a folder name the folder"
             ) from error
+        return members
+
+
+def _spellings(folder: Path) -> set[Path]:
+    """A folder as it was named and where it really is."""
+    return {Path(os.path.abspath(folder)), real_path(folder)}
+
+
+def _below(path: PurePosixPath) -> tuple[str, ...]:
+    """A path's parts after its root, its drive and the last `..`."""
+    parts = path.parts[1:] if path.is_absolute() or _DRIVE.match(str(path)) else path.parts
+    return parts[max((at + 1 for at, part in enumerate(parts) if part == ".."), default=0) :]
 
 
 def safe_name(name: str, where: str) -> str:
@@ -156,7 +252,7 @@ def safe_name(name: str, where: str) -> str:
 def leads_out(name: str) -> bool:
     """Whether it is an absolute path, one of a Windows drive, or one with `..`."""
     path = PurePosixPath(name.replace("\\", "/"))
-    return path.is_absolute() or ".." in path.parts or "\0" in name or re.match(r"[A-Za-z]:/", str(path)) is not None
+    return path.is_absolute() or ".." in path.parts or "\0" in name or _DRIVE.match(str(path)) is not None
 
 
 def open_store(annotations: Path, places: Sequence[str], called: str = "images") -> ImageStore:

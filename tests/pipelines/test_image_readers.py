@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from pipelines.sources.image_store import ImageStore
+from pipelines.sources.image_store import Absent, ImageStore
 from workbench.errors import WorkbenchError
 
 
@@ -186,10 +186,35 @@ def test_an_image_of_a_nested_folder_is_found_by_its_name_where_one_alone_has_it
         (folder / inner / "twice.jpg").write_bytes(picture(5))
     (folder / "x" / "once.jpg").write_bytes(picture(6))
     store = ImageStore([folder])
-    assert store.find("train/once.jpg").read() == picture(6)
+    assert store.find("once.jpg").read() == picture(6)
+    assert store.look("train/once.jpg") is Absent.MISSING
     assert store.find("x/twice.jpg").read() == picture(5)
+    assert store.look("twice.jpg") is store.look("/far/twice.jpg") is Absent.SEVERAL
     assert store.find("twice.jpg") is None
+    assert store.find("/far/y/twice.jpg") == store.find(f"{folder}/y/twice.jpg") == store.find("y/twice.jpg")
     assert ImageStore([folder], nested=False).find("once.jpg") is None
+
+
+def test_no_image_gets_another_one_of_its_name(tmp_path, folder, tar, picture, read, json_lines, caplog):
+    """By a path with folders nothing but this path is taken, in folders and tar files; of two places neither."""
+    caplog.set_level("INFO")
+    (folder / "train").mkdir()
+    (folder / "train" / "1.jpg").write_bytes(picture(5))
+    first = tar("set.tar", {"a/1.jpg": picture(1), "b/1.jpg": picture(2), "a/2.jpg": picture(3)})
+    second = tar("val.tar", {"a/1.jpg": picture(4), "3.jpg": picture(6)})
+    store = ImageStore([first])
+    assert store.look("c/1.jpg") is Absent.MISSING
+    assert store.look("1.jpg") is Absent.SEVERAL
+    assert store.find("2.jpg").read() == store.find("set/a/2.jpg").read() == picture(3)
+    assert ImageStore([first, second]).look("a/1.jpg") is Absent.SEVERAL
+    assert ImageStore([first, second]).find("/far/val/a/1.jpg").read() == picture(4)
+    assert ImageStore([folder, folder / "train"]).find("/far/1.jpg").read() == picture(5)
+    assert ImageStore([folder / "train"]).find(f"{folder.name}/train/1.jpg").read() == picture(5)
+    rows = [{"image": name, "caption": "x"} for name in ("val/1.jpg", "train/1.jpg", "1.jpg", "/far/1.jpg")]
+    path = json_lines("captions.jsonl", rows)
+    assert len(read("image-text", path, images=[str(folder)])) == 3
+    assert "2 of the images were found" in caplog.text
+    assert "(the first is '1.jpg')" in caplog.text
 
 
 def test_a_link_out_of_the_folder_is_not_followed(tmp_path, folder, json_lines, read):

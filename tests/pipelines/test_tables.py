@@ -95,7 +95,8 @@ def test_a_tag_for_each_word(table: Write, read: Any) -> None:
             r"t\.tsv is a table with the columns id, body; none of them is called text or .*text: COL",
         ),
         ("text\tb\none cell\n", {}, r"t\.tsv:2: a line of 1 columns .*the first line has 2"),
-        ("text\ttext\nx\ty\n", {}, "not all named, or not differently"),
+        ("text\ttext\nx\ty\n", {}, "not all named, or not differently.* header=false"),
+        ("text\t\nx\ty\n", {}, r"not all named, or not differently; name them in the first line$"),
         (
             "text\tlabel\nx\t1\n",
             {"fields": {"second": "other"}},
@@ -110,6 +111,16 @@ def test_a_tag_for_each_word(table: Write, read: Any) -> None:
 def test_tables_that_do_not_fit(table: Write, read: Any, text: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(WorkbenchError, match=message):
         read("text", table("t.tsv", text), **options)
+
+
+def test_an_index_column_without_a_name_is_left_out(table: Write, read: Any) -> None:
+    """As `DataFrame.to_csv` of pandas writes it."""
+    for name, comma in (("p.csv", ","), ("p.tsv", "\t")):
+        text = ",text,label\n0,one,a\n1,two,b\n".replace(",", comma)
+        assert [fields(s) for s in read("text", table(name, text))] == [
+            {"text": "one", "labels": {"label": "a"}},
+            {"text": "two", "labels": {"label": "b"}},
+        ]
 
 
 def test_a_quote_that_is_never_closed(table: Write, read: Any) -> None:

@@ -14,7 +14,7 @@ from pipelines.readers.table_rows import SUFFIXES, Separator, header_of, rows_of
 from pipelines.sources.files import files
 from workbench.options.bounds import Name
 
-IMAGE = ("image", "image_name", "filepath", "filename", "file_name", "path")
+IMAGE = ("image", "image_name", "image_path", "filepath", "filename", "file_name", "path")
 CAPTION = ("caption", "captions", "title", "comment", "text", "sentence", "raw")
 
 

@@ -36,6 +36,7 @@ class DocVqa(ImageReader):
     `meta.split`. The questions are held in memory.
     """
 
+    apart: ClassVar[bool] = True
     suffixes: ClassVar[tuple[str, ...]] = (".json",)
 
     ocr: Location | None = None

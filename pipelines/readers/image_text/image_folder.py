@@ -16,7 +16,7 @@ from pipelines.readers.row_fields import Source, check_sources, columns_of, fill
 from pipelines.readers.table_rows import header_of, rows_of_table
 from pipelines.sources.columnar import SPLITS
 from pipelines.sources.files import IMAGES, everything, is_about, plain_suffix, record_key
-from pipelines.sources.image_store import ImageRef, ImageStore
+from pipelines.sources.image_store import Absent, ImageRef, ImageStore
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Name
 from workbench.sequences.sequence import Sample
@@ -77,8 +77,8 @@ class ImageFolder(ImageReader):
 
     def sample(self, record: Record) -> Sample | Drop:
         name, row, ref = record.data
-        if ref is None:
-            return Drop("image not found")
+        if isinstance(ref, Absent):
+            return Drop(ref.reason("image"))
         sources = row_sources(row, self.kind, self.fields)
         taken = fill(row, sources, record.where)
         used = columns_of(sources) | {FILE_NAME}
@@ -96,7 +96,7 @@ def _described(place: Path, root: Path) -> Iterator[Record]:
         where = f"{place.name}:{number}"
         with malformed:
             name = require(row, FILE_NAME, str, where)
-            ref = store.find(name)
+            ref = store.look(name)
             told = row if split is None else {"split": split, **row}
             listed = name if inner == "." else f"{inner}/{name}"
             yield Record((listed, told, ref), max(1, ref.size if ref else 1), where)

@@ -15,7 +15,7 @@ from pipelines.readers.reader import Drop, MalformedError, Match, Peek, Record
 from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, with_own
 from pipelines.sources.columnar import SUFFIXES, called, holds_bytes, rows
 from pipelines.sources.files import files, record_key
-from pipelines.sources.image_store import ImageStore, open_store
+from pipelines.sources.image_store import Absent, ImageRef, ImageStore, open_store
 from workbench.options.bounds import Name
 from workbench.sequences.sequence import Sample
 
@@ -69,19 +69,21 @@ class ImageTable(ImageReader):
                     told |= other
                     log.warning("%s: the columns %s hold bytes, too; they are not read", path.name, ", ".join(other))
                 data, place = (image, None) if isinstance(image, bytes) else (image.get("bytes"), image.get("path"))
-                ref = None
+                ref: ImageRef | Absent = Absent.MISSING
                 if data is None and place:
                     store = store or open_store(path, self.images)
-                    ref = store.find(place)
+                    ref = store.look(place)
                 listed = str(PurePosixPath(place).name) if place else f"{called(path)}-{number}"
                 size += ref.size if ref else 1
                 yield Record((called(path), number, row, data, ref, listed), size, where)
+        if store is not None:
+            store.tell()
 
     def sample(self, record: Record) -> Sample | Drop:
         name, number, row, data, ref, listed = record.data
-        data = ref.read() if data is None and ref is not None else data
+        data = ref.read() if data is None and ref else data
         if data is None:
-            return Drop("image not found")
+            return Drop(ref.reason("image"))
         key, fields = f"{name}-{number}", dict[str, Any]()
         used = {"image"} if "image" in row else set()
         if isinstance(row.get(QUESTION), str):

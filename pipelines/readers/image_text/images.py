@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from pipelines.readers.reader import Drop, Malformed, RawReader, Record
 from pipelines.sources.files import files, is_media, record_key
-from pipelines.sources.image_store import ImageRef, open_store
+from pipelines.sources.image_store import Absent, ImageRef, ImageStore, open_store
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Location
 from workbench.sequences.sequence import Sample
@@ -21,6 +21,9 @@ class ImageReader(RawReader):
     """A format whose records belong to an image. `images` are the folders or tar files that hold them."""
 
     kind: ClassVar[str] = "image-text"
+
+    apart: ClassVar[bool] = False
+    """Whether the set's images have different file names, whatever their folders: they may lie in one, too."""
 
     images: list[Location] = field(default_factory=list)
 
@@ -49,6 +52,11 @@ class ImageReader(RawReader):
                 "for example COCO_{subset}_{id:012d}.jpg"
             ) from error
 
+    def looked_up(self, store: ImageStore, name: str) -> ImageRef | Absent:
+        """The image of that name in the annotations."""
+        found = store.look(name)
+        return store.look(PurePosixPath(name).name) if found is Absent.MISSING and self.apart else found
+
     def inputs(self, paths: Sequence[Path]) -> list[Path]:
         annotated = files(paths, self.suffixes)
         return [*annotated, *open_store(annotated[0], self.images).files]
@@ -59,17 +67,18 @@ class ImageReader(RawReader):
         found, missing, malformed = 0, 0, Malformed()
         for name, fields, where in self.annotations(paths, malformed):
             yield from malformed.records()
-            ref = store.find(name)
-            found, missing = found + (ref is not None), missing + (ref is None)
+            ref = self.looked_up(store, name)
+            found, missing = found + bool(ref), missing + (not ref)
             yield Record((name, dict(fields), ref), ref.size if ref else 0, where)
         yield from malformed.records()
+        store.tell()
         if missing and not found:
             raise store.lacking(f"{missing} annotated images", name, "images")
 
     def sample(self, record: Record) -> Sample | Drop:
         name, fields, ref = record.data
-        if ref is None:
-            return Drop("image not found")
+        if isinstance(ref, Absent):
+            return Drop(ref.reason("image"))
         return image_sample(name, ref, fields, record.where)
 
 

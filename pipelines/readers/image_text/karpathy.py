@@ -26,6 +26,7 @@ class Karpathy(ImageReader):
     `splits` are those that are read at all (without it: every one). The annotations are held in memory.
     """
 
+    apart: ClassVar[bool] = True
     suffixes: ClassVar[tuple[str, ...]] = (".json",)
 
     splits: list[Name] = field(default_factory=list)

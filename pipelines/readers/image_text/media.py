@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.reader import Drop, Malformed, Record
 from pipelines.sources.files import files
-from pipelines.sources.image_store import open_store
+from pipelines.sources.image_store import Absent, open_store
 from workbench.errors import WorkbenchError
 from workbench.sequences.sequence import Sample
 
@@ -51,12 +51,13 @@ class MediaReader(ImageReader):
         found, lost, malformed = 0, "", Malformed()
         for one in self.described(paths, malformed):
             yield from malformed.records()
-            refs = {name: store.find(place) for name, place in one.places.items()}
-            lacking = any(ref is None for ref in refs.values())
+            refs = {name: self.looked_up(store, place) for name, place in one.places.items()}
+            lacking = not all(refs.values())
             found, lost = found + (not lacking), lost or one.where * lacking
-            size = one.size + sum(ref.size for ref in refs.values() if ref is not None)
+            size = one.size + sum(ref.size for ref in refs.values() if ref)
             yield Record((one.key, one.row, refs, dict(one.places)), size, one.where)
         yield from malformed.records()
+        store.tell("media")
         if lost and not found:
             raise WorkbenchError(
                 f"no record has all its media in {store.describe()} (the first without is {lost}). Name the folder or "
@@ -65,8 +66,9 @@ class MediaReader(ImageReader):
 
     def sample(self, record: Record) -> Sample | Drop:
         key, row, refs, places = record.data
-        if any(ref is None for ref in refs.values()):
-            return Drop("medium not found")
+        absent = next((ref for ref in refs.values() if isinstance(ref, Absent)), None)
+        if absent is not None:
+            return Drop("medium not found" if absent is Absent.MISSING else "several media have this name")
         fields = self.content(row, record.where)
         media = {medium: ref.read() for medium, ref in refs.items()}
         alone = media.keys() == {IMAGE}

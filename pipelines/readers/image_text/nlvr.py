@@ -25,6 +25,7 @@ class Nlvr(ImageReader):
     a corpus.
     """
 
+    apart: ClassVar[bool] = True
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
 
     permutations: Annotated[int, Ge(1), Le(6)] = 6

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from pipelines.readers.image_text.images import ImageReader, image_sample
 from pipelines.readers.reader import Drop, Malformed, MalformedError, Record
 from pipelines.sources.files import files, record_key
-from pipelines.sources.image_store import open_store
+from pipelines.sources.image_store import Absent, open_store
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Name
 from workbench.sequences.sequence import Sample
@@ -56,11 +56,13 @@ class UrlList(ImageReader):
         found, lost, malformed = 0, "", Malformed()
         for row in self.listed(paths, malformed):
             yield from malformed.records()
-            ref = store.find(name) if store is not None and (name := _name(row.url)) else None
-            found, lost = found + (ref is not None), lost or row.url
-            size = ref.size if ref is not None else len(row.url) + sum(map(len, row.captions))
+            ref = store.look(name) if store is not None and (name := _name(row.url)) else Absent.MISSING
+            found, lost = found + bool(ref), lost or row.url
+            size = ref.size if ref else len(row.url) + sum(map(len, row.captions))
             yield Record((row, ref), size, f"{row.file}:{row.number}")
         yield from malformed.records()
+        if store is not None:
+            store.tell()
         if store is not None and lost and not found:
             raise WorkbenchError(
                 f"none of the images is in {store.describe()} (the first is {lost[:200]!r}). Have them fetched with "
@@ -73,10 +75,10 @@ class UrlList(ImageReader):
             return Drop("no URL")
         name = f"{row.file.partition('.')[0]}-{row.number}"
         fields: Sample = {"key": record_key(name), "captions": row.captions, "meta": {**row.meta, "url": row.url}}
-        if ref is not None:
+        if ref:
             return image_sample(_name(row.url), ref, fields, record.where)
         if not self.fetch:
-            return Drop("image not found")
+            return Drop(ref.reason("image"))
         return {**fields, "meta": {**fields["meta"], "source": row.file}}
 
 

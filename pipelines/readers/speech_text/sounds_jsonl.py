@@ -17,7 +17,7 @@ from pipelines.readers.reader import Drop, Malformed, MalformedError, Peek, RawR
 from pipelines.readers.row_fields import Source, columns_of, fill
 from pipelines.readers.seconds import stretch
 from pipelines.sources.files import files, is_media, record_key
-from pipelines.sources.image_store import open_store
+from pipelines.sources.image_store import Absent, open_store
 from workbench.errors import unknown
 from workbench.options.bounds import Location, Name
 from workbench.sequences.sequence import Sample
@@ -64,16 +64,17 @@ class SoundsJsonl(RawReader):
             if malformed:
                 yield from malformed.records()
                 continue
-            ref = store.find(name)
-            found, missing = found + (ref is not None), missing + (ref is None)
+            ref = store.look(name)
+            found, missing = found + bool(ref), missing + (not ref)
             yield Record((name, row, ref), record.size + (ref.size if ref else 0), record.where)
+        store.tell("sounds")
         if missing and not found:
             raise store.lacking(f"{missing} sounds", name, "sounds")
 
     def sample(self, record: Record) -> Sample | Drop:
         name, row, ref = record.data
-        if ref is None:
-            return Drop("sound not found")
+        if isinstance(ref, Absent):
+            return Drop(ref.reason("sound"))
         data, where = ref.read(), record.where
         said, sources = transcribed(row, where), {**({LABELS: LABELS} if LABELS in row else {}), **self.fields}
         said |= fill(row, sources, where)

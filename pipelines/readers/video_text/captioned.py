@@ -11,7 +11,7 @@ from pipelines.readers.json_rows import row_records
 from pipelines.readers.reader import Malformed, MalformedError, RawReader, Record, parse_row, require
 from pipelines.readers.seconds import stretch
 from pipelines.sources.files import files, is_media
-from pipelines.sources.image_store import ImageRef, ImageStore, open_store
+from pipelines.sources.image_store import Absent, ImageRef, ImageStore, open_store
 from workbench.options.bounds import Location
 
 _OWN = frozenset({"captions", "caption", "times", "start", "end", "segments", "frame_rate", "meta"})
@@ -35,8 +35,8 @@ class CaptionedFilms(RawReader):
         """The field of a row that names its film."""
         raise NotImplementedError(f"{type(self).__name__} must define names_it")
 
-    def refs(self, store: ImageStore, name: str) -> list[ImageRef]:
-        """The files of a film; none where there are none."""
+    def refs(self, store: ImageStore, name: str) -> list[ImageRef] | Absent:
+        """The files of a film, or why there are none."""
         raise NotImplementedError(f"{type(self).__name__} must define refs")
 
     def inputs(self, paths: Sequence[Path]) -> list[Path]:
@@ -52,7 +52,8 @@ class CaptionedFilms(RawReader):
         for name, (fields, where) in videos.items():
             refs = self.refs(store, name)
             found, missing = found + bool(refs), missing + (not refs)
-            yield Record((name, fields, refs), max(1, sum(ref.size for ref in refs)), where)
+            yield Record((name, fields, refs), max(1, sum(ref.size for ref in refs or ())), where)
+        store.tell("videos")
         if missing and not found:
             raise store.lacking(f"{missing} videos", name, "videos")
 

@@ -19,7 +19,7 @@ from pipelines.readers.json_rows import SUFFIXES
 from pipelines.readers.reader import Drop, MalformedError, Peek, Record
 from pipelines.readers.video_text.captioned import CaptionedFilms
 from pipelines.sources.files import record_key
-from pipelines.sources.image_store import ImageRef, ImageStore
+from pipelines.sources.image_store import Absent, ImageRef, ImageStore
 from workbench.options.bounds import Name, Positive
 from workbench.sequences.sequence import Sample
 
@@ -50,9 +50,9 @@ class ClipsJsonl(CaptionedFilms):
     def names_it(self) -> str:
         return self.clips_field
 
-    def refs(self, store: ImageStore, name: str) -> list[ImageRef]:
-        ref = store.find(name) or store.find(f"{name}{SUFFIX}")
-        return [] if ref is None else [ref]
+    def refs(self, store: ImageStore, name: str) -> list[ImageRef] | Absent:
+        ref = store.look(name) or store.look(f"{name}{SUFFIX}")
+        return [ref] if isinstance(ref, ImageRef) else ref
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         size: int | None = None
@@ -72,7 +72,8 @@ class ClipsJsonl(CaptionedFilms):
     def sample(self, record: Record) -> Sample | Drop:
         name, fields, refs = record.data
         if not refs:
-            return Drop("clips not found")
+            several = refs is Absent.SEVERAL
+            return Drop("several files have this name" if several else "clips not found")
         data = refs[0].read()
         features = _features(data)
         if features is None:

@@ -16,7 +16,7 @@ from pipelines.readers.json_rows import SUFFIXES
 from pipelines.readers.reader import Drop, Peek, Record
 from pipelines.readers.video_text.captioned import CaptionedFilms
 from pipelines.sources.files import record_key
-from pipelines.sources.image_store import ImageRef, ImageStore
+from pipelines.sources.image_store import Absent, ImageRef, ImageStore, leads_out
 from workbench.errors import BadValueError
 from workbench.options.bounds import Name, Positive
 from workbench.sequences.sequence import Sample
@@ -45,18 +45,19 @@ class VideosJsonl(CaptionedFilms):
     def names_it(self) -> str:
         return self.video_field
 
-    def refs(self, store: ImageStore, name: str) -> list[ImageRef]:
+    def refs(self, store: ImageStore, name: str) -> list[ImageRef] | Absent:
         """A video's file, or the frames of its folder, in the order of the numbers in their names."""
-        ref = store.find(name)
-        if ref is not None:
+        ref = store.look(name)
+        if ref:
             return [ref]
-        inside = [(place, found) for place, found in store.inside(name) if name_is_picture(place)]
-        return [found for _, found in sorted(inside, key=lambda pair: _natural(pair[0]))]
+        frames = () if leads_out(name) else store.inside(name)
+        inside = [(place, found) for place, found in frames if name_is_picture(place)]
+        return [found for _, found in sorted(inside, key=lambda pair: _natural(pair[0]))] or ref
 
     def sample(self, record: Record) -> Sample | Drop:
         name, fields, refs = record.data
         if not refs:
-            return Drop("video not found")
+            return Drop((Absent.MISSING if refs == [] else refs).reason("video"))
         film = refs[0].read() if len(refs) == 1 and not name_is_picture(refs[0].path) else self._film(fields, refs)
         if isinstance(film, Drop):
             return film

@@ -24,6 +24,7 @@ CASE = ReaderCase(
             "results.csv",
             "image_name| number| comment\na.jpg| 0| A dog, big .\nb.jpg| 0| A cat .\na.jpg| 1| One dog .\n",
         ),
+        ("index.csv", ',image_path,caption\n0,a.jpg,"A dog, big ."\n1,b.jpg,A cat .\n2,a.jpg,One dog .\n'),
         ("clip.csv", "filepath\ttitle\na.jpg\tA dog, big .\nb.jpg\tA cat .\na.jpg\tOne dog .\n"),
     ],
 )
@@ -33,6 +34,15 @@ def test_the_tables_that_people_publish(tmp_path, tar, picture, read, name, text
     first, second = read("image-text", tmp_path / name)
     assert (first["key"], first["captions"]) == ("a", ["A dog, big .", "One dog ."])
     assert (second["image"], second["captions"]) == (picture(2), ["A cat ."])
+
+
+def test_quoted_line_ends_of_a_tsv_are_told_by_the_option(tmp_path, tar, picture, read):
+    (tmp_path / "s.tsv").write_text('image\tcaption\na.jpg\t"one\ntwo\nthree"\n', encoding="utf-16")
+    tar("images.tar", {"a.jpg": picture(1)})
+    with pytest.raises(WorkbenchError, match=r"s\.tsv:3: a line of 1 columns .*--option quoted=true"):
+        read("image-text", tmp_path / "s.tsv")
+    (sample,) = read("image-text", tmp_path / "s.tsv", quoted=True)
+    assert sample["captions"] == ["one\ntwo\nthree"]
 
 
 def test_columns_are_named_and_others_kept(tmp_path, tar, picture, read):
