@@ -36,7 +36,7 @@ def with_segmenter(recipe: Recipe) -> Recipe:
     if recipe.segmenter is not None:
         return recipe
     for name, task in recipe.tasks.items():
-        by = next(_by_words(task), None)
+        by = next(_by_words(task, f"tasks.{name}"), None)
         found = None if by is None else _called_for(f"tasks.{name}", by, list(task.corpora))
         if found is not None:
             return replace(recipe, segmenter=found)
@@ -92,10 +92,10 @@ def _first_texts(place: str) -> Iterator[str]:
         yield from texts_in(corpus.read(shard, record))
 
 
-def _by_words(task: TaskSpec) -> Iterator[str]:
+def _by_words(task: TaskSpec, where: str) -> Iterator[str]:
     """What of a task goes by words, as its classes say."""
-    for spec in task.objectives:
-        part, options, _ = named_by("objective", spec, "")
+    for number, spec in enumerate(task.objectives):
+        part, options, _ = named_by("objective", spec, f"{where}.objectives[{number}]")
         found = part.goes_by_words({**defaults_of(part), **options})
         if found:
             yield found
