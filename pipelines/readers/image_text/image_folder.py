@@ -18,6 +18,7 @@ from pipelines.sources.columnar import SPLITS
 from pipelines.sources.files import IMAGES, everything, is_about, plain_suffix, record_key
 from pipelines.sources.image_store import Absent, ImageRef, ImageStore
 from workbench.errors import WorkbenchError
+from workbench.files.paths import real_path
 from workbench.options.bounds import Name
 from workbench.sequences.sequence import Sample
 
@@ -64,8 +65,11 @@ class ImageFolder(ImageReader):
         """Raises WorkbenchError where a folder has no image."""
         for path in paths:
             described = self.inputs([path])
+            named: set[str] = set()
             for place in described:
-                yield from _described(place, path if path.is_dir() else place.parent)
+                yield from _described(place, path if path.is_dir() else place.parent, named)
+            if described and path.is_dir():
+                yield from _not_named(path, named)
             images = [] if described else classed(path)
             if not described and not images:
                 raise WorkbenchError(f"the folder {path} has no images in folders, nor a file metadata.jsonl")
@@ -76,6 +80,8 @@ class ImageFolder(ImageReader):
                 yield Record((image.name, {"label": image.label, **split}, ref), ref.size, f"{path.name}:{image.name}")
 
     def sample(self, record: Record) -> Sample | Drop:
+        if isinstance(record.data, Drop):
+            return record.data
         name, row, ref = record.data
         if isinstance(ref, Absent):
             return Drop(ref.reason("image"))
@@ -86,8 +92,8 @@ class ImageFolder(ImageReader):
         return image_sample(name, ref, {**fields, "key": record_key(name.rpartition(".")[0])}, record.where)
 
 
-def _described(place: Path, root: Path) -> Iterator[Record]:
-    """The rows of a metadata file, each with its image, which lies in the file's folder."""
+def _described(place: Path, root: Path, named: set[str]) -> Iterator[Record]:
+    """The rows of a metadata file, each with its image, which lies in the file's folder and is added to `named`."""
     malformed, store = Malformed(), ImageStore([place.parent], nested=False)
     inner = place.parent.relative_to(root).as_posix()
     split = inner.partition("/")[0] if inner.partition("/")[0].lower() in SPLITS else None
@@ -97,10 +103,18 @@ def _described(place: Path, root: Path) -> Iterator[Record]:
         with malformed:
             name = require(row, FILE_NAME, str, where)
             ref = store.look(name)
+            named |= {ref.path} if ref else set()
             told = row if split is None else {"split": split, **row}
             listed = name if inner == "." else f"{inner}/{name}"
             yield Record((listed, told, ref), max(1, ref.size if ref else 1), where)
     yield from malformed.records()
+
+
+def _not_named(folder: Path, named: set[str]) -> Iterator[Record]:
+    """A drop for each image of a folder that no row names."""
+    for path in everything(folder):
+        if plain_suffix(path) in IMAGES and not is_about(path, folder) and str(real_path(path)) not in named:
+            yield Record(Drop("no row names the image"), 1, f"{folder.name}:{path.relative_to(folder).as_posix()}")
 
 
 def _rows(place: Path, malformed: Malformed) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -69,14 +69,14 @@ def test_captions_and_labels_of_metadata(name: str, tmp_path: Path, read: Any) -
 
 
 def test_each_split_has_metadata_and_images_of_its_own(tmp_path: Path, stored: Any) -> None:
-    images(tmp_path / "set", "train/a.png", "test/a.png", "train/b.png")
+    images(tmp_path / "set", "train/a.png", "test/a.png", "train/b.png", "train/more/c.png", "train/.cache/d.png")
     metadata(tmp_path / "set" / "train" / "metadata.jsonl", [*ROWS, {"file_name": "gone.png", "text": "x"}])
     metadata(tmp_path / "set" / "test" / "metadata.jsonl", ROWS[:1])
     prepare("image-text", tmp_path / "set", "-o", tmp_path / "c", "--workers", 1, "--own-split", "test")
     assert [s["image"] for s in stored(tmp_path / "c")] == [picture(0), picture(2)]
     assert [s["image"] for s in stored(tmp_path / "c-test")] == [picture(1)]
     dropped = json.loads((tmp_path / "c" / "corpus.json").read_bytes())["shards"][0]["dropped"]
-    assert dropped == {"ImageFolder: image not found": 1}
+    assert dropped == {"ImageFolder: image not found": 1, "ImageFolder: no row names the image": 1}
 
 
 def test_a_folder_is_a_class(tmp_path: Path, stored: Any) -> None:
