@@ -68,6 +68,32 @@ def test_folders_files_and_results_are_sides_in_any_order_of_items(tmp_path: Pat
     assert items.lines[0] == {"key": "r0", "gold": int(GOLD[0]), "prediction": int(predicted(2, 0.5)[0])}
 
 
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("accuracy", "[NaN, 1]"),
+        ("accuracy", "[Infinity, 1]"),
+        ("accuracy", "[true, null]"),
+        ("accuracy", "[1e308, -1]"),
+        ("macro_f1", "[1.5, -2]"),
+        ("macro_f1", "[1e9, 1e12]"),
+        ("macro_f1", None),
+    ],
+)
+def test_figures_that_no_item_can_have_are_refused(name: str, row: str | None, tmp_path: Path) -> None:
+    file = written(tmp_path / "a", predicted(1, 0.5)).with_suffix(".jsonl")
+    first, *others = file.read_text().splitlines()
+    line = json.loads(first)
+    ((kind, _),) = line["adds"][name].items()
+    if row is None:
+        del line["adds"][name]
+    else:
+        line["adds"][name] = {kind: json.loads(row)}
+    (tmp_path / "b.jsonl").write_text("\n".join([json.dumps(line), *others]) + "\n")
+    with pytest.raises(WorkbenchError, match=r"b\.jsonl: `adds`: item 1 of .* which no row of the kind"):
+        compare([str(file), str(tmp_path / "b.jsonl")], samples=200)
+
+
 def test_the_same_run_does_not_differ_from_itself(tmp_path: Path) -> None:
     side = str(written(tmp_path / "a", predicted(1, 0.5)))
     (found,) = compare([side, side], samples=200)

@@ -22,7 +22,7 @@ from workbench.errors import WorkbenchError, shown
 from workbench.files.drafts import atomic
 from workbench.files.json_values import parse_json
 from workbench.metrics.resampling import Interval, intervals, units_of
-from workbench.metrics.tallies import KINDS, OF_ALL, Tally
+from workbench.metrics.tallies import KINDS, OF_ALL, Tally, amiss
 
 ADDS = "adds"
 MADE = "Result.predictions"
@@ -132,7 +132,8 @@ def read_items(path: Path) -> Items:
 def _tally(rows: list[Any]) -> Tally:
     """
     Raises:
-        ValueError: the rows are of several kinds or lengths, or of one that there is not.
+        ValueError: the rows are of several kinds or lengths, or of one that there is not, or have figures that rows of
+            their kind cannot have.
     """
     told = [row for row in rows if row]
     kinds, sizes = {kind for row in told for kind in row}, {len(values) for row in told for values in row.values()}
@@ -140,6 +141,11 @@ def _tally(rows: list[Any]) -> Tally:
         raise ValueError(f"found the kinds {', '.join(sorted(kinds))} with rows of {sorted(sizes)} figures")
     (kind,), (size,) = kinds, sizes
     found = np.array([row[kind] if row else [0.0] * size for row in rows], float)
+    lacking = np.array([not row for row in rows]) if kind in OF_ALL else np.zeros(len(rows), bool)
+    bad = lacking | amiss(kind, found)
+    if bad.any():
+        first = int(bad.argmax())
+        raise ValueError(f"item {first + 1} of {len(rows):,} has {rows[first]}, which no row of the kind {kind} can be")
     return Tally(kind, found)
 
 

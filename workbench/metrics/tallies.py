@@ -58,6 +58,20 @@ CLASSES = ("macro_f1", "macro_recall", "mcc")
 OF_ALL = (*CLASSES, "pearson", "spearman")
 """Kinds in which every item takes part, also one whose row is zeros."""
 CHRF_BETA = 2
+MOST_CLASSES = 2**20
+SIGNED = ("mean", "share", "percentage", "means", "f1_of_means", "exp_mean", "median")
+"""Kinds whose figures are values, which may be below 0, each with its weight, which may not."""
+
+
+def amiss(kind: Kind, rows: np.ndarray) -> np.ndarray:
+    """Which rows [items, figures] no item of a kind can have [items]: of one that comes from a file."""
+    bad = ~np.isfinite(rows).all(1)
+    if kind in CLASSES:
+        classes = rows[:, :2]
+        return bad | ((classes < -1) | (classes >= MOST_CLASSES) | (classes != np.round(classes))).any(1)
+    if kind in SIGNED:
+        return bad | (rows[:, 1::2] < 0).any(1)
+    return bad | (rows < 0).any(1) if kind not in OF_ALL else bad
 
 
 @dataclass(frozen=True)
