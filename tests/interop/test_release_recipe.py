@@ -20,10 +20,11 @@ from workbench.cli.recipes import list_recipes
 from workbench.cli.show import show
 from workbench.errors import WorkbenchError
 from workbench.interop.exporting import Exported, write_release
-from workbench.interop.release_recipe import recipe_named, release_tree
+from workbench.interop.release_recipe import _check_size, recipe_named, release_tree
 from workbench.interop.rules import to_theirs
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import as_tree
+from workbench.text.tokenizer import Tokenizer
 from workbench.training.pretrain import pretrain
 
 ONE_STEP = [
@@ -127,6 +128,17 @@ def test_special_tokens_that_its_tokenizer_lacks_are_left_out(tmp_path: Path) ->
     assert release_tree(str(folder))["tasks"]["text"]["sequence"]["end"] is None
     (folder / "tokenizer.json").unlink()
     assert release_tree(str(folder))["tokenizer"] == "${vars.data}/tokenizer.json"
+
+
+def test_a_tokenizer_of_far_fewer_tokens_than_the_network_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = folder_of("bert", tmp_path / "bert")
+    words = Tokenizer.load(folder).vocab_size
+    for size, told in ((words * 2, True), (words, False)):
+        caplog.clear()
+        _check_size(Tokenizer.load(folder), size, folder)
+        assert (f"the configuration says vocab_size = {size:,}" in caplog.text) is told
 
 
 def test_what_is_no_release_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

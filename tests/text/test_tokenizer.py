@@ -273,3 +273,20 @@ def test_training_from_nothing_or_with_bad_options(sentences):
         train_tokenizer(sentences, "wordpeice", 100)  # type: ignore[arg-type]
     with pytest.raises(WorkbenchError, match="use at least 300"):
         train_tokenizer(sentences, "bpe", 100)
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_tokenizer_of_special_tokens_alone_is_refused(tmp_path: Path, listed: bool) -> None:
+    special = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4}
+    bare = tokenizers_library.Tokenizer(tokenizers_library.models.WordPiece(special, unk_token="[UNK]"))
+    bare.add_special_tokens([*special])
+    bare.save(str(tmp_path / "tokenizer.json"))
+    advice = "prepare tokenizer"
+    if listed:
+        (tmp_path / "vocab.txt").write_text("\n".join([*special, "river"]))
+        advice = r"vocab\.txt lies beside it"
+    for place in (tmp_path, tmp_path / "tokenizer.json"):
+        with pytest.raises(WorkbenchError, match=rf"has only special tokens \(\[CLS\], .*{advice}"):
+            Tokenizer.load(place)
+    if listed:
+        assert len(Tokenizer.load(tmp_path / "vocab.txt").ordinary_ids) == 1

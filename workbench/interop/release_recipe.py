@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ from workbench.recipe.variables import check_variables
 from workbench.runs.names import RECIPE, is_run
 from workbench.text.tokenizer import Tokenizer
 
+logger = logging.getLogger(__name__)
+MUCH = 0.8
+"""A tokenizer has about as many tokens as its model; tables are filled up to round numbers."""
 LENGTH = 512
 """Tokens of a sequence, or fewer where the network has fewer positions."""
 FAMILY = "model.init_from.release="
@@ -156,6 +160,7 @@ def _tree(
     has_words = any(all((beside / file).is_file() for file in files) for files in TOKENIZER)
     if has_words:
         words = Tokenizer.load(beside)
+        _check_size(words, streams["text"].get("vocab_size"), beside)
         sequence |= {end: None for end in ("begin", "end") if sequence.get(end) and not words.has(sequence[end])}
     name = place.removeprefix(PREFIX).partition("/")[0] if place.startswith(PREFIX) else beside.absolute().name
     return {
@@ -168,6 +173,15 @@ def _tree(
         "tasks": {TASKS.get(corpus, "pairs"): {"corpora": ["${vars.corpus}"], **task, "sequence": sequence}},
         "train": TRAIN,
     }
+
+
+def _check_size(words: Tokenizer, said: int | None, folder: Path) -> None:
+    """Tell of a tokenizer of a much smaller vocabulary than the network's, as of one that was saved in part."""
+    if said is not None and words.vocab_size < MUCH * said:
+        logger.warning(
+            "%s: the tokenizer has %s tokens, and the configuration says vocab_size = %s: is it the model's own?",
+            *(folder, f"{words.vocab_size:,}", f"{said:,}"),
+        )
 
 
 def _stated(network: NetworkSpec) -> Spec:

@@ -44,6 +44,9 @@ ROLES: dict[str, tuple[str, ...]] = {
 # A loader's worker is one core's work, and threads do not survive a fork: encoding stays on the caller's thread.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+FEW = 50
+"""Only a tokenizer of so few tokens is looked at for words: it takes time for many."""
+TAKE = "take the whole one, or train one with `workbench prepare tokenizer`"
 _SPACES = np.array([ord(c) for c in map(chr, range(0x3001)) if c.isspace()], np.uint32)
 
 
@@ -138,10 +141,18 @@ class Tokenizer:
         """Read a `tokenizer.json`, a Hugging Face tokenizer folder, a BERT `vocab.txt`, or `package:NAME`.
 
         Raises:
-            WorkbenchError: nothing there, or not a tokenizer.
+            WorkbenchError: nothing there, or not a tokenizer, or one without a word.
         """
-        backend, roles = read_tokenizer(located(path, TOKENIZER))
+        place = located(path, TOKENIZER)
+        backend, roles = read_tokenizer(place)
         tokenizer = cls(backend, roles)
+        if tokenizer.vocab_size <= FEW and not len(tokenizer.ordinary_ids):
+            listed = (place if place.is_dir() else place.parent) / "vocab.txt"
+            whole = f"{listed} lies beside it: give that file, as tokenizer={listed}" if listed.is_file() else TAKE
+            raise WorkbenchError(
+                f"the tokenizer {path} has only special tokens ({', '.join(sorted(tokenizer.vocabulary))}), so that "
+                f"every text is unknown to it; {whole}"
+            )
         note("tokenizer", path, tokenizer.identity)
         return tokenizer
 
