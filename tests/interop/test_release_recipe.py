@@ -24,7 +24,7 @@ from workbench.interop.release_recipe import _check_size, recipe_named, release_
 from workbench.interop.rules import to_theirs
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import as_tree
-from workbench.text.tokenizer import Tokenizer
+from workbench.text import tokenizer as text_tokenizer
 from workbench.training.pretrain import pretrain
 
 ONE_STEP = [
@@ -134,10 +134,10 @@ def test_a_tokenizer_of_far_fewer_tokens_than_the_network_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = folder_of("bert", tmp_path / "bert")
-    words = Tokenizer.load(folder).vocab_size
-    for size, told in ((words * 2, True), (words, False)):
+    words = text_tokenizer.Tokenizer.load(folder)
+    for size, told in ((words.vocab_size * 2, True), (words.vocab_size, False)):
         caplog.clear()
-        _check_size(Tokenizer.load(folder), size, folder)
+        _check_size(words, size, folder)
         assert (f"the configuration says vocab_size = {size:,}" in caplog.text) is told
 
 

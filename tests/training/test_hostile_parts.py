@@ -14,6 +14,7 @@ from workbench.cli.show import show_batch
 from workbench.errors import MachineError, WorkbenchError
 from workbench.recipe.reading import load_recipe
 from workbench.tasks.workers import WorkerError
+from workbench.text.tokenizer import Tokenizer, train_tokenizer
 from workbench.training.pretrain import pretrain
 
 PLACE = "tasks.text.objectives[1]: objective 'hostile_parts:Hostile'"
@@ -228,3 +229,18 @@ def test_no_sequences_are_shown_as_such(make_recipe: Any, capsys: pytest.Capture
     path = make_recipe(lambda tree: tree["tasks"]["text"]["sequence"].update(steps=[{"step": "hostile_parts:Nothing"}]))
     show_batch(str(path), [], 2, trust=True)
     assert "task text, view main: 0 sequences" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("foreign", [True, False])
+def test_texts_that_the_tokenizer_does_not_know_are_told(make_recipe: Any, tmp_path: Path, foreign: bool) -> None:
+    def write(tree: Any) -> None:
+        tree["tasks"]["text"]["objectives"] = [{"objective": "mlm"}]
+        if foreign:
+            tree["tokenizer"] = str(tmp_path / "other.json")
+
+    Tokenizer(train_tokenizer(["\u0440\u0435\u043a\u0430"] * 9, "wordpiece", 30)).save(tmp_path / "other.json")
+    pretrain(load_recipe(str(make_recipe(write)), trust=True), tmp_path / "run", until=2)
+    lines = (tmp_path / "run" / "log.txt").read_text().splitlines()
+    told = [line for line in lines if "unknown to the tokenizer" in line]
+    assert len(told) == foreign
+    assert all("other.json" in each and "tasks.text: " in each and "train" in each for each in told)

@@ -84,6 +84,8 @@ class Task:
         self.spec = spec
         self.seed = seed
         self.linked = resources.get("control") != "no-kg"
+        tokenizer = resources.get("tokenizer")
+        self.unknown: int | None = tokenizer.id("unk") if tokenizer is not None and tokenizer.has("unk") else None
         self.limits: dict[str, dict[str, int]] = {}  # of fields of the networks' streams, once these are made
         where = f"tasks.{name}"
         given = {"seed": seed, **resources}

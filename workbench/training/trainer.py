@@ -108,7 +108,12 @@ class Trainer:
         weights = {name: self.schedule.loss_weight(name) for name in tasks}
         # a run that goes on has learnt already
         first = FirstSteps(
-            tasks, self._moving(), control=recipe.control, tells=world.is_main, spared=reached_by_some(self.root)
+            tasks,
+            self._moving(),
+            control=recipe.control,
+            tokenizer=recipe.tokenizer,
+            tells=world.is_main,
+            spared=reached_by_some(self.root),
         )
         self.first = None if self.step else first
         self.updater = Updater(self.root, self.optimizer, tasks, self.spec, world, seed=recipe.seed, weights=weights)
@@ -196,6 +201,8 @@ class Trainer:
             set_learning_rate(self.optimizer, lr)
             flags = [float(stop.signal == number) for number in WATCHED]
             self.root.progress = self.step / self.spec.max_steps
+            if self.first is not None:
+                self.first.read(each.micro for each in work)
             try:
                 missing, following = feed.given_up, micros.peek()
                 result = self.updater.run(self.step, work, flags, missing=missing, following=following)

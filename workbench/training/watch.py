@@ -4,19 +4,22 @@ nothing is learnt from."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from torch import nn
+from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
 from workbench.models.network import Network
 from workbench.parts.controls import taken_by
+from workbench.sequences.batch import MicroBatch
 from workbench.tasks.task import Task, labels
 from workbench.training.step import StepResult
 
 logger = logging.getLogger(__name__)
 FIRST_STEPS = 20
 """Steps in which every objective is expected to find something to learn."""
+UNKNOWN = 0.05
+"""A share of unknown tokens that a tokenizer of the texts' language and writing stays far below."""
 NAMED = 3
 HEADS = "heads"
 
@@ -67,6 +70,7 @@ class FirstSteps:
         tasks: by name.
         trained: the parameters that move from the first step on.
         control: the recipe's, which may take away what an objective learns from.
+        tokenizer: the recipe's, for messages.
         tells: whether this rank is the one that warns.
         spared: parameters, or modules with them, that only some objectives reach (`reached_by_some`).
     """
@@ -77,6 +81,7 @@ class FirstSteps:
         trained: Mapping[str, nn.Parameter],
         *,
         control: str | None = None,
+        tokenizer: str | None = None,
         tells: bool,
         spared: Collection[str] = (),
     ) -> None:
@@ -90,6 +95,9 @@ class FirstSteps:
             for (key, name), told in zip(self.labels.items(), self.taken.values(), strict=True)
         }
         self.hides = any(objective.policy is not None for objective in placed.values())
+        self.tokenizer = tokenizer
+        self.tasks = tasks
+        self.tokens: dict[str, tuple[Tensor | int, int]] = {}
         self.still = dict(trained)
         self.steps = 0
         self.asked: set[str] = set()
@@ -106,6 +114,8 @@ class FirstSteps:
             return
         self.asked |= {name for (task, _), name in self.labels.items() if task in tasks}
         self.heard |= result.losses.keys()
+        if self.tells and (last or self.steps == FIRST_STEPS):
+            self._tell_unknown()
         self.still = {name: p for name, p in self.still.items() if p.grad is None or not p.grad.any()}
         if self.steps < FIRST_STEPS and not last:
             return
@@ -123,6 +133,31 @@ class FirstSteps:
                 more,
                 self.steps,
             )
+
+    def read(self, micros: Iterable[MicroBatch | None]) -> None:
+        """Count the tokens of texts, and those that the tokenizer does not know, of a step's micro-batches."""
+        if not self.tells or self.steps >= FIRST_STEPS:
+            return
+        for micro in micros:
+            unknown = None if micro is None else self.tasks[micro.task].unknown
+            if micro is None or unknown is None:
+                continue
+            for batch in micro.views.values():
+                ids = batch.streams["text"].fields.get("input_ids") if "text" in batch.streams else None
+                if ids is not None:
+                    count, whole = self.tokens.get(micro.task, (0, 0))
+                    self.tokens[micro.task] = count + (ids == unknown).sum(), whole + len(ids)
+
+    def _tell_unknown(self) -> None:
+        for name, (count, whole) in self.tokens.items():
+            share, corpora = int(count) / whole if whole else 0.0, ", ".join(self.tasks[name].spec.corpora)
+            if share > UNKNOWN:
+                logger.warning(
+                    "tasks.%s: %.0f %% of the tokens in the first %d steps are unknown to the tokenizer %s, so that "
+                    "little of the texts of %s is learnt: is it of their language and writing? Train one on them "
+                    "(`workbench prepare tokenizer CORPUS`)",
+                    *(name, 100 * share, self.steps, self.tokenizer, corpora),
+                )
 
     def _is_expected(self, name: str) -> bool:
         """Whether a gradient should have reached a parameter: what some objectives alone reach need have none, nor has
