@@ -188,8 +188,8 @@ def test_a_decoder_writes_of_the_clips_alone(run: Path, films: Path, tmp_path: P
     result = evaluate(Caption(), CaptionScoring(run=found, corpus=str(films / "train"), max_new_tokens=10))
     assert result.counts == {"images": 15, "references": 20}
     assert result.numbers["cider"] > result.baselines["another image's caption"]["cider"] + 50
-    assert [line["key"] for line in result.documents[:3]] == ["f0@0-2", "f0@2-4", "f0@4-6"]
-    assert [len(line["references"]) for line in result.documents[:3]] == [1, 1, 2]
+    assert [line["key"] for line in result.predictions.lines[:3]] == ["f0@0-2", "f0@2-4", "f0@4-6"]
+    assert [len(line["gold"]) for line in result.predictions.lines[:3]] == [1, 1, 2]
     blind = CaptionScoring(run=found, corpus=str(films / "train"), max_new_tokens=10, control="question-only")
     assert evaluate(Caption(), blind).numbers["cider"] < result.numbers["cider"] - 50
 
@@ -201,7 +201,7 @@ def test_what_was_pretrained_writes_at_once(run: Path, films: Path, tmp_path: Pa
     generate(run, films / "test", Decoding(max_new_tokens=6), output, limit=2)
     lines = [json.loads(line) for line in output.read_text().splitlines()]
     assert [line["key"] for line in lines] == keys(2)
-    assert [line["text"].strip() for line in lines[:3]] == [line["prediction"] for line in result.documents[:3]]
+    assert [line["text"].strip() for line in lines[:3]] == [line["prediction"] for line in result.predictions.lines[:3]]
 
 
 def test_what_cannot_write_or_be_compared_is_told_what_can(run: Path, films: Path, tmp_path: Path) -> None:
