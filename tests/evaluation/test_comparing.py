@@ -72,6 +72,7 @@ def test_folders_files_and_results_are_sides_in_any_order_of_items(tmp_path: Pat
     ("name", "row"),
     [
         ("accuracy", "[NaN, 1]"),
+        ("accuracy", "[-1, 1]"),
         ("accuracy", "[Infinity, 1]"),
         ("accuracy", "[true, null]"),
         ("accuracy", "[1e308, -1]"),
