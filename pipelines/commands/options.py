@@ -26,6 +26,7 @@ from workbench.errors import WorkbenchError, shown
 from workbench.files.yaml_values import parse_value
 from workbench.options.bounds import Assignment, Count, Location, Name, PartOf, Processes, Title
 from workbench.options.values import is_text
+from workbench.parts.blame import Blame
 from workbench.parts.trust import allow, import_paths
 
 
@@ -112,7 +113,8 @@ class Reading(Writing):
         paths = expand(self.inputs)
         check_beside(self.output, paths)
         reader, read = chosen_reader(kind, self.format, paths, self.option, **lists)
-        left = passed_over(paths, reader.inputs(read), reader.may_name)
+        with Blame(reader):
+            left = passed_over(paths, reader.inputs(read), reader.may_name)
         self.prepare(replace(self.job(reader, stages), log_drops=log_drops, passed_over=left), read)
 
     def job(self, reader: RawReader, stages: Sequence[Stage]) -> Job:

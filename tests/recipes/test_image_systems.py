@@ -59,7 +59,7 @@ def matching(run: Path, world: Any, tmp_path_factory: pytest.TempPathFactory) ->
         asked = {"run": run, "corpus": str(world.images), "overrides": [*ONE], "output": tuned, "batch_size": 8}
         fine_tune(Retrieval(), RetrievalTuning(**asked, **OWN["retrieval"]))
         run = tuned
-    return open_run(run, Matching, "")
+    return open_run(run, Matching, "", task="pairs" if run.name == "lxmert" else None)
 
 
 @pytest.mark.parametrize("name", TASKS)

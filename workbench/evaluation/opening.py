@@ -156,17 +156,27 @@ def checkpoint_of(run: Path) -> str:
     return str(Checkpoints(run).best_or_last() if is_run(run) else run)
 
 
-def open_run(run: Path, objective: type, wanted: str, *, control: str | None = None, trust: bool = False) -> Evaluated:
+def open_run(
+    run: Path,
+    objective: type,
+    wanted: str,
+    *,
+    task: str | None = None,
+    control: str | None = None,
+    trust: bool = False,
+) -> Evaluated:
     """`find_objective` in a run that is loaded for it.
 
     Args:
+        task: the task's name, where the run has several.
         control: as the recipe's, for this evaluation alone.
         trust: whether parts that the run brings along may be run.
 
     Raises:
         WorkbenchError: no such run, parts that are not trusted, or as `find_objective`.
     """
-    return find_objective(load(run, control=control, trust=trust), run, objective, wanted, control=control)
+    loaded = load(run, control=control, trust=trust)
+    return find_objective(loaded, run, objective, wanted, task=task, control=control)
 
 
 def find_objective(

@@ -15,6 +15,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.corpora.places import texts_in
 from workbench.errors import WorkbenchError
 from workbench.files.identities import note
+from workbench.parts.blame import Blame
 from workbench.parts.building import defaults_of, named_by
 from workbench.recipe.spec import NO_SEGMENTER, Recipe, TaskSpec
 from workbench.text.segmenters import SEGMENTERS, WITHOUT_SEGMENTER, Looks, Segmenter, SegmenterName, shares
@@ -95,7 +96,8 @@ def _first_texts(place: str) -> Iterator[str]:
 def _by_words(task: TaskSpec, where: str) -> Iterator[str]:
     """What of a task goes by words, as its classes say."""
     for number, spec in enumerate(task.objectives):
-        part, options, _ = named_by("objective", spec, f"{where}.objectives[{number}]")
-        found = part.goes_by_words({**defaults_of(part), **options})
+        part, options, place = named_by("objective", spec, f"{where}.objectives[{number}]")
+        with Blame(place):
+            found = part.goes_by_words({**defaults_of(part), **options})
         if found:
             yield found

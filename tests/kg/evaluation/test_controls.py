@@ -205,7 +205,7 @@ def test_objectives_are_asked(world: Path, tmp_path: Path) -> None:
     }
     checked(recipe)
     with pytest.raises(
-        WorkbenchError, match=r"'kg\.knowledge_embedding' reads graph, triples and .* is: permuted-kg, shuffled-kg"
+        WorkbenchError, match=r"'kg\.knowledge_embedding': control no-kg: .* Allowed here: shuffled-kg, permuted-kg"
     ):
         checked({**recipe, "control": "no-kg"})
 

@@ -102,9 +102,10 @@ def test_two_ranks_tell_what_one_tells(name: str, tmp_path: Path) -> None:
     scored_by_ranks(score)
     assert task.gathers
     for rank in range(2):
-        told = ("numbers", "counts", "baselines", "variant", "documents")
+        told = ("numbers", "counts", "baselines", "variant")
         assert all(getattr(results[rank], what) == getattr(results[-1], what) for what in told)
         assert accounts[rank] == accounts[-1]
+    assert results[0].predictions.lines == results[-1].predictions.lines  # the main rank writes them
     assert (results[0].examples, results[0].failures) == (results[-1].examples, results[-1].failures)
     assert results[0].examples
     assert (results[1].examples, results[1].failures) == ([], [])
