@@ -139,7 +139,7 @@ def test_cheap_refusals_do_not_wait_for_torch(world: Path) -> None:
         "pretrain recipe.yaml tasks.text.corpora=[gone]": "tasks.text.corpora=[FOLDER]",
         "pretrain recipe.yaml tasks.text.held_out=[gone]": "tasks.text.held_out=[FOLDER]",
         "verify-resume recipe.yaml train.max_step=3": "unknown key 'max_step'",
-        "show gone": "there is no corpus at",
+        "show gone": "gone is no corpus, run, recipe or Hugging Face folder",
         "show no-such-recipe --batch": "unknown recipe 'no-such-recipe'",
         "prepare tokenizer gone --output tokenizer.json": "there is no corpus at",
     }
