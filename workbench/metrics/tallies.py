@@ -70,7 +70,7 @@ def amiss(kind: Kind, rows: np.ndarray) -> np.ndarray:
         classes = rows[:, :2]
         return bad | ((classes < -1) | (classes >= MOST_CLASSES) | (classes != np.round(classes))).any(1)
     if kind in SHARES:
-        bad |= (rows[:, 0] < 0) | (rows[:, 0] > 1)
+        bad |= (rows[:, 0] < 0) | (rows[:, 0] > np.maximum(rows[:, 1], 1))  # so many of so many
     if kind in SIGNED:
         return bad | (rows[:, 1::2] < 0).any(1)
     return bad | (rows < 0).any(1) if kind not in OF_ALL else bad
