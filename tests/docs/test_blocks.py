@@ -23,7 +23,7 @@ import yaml
 from pipelines.demo.small_files import write_small_files
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted(path for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")) if path.name != "log.md")
+PAGES = sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
 FENCE = re.compile(r"^```(\w*)(?: title=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN = ("bash", "python", "yaml")
 
@@ -43,6 +43,12 @@ def blocks(page: Path) -> Iterator[Block]:
         yield Block(found[1], found[2] or "", found[3], text.count("\n", 0, found.start()) + 1)
 
 
+def label(page: Path) -> str:
+    """The page in the name of a test: its path within docs/, or its name."""
+    docs = ROOT / "docs"
+    return page.relative_to(docs).as_posix() if page.is_relative_to(docs) else page.name
+
+
 def commands(text: str) -> list[str]:
     """The commands of a bash block, with continued lines joined."""
     lines = text.replace("\\\n", " ").splitlines()
@@ -56,12 +62,12 @@ def execute(code: str, name: str) -> None:
 PAGES_THAT_RUN = [page for page in PAGES if any(block.language in RUN for block in blocks(page))]
 
 
-@pytest.mark.parametrize("page", PAGES_THAT_RUN, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES_THAT_RUN, ids=label)
 def test_every_block_runs(
     page: Path, page_folder: Path, command: Callable[[str], Any], in_process: Callable[..., Any]
 ) -> None:
     for block in blocks(page):
-        where = f"{page.name}:{block.line}"
+        where = f"{label(page)}:{block.line}"
         if block.title:
             path = page_folder / block.title
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +85,7 @@ def test_every_block_runs(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [ROOT / "README.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [ROOT / "README.md"], ids=label)
 def test_the_second_job_shows_what_the_knowledge_is_for(page: Path, page_folder: Path) -> None:
     """As it stands on the page, with all steps: what only the graph has is known with the graph alone."""
     write_small_files(page_folder)
@@ -101,7 +107,7 @@ def test_the_pages_a_newcomer_needs_have_commands() -> None:
     assert {"README.md", "text.md", "knowledge.md", "vision-language.md", "recipes.md", "corpora.md"} <= names
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=label)
 def test_every_fence_is_of_a_kind_that_is_checked(page: Path) -> None:
     assert {block.language for block in blocks(page)} <= {*RUN, "text", "json"}
     assert page.read_text("utf-8").count("\n```") == 2 * len(list(blocks(page)))

@@ -22,7 +22,7 @@ from workbench.recipe.readme import with_systems
 from workbench.recipe.sizes import sizes_of
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 ALL = "\n".join(page.read_text("utf-8") for page in PAGES)
 RECIPES = (ROOT / "docs" / "recipes.md").read_text("utf-8")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -35,16 +35,16 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
     for target in LINK.findall(FENCED.sub("", page.read_text("utf-8"))):
         if target.startswith(("http://", "https://", "mailto:")):
             continue
         name, _, anchor = target.partition("#")
         place = (page.parent / name).resolve() if name else page
-        assert place.exists(), f"{page.name}: {target}"
+        assert place.exists(), f"{page}: {target}"
         if anchor:
-            assert anchor in anchors(place.read_text("utf-8")), f"{page.name}: {target}"
+            assert anchor in anchors(place.read_text("utf-8")), f"{page}: {target}"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
