@@ -19,6 +19,7 @@ from workbench.processes.distributed import World
 from workbench.runs.metrics import Record
 from workbench.runs.names import LOG
 from workbench.terminal import PlainFormatter
+from workbench.training.callbacks import Callback
 from workbench.training.failures import Spared
 
 logger = logging.getLogger(__name__)
@@ -126,7 +127,7 @@ class _LogFile(logging.FileHandler):
             super().close()
 
 
-class Display:
+class Display(Callback):
     """Shows steps as they finish. A bar where the main rank has a terminal; otherwise a line per record.
 
     Where the bar fails, lines take its place.
@@ -176,10 +177,15 @@ class Display:
         for name, fact in facts.items():
             logger.info("%s  %s", name.ljust(width), fact, extra={DRAWN: drawn})
 
-    def step(self) -> None:
-        with self._shown():
-            if self.bar is not None and self.task is not None:
+    def on_step(self, step: int, metrics: Record) -> None:
+        if metrics:
+            self.record(metrics)
+        if self.bar is not None and self.task is not None:
+            with self._shown():
                 self.bar.advance(self.task)
+
+    def on_evaluation(self, step: int, metrics: Record) -> None:
+        self.record(metrics)
 
     def record(self, record: Record) -> None:
         """Show a line of metrics."""

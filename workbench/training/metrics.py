@@ -17,6 +17,7 @@ import torch
 from workbench.files.drafts import atomic, is_at, write_text
 from workbench.runs.metrics import Record, faults, split_lines
 from workbench.runs.names import DAMAGED_METRICS, METRICS, TENSORBOARD
+from workbench.training.callbacks import Callback
 from workbench.training.failures import Spared
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ BOARD = "writing for TensorBoard"
 logger = logging.getLogger(__name__)
 
 
-class MetricsLog:
+class MetricsLog(Callback):
     """Appends records to metrics.jsonl and to TensorBoard. Used on the main rank.
 
     Lines after `step`, written by a run that went on beyond its last checkpoint, are taken out first; damaged ones
@@ -59,6 +60,13 @@ class MetricsLog:
             from torch.utils.tensorboard import SummaryWriter  # an installation of other versions fails here
 
             self.board = SummaryWriter(str(run / TENSORBOARD), purge_step=step + 1)
+
+    def on_step(self, step: int, metrics: Record) -> None:
+        if metrics:
+            self.write(metrics)
+
+    def on_evaluation(self, step: int, metrics: Record) -> None:
+        self.write(metrics)
 
     def write(self, record: Record) -> None:
         """Append a line. What is no finite number, as JSON has none other, is left out of it, with a warning."""

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ from workbench.tasks.words import cut_by
 from workbench.terminal import Terminal
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.arithmetic import arithmetic_of, computing
+from workbench.training.callbacks import Callback, named_callbacks
 from workbench.training.capacity import check_memory
 from workbench.training.control import check_training
 from workbench.training.display import run_logging
@@ -61,20 +62,28 @@ class Stopped(SystemExit):
         self.run = run
 
 
-def pretrain(recipe: Recipe, run_dir: str | Path, *, until: int | None = None, accept_changes: bool = False) -> Path:
+def pretrain(
+    recipe: Recipe,
+    run_dir: str | Path,
+    *,
+    until: int | None = None,
+    accept_changes: bool = False,
+    callbacks: Iterable[Callback] = (),
+) -> Path:
     """Train a recipe in a run folder; goes on from its last checkpoint when it has one. Returns the folder.
 
     Args:
         until: stop after this step (with a checkpoint), as if interrupted there; default: train.max_steps.
         accept_changes: go on although data, code beside the recipe or weights that it doesn't change are not what the
             run was trained with so far; its `data.json` then tells what changed.
+        callbacks: objects that follow the training; the main rank calls them (`workbench.training.callbacks`).
 
     Raises:
         WorkbenchError: a wrong input, a folder of another recipe or in use, or a loss that is not finite.
         MachineError: a full disk, no memory, a loader worker or a rank that was lost.
         Stopped: Ctrl-C, SIGTERM, SIGHUP or SIGUSR1; a checkpoint of the last finished step is saved.
     """
-    run, recipe = Path(run_dir), as_corpora_say(recipe)
+    run, recipe, followers = Path(run_dir), as_corpora_say(recipe), named_callbacks(callbacks)
     console = Terminal(stderr=True)
     keep_freed_memory()
     with (
@@ -87,7 +96,7 @@ def pretrain(recipe: Recipe, run_dir: str | Path, *, until: int | None = None, a
     ):
         trainer = _trainer(recipe, run, world, console, accept_changes)
         set_up()
-        stopped = trainer.fit(stop, until)
+        stopped = trainer.fit(stop, until, followers)
         del trainer  # with DDP's reducer, whose end would wait for gloo's threads once the process group is gone
         if stopped:
             logger.info("stopped by %s; go on with: %s", signal.Signals(stopped).name, _command())

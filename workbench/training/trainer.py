@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import closing, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from workbench.runs.checkpoint import kept_of, read_memory, restore
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import keep_run
 from workbench.runs.kept import Kept
+from workbench.runs.metrics import Record
 from workbench.runs.provenance import provenance
 from workbench.sequences.batch import MicroBatch
 from workbench.tasks.feed import Feed, MicroBatches, MicroBatchId, SampleReader, training_places
@@ -33,6 +34,7 @@ from workbench.tasks.schedule import TaskSchedule
 from workbench.tasks.task import Task
 from workbench.terminal import Terminal
 from workbench.training.arithmetic import arithmetic_of, tell_change
+from workbench.training.callbacks import Callback
 from workbench.training.capacity import forget_trials, step_peak
 from workbench.training.display import Display
 from workbench.training.failures import Spared
@@ -98,6 +100,7 @@ class Trainer:
             )
         self.checkpoints = Checkpoints(run, self.spec.keep_last, kept)
         self.root.remembered = Memory()
+        self.callbacks: list[Callback] = []
         self.step = 0
         self.seconds = 0.0
         self.best: dict[str, Any] | None = None
@@ -147,8 +150,10 @@ class Trainer:
         scale: dict[str, float] | None = state.get("loss_scale")
         return scale
 
-    def fit(self, stop: StopRequest, until: int | None = None) -> int:
+    def fit(self, stop: StopRequest, until: int | None = None, callbacks: Sequence[Callback] = ()) -> int:
         """Train up to step `until` (default: max_steps), saving at its end; after one step where `stop` asks for it.
+
+        The main rank calls the `callbacks`, after those that show and write the metrics.
 
         Returns 0, or the number of the signal that asked to stop; a checkpoint of the last finished step is there in
         both cases.
@@ -175,21 +180,13 @@ class Trainer:
         sources, stopped = (self.batches, self.held_out.batches), partial(getattr, stop, "signal")
         feed = Feed(sources, num_workers=self.spec.num_workers, device=self.world.device, stop=stopped)
         last = self.step - self.window.steps
-        with feed:  # it forks before there are threads, TensorBoard's and the display's
-            log = MetricsLog(self.run, self.step, last, spared) if self.world.is_main else None
-            with closing(log) if log is not None else nullcontext(), display:
-                return self._loop(end, feed, places, stop, display, log, meter)
+        with feed, ExitStack() as stack:  # it forks before there are threads, TensorBoard's and the display's
+            if self.world.is_main:
+                log = stack.enter_context(closing(MetricsLog(self.run, self.step, last, spared)))
+                self.callbacks = [stack.enter_context(display), log, *callbacks]
+            return self._loop(end, feed, places, stop, meter)
 
-    def _loop(
-        self,
-        end: int,
-        feed: Feed,
-        places: Iterator[MicroBatchId],
-        stop: StopRequest,
-        display: Display,
-        log: MetricsLog | None,
-        meter: Meter,
-    ) -> int:
+    def _loop(self, end: int, feed: Feed, places: Iterator[MicroBatchId], stop: StopRequest, meter: Meter) -> int:
         meter.skip()
         start = self.step
         micros = feed.micro_batches(self.batches, places)
@@ -221,15 +218,16 @@ class Trainer:
                 meter.add(result)
             self.seconds = meter.seconds
             asked = self._asked(result.flags, stop)
-            if self.step % self.spec.log_every == 0 or self.step == self.spec.max_steps:
-                self._log(lr, meter, display, log)
+            logged = self.step % self.spec.log_every == 0 or self.step == self.spec.max_steps
+            metrics = self._metrics(lr, meter) if logged else {}
+            for callback in self.callbacks:
+                callback.on_step(self.step, metrics)
             if self._due(self.spec.evaluate_every, self.spec.max_steps):
-                self._evaluate(feed, display, log)
+                self._evaluate(feed)
             if asked or self._due(self.spec.save_every, end) or self.step == end:
                 self.save()
             if asked:
                 return asked
-            display.step()
             meter.skip()
         return 0
 
@@ -280,9 +278,10 @@ class Trainer:
         where = self.world, dtype, memory
         return Preamble(self.recipe, self.run, self.step, end, self.root, readers, self.schedule, *where)
 
-    def _log(self, lr: float, meter: Meter, display: Display, log: MetricsLog | None) -> None:
+    def _metrics(self, lr: float, meter: Meter) -> Record:
+        """The line of metrics.jsonl on the steps since the last one; every rank takes part."""
         self.window.merge(self.world)
-        record = {"step": self.step, **self.window.means(), "lr": lr, "grad_norm": self.window.grad_norm}
+        record: Record = {"step": self.step, **self.window.means(), "lr": lr, "grad_norm": self.window.grad_norm}
         if self.updater.loss_scale is not None:
             record |= {"loss_scale": self.updater.loss_scale.scale, "skipped_steps": self.window.skipped}
         with meter.spared("the meter"):
@@ -290,22 +289,17 @@ class Trainer:
         meter.spared.tell()
         record |= {f"dropped/{reason}": count for reason, count in sorted(self.window.dropped.items())}
         self.window = Window()
-        if self.world.is_main:
-            display.record(record)
-        if log is not None:
-            log.write(record)
+        return record
 
-    def _evaluate(self, feed: Feed, display: Display, log: MetricsLog | None) -> None:
+    def _evaluate(self, feed: Feed) -> None:
         """Held-out losses; keeps the weights where the metric that `best` names improved."""
         if not self.held_out.passes:
             return
         values = self.held_out.run(feed)
         if values is None:
             return
-        if log is not None:
-            record = {"step": self.step, **values}
-            display.record(record)
-            log.write(record)
+        for callback in self.callbacks:
+            callback.on_evaluation(self.step, {"step": self.step, **values})
         if self.spec.best is None:
             return
         name = self.spec.best if self.spec.best.startswith(PREFIX) else f"{PREFIX}{self.spec.best}"
@@ -335,7 +329,10 @@ class Trainer:
 
         self.built.check()
         self.window.merge(self.world)
-        logger.info("saved %s", self.world.from_main(written))
+        path = self.world.from_main(written)
+        logger.info("saved %s", path)
+        for callback in self.callbacks:
+            callback.on_checkpoint(self.step, path)
 
     def _memory(self) -> dict[str, Tensor]:
         """What is remembered of the texts of all lanes, on the main rank."""

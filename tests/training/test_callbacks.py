@@ -1,0 +1,77 @@
+"""Callbacks: what they are called with, that they change nothing, and how their errors are reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.training.running import shorter
+from workbench.errors import WorkbenchError
+from workbench.recipe.reading import load_recipe
+from workbench.recipe.spec import Recipe
+from workbench.runs.checkpoints import Checkpoints
+from workbench.runs.metrics import read_metrics
+from workbench.training.callbacks import Callback
+from workbench.training.pretrain import pretrain
+
+
+class Seen(Callback):
+    """Writes down its calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int, Any]] = []
+
+    def on_step(self, step: int, metrics: dict[str, Any]) -> None:
+        self.calls.append(("step", step, metrics))
+
+    def on_evaluation(self, step: int, metrics: dict[str, Any]) -> None:
+        self.calls.append(("evaluation", step, metrics))
+
+    def on_checkpoint(self, step: int, folder: Path) -> None:
+        assert (folder / "model.safetensors").is_file()
+        self.calls.append(("checkpoint", step, folder))
+
+
+def test_calls_come_in_order_with_the_lines_of_the_metrics(
+    make_recipe: Any, world_folder: Path, tmp_path: Path
+) -> None:
+    def change(tree: dict[str, Any]) -> None:
+        tree["tasks"]["text"]["held_out"] = [str(world_folder / "held-out")]
+        tree["train"].update(max_steps=4, lr_schedule="linear", log_every=2, evaluate_every=4, save_every=2)
+
+    recipe, seen = load_recipe(str(make_recipe(change))), Seen()
+    run = pretrain(recipe, tmp_path / "run", callbacks=[seen, Callback()])
+    assert [(what, step) for what, step, _ in seen.calls] == [
+        *(("step", 1), ("step", 2), ("checkpoint", 2)),
+        *(("step", 3), ("step", 4), ("evaluation", 4), ("checkpoint", 4)),
+    ]
+    told = [value for what, _, value in seen.calls if what != "checkpoint" and value]
+    assert told == read_metrics(run)
+    assert seen.calls[-1][2] == Checkpoints(run).latest()
+
+
+def test_a_run_that_resumes_calls_for_its_new_steps(recipe: Recipe, tmp_path: Path) -> None:
+    seen, short = Seen(), shorter(recipe, max_steps=3)
+    pretrain(short, tmp_path / "run", until=2)
+    pretrain(short, tmp_path / "run", callbacks=[seen])
+    assert [step for what, step, _ in seen.calls if what == "step"] == [3]
+
+
+@pytest.mark.parametrize("method", ["on_step", "on_checkpoint"])
+def test_an_error_ends_the_run_and_names_the_callback(recipe: Recipe, tmp_path: Path, method: str) -> None:
+    def fail(*_: Any) -> None:
+        raise ValueError("no connection")
+
+    failing = type("Tracker", (Callback,), {method: fail})()
+    with pytest.raises(ValueError, match="no connection") as raised:
+        pretrain(shorter(recipe, max_steps=4, save_every=2), tmp_path / "run", callbacks=[failing])
+    assert raised.value.__notes__ == ["raised in callback Tracker"]
+    assert len(Checkpoints(tmp_path / "run").steps()) == (method == "on_checkpoint")
+
+
+def test_what_is_no_callback_is_refused_before_the_run(recipe: Recipe, tmp_path: Path) -> None:
+    with pytest.raises(WorkbenchError, match="a callback is the class Seen; allowed: objects of a class derived"):
+        pretrain(recipe, tmp_path / "run", callbacks=[Seen])  # type: ignore[list-item]
+    assert not (tmp_path / "run").exists()
