@@ -27,7 +27,8 @@ from workbench.files.yaml_values import parse_value
 from workbench.options.bounds import Assignment, Count, Location, Name, PartOf, Processes, Title
 from workbench.options.values import is_text
 from workbench.parts.blame import Blame
-from workbench.parts.trust import allow, import_paths
+from workbench.parts.kinds import import_paths
+from workbench.parts.trust import allow
 
 
 class OnError(StrEnum):

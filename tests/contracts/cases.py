@@ -4,6 +4,10 @@
     CASES = {"": LayerCase({...}), "wide": LayerCase({...})}              # several ways to make the part
     EXCUSED = "its head reads what another objective has made"           # none of the contracts fits: why
 
+Where a kind is one file with several components, one file of tests may state them all, by short name:
+
+    CASES = {"delete": NoiseCase({...}), "mask": {"": NoiseCase({...}), "all": NoiseCase({...})}, "swap": "why"}
+
 `tests/contracts/finding.py` finds it there. `excused` maps a contract to the reason why it does not apply; the tests
 hold the reason against the part where they can.
 """

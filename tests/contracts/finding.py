@@ -29,18 +29,24 @@ class Found(NamedTuple):
 
 
 def parts_of(kind: str) -> dict[str, str]:
-    """The parts of a kind that come with the workbench: name -> module."""
+    """The components of a kind that come with the workbench: name -> module, as if each had a file of its own."""
     if kind == "reader":
         return {f"{k} {n}": r.__module__ for k in CORPORA for n, r in formats(k).items()}
     if kind == "evaluation":
         return {name: f"{folder}.task" for name, folder in task_folders().items()}
-    return {name: PARTS[kind].path(name).partition(":")[0] for name in short_names(kind)}
+    packages = {name: name.rpartition(".")[0] or "workbench" for name in short_names(kind)}
+    return {name: f"{package}.{PARTS[kind].place}.{name.rpartition('.')[2]}" for name, package in packages.items()}
 
 
 def file_of_tests(module: str) -> Path:
-    """Where the tests of a module are: the folders of tests are those of the packages, the core's at the top."""
+    """Where the tests of a module are: the folders of tests are those of the packages, the core's at the top.
+
+    Of a component in a file with others, these are a file of its own, or else the file of tests of the whole kind.
+    """
     *folders, name = module.removeprefix("workbench.").split(".")
-    return Path("tests", *folders, f"test_{name}.py")
+    own, shared = Path("tests", *folders, f"test_{name}.py"), Path("tests", *folders[:-1], f"test_{folders[-1]}.py")
+    in_one_file = (ROOT / Path(*module.split(".")[:-1])).with_suffix(".py").is_file()
+    return shared if in_one_file and not (ROOT / own).is_file() else own
 
 
 def stated(kind: str, name: str) -> dict[str, Case] | str:
@@ -49,12 +55,18 @@ def stated(kind: str, name: str) -> dict[str, Case] | str:
     Raises:
         LookupError: the file where they belong does not state them; says which file should hold what.
     """
-    path, wanted = file_of_tests(parts_of(kind)[name]), KINDS[kind].__name__
+    module = parts_of(kind)[name]
+    path, wanted, own = file_of_tests(module), KINDS[kind].__name__, module.rpartition(".")[2]
+    shared = path.stem != f"test_{own}"
     ask = f"{path} should hold CASE = {wanted}(...) or CASES = {{...}} (see tests/contracts/cases.py), or EXCUSED = why"
+    if shared:
+        ask = f"{path} should hold CASES = {{{own!r}: {wanted}(...), ...}} (see tests/contracts/cases.py)"
     if not (ROOT / path).is_file():
         raise LookupError(f"{kind} {name} has no case: {ask}")
-    module = importlib.import_module(".".join(path.with_suffix("").parts))
-    found = [getattr(module, key) for key in ("CASE", "CASES", "EXCUSED") if hasattr(module, key)]
+    tests = importlib.import_module(".".join(path.with_suffix("").parts))
+    found = [getattr(tests, key) for key in ("CASE", "CASES", "EXCUSED") if hasattr(tests, key)]
+    if shared:
+        found = [each[own] for each in found if own in each]
     if len(found) != 1:
         raise LookupError(f"{kind} {name} has {len(found)} of CASE, CASES and EXCUSED: {ask}")
     cases = {"": found[0]} if isinstance(found[0], Case) else found[0]

@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,13 +30,13 @@ def classes_of(room: str) -> list[type]:
 def is_a(kind: str, part: type) -> bool:
     """Whether a class is a part of this kind, by its base or by what its method takes."""
     path = f"{part.__module__}:{part.__name__}"
-    if path == KINDS[kind].base or "._" in part.__module__ or inspect.isabstract(part):
+    private = "._" in part.__module__ or part.__name__.startswith("_")
+    if path == KINDS[kind].base or private or inspect.isabstract(part):
         return False
     if kind == "objective":
         return issubclass(part, Objective) and part.head is not Objective.head
     if not KINDS[kind].arguments:  # of a library's base
-        module, _, name = KINDS[kind].base.partition(":")
-        return issubclass(part, getattr(importlib.import_module(module), name))
+        return issubclass(part, KINDS[kind].base_class())
     found = vars(part).get(KINDS[kind].method)
     return inspect.isfunction(found) and list(inspect.signature(found).parameters) == ["self", *KINDS[kind].arguments]
 
@@ -63,6 +64,25 @@ def test_what_is_missing_is_told_with_the_file_where_it_belongs(monkeypatch: pyt
     with pytest.raises(LookupError, match=r"kg\.new has no case: tests/kg/objectives/test_new\.py .*ObjectiveCase\("):
         stated("objective", "kg.new")
     assert str(file_of_tests("workbench.models.layers.self")) == "tests/models/layers/test_self.py"
+
+
+def test_components_of_one_file_may_share_a_file_of_tests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Here `kg/sequences/noises.py`; a component with a file of tests of its own keeps it."""
+    (tmp_path / "kg/sequences").mkdir(parents=True)
+    (tmp_path / "kg/sequences/noises.py").touch()
+    (tmp_path / "tests/kg/sequences/noises").mkdir(parents=True)
+    (tmp_path / "tests/kg/sequences/noises/test_own.py").touch()
+    (tmp_path / "tests/kg/sequences/test_noises.py").touch()
+    monkeypatch.setattr("tests.contracts.finding.ROOT", tmp_path)
+    monkeypatch.setattr("tests.contracts.finding.short_names", lambda kind: ["kg.swap", "kg.own", "kg.new"])
+    several = {"swap": {"": declared.NoiseCase(), "wide": declared.NoiseCase({"rate": 0.5})}}
+    modules = {"tests.kg.sequences.test_noises": SimpleNamespace(CASES=several)}
+    modules["tests.kg.sequences.noises.test_own"] = SimpleNamespace(CASE=declared.NoiseCase())
+    monkeypatch.setattr("tests.contracts.finding.importlib", SimpleNamespace(import_module=modules.__getitem__))
+    assert stated("noise", "kg.swap") == several["swap"]
+    assert list(stated("noise", "kg.own")) == [""]
+    with pytest.raises(LookupError, match=r"kg\.new .*tests/kg/sequences/test_noises\.py should hold CASES = {'new': "):
+        stated("noise", "kg.new")
 
 
 @pytest.mark.parametrize("kind", sorted(declared.KINDS))

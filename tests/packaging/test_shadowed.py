@@ -16,7 +16,8 @@ from workbench.parts.building import find, short_names
 for kind, name in [("release", "vision.clip"), ("layer", "kg.aggregator"), ("image", "vision.patches")]:
     assert name in short_names(kind)
     print(find(kind, name).__module__)
-from workbench.parts.trust import allow, import_paths
+from workbench.parts.kinds import import_paths
+from workbench.parts.trust import allow
 from pathlib import Path
 allow(import_paths({"layer": "kg.aggregator", "image": "vision.patches"}), Path.cwd(), "a recipe", trust=False)
 """

@@ -17,7 +17,8 @@ from workbench.errors import WorkbenchError
 from workbench.files.yaml_values import changed, parse_value
 from workbench.interop.files import TORCH, find_files, no_place
 from workbench.packages import PREFIX, TOKENIZER, WEIGHTS, located
-from workbench.parts.trust import allow, import_paths
+from workbench.parts.kinds import import_paths
+from workbench.parts.trust import allow
 from workbench.recipe.reading import find_recipe, load_recipe
 from workbench.recipe.spec import NetworkSpec, Recipe, Spec
 from workbench.recipe.trees import as_tree, recipe_from_dict

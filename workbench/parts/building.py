@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
 import inspect
-import pkgutil
 import sys
 import typing
 from collections.abc import Mapping, Set
@@ -24,7 +22,6 @@ from workbench.parts.controls import check_declared
 from workbench.parts.given import offered, offering
 from workbench.parts.kinds import KINDS
 from workbench.parts.made import Made, keep, making
-from workbench.parts.modules import is_module
 from workbench.parts.trust import import_named
 
 SHIPPED = ("workbench", "kg", "vision")
@@ -43,17 +40,7 @@ _building: ContextVar[str] = ContextVar("building", default="")  # the place of 
 
 def short_names(kind: str) -> list[str]:
     """The names of the parts of a kind that come with the workbench, the core's first."""
-    return [name for package in SHIPPED for name in _names_in(package, kind)]
-
-
-def _names_in(package: str, kind: str) -> list[str]:
-    """The parts are the modules of the package's folder of their kind, but for those that begin with `_`."""
-    folder = f"{package}.{KINDS[kind].folder}"
-    if not is_module(folder):
-        return []
-    prefix = "" if package == "workbench" else f"{package}."
-    modules = pkgutil.iter_modules(importlib.import_module(folder).__path__)
-    return sorted(f"{prefix}{module.name}" for module in modules if not module.name.startswith("_"))
+    return [name for package in SHIPPED for name in KINDS[kind].names(package)]
 
 
 def find(kind: str, name: str) -> Any:
@@ -64,16 +51,15 @@ def find(kind: str, name: str) -> Any:
             it stands for something else than a part of this kind.
     """
     path = KINDS[kind].path(name)
-    if path != name and not is_module(path.partition(":")[0]):
+    if path != name and not KINDS[kind].has(name):
         raise unknown(kind, name, [*short_names(kind), "package.module:Class"])
     return _of_kind(kind, import_named(kind, path), name)
 
 
 def _of_kind(kind: str, found: Any, name: str) -> Any:
     wanted = KINDS[kind]
-    module, _, attribute = wanted.base.partition(":")
-    base = getattr(importlib.import_module(module), attribute)
-    allowed = f"a class derived from {module}.{attribute}"
+    base = wanted.base_class()
+    allowed = f"a class derived from {wanted.base.replace(':', '.')}"
     if not inspect.isclass(found):
         raise WorkbenchError(f"{kind} {name!r} is of type {type(found).__name__}; allowed: {allowed}")
     if not issubclass(found, base) or found is base:

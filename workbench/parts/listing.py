@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,7 +52,7 @@ def named_in(tree: Any) -> dict[str, list[str]]:
 def kind_line(kind: str) -> str:
     """What a part of this kind is: how it is called, and the first line of its base class."""
     module, _, name = KINDS[kind].base.partition(":")
-    base = getattr(importlib.import_module(module), name)
+    base = KINDS[kind].base_class()
     call = f"`{kind}{'' if KINDS[kind].method in ('__call__', 'forward') else f'.{KINDS[kind].method}'}"
     call += f"({', '.join(KINDS[kind].arguments)})`"
     own = module.partition(".")[0] == "workbench"

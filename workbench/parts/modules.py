@@ -43,6 +43,12 @@ def is_module(name: str) -> bool:
     return bool(specs) and specs[-1].name == name
 
 
+def is_import_path(text: str) -> bool:
+    """Whether a text can be read as `package.module:name`."""
+    module, _, attribute = text.partition(":")
+    return attribute.isidentifier() and all(name.isidentifier() for name in module.split("."))
+
+
 def file_of(spec: ModuleSpec) -> Path | None:
     """The file of a module; None for one that has none (built in, or a folder without `__init__.py`)."""
     return Path(spec.origin) if spec.has_location and spec.origin else None
@@ -69,12 +75,8 @@ def imports_of(spec: ModuleSpec) -> list[str]:
     `from package import name` gives both `package` and `package.name`, which may be a module. A file that is no Python
     names none.
     """
-    file = file_of(spec)
-    if file is None or file.suffix != ".py":
-        return []
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError):
+    tree = _parsed(spec)
+    if tree is None:
         return []
     package = spec.name if spec.submodule_search_locations is not None else spec.name.rpartition(".")[0]
     names: list[str] = []
@@ -88,6 +90,22 @@ def imports_of(spec: ModuleSpec) -> list[str]:
                 continue
             names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
     return list(dict.fromkeys(names))
+
+
+def classes_of(spec: ModuleSpec) -> list[str]:
+    """The classes that a file of Python defines at its top level, in order; a name defined twice is there twice."""
+    tree = _parsed(spec)
+    return [] if tree is None else [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+
+
+def _parsed(spec: ModuleSpec) -> ast.Module | None:
+    file = file_of(spec)
+    if file is None or file.suffix != ".py":
+        return None
+    try:
+        return ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        return None
 
 
 def _top_level(name: str, folders: Sequence[Path]) -> ModuleSpec | None:

@@ -21,15 +21,14 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import WorkbenchError, unknown
 from workbench.files.identities import note
 from workbench.files.paths import real_path
-from workbench.parts.kinds import KINDS
-from workbench.parts.modules import file_of, files_in, imports_of, is_module, module_specs
+from workbench.parts.modules import file_of, files_in, imports_of, is_import_path, is_module, module_specs
 from workbench.shipped import PACKAGES, ROOT
 
 CODE = "code"
@@ -40,17 +39,11 @@ _trusted: set[Path] = set()
 _passed_over: dict[str, str] = {}  # by top-level module, in words: a file that another one is preferred to
 
 
-def import_paths(tree: Any) -> list[str]:
-    """Every value in a tree of plain values that can be read as `package.module:name`, each once; the short names of
-    parts in other packages than the core are spelt out."""
-    return list(dict.fromkeys(leaf for leaf in _leaves(tree) if _is_import_path(leaf)))
-
-
 def allow(names: Iterable[str], folder: Path, where: str, *, trust: bool) -> None:
     """Let the import paths be imported, or say which files that would run.
 
     Args:
-        names: as `import_paths` gives them; those that mean no module here are left alone.
+        names: as `workbench.parts.kinds.import_paths` returns them; those that mean no module here are left alone.
         folder: of the recipe or run. With `trust`, it can be imported from, after what is installed; of a run first
             its `CODE`. After it comes the current folder.
         where: what names them, for the message.
@@ -119,7 +112,7 @@ def import_named(what: str, name: str) -> Any:
         WorkbenchError: it is no such path, or one of Python's own library; it would run code that is not trusted; there
             is no such module, or nothing of that name in it.
     """
-    if not _is_import_path(name):
+    if not is_import_path(name):
         raise WorkbenchError(f"{what} {name!r} is no import path; write 'package.module:Class'")
     module_name, _, attribute = name.partition(":")
     top = module_name.partition(".")[0]
@@ -195,23 +188,6 @@ def _untrusted(files: Iterable[Path], where: str) -> WorkbenchError:
         f"{where} names code that is not installed; using it would run, with what they import,\n{listed}\n"
         "Nothing was run. Where you trust it, say --trust (in Python: trust=True)"
     )
-
-
-def _leaves(tree: Any, key: Any = None) -> Iterator[str]:
-    """The strings of a tree; one that names a part by its kind, under `key`, as its import path."""
-    if isinstance(tree, Mapping):
-        for inner_key, inner in tree.items():
-            yield from _leaves(inner, inner_key)
-    elif isinstance(tree, list | tuple):
-        for inner in tree:
-            yield from _leaves(inner)
-    elif isinstance(tree, str):
-        yield KINDS[key].path(tree) if key in KINDS and "." in tree else tree
-
-
-def _is_import_path(text: str) -> bool:
-    module, _, attribute = text.partition(":")
-    return attribute.isidentifier() and all(name.isidentifier() for name in module.split("."))
 
 
 def _files(name: str, folders: Sequence[Path] = ()) -> list[Path]:

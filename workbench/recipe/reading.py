@@ -10,7 +10,8 @@ from typing import Any
 
 from workbench.errors import WorkbenchError, nearest, unknown
 from workbench.files.yaml_values import OverrideError, read_yaml
-from workbench.parts.trust import allow, import_paths
+from workbench.parts.kinds import import_paths
+from workbench.parts.trust import allow
 from workbench.recipe.elsewhere import model_hint
 from workbench.recipe.sizes import KEY, resized, sizes_of, splits
 from workbench.recipe.spec import Recipe

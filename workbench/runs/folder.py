@@ -15,7 +15,8 @@ from workbench.files.lock import LOCK
 from workbench.files.paths import real_path
 from workbench.optimization.lr_schedule import is_share
 from workbench.parts.building import find, options_of
-from workbench.parts.trust import CODE, allow, import_paths, own_code
+from workbench.parts.kinds import import_paths
+from workbench.parts.trust import CODE, allow, own_code
 from workbench.recipe import reading
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import as_tree, dump_recipe
