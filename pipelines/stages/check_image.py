@@ -95,7 +95,7 @@ class CheckImage:
         if shorter is not None:
             scale = shorter / min(image.size)
             size = max(shorter, round(image.width * scale)), max(shorter, round(image.height * scale))
-            # of a photograph as good as the bicubic filter, in less than half the time of Lanczos' (docs/log.md)
+            # as good for photographs as bicubic, in less than half the time of Lanczos' (docs/results/data.md)
             image = image.resize(size, Image.Resampling.HAMMING)
         buffer = io.BytesIO()
         image.save(buffer, "PNG" if transparent else "JPEG", quality=self.quality)

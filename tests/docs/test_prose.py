@@ -17,7 +17,6 @@ LONG_YET = (
     "docs/architecture.md",
     "docs/corpora.md",
     "docs/knowledge.md",
-    "docs/log.md",
     "docs/recipes.md",
     "docs/text.md",
     "docs/video-and-speech.md",

@@ -2,8 +2,8 @@
 
 The bytes come from the web by way of corpora. Pillow reads the header, through `workbench.images`, and the header says
 who decodes: torchvision an ordinary JPEG at its full size, in a third of Pillow's time; Pillow a JPEG that is larger
-than is needed, at a fraction of its size, and every other image (measured in docs/log.md). Both use libjpeg-turbo and
-give the same pixels. Every failure names the record.
+than is needed, at a fraction of its size, and every other image (docs/results/data.md has the times). Both use
+libjpeg-turbo and return the same pixels. Every failure names the record.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ Normalisation = Literal["imagenet", "clip", "half"]
 LONGEST = 4
 """Sides; what an image's centre is cut from, so that ordinary photographs stay whole until they are resized."""
 ENOUGH = 2
-"""Sides of the square: what is decoded at a fraction then differs no more than another filter's (docs/log.md)."""
+"""Sides of the square. A fraction decoded so differs no more than another filter does (docs/results/data.md)."""
 RATIOS = (3 / 4, 4 / 3)
 SIDES = re.compile(r"\b(left|right)(most|hand)?\b", re.IGNORECASE)
 
