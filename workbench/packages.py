@@ -13,7 +13,8 @@ site-packages. The package's own code is never run.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -55,22 +56,37 @@ def located(place: str | Path, layouts: Sequence[Sequence[str]]) -> Path:
     raise WorkbenchError(f"{text!r}: the package has no folder that holds {listed}; looked in: {found}")
 
 
-def library(module: str, extra: str, purpose: str) -> Any:
+@contextmanager
+def extra(name: str, needs: str = "this needs") -> Iterator[None]:
+    """Around imports of what an optional extra of our own package brings.
+
+    Args:
+        name: of the extra, or of several, separated by commas.
+        needs: the beginning of the message: what needs it.
+
+    Raises:
+        WorkbenchError: a package is not installed; how to install it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise WorkbenchError(
+            f"{needs} the package {error.name!r}: pip install 'pretraining-workbench[{name}]'"
+        ) from error
+
+
+def library(module: str, extra_name: str, purpose: str) -> Any:
     """A module of a library that not every use of the workbench needs, imported when it is needed.
 
     Args:
-        extra: of our own package, that brings it.
-        purpose: what needs it, for the message.
+        extra_name: of the extra that brings it.
+        purpose: what needs it, in the plural, for the message.
 
     Raises:
         WorkbenchError: it is not installed.
     """
-    try:
+    with extra(extra_name, f"{purpose} need"):
         return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise WorkbenchError(
-            f"{purpose} need the package {error.name!r}: pip install 'pretraining-workbench[{extra}]'"
-        ) from error
 
 
 def _files(name: str, place: str) -> list[PurePosixPath]:

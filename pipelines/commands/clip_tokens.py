@@ -9,7 +9,7 @@ import typer
 
 from pipelines.commands.console import run
 from pipelines.commands.options import Writing
-from pipelines.preparing.chunks import Job
+from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
 from workbench.options.command import command
 
@@ -33,7 +33,7 @@ def clip_tokens(
     identity = Vocabulary.open(vocabulary).identity
     about = {**opened.manifest.about, "codes": identity}
     stage = ClipTokens(str(vocabulary), identity)
-    options.prepare(Job(CorpusReader(), opened.kind, options.output, (stage,), about=about), [corpus])
+    options.prepare(Conversion(CorpusReader(), (stage,)), [corpus], opened.kind, about=about)
 
 
 if __name__ == "__main__":

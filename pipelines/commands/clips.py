@@ -11,7 +11,7 @@ import typer
 from pipelines.commands.console import run
 from pipelines.commands.features import FeatureWriting, feature_stage
 from pipelines.commands.options import OnError
-from pipelines.preparing.chunks import Job
+from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
 from pipelines.stages.stored_features import FeatureType
 from workbench.errors import WorkbenchError
@@ -61,7 +61,7 @@ def clips(
         raise WorkbenchError(f"{corpus} is a corpus of kind {opened.kind}; clips need films (kind video-text)")
     stage = feature_stage("pipelines.stages.clip_features:ClipFeatures", "clip features", **asdict(features))
     about = {**opened.manifest.about, "backbone": stage.source.identity}
-    options.prepare(Job(CorpusReader(), "video-text", options.output, (stage,), about=about), [corpus])
+    options.prepare(Conversion(CorpusReader(), (stage,)), [corpus], "video-text", about=about)
 
 
 if __name__ == "__main__":

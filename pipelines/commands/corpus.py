@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from pipelines.commands.console import run
-from pipelines.commands.options import OnError, Splits, Writing
-from pipelines.preparing.chunks import Job
+from pipelines.commands.options import OnError, SplitShares, Writing
+from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
-from pipelines.preparing.near_duplicates import BITS, rows_of_band
-from pipelines.preparing.splits import check_parts, parse_splits
+from pipelines.preparing.duplicates import BITS, Duplicates, rows_of_band
+from pipelines.preparing.splits import Splits
 from pipelines.stages import Stage
 from pipelines.stages.check_image import CheckImage, Quality
 from pipelines.stages.clean_captions import clean_captions
@@ -31,7 +31,7 @@ class Choosing:
         list[Assignment],
         typer.Option(help="Keep records whose meta fulfils this: 'similarity>=0.3', 'language=en'. Repeatable."),
     ] = field(default_factory=list)
-    split: Splits = field(default_factory=list)
+    split: SplitShares = field(default_factory=list)
     own_split: Annotated[
         list[Name], typer.Option(help="Records that say that they are of this split (meta.split) go to OUTPUT-NAME.")
     ] = field(default_factory=list)
@@ -109,22 +109,18 @@ def corpus(
         raise WorkbenchError(f"{corpus} is a corpus of kind {opened.kind}; options of captions are not for it")
     if pictures.near_captions is not None:
         rows_of_band(pictures.near_captions)
-    splits = parse_splits(choosing.split)
-    job = Job(
-        CorpusReader(),
+    splits = Splits.parse(choosing.split, choosing.own_split)
+    conditions = (Where(condition) for condition in choosing.where)
+    on_error: Literal["stop", "skip"] = "skip" if choosing.on_error is OnError.skip else "stop"
+    options.prepare(
+        Conversion(CorpusReader(), (*conditions, *stages), on_error=on_error),
+        [corpus],
         opened.kind,
-        options.output,
-        (*(Where(condition) for condition in choosing.where), *stages),
-        splits,
-        check_parts(choosing.own_split, splits),
-        about=opened.manifest.about,
-        dedupe=choosing.dedupe,
-        near_images=pictures.near_images,
-        near_captions=pictures.near_captions,
+        splits=splits,
+        duplicates=Duplicates(choosing.dedupe, pictures.near_images, pictures.near_captions),
         numbered_keys=choosing.numbered_keys,
-        on_error="skip" if choosing.on_error is OnError.skip else "stop",
+        about=opened.manifest.about,
     )
-    options.prepare(job, [corpus])
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from pipelines.commands.console import run as run_command
-from pipelines.preparing.kg_extra import needs_kg
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count
 from workbench.options.command import Trust, command
+from workbench.packages import extra
 from workbench.runs.outputs import OutputFile
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ def entity_vectors(
     """
     if output.suffix != ".safetensors":
         raise WorkbenchError(f"vectors are written to a .safetensors file; {output} has another ending")
-    with needs_kg():
+    with extra("kg"):
         from kg.graph.store import GraphStore
         from kg.objectives.knowledge_embedding import KnowledgeEmbedding
         from kg.vectors.vectors import TRAINED_ON, Vectors, save_vectors

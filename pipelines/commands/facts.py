@@ -14,13 +14,13 @@ import typer
 from pipelines.commands.console import run
 from pipelines.commands.graphs import Graph
 from pipelines.commands.options import Writing
-from pipelines.preparing.chunks import Job
-from pipelines.preparing.kg_extra import needs_kg
+from pipelines.preparing.chunks import Conversion
 from pipelines.sources.templates import read_templates
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import write_text
 from workbench.options.bounds import Count, Seed
 from workbench.options.command import command
+from workbench.packages import extra
 
 if TYPE_CHECKING:
     from kg.graph.store import GraphStore
@@ -66,7 +66,7 @@ def facts(
       workbench prepare facts corpora/codex-m --templates templates.tsv --triples codex-m/test.txt \
         --known codex-m/valid.txt -o corpora/facts-test
     """
-    with needs_kg():
+    with extra("kg"):
         from kg.evaluation.facts.clozes import CANDIDATES
         from kg.graph.store import GraphStore
         from pipelines.preparing.clozes import ClozeReader
@@ -78,8 +78,7 @@ def facts(
         raise WorkbenchError(f"{triples} has no triple of a relation with a template ({named})")
     listed = reader.listed
     about = {"candidates": _counted(listed), "relations": [relation for relation, _ in sentences]}
-    job = Job(reader, "text", options.output, about=about)
-    options.prepare(job, [templates, *([triples] if triples else []), *known])
+    options.prepare(Conversion(reader), [templates, *([triples] if triples else []), *known], "text", about=about)
     write_text(options.output / CANDIDATES, json.dumps(listed, ensure_ascii=False, indent=1) + "\n")
 
 
@@ -103,7 +102,7 @@ def _templates(path: Path, store: GraphStore) -> tuple[tuple[str, str], ...]:
     Raises:
         WorkbenchError: the graph has none of the relations, or a template is without its two places.
     """
-    with needs_kg():
+    with extra("kg"):
         from kg.evaluation.facts.clozes import check_template
     found = read_templates(path)
     for relation, template in found.items():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.commands.options import ShardSize, Workers, Writing
-from workbench.errors import WorkbenchError
+from workbench.packages import extra
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,14 +25,10 @@ def feature_stage(name: str, what: str, *, device: str, **settings: Any) -> Any:
         WorkbenchError: they are not installed; `what` says what needs them.
     """
     module, _, kind = name.partition(":")
-    try:
+    with extra("vision", f"{what} need"):
         import torch
 
         found = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise WorkbenchError(
-            f"{what} need the package {error.name!r}: pip install 'pretraining-workbench[vision]'"
-        ) from error
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     return getattr(found, kind)(device=device, **settings)

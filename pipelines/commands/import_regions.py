@@ -12,7 +12,7 @@ import typer
 
 from pipelines.commands.console import run
 from pipelines.commands.options import OnError, ShardSize, Writing
-from pipelines.preparing.chunks import Job
+from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, all_samples, open_corpus
 from pipelines.readers.regions.region_files import DamagedRegionsError, RegionFiles, open_regions
 from pipelines.stages.join_regions import Found, JoinRegions, find_regions, ids_of
@@ -116,8 +116,7 @@ def import_regions(
         "skip" if foreign.on_error is OnError.skip else "stop",
     )
     about = {**opened.manifest.about, "backbone": foreign.backbone}
-    job = Job(WithFeatures(files), "image-text", options.output, (stage,), about=about)
-    options.prepare(job, [corpus])
+    options.prepare(Conversion(WithFeatures(files), (stage,)), [corpus], "image-text", about=about)
 
 
 def _first(corpus: Corpus, found: Found, named: Sequence[Path]) -> int:

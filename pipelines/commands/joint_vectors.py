@@ -13,11 +13,11 @@ import typer
 from pipelines.commands import options
 from pipelines.commands.console import run
 from pipelines.preparing.corpus_reader import all_samples
-from pipelines.preparing.kg_extra import needs_kg
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Location
 from workbench.options.command import command
+from workbench.packages import extra
 from workbench.runs.outputs import OutputFile
 from workbench.text.word_vectors import WordVectorOptions
 
@@ -55,7 +55,7 @@ def joint_vectors(
             raise WorkbenchError(
                 f"{corpus.place} has no {' and no '.join(lacking)}; allowed: texts with links (workbench prepare link)"
             )
-    with needs_kg():
+    with extra("kg"):
         from kg.graph.store import GraphStore
         from kg.sequences.mentions import right_links
         from kg.vectors.joint import Linked, save_joint_vectors

@@ -11,15 +11,15 @@ import typer
 from pipelines.commands.console import run
 from pipelines.commands.linker import LinkerOptions, make_linker
 from pipelines.commands.options import Writing
-from pipelines.preparing.chunks import Job
+from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
 from pipelines.preparing.coverage import coverage
-from pipelines.preparing.kg_extra import needs_kg
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema import fields_of, links_among
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count, Name, Share
 from workbench.options.command import changed, command
+from workbench.packages import extra
 from workbench.sequences.entities import GRAPHS, IdSpace, noted, spaces_in
 from workbench.terminal import Terminal
 
@@ -87,7 +87,7 @@ def link(
         chosen = _load(linker)
     else:
         raise WorkbenchError("give one of --graph (a triples corpus or graph store) and --linker (a saved linker)")
-    with needs_kg():
+    with extra("kg"):
         from pipelines.stages.link_entities import LinkEntities, stretch_fields
     if inside is not None and inside not in (allowed := stretch_fields(opened.manifest.fields)):
         raise WorkbenchError(
@@ -109,8 +109,7 @@ def link(
         other=", ".join(map(str, before)) if other else None,
     )
     about = {**opened.manifest.about, "linker": stage.about, GRAPHS: _graphs(before, chosen.space)}
-    job = Job(CorpusReader(), opened.kind, options.output, (stage,), about=about)
-    options.prepare(job, [corpus])
+    options.prepare(Conversion(CorpusReader(), (stage,)), [corpus], opened.kind, about=about)
     Terminal(stderr=True).print(coverage(Corpus.open(options.output), stage).table())
 
 
@@ -140,7 +139,7 @@ def _refuse_making(linker: Path, making: LinkerOptions) -> None:
 
 
 def _load(folder: Path) -> Linker:
-    with needs_kg():
+    with extra("kg"):
         from kg.linking.linker import Linker
     return Linker.load(folder)
 

@@ -15,7 +15,6 @@ from rich.table import Table
 
 from pipelines.commands.console import run
 from pipelines.preparing.corpus_reader import all_samples, open_corpus
-from pipelines.preparing.kg_extra import needs_kg
 from pipelines.preparing.progress import console
 from pipelines.sources.entity_names import (
     EntityName,
@@ -28,6 +27,7 @@ from pipelines.sources.entity_names import (
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count, Location
 from workbench.options.command import command
+from workbench.packages import extra
 
 if TYPE_CHECKING:
     from kg.graph.store import GraphStore
@@ -100,7 +100,7 @@ def linker(
 
       workbench prepare linker -o linkers/titles --names titles.tsv
     """
-    with needs_kg():
+    with extra("kg"):
         from kg.linking.linker import Linker
     Linker.check_new(output)
     made = make_linker(graph, options)
@@ -118,7 +118,7 @@ def make_linker(graph: Path | None, options: LinkerOptions) -> Linker:
     Raises:
         WorkbenchError: no graph, file of names or counts, or texts with links there, or no name left.
     """
-    with needs_kg():
+    with extra("kg"):
         from kg.graph.store import GraphStore
         from kg.linking.linker import Linker
     given = {option: list(names) for option, names in _given(options)}
@@ -178,7 +178,7 @@ def _check_known(option: str, entities: Sequence[str], known: int, store: GraphS
 
 def _word_ends(words: str) -> WordEnds | Literal["auto"] | None:
     """What cuts texts into words, of the option that says so."""
-    with needs_kg():
+    with extra("kg"):
         from kg.linking.lexicon import Lexicon
         from kg.linking.segmenters import AUTO, Segmenter
         from workbench.text.segmenters import SEGMENTERS
@@ -200,7 +200,7 @@ def _given(options: LinkerOptions) -> Iterator[tuple[str, Iterator[EntityName]]]
     if options.names is not None:
         yield f"--names {options.names}", read_names(options.names)
     if options.knowledge_base is not None:
-        with needs_kg():
+        with extra("kg"):
             yield f"--knowledge-base {options.knowledge_base}", read_knowledge_base(options.knowledge_base)
 
 

@@ -6,18 +6,19 @@ import shlex
 import sys
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from pipelines.preparing.chunks import Job
-from pipelines.preparing.limits import Limits
+from pipelines.preparing.chunks import Conversion, Limits
+from pipelines.preparing.duplicates import Duplicates
 from pipelines.preparing.progress import show
-from pipelines.preparing.runner import check_beside, prepare
-from pipelines.preparing.splits import check_parts, parse_splits
+from pipelines.preparing.runner import check, check_beside, run
+from pipelines.preparing.splits import Splits
+from pipelines.preparing.workspace import CorpusFacts
 from pipelines.readers.formats import find_format, reader_of, sorted_inputs
 from pipelines.readers.reader import RawReader
 from pipelines.sources.files import expand, passed_over
@@ -41,7 +42,7 @@ class OnError(StrEnum):
 ShardSize = Annotated[Count, typer.Option(help="Records per shard, at most.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the new corpus.", show_default=False)]
 Limit = Annotated[Count | None, typer.Option(help="Only the first records of the input.", show_default=False)]
-Splits = Annotated[
+SplitShares = Annotated[
     list[Assignment],
     typer.Option(help="NAME=SHARE: held-out documents go to OUTPUT-NAME, for example held-out=0.05. Repeatable."),
 ]
@@ -65,13 +66,38 @@ class Writing:
         typer.Option(help="i/n: only the i-th of n parts of the work, for n machines; see prepare join."),
     ] = None
 
-    def prepare(self, job: Job, inputs: Sequence[Path]) -> None:
-        """Run the job, with a progress bar, and show what it kept and dropped."""
+    def prepare(
+        self,
+        conversion: Conversion,
+        inputs: Sequence[Path],
+        kind: str,
+        *,
+        splits: Splits | None = None,
+        duplicates: Duplicates | None = None,
+        numbered_keys: bool = False,
+        log_drops: bool = False,
+        about: Mapping[str, Any] | None = None,
+        passed_over: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """Prepare the corpus, with a progress bar, and show what was kept and dropped."""
+        plan = check(
+            conversion,
+            inputs,
+            self.output,
+            kind,
+            splits=splits,
+            duplicates=duplicates,
+            limits=self._limits(),
+            numbered_keys=numbered_keys,
+            log_drops=log_drops or self.log_dropped,
+            facts=CorpusFacts(command_line(), about or {}, passed_over=passed_over or {}),
+        )
+        show(run(plan))
+
+    def _limits(self) -> Limits:
         cut: dict[str, Any] = {"shard_size": self.shard_size, "shard_bytes": self.shard_bytes}
         cut |= {"limit": self.limit, "part": self.part}
-        limits = Limits(**cut) if self.workers == 0 else Limits(workers=self.workers, **cut)
-        job = replace(job, log_drops=job.log_drops or self.log_dropped)
-        show(prepare(job, inputs, limits, command=command_line()))
+        return Limits(**cut) if self.workers == 0 else Limits(workers=self.workers, **cut)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +115,7 @@ class Reading(Writing):
     option: Annotated[
         list[Assignment], typer.Option(help="NAME=VALUE: an option of the format. Repeatable.", show_default=False)
     ] = field(default_factory=list)
-    split: Splits = field(default_factory=list)
+    split: SplitShares = field(default_factory=list)
     own_split: Annotated[
         list[Name],
         typer.Option(help="Records that say themselves that they are of this split (meta.split) go to OUTPUT-NAME."),
@@ -116,22 +142,35 @@ class Reading(Writing):
         reader, read = chosen_reader(kind, self.format, paths, self.option, **lists)
         with Blame(reader):
             left = passed_over(paths, reader.inputs(read), reader.may_name)
-        self.prepare(replace(self.job(reader, stages), log_drops=log_drops, passed_over=left), read)
-
-    def job(self, reader: RawReader, stages: Sequence[Stage]) -> Job:
         meta = {name: value for name, value in (("licence", self.licence), ("url", self.url)) if value}
-        splits = parse_splits(self.split)
-        return Job(
-            reader,
+        conversion = Conversion(reader, tuple(stages), meta, "skip" if self.on_error is OnError.skip else "stop")
+        self.prepare(
+            conversion,
+            read,
             reader.kind,
-            self.output,
-            tuple(stages),
-            splits,
-            check_parts(self.own_split, splits),
-            meta,
-            reader.about(),
-            on_error="skip" if self.on_error is OnError.skip else "stop",
+            splits=self.splits(),
+            duplicates=Duplicates(exact=self.drops_duplicates()),
+            numbered_keys=self.numbers_keys(),
+            log_drops=log_drops,
+            about=self.about(reader),
+            passed_over=left,
         )
+
+    def splits(self) -> Splits:
+        """What is held out."""
+        return Splits.parse(self.split, self.own_split)
+
+    def about(self, reader: RawReader) -> Mapping[str, Any]:
+        """Facts on the whole corpus."""
+        return reader.about()
+
+    def drops_duplicates(self) -> bool:
+        """Whether exact duplicates are left out."""
+        return False
+
+    def numbers_keys(self) -> bool:
+        """Whether records are numbered instead of keeping their ids."""
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,12 +184,11 @@ class Cleaning(Reading):
         bool, typer.Option("--numbered-keys", help="Number the records instead of using their ids.")
     ] = False
 
-    def job(self, reader: RawReader, stages: Sequence[Stage]) -> Job:
-        return replace(
-            super().job(reader, stages),
-            dedupe=self.dedupe,
-            numbered_keys=self.numbered_keys,
-        )
+    def drops_duplicates(self) -> bool:
+        return self.dedupe
+
+    def numbers_keys(self) -> bool:
+        return self.numbered_keys
 
 
 def chosen_reader(

@@ -13,7 +13,7 @@ import typer
 
 from pipelines.commands.console import run
 from pipelines.commands.options import Writing
-from pipelines.preparing.chunks import Job
+from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, all_samples, open_corpus
 from pipelines.sources.spacy_pipeline import identity
 from pipelines.stages.find_phrases import FindPhrases, chunker, phrase_fields
@@ -56,7 +56,7 @@ def phrases(
         )
     stage = _chunks(model) if model is not None else _collocations(opened, statistics)
     about = {**opened.manifest.about, "phrases": stage.found_by}
-    options.prepare(Job(CorpusReader(), opened.kind, options.output, (stage,), about=about), [corpus])
+    options.prepare(Conversion(CorpusReader(), (stage,)), [corpus], opened.kind, about=about)
 
 
 def _chunks(model: str) -> FindPhrases:

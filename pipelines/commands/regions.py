@@ -11,7 +11,7 @@ import typer
 from pipelines.commands.console import run
 from pipelines.commands.features import FeatureWriting, feature_stage
 from pipelines.commands.options import OnError
-from pipelines.preparing.chunks import Job
+from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Cells, Count, CountOrZero, Device, Location, Name, Share, Side, Size
@@ -76,8 +76,7 @@ def regions(
         raise WorkbenchError(f"{corpus} is a corpus of kind {opened.kind}; regions need images (kind image-text)")
     stage = feature_stage("pipelines.stages.region_features:RegionFeatures", "region features", **asdict(features))
     about = {**opened.manifest.about, "backbone": stage.source.identity}
-    job = Job(CorpusReader(), "image-text", options.output, (stage,), about=about)
-    options.prepare(job, [corpus])
+    options.prepare(Conversion(CorpusReader(), (stage,)), [corpus], "image-text", about=about)
 
 
 if __name__ == "__main__":

@@ -10,15 +10,15 @@ import typer
 
 from pipelines.commands.console import run
 from pipelines.commands.options import Writing
-from pipelines.preparing.chunks import Job
+from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
-from pipelines.preparing.kg_extra import needs_kg
 from pipelines.preparing.progress import console
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import sha256_of
 from workbench.options.bounds import Location
 from workbench.options.command import command
+from workbench.packages import extra
 
 if TYPE_CHECKING:
     from kg.lexicons.sentiment import SentimentLexicon
@@ -48,16 +48,16 @@ def sentiment(
     opened = open_corpus(str(corpus))
     if "text" not in opened.manifest.fields:
         raise WorkbenchError(f"no record of {corpus} has a 'text' (they have {', '.join(opened.manifest.fields)})")
-    with needs_kg():
+    with extra("kg"):
         from kg.lexicons.sentiment import read_sentiment_lexicon
-        from pipelines.preparing.felt import felt
+        from pipelines.preparing.coverage import polarities
         from pipelines.stages.tag_sentiment import TagSentiment
     _tell(lexicon, read_sentiment_lexicon(lexicon))
     checksum = sha256_of(Path(lexicon))
     stage = TagSentiment(str(Path(lexicon).resolve()), checksum)
     about = {**opened.manifest.about, "sentiment": {"lexicon_sha256": checksum}}
-    options.prepare(Job(CorpusReader(), opened.kind, options.output, (stage,), about=about), [corpus])
-    console.print(felt(Corpus.open(options.output)))
+    options.prepare(Conversion(CorpusReader(), (stage,)), [corpus], opened.kind, about=about)
+    console.print(polarities(Corpus.open(options.output)))
 
 
 def _tell(path: str, lexicon: SentimentLexicon) -> None:

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from pipelines.commands.console import run
-from pipelines.preparing.kg_extra import needs_kg
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import write_text
 from workbench.options.command import command
+from workbench.packages import extra
 from workbench.runs.outputs import OutputFile
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def sentiment_lexicon(
     """
     if output.suffix != ".tsv":
         raise WorkbenchError(f"a sentiment lexicon is written to a .tsv file; {output} has another ending")
-    with needs_kg():
+    with extra("kg"):
         from kg.lexicons.sentiment_sources import read_polarities
     found = read_polarities(source, senses)
     rows = list(found.rows())

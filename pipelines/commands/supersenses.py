@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from pipelines.commands.console import run
-from pipelines.preparing.kg_extra import needs_kg
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Location
 from workbench.options.command import command
+from workbench.packages import extra
 from workbench.runs.outputs import OutputFile
 from workbench.text.tokenizer import Tokenizer
 
@@ -38,7 +38,7 @@ def supersenses(
     """
     if output.suffix != ".json":
         raise WorkbenchError(f"supersenses are written to a .json file; {output} has another ending")
-    with needs_kg():
+    with extra("kg"):
         from kg.graph.store import GraphStore
         from kg.lexicons.supersenses import find_supersenses, save_supersenses
     store, cut = GraphStore.open(graph), Tokenizer.load(tokenizer)

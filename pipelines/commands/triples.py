@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,12 +15,9 @@ from rich.table import Table
 
 from pipelines.commands.console import run
 from pipelines.commands.options import Reading, ShardSize
-from pipelines.preparing.chunks import Job
 from pipelines.preparing.corpus_reader import all_samples, open_corpus
-from pipelines.preparing.inductive import HELD_OUT_TAIL
-from pipelines.preparing.kg_extra import needs_kg
 from pipelines.preparing.progress import console
-from pipelines.preparing.splits import parse_splits, part_folder
+from pipelines.preparing.splits import HELD_OUT_TAIL, Splits, parse_splits, part_folder
 from pipelines.readers.reader import RawReader
 from pipelines.readers.triples.graph import OTHER_RELATION, UNNAMED
 from pipelines.readers.triples.wikidata_json import PROPERTY
@@ -32,6 +29,7 @@ from workbench.files.drafts import clear_drafts
 from workbench.files.lock import locked
 from workbench.options.bounds import Location, Word
 from workbench.options.command import command
+from workbench.packages import extra
 
 if TYPE_CHECKING:
     from kg.graph.store import GraphStore
@@ -59,20 +57,23 @@ class TripleReading(Reading):
         typer.Option(help="Whose the ids are: graphs of one namespace mean the same. Default: as ids look."),
     ] = None
 
-    def job(self, reader: RawReader, stages: Sequence[Stage]) -> Job:
+    def splits(self) -> Splits:
         """
         Raises:
             WorkbenchError: an inductive split without shares of the entities.
         """
-        job = replace(super().job(reader, stages), inductive=self.inductive)
+        splits = Splits.parse(self.split, self.own_split, inductive=self.inductive)
         if self.inductive and (self.own_split or not self.split):
             raise WorkbenchError(
                 "--inductive holds out a share of the entities: say --split NAME=SHARE, and leave --own-split out"
             )
+        return splits
+
+    def about(self, reader: RawReader) -> Mapping[str, Any]:
         noted: dict[str, Any] = {WORDS: True} if getattr(reader, "words", False) else {}
         if self.namespace is not None:
             noted[NAMESPACE] = self.namespace
-        return replace(job, about={**job.about, **noted})
+        return {**super().about(reader), **noted}
 
 
 @command
@@ -132,7 +133,7 @@ def _without(places: Sequence[str]) -> list[Stage]:
     """What leaves the facts of test sets out."""
     if not places:
         return []
-    with needs_kg():
+    with extra("kg"):
         return [WithoutFacts.of((corpus, all_samples(corpus)) for corpus in map(open_corpus, places))]
 
 
@@ -183,7 +184,7 @@ def build_graph(corpus: Path, held_out: Sequence[Path] = ()) -> GraphStore:
     Raises:
         WorkbenchError: what is there is no graph store; or another process works here.
     """
-    with needs_kg():
+    with extra("kg"):
         from kg.graph.builder import META
         from kg.graph.store import GraphStore
     folder = corpus / "graph"

@@ -13,17 +13,17 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from pipelines.commands.console import run
-from pipelines.commands.options import Splits, Writing
+from pipelines.commands.options import SplitShares, Writing
 from pipelines.commands.tokenizer import Texts
-from pipelines.preparing.chunks import Job
+from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import all_samples
-from pipelines.preparing.kg_extra import needs_kg
-from pipelines.preparing.splits import parse_splits, part_folder
+from pipelines.preparing.splits import Splits, part_folder
 from pipelines.readers.reader import RawReader, Record
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
 from workbench.options.bounds import Location, Name
 from workbench.options.command import command
+from workbench.packages import extra
 from workbench.sequences.sequence import Sample
 from workbench.text.word_vectors import WordVectorOptions
 
@@ -78,7 +78,7 @@ def word_pairs(
     relation: Annotated[
         list[Name], typer.Option(help="A relation whose heads and tails are pairs, beside synonyms. Repeatable.")
     ] = ["hypernym"],  # noqa: B006
-    split: Splits = [],  # noqa: B006
+    split: SplitShares = [],  # noqa: B006
 ) -> None:
     """Write the pairs of words that a graph of senses relates, for kg.lexical_relation (LIBERT).
 
@@ -89,7 +89,7 @@ def word_pairs(
 
       workbench prepare word-pairs corpora/wordnet --texts corpora/wiki -o corpora/word-pairs --split held-out=0.02
     """
-    with needs_kg():
+    with extra("kg"):
         from kg.graph.store import GraphStore
         from kg.lexicons.word_vectors import save_word_vectors
     store = GraphStore.open(graph)
@@ -97,19 +97,18 @@ def word_pairs(
         if store.relation_ids.find(name) < 0:
             raise unknown("relation", name, list(store.relation_ids), str(store.path), advice=SENSES)
     opened = [Corpus.open(place) for place in texts]
-    splits = parse_splits(split)
+    splits = Splits.parse(split)
     provenance = {
         **dataclasses.asdict(training),
         "corpora": {str(corpus.place): corpus.identity for corpus in opened},
         "gensim": version("gensim"),
     }
     _refuse_other(options.output / VECTORS, provenance)
-    job = Job(WordPairs(tuple(relation)), "text", options.output, splits=splits)
-    options.prepare(job, [store.path])
+    options.prepare(Conversion(WordPairs(tuple(relation))), [store.path], "text", splits=splits)
     if (options.output / VECTORS).is_file():
         log.info("%s is there already", options.output / VECTORS)
         return
-    words = sorted({word for part in job.parts for word in _words(part_folder(options.output, part))})
+    words = sorted({word for part in splits.parts for word in _words(part_folder(options.output, part))})
     if not words:
         raise WorkbenchError(f"the graph {store.path} relates no two words; prepare WordNet's folder `dict`")
     save_word_vectors(options.output / VECTORS, words, Texts(opened), training, provenance)

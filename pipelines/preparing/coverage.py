@@ -1,4 +1,4 @@
-"""How much of a corpus is linked, by where its texts are from: what `prepare link` tells in the end."""
+"""How much of a corpus is linked, by the source of its texts, or has a polarity: for `prepare link` and `sentiment`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from rich.table import Table
 
 from kg.sequences.mentions import RIGHT
+from pipelines.stages.tag_sentiment import WORD
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema import FIELDS, Field, links_among
 from workbench.sequences.sequence import Sample
@@ -143,6 +144,29 @@ def coverage(corpus: Corpus, links: Links) -> Covered:
             counts.add(texts, links.knows)
     largest = sorted(by_source.items(), key=lambda item: -item[1].records)
     return Covered(corpus.records, total, dict(largest))
+
+
+def polarities(corpus: Corpus) -> Table:
+    """Of the words of a corpus, those that a lexicon marked, and their polarities; for a person."""
+    counts = Counter[str]()
+    for sample in sampled(corpus):
+        found = [name.partition(":")[2] for _, _, name in sample["tags"]]
+        counts.update(found)
+        felt = len(found) - found.count("neutral")
+        words = sum(1 for _ in WORD.finditer(sample["text"]))
+        counts.update(records=1, words=words, marked=len(found), felt=felt, moved=felt > 0)
+    table = Table("", "", title=f"Polarities{of_records(counts['records'], corpus.records)}")
+    table.add_row("records", f"{counts['records']:,}")
+    table.add_row("with a polarity", share(counts["moved"], counts["records"]))
+    for name, of, whole in (
+        ("words", "words", ""),
+        ("marked", "marked", "words"),
+        ("of a polarity", "felt", "words"),
+        ("positive", "positive", "felt"),
+        ("negative", "negative", "felt"),
+    ):
+        table.add_row(name, share(counts[of], counts[whole]) if whole else f"{counts[of]:,}")
+    return table
 
 
 def sampled(corpus: Corpus) -> Iterator[Sample]:

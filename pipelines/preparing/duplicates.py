@@ -1,29 +1,69 @@
 """Duplicates: of contents (a pass of its own before the writing) and of keys (a check after it).
 
 Exact ones take 8 bytes per sample in memory while sorting, near ones 16 bytes an image and half a kilobyte a caption.
+Of near ones, too, the first is kept. Images: the difference hash of Ben Hoyt (dhash, 2017): in grey, 9 x 9 pixels; 64
+bits say whether a pixel is darker than its right neighbour, 64 whether it is darker than the one below. Captions:
+MinHash (Broder 1997) of the character 5-grams of the caption in lower case without punctuation, in bands (Leskovec et
+al., Mining of Massive Datasets, 3.4).
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import re
 import unicodedata
+import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from PIL import Image
 
-from pipelines.preparing.chunks import Chunk, Job, Repeated, read, samples_of
-from pipelines.preparing.near_duplicates import PERMUTATIONS, caption_hashes, image_hash, near_captions, near_images
+from pipelines.preparing.chunks import Chunk, Conversion, Repeated
 from pipelines.preparing.processes import each
 from pipelines.readers.reader import Drop
 from workbench.corpora.index import ShardIndex, index_name
 from workbench.corpora.places import texts_in
 from workbench.errors import WorkbenchError
+from workbench.images import FAILURES, open_image, upright
 from workbench.sequences.sequence import Sample
 
 log = logging.getLogger(__name__)
+SIDE = 8
+BITS = 2 * SIDE * SIDE
+PERMUTATIONS = 128
+SHINGLE = 5
+FOUND = 0.95
+"""The share of pairs at the threshold that the bands find, at least."""
+_DRAWN = np.random.default_rng(0)
+_FACTORS = _DRAWN.integers(0, 2**63, PERMUTATIONS, np.uint64) * np.uint64(2) + np.uint64(1)
+_TERMS = _DRAWN.integers(0, 2**63, PERMUTATIONS, np.uint64)
+_NOT_WORDS = re.compile(r"[\W_]+")
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Which samples are left out as others are like them.
+
+    Args:
+        exact: samples with the same text or image as an earlier one.
+        near_images: samples whose image differs from an earlier one in at most so many of its hash's bits.
+        near_captions: captions that have that share of an earlier one.
+    """
+
+    exact: bool = False
+    near_images: int | None = None
+    near_captions: float | None = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the input is read for them at all."""
+        return self.exact or self.near_images is not None or self.near_captions is not None
 
 
 class Hashes(NamedTuple):
@@ -35,27 +75,30 @@ class Hashes(NamedTuple):
     captions: list[np.ndarray]
 
 
-def find_repeated(job: Job, chunks: Iterable[Chunk], workers: int) -> dict[int, Repeated]:
+def find_repeated(
+    wanted: Duplicates, conversion: Conversion, chunks: Iterable[Chunk], workers: int
+) -> dict[int, Repeated]:
     """What the records of each chunk have in common with earlier ones; the first one is kept."""
-    hashed = list(each(hashes_of, job, chunks, workers))
+    hashed = list(each(hashes_of, (wanted, conversion), chunks, workers))
     if not hashed:
         return {}
     ends = np.cumsum([len(part.contents) for part in hashed])
     places = [(number, place) for number, part in enumerate(hashed) for place in range(len(part.contents))]
     reasons: list[str | None] = [None] * len(places)
-    if job.dedupe:
+    if wanted.exact:
         whole = np.concatenate([part.contents for part in hashed])
         first = np.zeros(len(whole), np.bool_)
         first[np.unique(whole, return_index=True)[1]] = True
         reasons = ["duplicate" if again else None for again in (~first & (whole != 0)).tolist()]
-    if job.near_images is not None:
+    if wanted.near_images is not None:
         images = (image for part in hashed for image in part.images)
         left = (None if reason else image for reason, image in zip(reasons, images, strict=True))
-        near = near_images(left, job.near_images)
+        near = near_images(left, wanted.near_images)
         reasons = ["near-duplicate image" if again else reason for again, reason in zip(near, reasons, strict=True)]
     captions: dict[tuple[int, int], frozenset[int]] = {}
-    if job.near_captions is not None:
-        captions = _near_captions([one for part in hashed for one in part.captions], places, reasons, job.near_captions)
+    if wanted.near_captions is not None:
+        of_records = [one for part in hashed for one in part.captions]
+        captions = _near_captions(of_records, places, reasons, wanted.near_captions)
     found: dict[int, tuple[dict[int, str], dict[int, frozenset[int]]]] = {n: ({}, {}) for n in range(len(ends))}
     for (number, place), reason in zip(places, reasons, strict=True):
         if reason is not None:
@@ -83,24 +126,24 @@ def _near_captions(
     return left_out
 
 
-def hashes_of(job: Job, chunk: Chunk) -> Hashes:
+def hashes_of(task: tuple[Duplicates, Conversion], chunk: Chunk) -> Hashes:
     """What the records of a chunk are compared by."""
+    wanted, conversion = task
     contents = np.zeros(len(chunk.records), np.uint64)
     images: list[int | None] = [None] * len(chunk.records)
     captions = [np.empty((0, PERMUTATIONS), np.uint32)] * len(chunk.records)
-    if job.dedupe:
-        samples = (read(job, record) for record in chunk.records)
+    if wanted.exact:
+        samples = (conversion.read(record) for record in chunk.records)
         contents[:] = [0 if isinstance(sample, Drop) else content_hash(sample) for sample in samples]
-    if job.near_images is None and job.near_captions is None:
+    if wanted.near_images is None and wanted.near_captions is None:
         return Hashes(contents, images, captions)
-    for start in range(0, len(chunk.records), job.block):
-        for place, sample in enumerate(samples_of(job, chunk, start), start):
-            if isinstance(sample, Drop):
-                continue
-            if job.near_images is not None and "image" in sample:
-                images[place] = image_hash(sample["image"])
-            if job.near_captions is not None:
-                captions[place] = caption_hashes(sample.get("captions", []))
+    for place, sample in conversion.samples(chunk):
+        if isinstance(sample, Drop):
+            continue
+        if wanted.near_images is not None and "image" in sample:
+            images[place] = image_hash(sample["image"])
+        if wanted.near_captions is not None:
+            captions[place] = caption_hashes(sample.get("captions", []))
     return Hashes(contents, images, captions)
 
 
@@ -116,6 +159,92 @@ def content_hash(sample: Sample) -> int:
         joined = "\0".join(" ".join(unicodedata.normalize("NFC", text).split()) for text in texts)
         content = joined.encode() + b"".join(sample.get("media", {}).values())
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little") | 1
+
+
+def image_hash(data: bytes) -> int | None:
+    """The hash of an encoded image, of `BITS` bits; None where it cannot be decoded."""
+    try:
+        image = open_image(data)
+        image.draft("L", (4 * SIDE, 4 * SIDE))
+        small = upright(image).convert("L").resize((SIDE + 1, SIDE + 1), Image.Resampling.BOX)
+    except FAILURES:
+        return None
+    pixels = np.asarray(small, np.int16)
+    right = pixels[:SIDE, :SIDE] < pixels[:SIDE, 1:]
+    below = pixels[:SIDE, :SIDE] < pixels[1:, :SIDE]
+    return int.from_bytes(np.packbits(np.concatenate([right.ravel(), below.ravel()])).tobytes(), "big")
+
+
+def near_images(hashes: Iterable[int | None], distance: int) -> list[bool]:
+    """For each hash whether an earlier one that is kept differs in `distance` bits or fewer.
+
+    Hashes that differ in d bits have at least one of d + 1 bands in common, so only those of a band are compared.
+    """
+    bands = distance + 1
+    edges = [BITS * i // bands for i in range(bands + 1)]
+    kept: list[defaultdict[int, list[int]]] = [defaultdict(list) for _ in range(bands)]
+    repeated = []
+    for found in hashes:
+        if found is None:
+            repeated.append(False)
+            continue
+        parts = [(found >> low) & ((1 << (high - low)) - 1) for low, high in pairwise(edges)]
+        near = any(
+            (found ^ other).bit_count() <= distance
+            for table, part in zip(kept, parts, strict=True)
+            for other in table.get(part, ())
+        )
+        repeated.append(near)
+        if not near:
+            for table, part in zip(kept, parts, strict=True):
+                table[part].append(found)
+    return repeated
+
+
+def shingles(caption: str) -> set[str]:
+    """Stretches of `SHINGLE` characters of the caption as it is compared; the whole of a shorter one."""
+    plain = _NOT_WORDS.sub(" ", unicodedata.normalize("NFKC", caption).lower()).strip()
+    return {plain[i : i + SHINGLE] for i in range(max(1, len(plain) - SHINGLE + 1))}
+
+
+def caption_hash(caption: str) -> np.ndarray:
+    """[PERMUTATIONS] uint32: two captions have as large a share of them in common as of their shingles, about."""
+    hashed = np.array([zlib.crc32(one.encode()) for one in shingles(caption)], np.uint64)
+    with np.errstate(over="ignore"):  # modulo 2 ** 64
+        moved = hashed[:, None] * _FACTORS + _TERMS
+    return (moved >> np.uint64(32)).min(axis=0).astype(np.uint32)
+
+
+def near_captions(hashes: Iterable[np.ndarray], threshold: float) -> list[bool]:
+    """For each hash whether an earlier one that is kept has `threshold` of its shingles in common, about."""
+    rows = rows_of_band(threshold)
+    bands = PERMUTATIONS // rows
+    tables: list[defaultdict[bytes, list[int]]] = [defaultdict(list) for _ in range(bands)]
+    kept: list[np.ndarray] = []
+    repeated = []
+    for found in hashes:
+        keys = [found[i * rows : (i + 1) * rows].tobytes() for i in range(bands)]
+        others = {number for table, key in zip(tables, keys, strict=True) for number in table.get(key, ())}
+        near = any(float((kept[number] == found).mean()) >= threshold for number in others)
+        repeated.append(near)
+        if not near:
+            for table, key in zip(tables, keys, strict=True):
+                table[key].append(len(kept))
+            kept.append(found)
+    return repeated
+
+
+def rows_of_band(threshold: float) -> int:
+    """How many hashes a band has: as many as find `FOUND` of the pairs at the threshold."""
+    for rows in range(32, 0, -1):
+        if 1 - (1 - threshold**rows) ** (PERMUTATIONS // rows) >= FOUND:
+            return rows
+    raise WorkbenchError(f"--near-captions {threshold}: too small; allowed: 0.1 to 1, for example 0.8")
+
+
+def caption_hashes(captions: Sequence[str]) -> np.ndarray:
+    """[captions, PERMUTATIONS] uint32."""
+    return np.stack([caption_hash(caption) for caption in captions]) if captions else np.empty((0, PERMUTATIONS))
 
 
 def check_keys(shards: Sequence[Path]) -> None:

@@ -1,18 +1,38 @@
-"""The processes of this machine: an ordered, bounded map whose workers hold the job."""
+"""The processes of this machine: an ordered, bounded map whose workers hold the context.
+
+Each worker has a pipe that nobody else has: items go to it, values come back. The pools of the standard library share
+queues, and with them locks: a process that dies, or a signal that interrupts the main thread, may keep one for ever,
+and all others wait. The end of a worker's own pipe says that the worker has died, whatever it was doing.
+"""
 
 from __future__ import annotations
 
+import atexit
+import multiprocessing
 import pickle
+import signal
+import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from multiprocessing.connection import wait
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from types import FrameType
+from typing import Any, NamedTuple, TypeVar
 
-from pipelines.preparing.worker import Answer, Worker, end, held_back
+from workbench.errors import MachineError
+from workbench.processes.lost import how_it_ended
+from workbench.processes.parent import follow_parent
 
 Context = TypeVar("Context")
 Item = TypeVar("Item")
 Value = TypeVar("Value")
+GROUP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+"""What a terminal or a scheduler sends to a whole group: the business of the process that started the others."""
+DYING = 10.0
+"""Seconds within which a worker that closed its pipe has ended."""
+GONE = (EOFError, BrokenPipeError, ConnectionResetError)
 
 
 def each(
@@ -84,3 +104,163 @@ class _Crew:
             if worker.idle and self._unsent:
                 self._numbers[worker], item = self._unsent.popleft()
                 worker.give(item)
+
+
+class InWorkerError(Exception):
+    """Where in the worker an error was raised: the cause of that error in this process."""
+
+
+class Answer(NamedTuple):
+    """The value of an item, or the error and its traceback in the worker."""
+
+    value: Any = None
+    error: Exception | None = None
+    where: str = ""
+
+    def get(self) -> Any:
+        """
+        Raises:
+            Exception: what the function raised.
+        """
+        if self.error is not None:
+            raise self.error from InWorkerError(self.where)
+        return self.value
+
+
+class Worker:
+    """A started process. It is `idle` when it may be given an item.
+
+    Args:
+        task: the function and its context, pickled; they are sent once.
+    """
+
+    def __init__(self, task: bytes) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self.connection, its_end = spawn.Pipe()
+        self.process = spawn.Process(target=_serve, args=(its_end,))
+        self.task = task
+        self.idle = False
+        self._ready = False
+        try:
+            self.process.start()
+        except BrokenPipeError as error:
+            raise MachineError("a worker ended while it started; what it said stands above") from error
+        finally:
+            its_end.close()
+        atexit.register(self.connection.close)  # before Python waits for its processes, which wait for this
+
+    def give(self, item: Any) -> None:
+        """
+        Raises:
+            MachineError: the worker has died.
+        """
+        self.idle = False
+        try:
+            self.connection.send(item)
+        except GONE as error:
+            raise self._lost() from error
+
+    def take(self) -> Answer | None:
+        """What came of the item that it was given; None where it only says that it has started.
+
+        Raises:
+            MachineError: the worker has died.
+        """
+        try:
+            if not self._ready:
+                self.connection.recv()
+                self.connection.send_bytes(self.task)
+                self._ready = self.idle = True
+                return None
+            answer: Answer = self.connection.recv()
+        except GONE as error:
+            raise self._lost() from error
+        self.idle = True
+        return answer
+
+    def _lost(self) -> MachineError:
+        self.process.join(DYING)
+        self.process.kill()
+        self.process.join()
+        killed = self.process.exitcode == -signal.SIGKILL
+        cause = ", as a rule because the machine ran out of memory" if killed else "; what it said stands above"
+        advice = "with fewer --workers or a smaller --shard-size" if killed else "with --workers 1 to see more"
+        return MachineError(
+            f"{how_it_ended(self.process, 'a worker')}{cause}. The finished shards are kept: run the same command "
+            f"again to go on, {advice}"
+        )
+
+
+def end(workers: list[Worker]) -> None:
+    """Close the pipes and wait: each worker finishes its item and ends. An interruption meanwhile kills them."""
+    for worker in workers:
+        worker.connection.close()
+        atexit.unregister(worker.connection.close)
+    try:
+        for worker in workers:
+            worker.process.join()
+    except BaseException:
+        for worker in workers:
+            worker.process.kill()
+        raise
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Within, processes can be started: a signal of `GROUP` comes afterwards, and new processes have them blocked.
+
+    Otherwise a process might be started that nobody knows of, or die of Ctrl-C before it can ignore it. To block them
+    in this thread is not enough, as others may get them for it.
+    """
+    came: list[int] = []
+
+    def keep(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    here = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in GROUP if here}
+    try:
+        for number, handler in before.items():
+            if callable(handler):
+                signal.signal(number, keep)
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, GROUP)
+        try:
+            resource_tracker.ensure_running()  # the process that Python starts beside others: it must not die either
+            signal.pthread_sigmask(signal.SIG_BLOCK, GROUP)  # that unblocked some
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for name in came:
+            signal.raise_signal(name)
+
+
+def _serve(connection: Connection) -> None:
+    """In a new worker: `function(context, item)` for each item, until the pipe is closed. A parent that was killed is
+    followed."""
+    for number in GROUP:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP)
+    follow_parent()
+    try:
+        connection.send(None)
+        function, context = connection.recv()
+        while True:
+            connection.send_bytes(_answer(function, context, connection.recv()))
+    except GONE:
+        return
+
+
+def _answer(function: Callable[[Any, Any], Any], context: Any, item: Any) -> bytes:
+    try:
+        return pickle.dumps(Answer(function(context, item)))
+    except Exception as error:
+        where = traceback.format_exc()
+        try:
+            answer = pickle.dumps(Answer(error=error, where=where))
+            pickle.loads(answer)
+        except Exception:  # an error that cannot be sent
+            answer = pickle.dumps(Answer(error=RuntimeError(f"{type(error).__name__}: {error}"), where=where))
+        return answer

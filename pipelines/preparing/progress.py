@@ -1,15 +1,18 @@
-"""The progress bar and the closing table of a preparation."""
+"""What a preparation reports: its progress bar, its result, and the table of the result."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.preparing.preparation import Preparation
+from workbench.corpora.manifest import Manifest
+from workbench.corpora.writer import NOT_FINITE
 from workbench.terminal import Terminal
 
 console = Terminal(stderr=True)
@@ -52,6 +55,37 @@ class ProgressBar:
     def say(self, state: str) -> None:
         """What is being done, until the first shard is finished."""
         self._bar.update(self._task, state=state)
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What a preparation did. `manifests` and `folders` have one entry per part (`""` is the corpus itself).
+
+    `dropped` counts by "Stage: reason"; `read` is the number of raw records; `seconds` is the time of this call and
+    `skipped` the number of shards that were there already.
+    """
+
+    manifests: dict[str, Manifest]
+    folders: dict[str, Path]
+    dropped: dict[str, int]
+    seconds: float
+    skipped: int = 0
+
+    @property
+    def passed_over(self) -> dict[str, tuple[int, list[str]]]:
+        """The files in the inputs' folders that were not read: by kind how many, and the first ones' names."""
+        left = self.manifests[""].provenance.get("passed_over", {})
+        return {what: (told["files"], told["first"]) for what, told in left.items()}
+
+    @property
+    def read(self) -> int:
+        left_out = sum(count for reason, count in self.dropped.items() if reason != NOT_FINITE)
+        return sum(m.records for m in self.manifests.values()) + left_out
+
+    @property
+    def rate(self) -> float:
+        """Raw records per second, of this call."""
+        return self.read / max(self.seconds, 1e-9)
 
 
 def show(result: Preparation) -> None:

@@ -1,43 +1,35 @@
 """The parallel runner: chunks of raw records -> one shard each, on this machine's processes.
 
+`check` makes a plan: it refuses whatever can be refused before the work, and writes nothing. `run` does the work.
 What a chunk holds depends on the inputs and the options alone, so the corpus is the same for any number of workers,
-and a run that was stopped goes on where it was: the shards that are finished are skipped.
+and a run that was stopped resumes where it was: the shards that are finished are skipped.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import logging
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.preparing.chunks import (
-    Chunk,
-    Job,
-    Outcome,
-    Repeated,
-    cut_chunks,
-    finished,
-    read,
-    remove_shard,
-    shard_path,
-    work,
-)
-from pipelines.preparing.duplicates import check_keys, find_repeated
-from pipelines.preparing.limits import Limits
-from pipelines.preparing.media_versions import MediaVersions
-from pipelines.preparing.preparation import Preparation
+from pipelines.preparing.chunks import Chunk, Conversion, Limits, Outcome, Repeated, ShardTask, cut_chunks, work
+from pipelines.preparing.duplicates import Duplicates, check_keys, find_repeated
 from pipelines.preparing.processes import each
-from pipelines.preparing.progress import ProgressBar, console
-from pipelines.preparing.splits import MAIN
-from pipelines.preparing.workspace import Workspace
+from pipelines.preparing.progress import Preparation, ProgressBar, console
+from pipelines.preparing.splits import MAIN, Splits, part_folder
+from pipelines.preparing.workspace import CorpusFacts, MediaVersions, Workspace
 from pipelines.readers.reader import MalformedError, Record
+from pipelines.stages import stage_name
 from workbench.corpora.manifest import Manifest, finish_corpus
 from workbench.errors import WorkbenchError
 from workbench.files.lock import locked
 from workbench.parts.blame import Blame
+from workbench.parts.trust import code_checksums
 from workbench.processes.ending import Ended
 
 log = logging.getLogger(__name__)
@@ -47,45 +39,55 @@ class NothingLeftError(WorkbenchError):
     """All records went to held-out parts; the same command would come to the same end."""
 
 
-def prepare(
-    job: Job, inputs: Sequence[Path], limits: Limits, *, command: str = "", source: Mapping[str, Any] | None = None
-) -> Preparation:
-    """Turn raw inputs into a corpus (and its held-out parts).
+@dataclass(frozen=True)
+class PreparationPlan:
+    """What `run` does.
 
-    `source` are facts on the inputs for corpus.json (licence, url). With several workers a script that calls this
-    needs the usual `if __name__ == "__main__":`, as processes are spawned.
+    Args:
+        inputs: what the reader reads.
+        complete: the manifests by part, where this very corpus is complete already.
+    """
+
+    inputs: Sequence[Path]
+    task: ShardTask
+    duplicates: Duplicates
+    limits: Limits
+    workspace: Workspace
+    complete: dict[str, Manifest] | None
+
+    @property
+    def output(self) -> Path:
+        """The folder of the corpus."""
+        return self.task.output
+
+
+def check(
+    conversion: Conversion,
+    inputs: Sequence[Path],
+    output: Path,
+    kind: str,
+    *,
+    splits: Splits | None = None,
+    duplicates: Duplicates | None = None,
+    limits: Limits | None = None,
+    numbered_keys: bool = False,
+    log_drops: bool = False,
+    facts: CorpusFacts | None = None,
+) -> PreparationPlan:
+    """The plan of a corpus (and its held-out parts) from raw inputs. Nothing is written.
 
     Raises:
-        WorkbenchError: the inputs are empty or damaged, everything was dropped, two records share a key, the output
-            folder belongs to another preparation, or one is at work in it, or it lies inside of an input.
-        KeyboardInterrupt, Ended: on Ctrl-C, or within `workbench.processes.ending.ending` on another signal, after the
-        shards
-            under way were finished.
+        WorkbenchError: the output lies inside of an input, or its folder belongs to another preparation.
     """
-    started = time.monotonic()
-    check_beside(job.output, inputs)
-    space = Workspace(job, inputs, limits, command, source or {})
-    complete = space.complete()
-    if complete is not None:
-        space.tidy()
-        return _found(complete, space, started)
-    with locked(job.output):
-        complete = space.complete()  # as another process may have left it since
-        if complete is not None:
-            return _found(complete, space, started)
-        space.open()
-        try:
-            with ProgressBar(job.output.name) as meter:
-                outcomes = _run(job, inputs, limits, meter)
-            manifests = _finish(job, space, outcomes)
-        except BaseException as error:
-            kept = space.abandon(finished=isinstance(error, NothingLeftError))
-            if isinstance(error, KeyboardInterrupt | Ended):
-                _say_stopped(job.output, kept)
-            raise
-        space.close()
-    skipped = sum(outcome.skipped for outcome in outcomes)
-    return Preparation(manifests, space.folders, manifests[""].dropped, time.monotonic() - started, skipped)
+    check_beside(output, inputs)
+    splits, duplicates, limits = splits or Splits(), duplicates or Duplicates(), limits or Limits()
+    task = ShardTask(conversion, kind, output, splits, numbered_keys, log_drops)
+    options = _deciding(task, duplicates, limits)
+    with Blame(conversion.reader):
+        files = conversion.reader.inputs(inputs)
+    folders = {part: part_folder(output, part) for part in splits.parts}
+    workspace = Workspace(folders, options, files, facts or CorpusFacts())
+    return PreparationPlan(inputs, task, duplicates, limits, workspace, workspace.complete())
 
 
 def check_beside(output: Path, inputs: Sequence[Path]) -> None:
@@ -102,25 +104,155 @@ def check_beside(output: Path, inputs: Sequence[Path]) -> None:
         )
 
 
-def _found(complete: dict[str, Manifest], space: Workspace, started: float) -> Preparation:
+def _deciding(task: ShardTask, duplicates: Duplicates, limits: Limits) -> dict[str, Any]:
+    """Everything that decides the corpus besides the inputs, as plain JSON values (the number of workers does not)."""
+    conversion, splits = task.conversion, task.splits
+    options: dict[str, Any] = {
+        "format": type(conversion.reader).__name__,
+        "format_options": conversion.reader.stated(),
+        "stages": [[stage_name(stage), _fields(stage)] for stage in conversion.stages],
+        "splits": dict(splits.shares),
+        "meta": dict(conversion.meta),
+        "dedupe": duplicates.exact,
+        "numbered_keys": task.numbered_keys,
+        "on_error": conversion.on_error,
+        "shard_size": limits.shard_size,
+        "shard_bytes": limits.shard_bytes,
+        "limit": limits.limit,
+    }
+    # corpora of earlier versions have no such options
+    if splits.own:
+        options["own_splits"] = splits.own
+    if duplicates.near_images is not None:
+        options["near_images"] = duplicates.near_images
+    if duplicates.near_captions is not None:
+        options["near_captions"] = duplicates.near_captions
+    if splits.inductive:
+        options["inductive"] = True
+    if limits.part is not None:
+        options["part"] = limits.part
+    code = code_checksums(f"{type(conversion.reader).__module__}:{type(conversion.reader).__name__}")
+    if code:  # of a format that is not installed
+        options["format_code"] = code
+    return json.loads(json.dumps(options, default=str))
+
+
+def _fields(stage: Any) -> dict[str, Any]:
+    is_value = dataclasses.is_dataclass(stage) and not isinstance(stage, type)
+    return {f.name: getattr(stage, f.name) for f in dataclasses.fields(stage) if f.compare} if is_value else {}
+
+
+def run(plan: PreparationPlan) -> Preparation:
+    """Turn raw inputs into a corpus, as planned.
+
+    With several workers a script that calls this needs the usual `if __name__ == "__main__":`, as processes are
+    spawned.
+
+    Raises:
+        WorkbenchError: the inputs are empty or damaged, everything was dropped, two records share a key, or another
+            process is at work in the output folder, or has begun another preparation there since the check.
+        KeyboardInterrupt, Ended: on Ctrl-C, or within `workbench.processes.ending.ending` on another signal, after the
+            shards under way were finished.
+    """
+    started = time.monotonic()
+    space = plan.workspace
+    if plan.complete is not None:
+        space.tidy()
+        return _found(plan, plan.complete, started)
+    with locked(plan.output):
+        complete = space.complete()  # as another process may have left it since
+        if complete is not None:
+            return _found(plan, complete, started)
+        space.open()
+        try:
+            with ProgressBar(plan.output.name) as meter:
+                outcomes = _outcomes(plan, meter)
+            manifests = _finish(plan, outcomes)
+        except BaseException as error:
+            kept = space.abandon(finished=isinstance(error, NothingLeftError))
+            if isinstance(error, KeyboardInterrupt | Ended):
+                _say_stopped(plan.output, kept)
+            raise
+        space.close()
+    skipped = sum(outcome.skipped for outcome in outcomes)
+    return Preparation(manifests, space.folders, manifests[MAIN].dropped, time.monotonic() - started, skipped)
+
+
+def _found(plan: PreparationPlan, complete: dict[str, Manifest], started: float) -> Preparation:
     """What an earlier run made."""
-    log.info("%s is complete already", space.job.output)
+    log.info("%s is complete already", plan.output)
     shards = len(complete[MAIN].shards)
-    return Preparation(complete, space.folders, complete[MAIN].dropped, time.monotonic() - started, shards)
+    seconds = time.monotonic() - started
+    return Preparation(complete, plan.workspace.folders, complete[MAIN].dropped, seconds, shards)
 
 
-def _finish(job: Job, space: Workspace, outcomes: Sequence[Outcome]) -> dict[str, Manifest]:
+def _outcomes(plan: PreparationPlan, meter: ProgressBar) -> list[Outcome]:
+    """The outcomes of all chunks, in order."""
+    task, limits = plan.task, plan.limits
+    repeated: dict[int, Repeated] = {}
+    if plan.duplicates.wanted:
+        meter.say("looking for duplicates")
+        repeated = find_repeated(plan.duplicates, task.conversion, _chunks(plan), limits.workers)
+    outcomes = []
+    media = MediaVersions(plan.output)
+    own = (_to_do(task, chunk, repeated, media) for chunk in _chunks(plan) if limits.has(chunk.number))
+    for outcome in each(work, task, own, limits.workers):
+        outcomes.append(outcome)
+        infos = outcome.shards.values()
+        meter.add(sum(i.records for i in infos), sum(sum(i.dropped.values()) for i in infos))
+    for said, count in sum((Counter(outcome.warned) for outcome in outcomes), Counter[str]()).items():
+        log.warning("a library warned %s times: %s", f"{count:,}", said)
+    if not outcomes and limits.part is not None:
+        raise WorkbenchError(
+            f"--part {limits.part}: the input gives fewer shards than there are parts; take fewer, or a smaller "
+            "--shard-size"
+        )
+    if not outcomes:
+        shown = ", ".join(map(str, plan.inputs[:3])) + (" ..." if len(plan.inputs) > 3 else "")
+        raise WorkbenchError(f"the input holds no record ({shown}); nothing was written")
+    return outcomes
+
+
+def _chunks(plan: PreparationPlan) -> Iterator[Chunk]:
+    """The raw records of the inputs, cut."""
+    conversion = plan.task.conversion
+
+    def records() -> Iterator[Record]:
+        with Blame(conversion.reader):
+            for record in conversion.reader.records(plan.inputs):
+                if conversion.on_error == "stop" and isinstance(record.data, MalformedError):
+                    conversion.read(record)  # stops here, and not once the chunk is full
+                yield record
+
+    return cut_chunks(records(), plan.limits)
+
+
+def _to_do(task: ShardTask, chunk: Chunk, repeated: Mapping[int, Repeated], media: MediaVersions) -> Chunk:
+    """The chunk as a worker needs it: without its records where its shards are finished, of the files as they are."""
+    changed = media.changed(chunk)
+    done = task.finished(chunk.number)
+    if done is not None and not changed:
+        return Chunk(chunk.number, [])
+    if done is not None:
+        log.warning("files of shard %d have changed since it was made; it is made again", chunk.number)
+        task.remove(chunk.number)
+    return chunk._replace(repeated=repeated.get(chunk.number, Repeated()))
+
+
+def _finish(plan: PreparationPlan, outcomes: Sequence[Outcome]) -> dict[str, Manifest]:
     """Write the corpus.json of every part with a record; the corpus's own comes last, as it says that all is done."""
+    space = plan.workspace
     space.check_unchanged()
     shards = {part: [outcome.shards[part] for outcome in outcomes] for part in space.folders}
     check_keys([space.folders[part] / info.name for part, infos in shards.items() for info in infos])
-    _check_left({part: sum(info.records for info in infos) for part, infos in shards.items()}, job.output)
+    _check_left({part: sum(info.records for info in infos) for part, infos in shards.items()}, plan.output)
     for part, infos in shards.items():
         if part != MAIN and not any(info.records for info in infos):
             log.warning("the part %s got none of the records; no corpus was written for it", part)
+    kind, about = plan.task.kind, space.facts.about
     manifests = {
         part: finish_corpus(
-            space.folders[part], kind=job.kind, shards=infos, provenance=space.provenance(part), about=job.about
+            space.folders[part], kind=kind, shards=infos, provenance=space.provenance(part), about=about
         )
         for part, infos in reversed(shards.items())
         if part == MAIN or any(info.records for info in infos)
@@ -140,56 +272,6 @@ def _check_left(records: Mapping[str, int], output: Path) -> None:
             f"{output}: no record is left for the corpus itself, as all that were kept went to held-out parts ({told})"
             "; hold out smaller shares, or give more records. Nothing was written"
         )
-
-
-def _run(job: Job, inputs: Sequence[Path], limits: Limits, meter: ProgressBar) -> list[Outcome]:
-    """The outcomes of all chunks, in order."""
-
-    def records() -> Iterator[Record]:
-        with Blame(job.reader):
-            for record in job.reader.records(inputs):
-                if job.on_error == "stop" and isinstance(record.data, MalformedError):
-                    read(job, record)  # stops here, and not once the chunk is full
-                yield record
-
-    def chunks() -> Iterator[Chunk]:
-        return cut_chunks(records(), limits.shard_size, limits.shard_bytes, limits.limit)
-
-    repeated: dict[int, Repeated] = {}
-    if job.looks_for_repeated:
-        meter.say("looking for duplicates")
-        repeated = find_repeated(job, chunks(), limits.workers)
-    outcomes = []
-    media = MediaVersions(job.output)
-    own = (_to_do(job, chunk, repeated, media) for chunk in chunks() if limits.has(chunk.number))
-    for outcome in each(work, job, own, limits.workers):
-        outcomes.append(outcome)
-        infos = outcome.shards.values()
-        meter.add(sum(i.records for i in infos), sum(sum(i.dropped.values()) for i in infos))
-    for said, count in sum((Counter(outcome.warned) for outcome in outcomes), Counter[str]()).items():
-        log.warning("a library warned %s times: %s", f"{count:,}", said)
-    if not outcomes and limits.part is not None:
-        raise WorkbenchError(
-            f"--part {limits.part}: the input gives fewer shards than there are parts; take fewer, or a smaller "
-            "--shard-size"
-        )
-    if not outcomes:
-        shown = ", ".join(map(str, inputs[:3])) + (" ..." if len(inputs) > 3 else "")
-        raise WorkbenchError(f"the input holds no record ({shown}); nothing was written")
-    return outcomes
-
-
-def _to_do(job: Job, chunk: Chunk, repeated: Mapping[int, Repeated], media: MediaVersions) -> Chunk:
-    """The chunk as a worker needs it: without its records where its shards are finished, of the files as they are."""
-    changed = media.changed(chunk)
-    done = finished(job, chunk.number)
-    if done is not None and not changed:
-        return Chunk(chunk.number, [])
-    if done is not None:
-        log.warning("files of shard %d have changed since it was made; it is made again", chunk.number)
-        for part in job.parts:
-            remove_shard(shard_path(job, part, chunk.number))
-    return chunk._replace(repeated=repeated.get(chunk.number, Repeated()))
 
 
 def _say_stopped(output: Path, kept: bool) -> None:

@@ -1,21 +1,61 @@
-"""Held-out parts by document: which part a sample belongs to depends on the document alone.
+"""Held-out parts: which part of a preparation a sample belongs to.
 
-A document keeps its part when the inputs grow, are reordered, or are prepared with other options. The document is the
-image's content (two copies of a photo never end up on both sides) or the record's key.
+By document: a document keeps its part when the inputs grow, are reordered, or are prepared with other options. The
+document is the image's content (two copies of a photo never end up on both sides) or the record's key.
+
+Of a graph, inductively: held-out entities are in no triple of training. An entity's part depends on its id alone, so
+the part of both ends of a triple is known from the triple. No list of the held-out entities is needed, whatever the
+size of the graph. A held-out head takes its triples with it, as in any split. Triples that lead from an entity of
+training to a held-out one belong to neither, and are left out.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from pipelines.sources.files import record_key
 from workbench.errors import WorkbenchError
 from workbench.keyed import digest
 from workbench.sequences.sequence import Sample
 
 MAIN = ""
 NAME = r"[A-Za-z0-9_-]+"
+HELD_OUT_TAIL = "a triple of training whose tail is held out"
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Which samples are held out.
+
+    Args:
+        shares: of the documents, by the part's name.
+        own: parts that the records name themselves (`meta.split`).
+        inductive: samples are entities of a graph, and held-out ones are in no triple of the others.
+    """
+
+    shares: Mapping[str, float] = field(default_factory=dict)
+    own: tuple[str, ...] = ()
+    inductive: bool = False
+
+    @classmethod
+    def parse(cls, shares: Sequence[str], own: Sequence[str] = (), *, inductive: bool = False) -> Splits:
+        """Of `held-out=0.05` (`parse_splits`) and names (`check_parts`)."""
+        parsed = parse_splits(shares)
+        return cls(parsed, check_parts(own, parsed), inductive)
+
+    @property
+    def parts(self) -> list[str]:
+        """The names of all parts; the corpus itself (`MAIN`) is the first."""
+        return [MAIN, *self.shares, *self.own]
+
+    def place(self, sample: Sample) -> tuple[str, Sample, int]:
+        """The sample's part, what of the sample goes there, and how many of its triples are left out."""
+        if not self.inductive:
+            return part_of(sample, self.shares, self.own), sample, 0
+        return part_of_entity(str(sample["id"]), self.shares), *without_held_out(sample, self.shares)
 
 
 def parse_splits(texts: Sequence[str]) -> dict[str, float]:
@@ -85,3 +125,16 @@ def document_of(sample: Sample) -> str:
 def part_folder(output: Path, part: str) -> Path:
     """The folder of a part's corpus: OUTPUT, or OUTPUT-part."""
     return output.with_name(f"{output.name}-{part}") if part else output
+
+
+def part_of_entity(entity: str, splits: Mapping[str, float]) -> str:
+    """The part of an entity: a split's name, or `""` for the corpus itself."""
+    return part_of({"key": record_key(entity)}, splits)
+
+
+def without_held_out(sample: Sample, splits: Mapping[str, float]) -> tuple[Sample, int]:
+    """An entity's record without its triples to held-out entities, and how many these are; a held-out one keeps all."""
+    if part_of_entity(str(sample["id"]), splits) != MAIN:
+        return sample, 0
+    kept = [fact for fact in sample["triples"] if part_of_entity(str(fact["tail"]), splits) == MAIN]
+    return {**sample, "triples": kept}, len(sample["triples"]) - len(kept)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
+import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipelines.preparing.chunks import DROPPED, Job, remove_shard
-from pipelines.preparing.limits import Limits
-from pipelines.preparing.media_versions import MEDIA
-from pipelines.preparing.splits import part_folder
+from pipelines.preparing.chunks import DROPPED, Chunk, remove_shard
+from pipelines.preparing.splits import MAIN
 from pipelines.sources.files import identity, is_version
-from pipelines.stages import stage_name
+from pipelines.sources.image_store import ImageRef
 from workbench.corpora.manifest import FILE_NAME, Manifest, parse_manifest
 from workbench.corpora.unfinished import STATE
 from workbench.corpora.writer import finished_shard
@@ -24,29 +23,47 @@ from workbench.errors import WorkbenchError
 from workbench.files.checksums import matches
 from workbench.files.drafts import atomic, explained
 from workbench.files.lock import locked
-from workbench.parts.blame import Blame
-from workbench.parts.trust import code_checksums
 
 log = logging.getLogger(__name__)
 NAMED = 20
 """So many files of a kind that were passed over are named in corpus.json."""
+MEDIA = ".prepare.media"
+"""The file of `MediaVersions`."""
 DRAFTS = ".*.part"
 """What `workbench.files.drafts.atomic` calls files that are not complete; while nobody writes, all are left over."""
 
 
+@dataclass(frozen=True)
+class CorpusFacts:
+    """What corpus.json says of a corpus that decides nothing in it.
+
+    Args:
+        command: as the user typed it.
+        about: facts on the whole corpus (`Manifest.about`).
+        source: facts on the inputs: licence, url.
+        passed_over: the files in the inputs' folders that are not read, by kind.
+    """
+
+    command: str = ""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    source: Mapping[str, Any] = field(default_factory=dict)
+    passed_over: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
 class Workspace:
-    """Compares options and inputs of this run with those that the folder was begun with."""
+    """Compares options and inputs of this preparation with those that the folder was begun with.
+
+    Args:
+        folders: by part; the corpus's own is the first.
+        options: all that decides the corpus besides the inputs, as plain JSON values.
+        inputs: all files that decide what is read.
+    """
 
     def __init__(
-        self, job: Job, inputs: Sequence[Path], limits: Limits, command: str, source: Mapping[str, Any]
+        self, folders: dict[str, Path], options: Mapping[str, Any], inputs: Sequence[Path], facts: CorpusFacts
     ) -> None:
-        self.job = job
-        self.command = command
-        self.source = source
-        self.folders = {part: part_folder(job.output, part) for part in job.parts}
-        self.options = _options(job, limits)
-        with Blame(job.reader):
-            self.inputs = job.reader.inputs(inputs)
+        self.folders, self.output = folders, folders[MAIN]
+        self.options, self.inputs, self.facts = options, inputs, facts
         self.before: dict[str, Manifest] = {}
         self._seen: list[tuple[int, int, int]] = []
 
@@ -58,7 +75,7 @@ class Workspace:
         for path, seen in zip(self.inputs, self._seen, strict=True):
             if not path.is_file() or _version(path) != seen:
                 raise WorkbenchError(
-                    f"{path} changed while it was read: what was made of it may be of both. Delete {self.job.output} "
+                    f"{path} changed while it was read: what was made of it may be of both. Delete {self.output} "
                     "and run the command again"
                 )
 
@@ -75,17 +92,17 @@ class Workspace:
         Raises:
             WorkbenchError: the folder holds another preparation's corpus, finished or not, or foreign shards.
         """
-        place = self.job.output / FILE_NAME
+        place = self.output / FILE_NAME
         if place.exists():
             self._refuse_other(parse_manifest(place.read_bytes(), str(place)).provenance)
             self.before = self._manifests()
             return None if self._broken() else self.before
-        state = self.job.output / STATE
+        state = self.output / STATE
         if state.exists():
             self._refuse_other(_read_state(state))
         elif any(folder.is_dir() and any(folder.glob("*.tar")) for folder in self.folders.values()):
             raise WorkbenchError(
-                f"{self.job.output} (or a part of it) holds shards of something else; choose another --output"
+                f"{self.output} (or a part of it) holds shards of something else; choose another --output"
             )
         return None
 
@@ -99,15 +116,15 @@ class Workspace:
             remove_shard(path)
         self._clear()
         self._seen = [_version(path) for path in self.inputs]
-        state = json.dumps({"command": self.command, **self.fingerprint}, indent=1).encode()
+        state = json.dumps({"command": self.facts.command, **self.fingerprint}, indent=1).encode()
         for folder in self.folders.values():
             with atomic(folder / STATE) as file:
                 file.write(state)
 
     def tidy(self) -> None:
         """Clear what a run left that was killed after its corpus was complete."""
-        if (self.job.output / STATE).exists() or any(self._unlisted()):
-            with locked(self.job.output):
+        if (self.output / STATE).exists() or any(self._unlisted()):
+            with locked(self.output):
                 self.close()
 
     def abandon(self, *, finished: bool = False) -> bool:
@@ -124,7 +141,7 @@ class Workspace:
             return True
         for path in shards:
             remove_shard(path)
-        shutil.rmtree(self.job.output / DROPPED, ignore_errors=True)
+        shutil.rmtree(self.output / DROPPED, ignore_errors=True)
         self._forget()
         for folder in self.folders.values():
             if folder.is_dir() and not any(folder.iterdir()):
@@ -134,9 +151,9 @@ class Workspace:
     def provenance(self, part: str) -> dict[str, Any]:
         """What corpus.json says about how the corpus came to be."""
         named = {"part": part} if part else {}
-        left = {what: {"files": len(names), "first": names[:NAMED]} for what, names in self.job.passed_over.items()}
+        left = {what: {"files": len(names), "first": names[:NAMED]} for what, names in self.facts.passed_over.items()}
         passed = {"passed_over": left} if left else {}
-        return {"command": self.command, **named, **self.fingerprint, "source": dict(self.source), **passed}
+        return {"command": self.facts.command, **named, **self.fingerprint, "source": dict(self.facts.source), **passed}
 
     def close(self) -> None:
         """The corpus is complete: the state file, shards without records and half-written files of a killed run go."""
@@ -155,7 +172,7 @@ class Workspace:
                 )
 
     def _forget(self) -> None:
-        (self.job.output / MEDIA).unlink(missing_ok=True)
+        (self.output / MEDIA).unlink(missing_ok=True)
         for folder in reversed(self.folders.values()):  # the corpus's own last: it says that there is work to do
             (folder / STATE).unlink(missing_ok=True)
 
@@ -185,7 +202,7 @@ class Workspace:
     def _refuse_other(self, stored: Mapping[str, Any]) -> None:
         if "options" not in stored:
             raise WorkbenchError(
-                f"{self.job.output} holds a corpus that no preparation made ({stored.get('command', 'unknown')}); "
+                f"{self.output} holds a corpus that no preparation made ({stored.get('command', 'unknown')}); "
                 "choose another --output, or delete the folder"
             )
         theirs, ours = stored["options"], self.options
@@ -199,7 +216,7 @@ class Workspace:
             changed.append("the inputs are others or have changed")
         if changed:
             raise WorkbenchError(
-                f"{self.job.output} was begun with other options or inputs: {'; '.join(changed)}. Choose another "
+                f"{self.output} was begun with other options or inputs: {'; '.join(changed)}. Choose another "
                 "--output, delete the folder, or use the same options again"
             )
 
@@ -221,35 +238,47 @@ def _read_state(path: Path) -> dict[str, Any]:
     raise WorkbenchError(f"{path} is damaged ({reason}); delete the folder {path.parent} and prepare it again")
 
 
-def _options(job: Job, limits: Limits) -> dict[str, Any]:
-    """Everything that decides the corpus besides the inputs, as plain JSON values (the number of workers does not)."""
-    stages = [[stage_name(s), _fields(s)] for s in job.stages]
-    options: dict[str, Any] = {
-        "format": type(job.reader).__name__,
-        "format_options": job.reader.stated(),
-        "stages": stages,
-        "splits": dict(job.splits),
-        "meta": dict(job.meta),
-        "dedupe": job.dedupe,
-        "numbered_keys": job.numbered_keys,
-        "on_error": job.on_error,
-        "shard_size": limits.shard_size,
-        "shard_bytes": limits.shard_bytes,
-        "limit": limits.limit,
-    }
-    # corpora of earlier versions have no such options
-    for name in ("own_splits", "near_images", "near_captions", "inductive"):
-        value = getattr(job, name)
-        if value not in ((), None) and value is not False:
-            options[name] = value
-    if limits.part is not None:
-        options["part"] = limits.part
-    code = code_checksums(f"{type(job.reader).__module__}:{type(job.reader).__name__}")
-    if code:  # of a format that is not installed
-        options["format_code"] = code
-    return json.loads(json.dumps(options, default=str))
+class MediaVersions:
+    """Which files (images, videos, sounds in folders) the records of each shard name: a shard that was made of others
+    is made again.
+
+    Inputs are known by their checksums. Of the files that they name, which may be millions, a preparation that resumes
+    compares size and time of change, a digest for each shard: lines of a file in the folder; of two lines the later
+    one counts. Tar files are inputs.
+    """
+
+    def __init__(self, output: Path) -> None:
+        self.path = output / MEDIA
+        self._known: dict[int, str] = {}
+        for line in self.path.read_text("ascii", "replace").split("\n")[:-1] if self.path.exists() else ():
+            number, _, digest = line.partition(" ")
+            if number.isdecimal():
+                self._known[int(number)] = digest
+
+    def changed(self, chunk: Chunk) -> bool:
+        """Whether the files of a chunk are others than when this was asked last; what they are now is noted."""
+        before, digest = self._known.get(chunk.number), _digest(chunk)
+        if before == digest:
+            return False
+        self._known[chunk.number] = digest
+        with explained(self.path), self.path.open("a", encoding="ascii") as file:
+            file.write(f"{chunk.number} {digest}\n")
+        return before is not None
 
 
-def _fields(stage: Any) -> dict[str, Any]:
-    is_value = dataclasses.is_dataclass(stage) and not isinstance(stage, type)
-    return {f.name: getattr(stage, f.name) for f in dataclasses.fields(stage) if f.compare} if is_value else {}
+def _digest(chunk: Chunk) -> str:
+    """Of the files that a chunk's records name, and of which record names which."""
+    total = hashlib.blake2b(digest_size=16)
+    for place, record in enumerate(chunk.records):
+        for ref in _refs(record.data):
+            total.update(repr((place, *ref)).encode("utf-8", "surrogateescape"))
+    return total.hexdigest()
+
+
+def _refs(data: Any) -> Iterator[ImageRef]:
+    if isinstance(data, ImageRef):
+        yield data
+        return
+    inside: Iterable[Any] = data.values() if isinstance(data, dict) else data if isinstance(data, tuple | list) else ()
+    for value in inside:
+        yield from _refs(value)

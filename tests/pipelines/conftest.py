@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.preparing.chunks import Job
 from pipelines.readers.formats import make_reader
 from pipelines.readers.reader import Drop
 from pipelines.sources.files import expand
+from tests.pipelines.jobs import Job
 from workbench.corpora.corpus import Corpus
 
 

@@ -14,7 +14,7 @@ from kg.evaluation.link_prediction.task import LinkPrediction
 from kg.graph.store import GraphStore
 from kg.objectives.triple_classification import TripleClassification
 from pipelines.preparing.corpus_reader import all_samples
-from pipelines.preparing.inductive import part_of_entity
+from pipelines.preparing.splits import part_of_entity
 from tests.kg.evaluation.graph_world import recipe_tree
 from tests.preparing import app
 from workbench.corpora.corpus import Corpus

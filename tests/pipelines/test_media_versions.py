@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.preparing.chunks import Job
-from pipelines.preparing.limits import Limits
-from pipelines.preparing.media_versions import MEDIA
-from pipelines.preparing.runner import prepare
+from pipelines.preparing.chunks import Limits
+from pipelines.preparing.workspace import MEDIA
 from pipelines.readers.formats import make_reader
+from tests.pipelines.jobs import Job, prepare
 
 STOPPED = {"now": True}
 TWO = Limits(workers=1, shard_size=2)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pipelines.commands.triples import build_graph
-from pipelines.preparing.limits import Limits
-from pipelines.preparing.runner import prepare
+from pipelines.preparing.chunks import Limits
+from tests.pipelines.jobs import prepare
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.verify import verify
 from workbench.errors import WorkbenchError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.preparing.near_duplicates import (
+from pipelines.preparing.duplicates import (
     BITS,
     caption_hash,
     image_hash,

@@ -14,8 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from pipelines.preparing.processes import each
-from pipelines.preparing.worker import held_back
+from pipelines.preparing.processes import each, held_back
 from workbench.errors import MachineError
 
 SCRIPT = """

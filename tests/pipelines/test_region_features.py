@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipelines.preparing.chunks import BLOCK, Job
+from pipelines.preparing.chunks import BLOCK, Conversion
 from pipelines.readers.reader import Drop
 from pipelines.stages import region_features
 from pipelines.stages.region_features import RegionFeatures
@@ -110,8 +110,8 @@ def test_the_network_sees_batches_of_the_size_asked_for(source, picture):
 
 def test_a_stage_gets_as_many_samples_as_it_wants(tmp_path):
     stage = RegionFeatures("made-up", batch_size=BLOCK + 1)
-    assert Job(None, "image-text", tmp_path, (stage,)).block == BLOCK + 1
-    assert Job(None, "image-text", tmp_path).block == BLOCK
+    assert Conversion(None, (stage,)).block == BLOCK + 1
+    assert Conversion(None).block == BLOCK
 
 
 def test_what_decides_nothing_but_the_time_may_change():

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from pipelines.preparing import runner
-from pipelines.preparing.chunks import cut_chunks
-from pipelines.preparing.limits import Limits
-from pipelines.preparing.runner import prepare
+from pipelines.preparing.chunks import Conversion, Limits, cut_chunks
+from pipelines.preparing.runner import check, run
 from pipelines.preparing.splits import check_parts, parse_splits, part_of
 from pipelines.readers.reader import Record
 from pipelines.stages.text_filters import MinimumLength
+from tests.pipelines.jobs import prepare
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.files.lock import locked
@@ -36,9 +36,9 @@ def shard_hashes(folder: Path) -> dict[str, str]:
 
 def test_chunks_end_at_counts_and_bytes():
     records = [Record(i, size, "") for i, size in enumerate([1, 1, 1, 50, 1, 1])]
-    cut = [[r.data for r in chunk.records] for chunk in cut_chunks(iter(records), 2, 10)]
+    cut = [[r.data for r in chunk.records] for chunk in cut_chunks(iter(records), Limits(1, 2, 10))]
     assert cut == [[0, 1], [2, 3], [4, 5]]
-    cut = [[r.data for r in chunk.records] for chunk in cut_chunks(iter(records), 9, 10, limit=5)]
+    cut = [[r.data for r in chunk.records] for chunk in cut_chunks(iter(records), Limits(1, 9, 10, limit=5))]
     assert cut == [[0, 1, 2, 3], [4]]
 
 
@@ -401,3 +401,28 @@ def test_warnings_of_libraries_are_told_once_and_counted(tmp_path, text_job, wor
     told = [record.getMessage() for record in caplog.records if "library" in record.getMessage()]
     assert told == ["a library warned 3 times: test_runner: Corrupt EXIF data: ... bytes"]
     assert "UserWarning" not in capfd.readouterr().err
+
+
+def test_the_check_refuses_before_any_work_and_writes_nothing(tmp_path, json_lines, text_job):
+    path = json_lines("docs.jsonl", ROWS)
+    job = text_job(path)
+
+    def asked(size, output=job.output):
+        return check(Conversion(job.reader), [path], output, "text", limits=Limits(workers=1, shard_size=size))
+
+    plan = asked(5)
+    assert plan.complete is None
+    assert [p.name for p in tmp_path.iterdir()] == ["docs.jsonl"]
+    first = run(plan)
+    before = {p: p.stat().st_mtime_ns for p in job.output.iterdir()}
+    assert asked(5).complete == first.manifests
+    with pytest.raises(WorkbenchError, match="shard_size was 5, is 6"):
+        asked(6)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "part.tar").write_bytes(b"")
+    with pytest.raises(WorkbenchError, match="holds shards of something else"):
+        asked(5, tmp_path / "mine")
+    with pytest.raises(WorkbenchError, match="lies inside of the input"):
+        check(Conversion(job.reader), [tmp_path], tmp_path / "out", "text")
+    assert {p: p.stat().st_mtime_ns for p in job.output.iterdir()} == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["corpus", "docs.jsonl", "mine"]

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from pipelines.preparing.chunks import Job
-from pipelines.preparing.limits import Limits
-from pipelines.preparing.runner import prepare as prepare_job
+from pipelines.preparing.chunks import Limits
 from pipelines.readers.formats import make_reader
 from pipelines.stages.clean_captions import clean_captions
 from pipelines.stages.normalise_text import NormaliseText
 from tests.contracts.material import picture
+from tests.pipelines.jobs import Job
+from tests.pipelines.jobs import prepare as prepare_job
 from tests.pipelines.readers.image_text import (
     test_aokvqa,
     test_docvqa,

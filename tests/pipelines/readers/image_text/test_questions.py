@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.preparing.chunks import Job
-from pipelines.preparing.limits import Limits
-from pipelines.preparing.runner import prepare
+from pipelines.preparing.chunks import Limits
 from pipelines.readers.formats import make_reader
+from tests.pipelines.jobs import Job, prepare
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from pipelines.commands.options import Reading
-from pipelines.preparing.limits import Limits
-from pipelines.preparing.runner import prepare
+from pipelines.preparing.chunks import Limits
 from pipelines.readers.formats import make_reader
 from pipelines.readers.reader import Drop, MalformedError
 from pipelines.stages.check_video import CheckVideo
 from pipelines.stages.times import LATE
 from tests.contracts.cases import ReaderCase
 from tests.contracts.raw import json_lines
+from tests.pipelines.jobs import prepare
 from workbench.corpora.corpus import Corpus
 
 
