@@ -3,7 +3,7 @@
 # make test-newest    run the tests with the newest packages of the index, on each Python of PYTHONS that is there
 # make test-machines    run the tests as other machines would: other kernels, threads, a busy neighbour
 # make lint    ruff and mypy
-# make pages    write again the pages of docs/ that the code tells, and the README's table of systems
+# make pages    write the generated pages of docs/ again, and the README's table of systems
 # make systems DATA=FOLDER KIND=knowledge    train every system of a kind in its tiny size on raw corpora, beside chance
 # make knowledge-result DATA=FOLDER    the README's result: K-BERT on Chinese medical NER beside its controls
 # make soak    random kills, signals, full disks, damage and bad values for HOURS=1 or SECONDS=60; AREAS=kills,signals SEED=7
@@ -68,14 +68,8 @@ lint: $(INSTALLED)
 	"$(BIN)/mypy"
 
 pages: $(INSTALLED)
-	"$(BIN)/workbench" parts --markdown > docs/parts.md
-	"$(BIN)/workbench" tasks --markdown > docs/tasks.md
-	"$(BIN)/workbench" formats --markdown > docs/formats.md
-	"$(BIN)/workbench" recipes --markdown > docs/systems.md
-	"$(BIN)/python" -m workbench.corpora.schema_page > docs/samples.md
-	"$(BIN)/python" -m workbench.cli.batch_page > docs/batches.md
+	"$(BIN)/python" -m pipelines.reference docs
 	"$(BIN)/python" -m workbench.recipe.readme README.md
-	"$(BIN)/python" -m workbench.recipe.stacks docs
 
 clean:
 	rm -rf "$(VENV)" build dist *.egg-info

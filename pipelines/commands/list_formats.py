@@ -6,15 +6,13 @@ from typing import Annotated
 
 import typer
 
-from pipelines.readers.catalogue import markdown, table
-from workbench.cli.page import as_page
+from pipelines.readers.catalogue import table
 from workbench.options.bounds import Word
 from workbench.terminal import Terminal
 
 
 def list_formats(
     kind: Annotated[Word | None, typer.Argument(help="Those of text, image-text, ..., with their options.")] = None,
-    as_markdown: Annotated[bool, as_page("formats.md", markdown)] = False,
 ) -> None:
     """List the raw formats that `prepare` reads, with a line each; of one kind their options, too.
 

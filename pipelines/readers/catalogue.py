@@ -1,4 +1,4 @@
-"""The raw formats in words, as the readers say them: for `workbench formats`, `prepare --help`, docs/formats.md."""
+"""Descriptions of the raw formats, from their readers: for `workbench formats`, `prepare --help` and docs/formats/."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from rich.table import Table
 
 from pipelines.readers.formats import formats
 from pipelines.readers.reader import RawReader
+from pipelines.readers.regions.region_files import region_formats
 from workbench.errors import unknown
 from workbench.options.values import described, without_null
-from workbench.parts.listing import Option, options_table, table_cell, written
+from workbench.parts.listing import Option, written
 
 KINDS = ("text", "image-text", "video-text", "speech-text", "triples")
 
@@ -48,9 +49,18 @@ def listed(kind: str | None = None) -> list[Listed]:
     return [_listed(each, name, reader) for each in kinds for name, reader in sorted(formats(each).items())]
 
 
+def region_listed() -> list[Listed]:
+    """The formats of precomputed region features, which have no options."""
+    found = sorted(region_formats().items())
+    return [Listed("regions", name, _line(reader), (), [], inspect.getdoc(reader) or "") for name, reader in found]
+
+
 def _listed(kind: str, name: str, reader: type[RawReader]) -> Listed:
-    line = inspect.cleandoc(sys.modules[reader.__module__].__doc__ or "").partition("\n\n")[0].replace("\n", " ")
-    return Listed(kind, name, line, reader.suffixes, list(_options(reader)), inspect.getdoc(reader) or "")
+    return Listed(kind, name, _line(reader), reader.suffixes, list(_options(reader)), inspect.getdoc(reader) or "")
+
+
+def _line(reader: type) -> str:
+    return inspect.cleandoc(sys.modules[reader.__module__].__doc__ or "").partition("\n\n")[0].replace("\n", " ")
 
 
 def _options(reader: type[RawReader]) -> Iterator[Option]:
@@ -74,27 +84,3 @@ def table(kind: str | None, *, options: bool) -> Table:
                 told.append(f"  [bold]{escape(option.name)}[/]: {escape(option.allowed + default)}")
         shown.add_row(*([] if kind else [one.kind]), f"[bold]{escape(one.name)}[/]", "\n".join(told))
     return shown
-
-
-def markdown() -> Iterator[str]:
-    """The lines of docs/formats.md."""
-    yield from (
-        "# Raw formats",
-        "",
-        "What `workbench prepare KIND` reads, as `workbench formats --markdown` writes it from the readers themselves.",
-        "The format of a file is found by its content and its suffix, or said with `--format`. Each file of a folder",
-        "is read by its own format. Files of none are named at the end, and in corpus.json (`passed_over`). Options",
-        "are set by `--option NAME=VALUE`. Files may be compressed (.gz, .bz2, .xz, .zst), except Parquet and Arrow.",
-        "How to add a format is told in [CONTRIBUTING.md](../CONTRIBUTING.md#a-raw-format).",
-    )
-    for kind in KINDS:
-        yield from ("", f"## prepare {kind}", "", "| format | reads | suffixes |", "|---|---|---|")
-        own = listed(kind)
-        yield from (f"| [`{o.name}`](#{_anchor(o)}) | {table_cell(o.line)} | {' '.join(o.suffixes)} |" for o in own)
-        for one in own:
-            yield from ("", f"### {one.kind}: {one.name}", "", *one.text.splitlines())
-            yield from options_table(one.options)
-
-
-def _anchor(one: Listed) -> str:
-    return f"{one.kind}-{one.name}"

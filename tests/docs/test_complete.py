@@ -5,17 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from pipelines.readers import catalogue as formats
-from workbench.cli import batch_page
 from workbench.cli.app import COMMANDS
-from workbench.evaluation import listing as tasks
-from workbench.parts import listing as parts
+from workbench.evaluation.listing import tasks
 from workbench.parts.controls import CONTROLS
-from workbench.recipe import listing as systems
 from workbench.recipe import spec as config
 from workbench.recipe.reading import shipped
 from workbench.recipe.readme import with_systems
@@ -63,26 +58,13 @@ def test_every_control_is_explained() -> None:
     assert not missing
 
 
-@pytest.mark.parametrize(
-    ("page", "lines"), [("parts", parts), ("tasks", tasks), ("systems", systems), ("formats", formats)]
-)
-def test_a_generated_page_is_what_the_code_says(page: str, lines: ModuleType) -> None:
-    """Nobody writes it by hand."""
-    found = (ROOT / "docs" / f"{page}.md").read_text("utf-8").splitlines()
-    assert found == list(lines.markdown()), "run: make pages"
-
-
-def test_the_page_of_batches_is_what_the_systems_make() -> None:
-    assert batch_page.page() == (ROOT / "docs" / "batches.md").read_text("utf-8"), "run: make pages"
-
-
 def test_the_readme_shows_the_stacks_of_all_systems() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     assert with_systems(text) == text, "run: make pages"
 
 
 def test_every_task_has_a_line_and_an_example() -> None:
-    for task in tasks.tasks():
+    for task in tasks():
         assert task.line, task.name
         assert all(f"workbench {c.verb} {task.name} " in c.text for c in task.commands), task.name
 

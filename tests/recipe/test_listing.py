@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.recipe.listing import expected, markdown, stack
+from workbench.recipe.listing import expected, stack
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.trees import recipe_from_dict
 
@@ -22,12 +22,6 @@ def test_a_part_among_the_options_of_a_layer_is_no_stream() -> None:
         "train": {"max_steps": 1, "global_batch_size": 1, "micro_batch_size": 1, "lr": 1e-3},
     }
     assert stack(recipe_from_dict(tree)) == "3 x self(text) (share: relation), cross(target, text)"
-
-
-def test_figures_of_several_sizes_are_told_apart() -> None:
-    told = next(line for line in markdown() if "classify/accuracy 0.903" in line)
-    assert "0.903 (SST-2, dev, base)" in told
-    assert "0.952 (SST-2, dev, xxlarge)" in told
 
 
 def test_what_a_recipe_expects_is_all_that_it_names_of_the_prepared_data() -> None:

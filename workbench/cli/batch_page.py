@@ -1,4 +1,4 @@
-"""The page docs/batches.md: what each text system makes of one text (`python -m workbench.cli.batch_page`).
+"""The page docs/systems/batches.md: what each text system makes of one text.
 
 The first micro-batch of a recipe's smallest size, on a corpus of a few documents that this file holds.
 """
@@ -6,7 +6,6 @@ The first micro-batch of a recipe's smallest size, on a corpus of a few document
 from __future__ import annotations
 
 import re
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,10 +30,11 @@ WIDTH, VOCABULARY = 100, 600
 SMALL = ("train.global_batch_size=6", "train.micro_batch_size=6")
 HEAD = """# What the systems make of a text
 
-The first sequence that each text system is trained on, of the same few documents, as `workbench show NAME-tiny --batch`
-prints it: what is predicted stands in parentheses behind what the model reads in its place. `rank` says who sees whom
-([architecture.md](architecture.md#sequences-and-batches)): a token sees its own rank and those below; `3 x 0, 1 to 5`
-are the numbers 0 0 0 1 2 3 4 5. This page is made by `make pages`.
+The first sequence that each text system is trained on. All systems read the same few documents. `workbench show
+NAME-tiny --batch` prints the same for a corpus of yours. A token in parentheses is predicted; the token before it is
+what the model reads in its place. `rank` decides which tokens a token may attend to: its own rank and lower ranks
+(visibility, see [architecture.md](../architecture.md)). `3 x 0, 1 to 5` stands for the numbers 0 0 0 1 2 3 4 5.
+`make pages` writes this page from the code.
 """
 DOCUMENTS = (
     "The old lighthouse stands on a small island in the north. Every evening the keeper climbs the long stairs and "
@@ -155,7 +155,3 @@ def _save_similar(path: Path, tokenizer: Tokenizer) -> None:
         for place in group:
             similar[place, : len(group) - 1] = [other for other in group if other != place]
     save_similar_words(path, words, similar, tokenizer.identity, {"command": "example"})
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())

@@ -8,12 +8,11 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from workbench.cli.page import as_page
 from workbench.errors import WorkbenchError, unknown
 from workbench.options.bounds import Location, Word
 from workbench.options.command import Trust
 from workbench.parts.kinds import KINDS
-from workbench.parts.listing import kind_line, markdown, named_in, parts
+from workbench.parts.listing import kind_line, named_in, parts
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.trees import as_tree
 from workbench.terminal import Terminal
@@ -25,7 +24,6 @@ def list_parts(
         Location | None, typer.Option(help="Instead those that this recipe names by import path, such as mine:MyLayer.")
     ] = None,
     trust: Trust = False,
-    as_markdown: Annotated[bool, as_page("parts.md", markdown)] = False,
 ) -> None:
     """List the parts that recipes can name, with a line each; of one kind with their options.
 
@@ -42,7 +40,7 @@ def list_parts(
     own = None if recipe is None else _named_by(recipe, kind, trust)
     console = Terminal()
     for shown in [kind] if kind is not None else sorted(KINDS if own is None else own):
-        console.print(f"\n[bold]{shown}[/]  {escape(kind_line(shown).replace('`', ''))}")
+        console.print(f"\n[bold]{shown}[/]  {escape(f'{KINDS[shown].meaning} {kind_line(shown)}'.replace('`', ''))}")
         table = Table(box=None, pad_edge=False, show_header=kind is not None)
         for column in ("part", "what it does") if kind is None else ("part", "option", "allowed", "default"):
             table.add_column(column, overflow="fold", no_wrap=column == "part")

@@ -10,7 +10,6 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from workbench.cli.page import as_page
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import write_text
 from workbench.interop.release_recipe import recipe_named, release_yaml
@@ -18,7 +17,7 @@ from workbench.options.bounds import Assignment, Location, Name, Word
 from workbench.options.command import Trust
 from workbench.recipe.about import about
 from workbench.recipe.drawing import drawing
-from workbench.recipe.listing import families, markdown, stack
+from workbench.recipe.listing import families, stack
 from workbench.recipe.reading import find_recipe, shipped
 from workbench.recipe.sizes import sizes_of
 from workbench.recipe.spec import Recipe
@@ -35,7 +34,6 @@ def list_recipes(
     overrides: Annotated[
         list[Assignment] | None, typer.Argument(help="Changes to RECIPE, as key=value.", metavar="KEY=VALUE")
     ] = None,
-    as_markdown: Annotated[bool, as_page("systems.md", markdown)] = False,
     kind: Annotated[Kind | None, typer.Option(help="Only those of this kind.")] = None,
     with_word: Annotated[
         Word | None, typer.Option("--filter", metavar="WORD", help="Only those whose description has this word.")

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from workbench.cli.page import as_page
 from workbench.errors import unknown
 from workbench.evaluation.folders import task_folders
 from workbench.options.bounds import Word
 from workbench.terminal import Terminal
 
 
-def _page() -> Iterable[str]:
-    from workbench.evaluation.listing import markdown  # torch takes seconds
-
-    return markdown()
-
-
 def list_tasks(
     task: Annotated[Word | None, typer.Argument(help="Only this one, with its options.")] = None,
-    as_markdown: Annotated[bool, as_page("tasks.md", _page)] = False,
 ) -> None:
     """List what runs can be fine-tuned for and measured by, with a line each; of one task its options.
 
@@ -36,7 +27,7 @@ def list_tasks(
     """
     if task is not None and task not in task_folders():
         raise unknown("task", task, task_folders())
-    from workbench.evaluation.listing import tasks
+    from workbench.evaluation.listing import tasks  # torch takes seconds
 
     console, table = Terminal(), Table(box=None, pad_edge=False, show_header=False)
     for shown in tasks([task] if task else None):

@@ -23,13 +23,15 @@ from workbench.parts.modules import classes_of, file_of, is_import_path, is_modu
 class Kind(NamedTuple):
     """Components of a kind are classes derived from `base` (an import path) whose `method` takes the `arguments`.
 
-    They are at `place` in each package: a folder or a file, as a dotted path below the package.
+    They are at `place` in each package: a folder or a file, as a dotted path below the package. `meaning` says in a
+    sentence what they are.
     """
 
     place: str
     base: str
     method: str
     arguments: tuple[str, ...]
+    meaning: str
 
     def path(self, name: str) -> str:
         """The import path that a name of this kind stands for: itself, or that of a short name, `[package.]name`.
@@ -153,22 +155,96 @@ def _leaves(tree: Any, key: Any = None) -> Iterator[str]:
 
 
 KINDS = {
-    "layer": Kind("models.layers", "torch.nn:Module", "forward", ("hidden", "context")),
-    "embedding": Kind("models.embeddings", "torch.nn:Module", "forward", ("fields",)),
-    "relation": Kind("models.relations", "workbench.models.attention.relation:Relation", "forward", ("pair",)),
-    "adapter": Kind("models.adapters", "workbench.models.adapter:Adapter", "forward", ("given", "made")),
-    "builder": Kind("sequences.builders", "workbench.sequences.builder:Builder", "__call__", ("samples", "draws")),
-    "step": Kind("sequences.steps", "workbench.sequences.protocols:Step", "__call__", ("sequences", "draws")),
-    "image": Kind("sequences.images", "workbench.sequences.protocols:Image", "__call__", ("sample", "rng")),
+    "layer": Kind(
+        "models.layers",
+        "torch.nn:Module",
+        "forward",
+        ("hidden", "context"),
+        "A layer of a network: it reads and writes the hidden states of one or several streams.",
+    ),
+    "embedding": Kind(
+        "models.embeddings",
+        "torch.nn:Module",
+        "forward",
+        ("fields",),
+        "An input embedding: it computes the first hidden states of a stream from the stream's fields.",
+    ),
+    "relation": Kind(
+        "models.relations",
+        "workbench.models.attention.relation:Relation",
+        "forward",
+        ("pair",),
+        "A score bias: a term that is added to the attention scores, such as a relative position bias.",
+    ),
+    "adapter": Kind(
+        "models.adapters",
+        "workbench.models.adapter:Adapter",
+        "forward",
+        ("given", "made"),
+        "An adapter: a small trained module inside a network whose own weights usually stay frozen.",
+    ),
+    "builder": Kind(
+        "sequences.builders",
+        "workbench.sequences.builder:Builder",
+        "__call__",
+        ("samples", "draws"),
+        "A sequence builder: it tokenizes samples and lays them out as sequences with one or several streams.",
+    ),
+    "step": Kind(
+        "sequences.steps",
+        "workbench.sequences.protocols:Step",
+        "__call__",
+        ("sequences", "draws"),
+        "A transform of sequences: it adds streams, rows or fields, such as linked entities or branches of a graph.",
+    ),
+    "image": Kind(
+        "sequences.images",
+        "workbench.sequences.protocols:Image",
+        "__call__",
+        ("sample", "rng"),
+        "An image processor: it makes the `image` stream of a sample from patches, regions, pixels or clips.",
+    ),
     "policy": Kind(
-        "sequences.policies", "workbench.sequences.protocols:Policy", "__call__", ("sequence", "stream", "rate", "rng")
+        "sequences.policies",
+        "workbench.sequences.protocols:Policy",
+        "__call__",
+        ("sequence", "stream", "rate", "rng"),
+        "A masking strategy: it selects the tokens that a masked objective hides.",
     ),
-    "noise": Kind("sequences.noises", "workbench.sequences.protocols:Noise", "__call__", ("sequence", "stream", "rng")),
-    "optimizer": Kind("optimization.optimizers", "torch.optim:Optimizer", "step", ()),
+    "noise": Kind(
+        "sequences.noises",
+        "workbench.sequences.protocols:Noise",
+        "__call__",
+        ("sequence", "stream", "rng"),
+        "A noise function of a denoising objective (BART): it damages a text that the model restores.",
+    ),
+    "optimizer": Kind(
+        "optimization.optimizers",
+        "torch.optim:Optimizer",
+        "step",
+        (),
+        "An optimizer, with groups of parameters as torch has them.",
+    ),
     "lr_schedule": Kind(
-        "optimization.lr_schedules", "workbench.optimization.lr_schedule:LearningRateSchedule", "__call__", ("step",)
+        "optimization.lr_schedules",
+        "workbench.optimization.lr_schedule:LearningRateSchedule",
+        "__call__",
+        ("step",),
+        "A learning rate schedule: the learning rate of a step as a share of the peak.",
     ),
-    "release": Kind("interop.releases", "workbench.interop.release:Release", "network", ("config",)),
-    "objective": Kind("objectives", "workbench.tasks.objective:Objective", "head", ("network",)),
+    "release": Kind(
+        "interop.releases",
+        "workbench.interop.release:Release",
+        "network",
+        ("config",),
+        "A checkpoint family: it reads and writes the weights of Hugging Face or of an original code base.",
+    ),
+    "objective": Kind(
+        "objectives",
+        "workbench.tasks.objective:Objective",
+        "head",
+        ("network",),
+        "A training objective: it corrupts sequences in the data loader and computes the loss.",
+    ),
 }
 """Whatever else a recipe names is refused."""

@@ -1,16 +1,16 @@
-"""Parts in words, those that come with the workbench and those of a recipe: for `workbench parts` and docs/parts.md."""
+"""Descriptions of components, the shipped ones and those of a recipe: for `workbench parts` and docs/components/."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, get_type_hints
 
 from workbench.options.values import described, group
 from workbench.parts.building import defaults_of, find, options_of, short_names
-from workbench.parts.given import ALL, GIVEN
+from workbench.parts.given import GIVEN
 from workbench.parts.kinds import KINDS
 
 
@@ -50,13 +50,11 @@ def named_in(tree: Any) -> dict[str, list[str]]:
 
 
 def kind_line(kind: str) -> str:
-    """What a part of this kind is: how it is called, and the first line of its base class."""
+    """The base class of the components of a kind, and the call that each of them answers."""
     module, _, name = KINDS[kind].base.partition(":")
-    base = KINDS[kind].base_class()
     call = f"`{kind}{'' if KINDS[kind].method in ('__call__', 'forward') else f'.{KINDS[kind].method}'}"
     call += f"({', '.join(KINDS[kind].arguments)})`"
-    own = module.partition(".")[0] == "workbench"
-    return f"`{module}.{name}`, called as {call}{f': {_first_line(base)}' if own else ''}"
+    return f"`{module}.{name}`, called as {call}"
 
 
 def _part(kind: str, name: str, part: Any) -> Part:
@@ -95,36 +93,3 @@ def written(default: Any) -> str:
 
 def _first_line(part: Any) -> str:
     return " ".join((inspect.getdoc(part) or "").partition("\n\n")[0].split())
-
-
-def markdown() -> Iterator[str]:
-    """The lines of docs/parts.md."""
-    yield from (
-        "# Parts",
-        "",
-        "All parts that come with the workbench, kind by kind, as `workbench parts --markdown` writes them. A recipe",
-        "names them ([recipes.md](recipes.md)); how to write one is told in [CONTRIBUTING.md](../CONTRIBUTING.md).",
-        "",
-        "An argument of one of these names is given to a part where the recipe does not state it:",
-        "",
-    )
-    for name, given in GIVEN.items():
-        yield f"- `{name}`: {given.meaning}" + ("" if given.kinds == ALL else f" (to each {', '.join(given.kinds)})")
-    for kind in sorted(KINDS):
-        yield from ("", f"## {kind}", "", kind_line(kind))
-        for part in parts(kind):
-            asks = f" Given: {', '.join(f'`{name}`' for name in part.given)}." if part.given else ""
-            heeds = f" Controls: {', '.join(f'`{name}`' for name in part.controls)}." if part.controls else ""
-            yield from ("", f"### `{part.name}`", "", f"{part.line}{asks}{heeds}")
-            yield from options_table(part.options)
-
-
-def options_table(options: Sequence[Option]) -> Iterator[str]:
-    """The lines of a Markdown table of options; none where there are none."""
-    rows = [f"| `{o.name}` | {table_cell(o.allowed)} | {table_cell(o.default)} |" for o in options]
-    yield from ("", "| option | allowed | default |", "|---|---|---|", *rows) if rows else ()
-
-
-def table_cell(text: str) -> str:
-    """Text as it stands in a cell of a Markdown table."""
-    return text.replace("|", "\\|")

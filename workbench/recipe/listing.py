@@ -1,4 +1,4 @@
-"""The recipes that come with the workbench, in words: for `workbench recipes`, docs/systems.md and the README.
+"""Descriptions of the shipped recipes: for `workbench recipes`, docs/systems/ and the README.
 
 A system is its recipe: what is said here is read off the recipes' own headers, networks and tasks.
 """
@@ -10,8 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from workbench.recipe.reading import load_recipe, shipped
-from workbench.recipe.sizes import sizes_of
-from workbench.recipe.spec import NetworkSpec, Paper, Recipe, Reported, TaskSpec
+from workbench.recipe.spec import NetworkSpec, Recipe
 from workbench.recipe.trees import as_tree
 
 FIRST, LAST = ("text", "knowledge", "vision_language"), ("tiny", "demo")
@@ -77,28 +76,6 @@ def systems() -> Iterator[str]:
     yield from (f"| {', '.join(names)} | {told} |" for told, names in found.items())
 
 
-def markdown() -> Iterator[str]:
-    """The lines of docs/systems.md."""
-    yield from (
-        "# Systems",
-        "",
-        "All recipes that come with the workbench, as `workbench recipes --markdown` writes them from the recipes",
-        "themselves: what they stack, what they are trained for, what is reported of them, what papers leave open.",
-        "The keys of a recipe are told in [recipes.md](recipes.md), the parts in [parts.md](parts.md).",
-    )
-    for family, recipes in families().items():
-        yield from ("", f"## {family.replace('_', ' and ')}")
-        for recipe in recipes:
-            yield from ("", f"### `{recipe.name}`", "", recipe.description, "")
-            yield f"- stack: {stack(recipe)}"
-            sizes = sizes_of(shipped()[recipe.name])
-            yield from (f"- sizes: {', '.join(f'`{recipe.name}-{size}`' for size in sizes)}" for _ in sizes[:1])
-            yield from (f"- task `{name}`: {_task(task)}" for name, task in recipe.tasks.items())
-            yield f"- expects: {', '.join(f'`{place}`' for place in expected(recipe))}"
-            yield from _paper(recipe.paper)
-            yield from _reported(recipe.reported)
-
-
 def expected(recipe: Recipe) -> list[str]:
     """The corpora and files that a recipe names in the folder of prepared data."""
     return sorted({place for place in _words(as_tree(recipe)) if place.startswith(PREPARED)})
@@ -112,30 +89,3 @@ def _words(tree: Any) -> Iterator[str]:
         yield from (word for pair in tree.items() for value in pair for word in _words(value))
     elif isinstance(tree, list | tuple):
         yield from (word for value in tree for word in _words(value))
-
-
-def _task(task: TaskSpec) -> str:
-    builder = task.sequence.builder
-    names = [builder if isinstance(builder, str) else builder["builder"]]
-    names += [spec["objective"] for spec in task.objectives]
-    first, *others = (f"`{name}`" for name in names)
-    return f"{first}; {', '.join(others)}"
-
-
-def _paper(paper: Paper | None) -> Iterator[str]:
-    if paper is None:
-        yield "- paper: none, it is the workbench's own"
-        return
-    yield f"- paper: [{paper.title}]({paper.url})" if paper.url else f"- paper: {paper.title}"
-    if paper.not_stated:
-        yield f"- not stated in it: {'; '.join(paper.not_stated)}"
-
-
-def _reported(figures: list[Reported]) -> Iterator[str]:
-    """The figures by source, each with what it was measured on, and of which size it is or what else is to be known."""
-    for source in dict.fromkeys(figure.source for figure in figures):
-        told = []
-        for figure in (figure for figure in figures if figure.source == source):
-            about = ", ".join(filter(None, (figure.data, figure.note)))
-            told.append(f"{figure.metric} {figure.value:g}" + (f" ({about})" if about else ""))
-        yield f"- reported ({source}): {'; '.join(told)}"

@@ -1,9 +1,10 @@
-"""The drawings of the documentation: `python -m workbench.recipe.stacks docs` writes those of a family of recipes into
-`docs/stacks`, and shows each, with its recipe's line, on the page of what it reads, between two marks."""
+"""The drawings of the documentation: those of the vision-language recipes in `docs/stacks`.
+
+Each is shown with its recipe's line on the page of what it reads, between two marks.
+"""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -47,7 +48,3 @@ def write_stacks(docs: Path) -> None:
     for name, recipes in pages.items():
         page = docs / name
         page.write_text(between(page.read_text("utf-8"), BEGIN, END, shown(recipes)), "utf-8")
-
-
-if __name__ == "__main__":
-    write_stacks(Path(sys.argv[1]))
