@@ -91,7 +91,7 @@ def triples(
     ] = [],  # noqa: B006
     graph: Annotated[bool, typer.Option(help="Also build the graph store OUTPUT/graph.")] = True,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Fail where the triples or the texts have faults (see docs/knowledge.md).")
+        bool, typer.Option("--strict", help="Fail on faults of the triples or the texts (docs/knowledge/graph.md).")
     ] = False,
 ) -> None:
     """A knowledge graph (its source is told by its look) -> a triples corpus: one record per entity.

@@ -16,7 +16,6 @@ GENERATED = ("batches", "components", "formats", "parts", "samples", "systems", 
 LONG_YET = (
     "docs/architecture.md",
     "docs/corpora.md",
-    "docs/knowledge.md",
     "docs/recipes.md",
     "docs/text.md",
     "docs/video-and-speech.md",
