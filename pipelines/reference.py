@@ -23,7 +23,7 @@ from workbench.corpora.schema import KINDS as CORPUS_KINDS
 from workbench.corpora.values import Stretches, Value
 from workbench.evaluation import listing as downstream
 from workbench.evaluation.options import Scoring, Tuning
-from workbench.parts.given import ALL, GIVEN
+from workbench.parts.build_context import ALL, GIVEN
 from workbench.parts.kinds import KINDS
 from workbench.parts.listing import Option, kind_line, parts
 from workbench.recipe.listing import LAST, expected, families, stack

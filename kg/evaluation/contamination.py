@@ -17,7 +17,7 @@ from kg.graph.store import GraphStore
 from kg.objectives.relations import ROLES
 from kg.vectors.vectors import load_vectors
 from workbench.errors import WorkbenchError
-from workbench.files.identities import Identities
+from workbench.parts.build_context import Identities
 from workbench.sequences.sequence import Sample
 
 log = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated, find_fitting
 from workbench.evaluation.passes import all_records
-from workbench.files.identities import Identities
 from workbench.interop.opening import load
 from workbench.models.network import Network
+from workbench.parts.build_context import Identities
 from workbench.processes.distributed import World
 from workbench.tasks.objective import Head
 from workbench.tasks.task import Task

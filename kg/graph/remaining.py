@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workbench.files.identities import note
 from workbench.keyed import generator
+from workbench.parts.build_context import note
 
 log = logging.getLogger(__name__)
 

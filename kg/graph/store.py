@@ -27,8 +27,8 @@ from kg.graph.shuffling import FALSE_FACTS
 from kg.graph.space import fingerprint, namespace_of
 from kg.graph.strings import open_array, open_strings
 from workbench.errors import WorkbenchError, unknown
-from workbench.files.identities import note
 from workbench.files.sealed import open_sealed
+from workbench.parts.build_context import note
 from workbench.sequences.entities import IdSpace
 from workbench.sequences.missing import how_to_prepare
 

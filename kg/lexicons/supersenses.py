@@ -21,8 +21,8 @@ from kg.lexicons.base_forms import base_forms
 from kg.linking.common_words import ENGLISH
 from workbench.errors import WorkbenchError, quoted
 from workbench.files.drafts import write_text
-from workbench.files.identities import note
 from workbench.files.json_values import parse_json
+from workbench.parts.build_context import note
 from workbench.text.tokenizer import Tokenizer
 
 KIND = "supersenses"

@@ -43,8 +43,8 @@ from kg.linking.segmenters import AUTO, Segmenter, chosen_for, open_word_ends, s
 from kg.linking.word_ends import WordEnds
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import check_writable, draft_folder, explained
-from workbench.files.identities import note
 from workbench.files.sealed import open_sealed, seal
+from workbench.parts.build_context import note
 from workbench.sequences.entities import IdSpace, noted, space_of
 
 Link = tuple[int, int, str, float]

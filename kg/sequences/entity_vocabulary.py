@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from kg.graph.strings import StringTable, string_arrays
 from workbench.errors import WorkbenchError, quoted
 from workbench.files.drafts import sha256_of
-from workbench.files.identities import note
+from workbench.parts.build_context import note
 from workbench.runs.weights import save_tensors
 from workbench.sequences.entities import Entities
 

@@ -19,8 +19,8 @@ import numpy as np
 from kg.vectors.formats.rows import Row
 from kg.vectors.vectors import load_vectors
 from workbench.errors import WorkbenchError
-from workbench.files.identities import Identities, note, noted
 from workbench.interop.sources import note_source, read_source
+from workbench.parts.build_context import Identities, note, noted
 from workbench.recipe.spec import InitFrom
 from workbench.runs.data_record import MADE_FOR, NOTHING, START
 

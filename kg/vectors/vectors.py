@@ -27,7 +27,7 @@ from kg.graph.strings import RowsOf, StringTable, string_arrays
 from workbench.errors import WorkbenchError, quoted
 from workbench.files.checksums import matches
 from workbench.files.drafts import sha256_of
-from workbench.files.identities import note
+from workbench.parts.build_context import note
 from workbench.runs.weights import save_tensors
 from workbench.sequences.entities import IdSpace, space_of
 

@@ -15,7 +15,7 @@ from pipelines.readers.several import Several
 from pipelines.sources.columnar import is_columnar
 from pipelines.sources.files import inside, is_media
 from workbench.errors import WorkbenchError, unknown
-from workbench.parts.blame import Blame, mark
+from workbench.parts.blame import Blame
 from workbench.parts.building import checked
 from workbench.parts.trust import import_named
 
@@ -176,10 +176,10 @@ def reader_of(kind: str, groups: Inputs, options: Mapping[str, Mapping[str, Any]
         reader, place = find_format(kind, name), f"format {name!r}"
         accepted = checked(reader, options[name], place)
         with Blame(place):
-            parts[name] = mark(reader(**accepted), place)
+            parts[name] = reader(**accepted)
     if len(parts) == 1:
         return next(iter(parts.values()))
-    return mark(Several(tuple(parts.values()), tuple(map(tuple, groups.values()))), f"formats {', '.join(parts)}")
+    return Several(tuple(parts.values()), tuple(map(tuple, groups.values())))
 
 
 def _describe(source: Peek) -> str:

@@ -175,6 +175,18 @@ class RawReader:
     suffixes: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
+    def format_name(cls) -> str:
+        """What commands call it: the name of its file with dashes, or the import path of a user's own."""
+        package, _, name = cls.__module__.rpartition(".")
+        shipped = package.startswith(f"{__package__}.")
+        return name.replace("_", "-") if shipped else f"{cls.__module__}:{cls.__qualname__}"
+
+    @property
+    def shown_as(self) -> str:
+        """Its name for messages, also in other processes (`workbench.parts.build_context.named`)."""
+        return f"format {self.format_name()!r}"
+
+    @classmethod
     def detect(cls, source: Peek) -> Match | bool:
         """How sure it is that the input is of this format; by default the suffix of a file says so."""
         return cls.likely(source, source.suffix in cls.suffixes)

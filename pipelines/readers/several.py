@@ -35,6 +35,10 @@ class Several(RawReader):
                 f"the triples of one graph are of several formats: {found}. Name the files of one, or say --format"
             )
 
+    @property
+    def shown_as(self) -> str:
+        return f"formats {', '.join(reader.format_name() for reader in self.readers)}"
+
     def about(self) -> Mapping[str, Any]:
         return {name: value for reader in self.readers for name, value in reader.about().items()}
 

@@ -10,7 +10,7 @@ import pytest
 from tests.contracts.material import tokenizer
 from tests.objectives.test_decoder import DRAWS, documents, made
 from workbench.errors import WorkbenchError
-from workbench.parts.blame import mark
+from workbench.parts.build_context import mark
 from workbench.sequences.protocols import Noise
 from workbench.sequences.sequence import Mark, Rows, Sequence
 

@@ -28,7 +28,7 @@ from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.verify import verify
 from workbench.corpora.writer import ShardWriter
 from workbench.errors import WorkbenchError
-from workbench.files.identities import noted
+from workbench.parts.build_context import noted
 from workbench.processes.distributed import World
 from workbench.runs.data_record import keep_data, refuse_other
 from workbench.text.tokenizer import Tokenizer, train_tokenizer

@@ -18,7 +18,7 @@ import pytest
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter
 from workbench.errors import WorkbenchError
-from workbench.files.identities import noted
+from workbench.parts.build_context import noted
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.trees import recipe_from_dict
 from workbench.sequences.protocols import Policy

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from tests.training.running import shorter
 from workbench.errors import RAISED_IN, WorkbenchError
 from workbench.models.attention.flex import flex_lacks
-from workbench.parts.blame import mark
+from workbench.parts.build_context import mark
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe, TrainSpec
 from workbench.runs.names import METRICS

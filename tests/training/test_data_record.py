@@ -15,7 +15,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter
 from workbench.errors import WorkbenchError
-from workbench.files.identities import noted
+from workbench.parts.build_context import noted
 from workbench.processes.distributed import World
 from workbench.recipe.spec import Recipe
 from workbench.runs.data_record import keep_data, read_data, refuse_changed, refuse_other

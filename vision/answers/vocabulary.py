@@ -16,8 +16,8 @@ from vision.answers.metric import FORMS, Form, accuracy, can_score, major_answer
 from vision.metrics.anls import best_similarities
 from workbench.errors import WorkbenchError, quoted
 from workbench.files.drafts import sha256_of, write_text
-from workbench.files.identities import note
 from workbench.files.json_values import parse_json
+from workbench.parts.build_context import note
 
 KIND = "answers"
 

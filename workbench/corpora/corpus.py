@@ -16,7 +16,7 @@ from workbench.corpora.unfinished import preparation_in
 from workbench.errors import WorkbenchError
 from workbench.files.cache import copy_of, default_folder, fetch, fetch_bytes, is_url
 from workbench.files.checksums import matches
-from workbench.files.identities import note
+from workbench.parts.build_context import note
 from workbench.sequences.sequence import Sample
 
 logger = logging.getLogger(__name__)

@@ -19,9 +19,9 @@ from workbench.evaluation.result import Result, corpus_input
 from workbench.evaluation.seen_before import warn_seen
 from workbench.evaluation.task import DownstreamTask
 from workbench.files.drafts import check_writable
-from workbench.files.identities import noted
 from workbench.interop.opening import name_at
 from workbench.parts.blame import Blame
+from workbench.parts.build_context import noted
 from workbench.processes.distributed import World, distributed
 from workbench.runs.folder import keep_panels
 from workbench.runs.names import EVALUATIONS, is_run

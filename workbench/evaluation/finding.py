@@ -10,7 +10,7 @@ from typing import Any
 from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.folders import task_folders
 from workbench.evaluation.task import DownstreamTask
-from workbench.files.identities import note
+from workbench.parts.build_context import note
 from workbench.parts.trust import allow, code_checksums, import_named
 from workbench.runs.folder import read_recipe, trust_run
 

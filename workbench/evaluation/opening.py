@@ -15,12 +15,11 @@ import torch
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, choices, unknown
 from workbench.evaluation.passes import all_records
-from workbench.files.identities import Identities
 from workbench.interop.opening import load
 from workbench.models.network import Network
+from workbench.parts.build_context import Identities, parts_within
 from workbench.parts.controls import check_control
 from workbench.parts.kinds import KINDS
-from workbench.parts.made import parts_within
 from workbench.processes.distributed import World
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.loading import Loaded
@@ -111,10 +110,10 @@ class Evaluated:
     @property
     def parts(self) -> list[Any]:
         """The parts at work: of the task as it was built, its builder as it evaluates, of the network and the head."""
-        task = self.loaded.transforms[self.task.name]
+        task = self.loaded.transforms[self.task.name].evaluating()
         objectives = [placed.objective for placed in self.acting]
         modules = [part for module in (self.network, self.head) for part in parts_within(module)]
-        return [task.builder.evaluating(), *task.steps, *objectives, *modules]
+        return [task.builder, *task.steps, *objectives, *modules]
 
     def trained_on(self) -> list[Sample] | None:
         """The records of the task's training set, for baselines; None, and said so, where it is not at hand."""

@@ -34,10 +34,10 @@ class Result:
     `bounds` are those of the baselines that are no rivals but the best that a task, a vocabulary or people allow;
     `options` are those of the evaluation that differ from their default;
     `inputs` are the run's checkpoint, the corpus with its checksum, and in `read` the identity of all else that was
-    opened (`workbench.files.identities`: the tokenizer, graphs, how true a shuffled one is); `classes` are the numbers
-    of each class by itself (`workbench.metrics.classes.by_class`); `used` is what knowledge was brought into the
-    sequences that were scored, `dropped` what was left out of them, by reason (None: nobody counted); `examples` are a
-    few predictions, `failures` the worst ones, which the `panels` (import paths, `workbench.report.panels`) show;
+    opened (`workbench.parts.build_context`: the tokenizer, graphs, how true a shuffled one is); `classes` are the
+    numbers of each class by itself (`workbench.metrics.classes.by_class`); `used` is what knowledge was brought into
+    the sequences that were scored, `dropped` what was left out of them, by reason (None: nobody counted); `examples`
+    are a few predictions, `failures` the worst ones, which the `panels` (import paths, `workbench.report.panels`) show;
     `predictions` are what was made of each item, and `items` how many there are; they lie beside the result, a line of
     JSON for each. `intervals` are 95 % intervals of numbers over these items, `seed` that of the run. `seen` says how
     the run was trained on what it was evaluated on (`workbench.evaluation.seen_before`).

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from workbench.errors import WorkbenchError
-from workbench.files.identities import Identities
+from workbench.parts.build_context import Identities
 from workbench.runs.data_record import MADE_FOR, NOTHING, read_data
 from workbench.runs.names import is_run
 

@@ -13,13 +13,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from workbench.errors import WorkbenchError
-from workbench.files.identities import noted
 from workbench.interop.belonging import refuse_foreign
 from workbench.interop.files import no_place
 from workbench.interop.initial import initialise
 from workbench.interop.reading import Read, names_of, read_release
 from workbench.interop.sources import note_source, note_sources, release_files
 from workbench.packages import PREFIX, TOKENIZER, WEIGHTS, located
+from workbench.parts.build_context import noted
 from workbench.parts.building import find
 from workbench.recipe.spec import InitFrom, Recipe, SequenceSpec, Spec, TaskSpec, TrainSpec
 from workbench.recipe.trees import with_overrides

@@ -8,11 +8,11 @@ from pathlib import Path
 from torch import Tensor
 
 from workbench.errors import WorkbenchError, unknown
-from workbench.files.identities import note, noted
 from workbench.interop.files import Files, checksum_of, find_files, read_config, read_names
 from workbench.interop.numbers import check_numbers
 from workbench.interop.reading import names_of, read_release, recognised
 from workbench.packages import WEIGHTS, located
+from workbench.parts.build_context import note, noted
 from workbench.parts.building import find
 from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe, Spec
 from workbench.runs.checkpoint import DamagedError, files_of, read_checkpoint

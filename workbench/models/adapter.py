@@ -14,7 +14,7 @@ from workbench.models.attention.seen import Keys, Seen
 from workbench.models.end import End, Passed, States
 from workbench.models.returns import STREAMS
 from workbench.options.bounds import Name
-from workbench.parts.blame import named
+from workbench.parts.build_context import named
 from workbench.parts.calls import Returns, call
 
 

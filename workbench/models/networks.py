@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from workbench.errors import WorkbenchError, unknown
 from workbench.models.adapting import adapt
 from workbench.models.network import Network
+from workbench.parts.build_context import copied
 from workbench.recipe.spec import Recipe
 
 
@@ -36,7 +36,7 @@ def build_networks(recipe: Recipe, **given: Any) -> dict[str, Network]:
             networks[name].freeze()
     followers = {}
     for name, follower in recipe.followers.items():
-        followers[name] = copy.deepcopy(networks[follower.follows])
+        followers[name] = copied(networks[follower.follows])
         followers[name].freeze()
     return networks | followers
 

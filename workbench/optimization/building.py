@@ -15,7 +15,8 @@ from workbench.optimization.groups import check_kept, parameter_groups
 from workbench.optimization.lr_schedule import LearningRateSchedule, in_steps, is_share
 from workbench.options.bounds import CountOrZero
 from workbench.options.values import check
-from workbench.parts.blame import Blame, named
+from workbench.parts.blame import Blame
+from workbench.parts.build_context import named
 from workbench.parts.building import build, checked, named_by
 from workbench.parts.calls import Returns, call
 from workbench.recipe.spec import TrainSpec

@@ -1,8 +1,8 @@
-"""Which part, at which place of the recipe, an error came from.
+"""Which component, at which place of the recipe, an error came from.
 
-`workbench.parts.building.build` marks what it builds. An error for people that leaves a marked part begins with the
-part's name; any other gets a note, which Python prints as the last line of a traceback, and the command line after its
-message:
+`workbench.parts.building.build` records the name of what it builds. An error for people that leaves a named component
+begins with this name; any other gets a note. Python prints notes as the last lines of a traceback, and the command
+line after its message:
 
     RuntimeError: boom
     raised in tasks.text.objectives[1]: objective 'swapped:Swapped'
@@ -10,29 +10,14 @@ message:
 
 from __future__ import annotations
 
-import contextlib
 from types import TracebackType
-from typing import TypeVar
 
 from workbench.errors import RAISED_IN, MachineError, WorkbenchError
+from workbench.parts.build_context import named
 from workbench.processes.ending import Ended, Interrupted
 
-T = TypeVar("T")
-MARK = "named_in_recipe"
 PLACES = ("model.", "tasks.")
 """How places in a recipe begin."""
-
-
-def mark(part: T, name: str) -> T:
-    """Keep the name of a part, `model.layers[0]: layer 'self'`, with it; where its class forbids that, it has none."""
-    with contextlib.suppress(AttributeError, TypeError):
-        object.__setattr__(part, MARK, name)
-    return part
-
-
-def named(part: object) -> str:
-    """The name that a part was marked with, or else its class's."""
-    return str(getattr(part, MARK, type(part).__name__))
 
 
 class Blame:
@@ -45,7 +30,7 @@ class Blame:
     the end of whatever loop it meets. Ctrl-C (`Interrupted`) is nobody's fault.
 
     Args:
-        part: a marked part, or a name.
+        part: a component, or a name.
     """
 
     __slots__ = ("part",)
@@ -59,6 +44,8 @@ class Blame:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is None:
+            return
         name = self.part if isinstance(self.part, str) else named(self.part)
         if isinstance(error, SystemExit) and not isinstance(error, Ended):
             raise WorkbenchError(

@@ -12,16 +12,14 @@ import inspect
 import sys
 import typing
 from collections.abc import Mapping, Set
-from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from workbench.errors import WorkbenchError, unknown
 from workbench.options.values import check_all, refuse_not_finite
-from workbench.parts.blame import Blame, mark
+from workbench.parts.blame import Blame
+from workbench.parts.build_context import building, entered, record
 from workbench.parts.controls import check_declared
-from workbench.parts.given import offered, offering
 from workbench.parts.kinds import KINDS
-from workbench.parts.made import Made, keep, making
 from workbench.parts.trust import import_named
 
 SHIPPED = ("workbench", "kg", "vision")
@@ -33,9 +31,6 @@ class Options(NamedTuple):
     names: list[str]
     types: dict[str, Any]
     open_ended: bool
-
-
-_building: ContextVar[str] = ContextVar("building", default="")  # the place of the part that is being made
 
 
 def short_names(kind: str) -> list[str]:
@@ -78,26 +73,24 @@ def _of_kind(kind: str, found: Any, name: str) -> Any:
 def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given: Any) -> Any:
     """Build the part that `spec` describes: a name, or a mapping with the name under `kind` and the options beside it.
 
-    `where` is the place in the recipe, for messages; for a part that another one builds in its `__init__`, the option
-    that names it. `given` are things the caller has (`workbench.parts.given`); the part gets those its signature asks
-    for and that the recipe does not state itself, and so do the parts that it builds.
+    `where` is the place in the recipe, for messages; for a component that another one builds in its `__init__`, the
+    option that names it. `given` are things the caller has (`workbench.parts.build_context.GIVEN`), beside those of the
+    component that is being built. The component receives those that its signature asks for and that the recipe does not
+    state itself, and so do the components that it builds.
 
     Raises:
         WorkbenchError: unknown name or option, missing option, a value that the option's annotation does not allow, or
             what the part itself refused; names the place.
     """
-    where = ".".join(filter(None, (_building.get(), where)))
-    part, options, place = named_by(kind, spec, where)
-    given = offered(given)
-    accepted = checked(part, options, place, given)
-    outer = _building.set(where)
-    try:
-        made = Made(kind)
-        with Blame(place), offering(given), making(made):
-            built = mark(_initialised(part(**accepted)), place)
-        return keep(built, made)
-    finally:
-        _building.reset(outer)
+    outer = building()
+    context = outer.below(where, given)
+    part, options, place = named_by(kind, spec, context.place)
+    accepted = checked(part, options, place, context.given)
+    with entered(context), Blame(place):
+        built = _initialised(part(**accepted))
+    if outer.inside is not None:
+        outer.inside.append(built)
+    return record(built, context.built(place, kind))
 
 
 def _initialised(part: Any) -> Any:

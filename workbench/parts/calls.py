@@ -10,7 +10,8 @@ import numpy as np
 from torch import Tensor
 
 from workbench.errors import WorkbenchError
-from workbench.parts.blame import Blame, named
+from workbench.parts.blame import Blame
+from workbench.parts.build_context import named
 
 ARRAYS = (Tensor, np.ndarray)
 

@@ -19,8 +19,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal, get_args
 
 from workbench.errors import WorkbenchError, unknown
-from workbench.parts.blame import named
-from workbench.parts.made import made_of
+from workbench.parts.build_context import built_as, named
 
 Control = Literal[
     "no-kg",
@@ -128,11 +127,11 @@ def _left(control: str, parts: Iterable[Any]) -> list[str]:
 
 def _read_by(part: Any) -> set[str]:
     """What a part reads, in the words of `TAKEN`."""
-    made = made_of(part)
-    if made is None:
+    built = built_as(part)
+    if built is None:
         return set()
-    read = {*made.opened, made.kind}
-    if made.kind in OF_SAMPLES:
+    read = {*built.opened, built.kind}
+    if built.kind in OF_SAMPLES:
         read |= {*getattr(part, "reads", ()), str(getattr(part, "unit", None))}
     return read | ({LINKS} if getattr(part, "reads_spans", False) or "spans" in read else set())
 
@@ -140,5 +139,5 @@ def _read_by(part: Any) -> set[str]:
 def _with_inside(parts: Iterable[Any]) -> Iterator[Any]:
     for part in parts:
         yield part
-        made = made_of(part)
-        yield from _with_inside(() if made is None else made.inside)
+        built = built_as(part)
+        yield from _with_inside(() if built is None else built.inside)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, get_type_hints
 
 from workbench.options.values import described, group
+from workbench.parts.build_context import GIVEN
 from workbench.parts.building import defaults_of, find, options_of, short_names
-from workbench.parts.given import GIVEN
 from workbench.parts.kinds import KINDS
 
 

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import WorkbenchError, unknown
-from workbench.files.identities import note
 from workbench.files.paths import real_path
+from workbench.parts.build_context import note
 from workbench.parts.modules import file_of, files_in, imports_of, is_import_path, is_module, module_specs
 from workbench.shipped import PACKAGES, ROOT
 

@@ -24,8 +24,8 @@ from typing import Any
 
 from workbench.errors import WorkbenchError, quoted
 from workbench.files.drafts import atomic, check_file
-from workbench.files.identities import Identities
 from workbench.files.paths import real_path
+from workbench.parts.build_context import Identities
 from workbench.processes.distributed import World
 from workbench.runs.names import DATA, RECIPE
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import check_file, explained, sha256_of, sync
-from workbench.files.identities import Identities
+from workbench.parts.build_context import Identities
 from workbench.runs.data_record import BASE, read_data, refuse_other
 from workbench.runs.names import FROZEN
 from workbench.runs.weights import read_weights, save_weights

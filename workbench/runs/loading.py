@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from workbench.errors import WorkbenchError, quoted
-from workbench.files.identities import Identities, noted
+from workbench.parts.build_context import Identities, noted
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import with_overrides
 from workbench.runs.checkpoint import read_checkpoint

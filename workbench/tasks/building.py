@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,9 +12,8 @@ from workbench.keyed import digest
 from workbench.models.initialisation import initialise
 from workbench.models.network import Network
 from workbench.models.networks import build_networks
-from workbench.parts.blame import mark, named
+from workbench.parts.build_context import building, built_as, entered, mark, named, record
 from workbench.parts.calls import call
-from workbench.parts.made import Made, made_of, making
 from workbench.recipe.spec import Recipe
 from workbench.tasks.fitting import check_fit
 from workbench.tasks.forward import Sight
@@ -73,11 +73,10 @@ def _head(placed: TaskObjective, recipe: Recipe, networks: dict[str, Network]) -
     objective = placed.objective
     if placed.network not in networks:
         raise unknown("network", placed.network, networks, f"objective {placed.name!r}")
-    made = Made("head")
-    with making(made):
+    with entered(building().collecting()) as context:
         head: Head = call(objective, "head", STEP_HEAD if objective.step_wide else HEAD, networks[placed.network])
-    if (own := made_of(objective)) is not None:
-        own.opened |= made.opened  # it is the objective that is told of a control
+    if (own := built_as(objective)) is not None:  # it is the objective that knows the control
+        record(objective, replace(own, opened=own.opened | context.built("").opened))
     mark(head, f"{named(objective)}, its head")
     spec = recipe.networks.get(placed.network) or recipe.networks[recipe.followers[placed.network].follows]
     initialise(head, spec.init_range)

@@ -11,7 +11,7 @@ from torch import nn
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.models.network import Network
-from workbench.parts.blame import named
+from workbench.parts.build_context import named
 from workbench.parts.building import find, options_of, short_names
 from workbench.sequences.missing import how_to_prepare
 from workbench.sequences.protocols import Policy

@@ -11,7 +11,7 @@ from workbench.corpora.places import linked_entities
 from workbench.corpora.record import BadRecordError
 from workbench.corpora.schema import fields_of, links_among
 from workbench.errors import WorkbenchError
-from workbench.parts.blame import named
+from workbench.parts.build_context import named
 from workbench.parts.controls import heeds
 from workbench.sequences.entities import spaces_in
 from workbench.sequences.protocols import Step

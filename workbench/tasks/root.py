@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from workbench.errors import WorkbenchError, unknown
 from workbench.models.network import Network
 from workbench.models.networks import follow
+from workbench.parts.build_context import copied
 from workbench.parts.calls import call
 from workbench.recipe.spec import Follower
 from workbench.sequences.batch import MicroBatch
@@ -71,7 +71,7 @@ class Root(nn.Module):
     def _averages_of(self, network: str) -> nn.ModuleDict:
         """A copy of what follows in each head of a network."""
         heads = {name: head.averaged() for name, head in self.heads_of(network).items() if isinstance(head, Head)}
-        copies = nn.ModuleDict({name: copy.deepcopy(part) for name, part in heads.items() if part is not None})
+        copies = nn.ModuleDict({name: copied(part) for name, part in heads.items() if part is not None})
         return copies.requires_grad_(False)
 
     def train(self, mode: bool = True) -> Root:

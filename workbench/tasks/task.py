@@ -18,7 +18,7 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.keyed import Draw, Draws
 from workbench.options.bounds import NotNegative, Word
 from workbench.options.values import check
-from workbench.parts.blame import named
+from workbench.parts.build_context import known_as, named
 from workbench.parts.building import build
 from workbench.parts.calls import call
 from workbench.recipe.spec import Recipe, Spec, TaskSpec
@@ -180,7 +180,7 @@ class Task:
 
     def evaluating(self) -> Task:
         """The same task with its builder in evaluation mode (`Builder.evaluating`)."""
-        return self.with_builder(self.builder.evaluating())
+        return self.with_builder(known_as(self.builder.evaluating(), self.builder))
 
     def take_dropped(self) -> dict[str, int]:
         """What the builder and the steps lost since the last call, by reason."""

@@ -14,8 +14,8 @@ from itertools import islice
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.places import texts_in
 from workbench.errors import WorkbenchError
-from workbench.files.identities import note
 from workbench.parts.blame import Blame
+from workbench.parts.build_context import note
 from workbench.parts.building import defaults_of, named_by
 from workbench.recipe.spec import NO_SEGMENTER, Recipe, TaskSpec
 from workbench.text.segmenters import SEGMENTERS, WITHOUT_SEGMENTER, Looks, Segmenter, SegmenterName, shares

@@ -22,7 +22,7 @@ from safetensors.numpy import save
 from workbench.errors import WorkbenchError, quoted
 from workbench.files.checksums import matches
 from workbench.files.drafts import atomic
-from workbench.files.identities import note
+from workbench.parts.build_context import note
 
 KIND = "similar words"
 SAID = ("tokenizer", "provenance", "sha256")

@@ -12,8 +12,8 @@ import numpy as np
 
 from workbench.errors import WorkbenchError, quoted
 from workbench.files.drafts import write_text
-from workbench.files.identities import note
 from workbench.files.json_values import parse_json
+from workbench.parts.build_context import note
 from workbench.text.tokenizer import Tokenizer
 
 KIND = "token counts"

@@ -24,8 +24,8 @@ import tokenizers
 
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import write_text
-from workbench.files.identities import note
 from workbench.packages import TOKENIZER, located
+from workbench.parts.build_context import note
 from workbench.text.files import ROLES_FILE, read_tokenizer
 from workbench.text.segmenters import Segmenter, segmenter_for
 from workbench.text.training import train_tokenizer

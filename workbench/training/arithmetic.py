@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import Node
 
 from workbench.errors import RAISED_IN, WorkbenchError
-from workbench.parts.blame import MARK, named
+from workbench.parts.build_context import built_as, named
 from workbench.recipe.spec import TrainSpec
 from workbench.training.dry import dry
 from workbench.training.finite import tensors_in
@@ -178,7 +178,7 @@ def _asks_for(operation: str, root: nn.Module, forward: Callable[[], Tensor]) ->
 
     with ExitStack() as stack, dry(root):
         for module in root.modules():
-            if hasattr(module, MARK):
+            if built_as(module) is not None:
                 stack.callback(module.register_forward_hook(look).remove)
         forward()
     return next(iter(found), "")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from workbench.parts.build_context import parts_within
 from workbench.parts.controls import check_control
-from workbench.parts.made import parts_within
 from workbench.recipe.spec import Recipe
 from workbench.runs.folder import read_recipe
 from workbench.runs.names import RECIPE

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
 from workbench.models.attention.relation import Relation
-from workbench.parts.blame import MARK, named
+from workbench.parts.build_context import built_as, named
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def _name(root: nn.Module, path: str) -> str:
     steps = path.split(".")
     for length in range(len(steps), 0, -1):
         part = root.get_submodule(".".join(steps[:length]))
-        if hasattr(part, MARK):
+        if built_as(part) is not None:
             return f"{path} ({named(part)})"
     return path
 

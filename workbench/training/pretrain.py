@@ -15,12 +15,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from workbench.files.identities import noted
 from workbench.files.lock import locked
 from workbench.interop.belonging import refuse_foreign
 from workbench.interop.initial import initialise
 from workbench.interop.sources import note_sources
 from workbench.optimization.building import make_lr_schedule
+from workbench.parts.build_context import noted
 from workbench.processes.distributed import World, distributed
 from workbench.processes.stop_request import StopRequest
 from workbench.recipe.spec import AUTO, Recipe

@@ -19,7 +19,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from workbench.errors import WorkbenchError
 from workbench.optimization.groups import hold_back
-from workbench.parts.blame import Blame, named
+from workbench.parts.blame import Blame
+from workbench.parts.build_context import named
 from workbench.processes.distributed import World, data_parallel
 from workbench.recipe.spec import TrainSpec
 from workbench.sequences.batch import MicroBatch

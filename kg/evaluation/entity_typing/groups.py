@@ -16,7 +16,7 @@ from kg.evaluation.entity_typing.predictions import Predictions
 from kg.metrics.typing import Gold, Macro, typing_scores
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import sha256_of
-from workbench.files.identities import note
+from workbench.parts.build_context import note
 
 FINE = 121
 

@@ -16,9 +16,9 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.passes import all_records
 from workbench.files.drafts import sha256_of
-from workbench.files.identities import note
 from workbench.files.json_values import parse_json
 from workbench.metrics.ranks import realistic_rank
+from workbench.parts.build_context import note
 from workbench.sequences.sequence import Sample
 
 

@@ -17,8 +17,8 @@ from workbench.evaluation.items import Items
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
-from workbench.files.identities import Identities
 from workbench.metrics.tallies import Tally
+from workbench.parts.build_context import Identities
 from workbench.processes.distributed import World
 from workbench.sequences.entities import spaces_in
 

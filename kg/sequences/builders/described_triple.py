@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 from kg.sequences.cast import CAST, Part
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, Location
+from workbench.parts.build_context import known_as
 from workbench.sequences.builder import Builder
 from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample, Sequence
@@ -62,7 +63,7 @@ class DescribedTriple(Builder):
             WorkbenchError: it writes nothing of any entity.
         """
         graph.check_described()
-        other = copy.copy(self)
+        other = known_as(copy.copy(self), self)
         other.graph = graph
         return other
 

@@ -16,7 +16,7 @@ from pipelines.commands.triples import triples
 from pipelines.preparing.corpus_reader import all_samples
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
-from workbench.files.identities import noted
+from workbench.parts.build_context import noted
 
 TRIPLES = """Oslo\tcapital\tNorway
 Norway\tcontains\tOslo

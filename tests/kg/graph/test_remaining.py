@@ -13,7 +13,7 @@ from kg.graph.exchanging import ExchangedGraph
 from kg.graph.remaining import remaining
 from kg.graph.store import TO_DO, GraphStore
 from workbench.errors import WorkbenchError
-from workbench.files.identities import noted
+from workbench.parts.build_context import noted
 
 SHARES = (0.53, 0.37, 0.06, 0.04)
 

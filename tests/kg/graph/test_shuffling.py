@@ -9,7 +9,7 @@ import pytest
 
 from kg.graph.shuffling import shuffle_tails
 from kg.graph.store import GraphStore
-from workbench.files.identities import noted
+from workbench.parts.build_context import noted
 
 
 def people(count: int) -> np.ndarray:

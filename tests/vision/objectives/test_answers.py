@@ -15,8 +15,8 @@ from tests.contracts.cases import ObjectiveCase
 from vision.answers.vocabulary import AnswerVocabulary
 from vision.objectives.answers import Answers, AnswersHead
 from workbench.errors import WorkbenchError
-from workbench.files.identities import noted
 from workbench.models.network import Network
+from workbench.parts.build_context import noted
 from workbench.sequences.sequence import Sequence
 
 STILL = {"seed": "nothing is drawn", "originals": "no row is changed"}

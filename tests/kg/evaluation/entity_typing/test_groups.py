@@ -12,7 +12,7 @@ from kg.evaluation.entity_typing.groups import FINE, GroupScores, read_groups, r
 from kg.evaluation.entity_typing.inventory import OPEN_ENTITY
 from kg.evaluation.entity_typing.predictions import Predictions
 from workbench.errors import WorkbenchError
-from workbench.files.identities import noted
+from workbench.parts.build_context import noted
 
 FINE_NAMES = [f"fine {i}" for i in range(FINE)]
 LISTED = [*reversed(OPEN_ENTITY), *FINE_NAMES, "poet", "river"]

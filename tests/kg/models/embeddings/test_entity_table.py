@@ -12,8 +12,8 @@ from kg.vectors.vectors import Vectors, save_vectors
 from tests.contracts.cases import EmbeddingCase
 from tests.contracts.material import TABLE
 from workbench.errors import WorkbenchError
-from workbench.files.identities import noted
 from workbench.optimization.building import make_optimizer
+from workbench.parts.build_context import noted
 from workbench.recipe.spec import TrainSpec
 
 CASES = {
