@@ -294,10 +294,12 @@ def _content(field: Field) -> str:
 
 
 def options_table(options: Sequence[Option]) -> Lines:
-    """A table of options; nothing where there are none."""
-    if options:
+    """A table of options, with their meanings where some have one; nothing where there are none."""
+    columns = ("option", "allowed", "default", *(("meaning",) if any(o.meaning for o in options) else ()))
+    rows = [(f"`{o.name}`", o.allowed, o.default, o.meaning)[: len(columns)] for o in options]
+    if rows:
         yield ""
-        yield from table(("option", "allowed", "default"), ((f"`{o.name}`", o.allowed, o.default) for o in options))
+        yield from table(columns, rows)
 
 
 def _command_options(options: Iterable[downstream.Option]) -> Lines:

@@ -59,7 +59,8 @@ def noise(labels: np.ndarray, candidates: np.ndarray, replaced: float, removed: 
 
 
 class Dea(Objective):
-    """Entity prediction over the entities of the micro-batch.
+    """Denoising entity autoencoder (dEA; ERNIE-THU, Zhang et al., arXiv:1905.07129): the entity of a token is predicted
+    among the entities of the micro-batch.
 
     Args:
         replaced: share of the entities that another one of the micro-batch replaces.

@@ -39,7 +39,8 @@ Metrics = dict[str, tuple[Tensor | float, Tensor | float]]
 
 
 class EntityLinking(Objective):
-    """Teaches the linker of a layer `kg.kar`, and takes the candidates of masked mentions away.
+    """Entity linking (KnowBERT, Peters et al., arXiv:1909.04164). It trains the linker of a layer `kg.kar`, and removes
+    the candidates of masked mentions.
 
     A mention with a token that an objective before this one has masked keeps its place and loses its candidates, which
     would tell what is to be predicted (the release's `full_mask`); it is not labelled. So this objective stands behind

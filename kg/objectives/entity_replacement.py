@@ -35,7 +35,8 @@ TEXTS = {"text": "spans", "second": "second_spans"}
 
 
 class EntityReplacement(Objective):
-    """Replaces mentions of entities, and decides at each which it was.
+    """Entity replacement detection (WKLM, arXiv:1912.09637). Some entity mentions are replaced by others, and the model
+    predicts for each mention whether it was.
 
     Args:
         graph: the folder of a `kg.graph.store.GraphStore` whose entities have labels and types.

@@ -62,7 +62,8 @@ class Negatives:
 
 
 class KnowledgeEmbedding(Objective):
-    """Knowledge embedding of a corpus of triples, for sequences of the builder `kg.described_triple`.
+    """Knowledge embedding (KEPLER, arXiv:1911.06136) of a corpus of triples. Entities are encoded from their
+    descriptions, for sequences of the builder `kg.described_triple`.
 
     Args:
         graph: a triples corpus, or a graph store: the corpus's own, with the descriptions of all its entities.

@@ -25,7 +25,8 @@ from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 
 class LabelFusion(Objective):
-    """Writes the label of a text into its field `label_ids`, or predicts it; a text without one is left as it is.
+    """Label-aware pretraining (SentiLR, arXiv:1911.02493: early fusion and late supervision). The label of a text is
+    written into its field `label_ids`, or is predicted. A text without a label is unchanged.
 
     Args:
         classes: names of the labels; a label's number is its place.

@@ -26,7 +26,7 @@ LABEL, FALSE, TRUE = "related", "false", "true"
 
 
 class LexicalRelation(Classify):
-    """Tells related words from false pairs that are near each other.
+    """Lexical relation classification (LIBERT, arXiv:1909.02339): related words against similar false pairs.
 
     Args:
         vectors: file of `workbench prepare word-pairs`: static vectors of the words.

@@ -21,7 +21,8 @@ from workbench.tasks.objective import BatchTargets, Head, Objective
 
 
 class Mep(Objective):
-    """Predicts masked entities among all of the vocabulary.
+    """Masked entity prediction (LUKE, Yamada et al., arXiv:2010.01057, section 3.3): masked entities are predicted
+    among the entity vocabulary.
 
     Args:
         rate: share of the entity tokens that are masked, all of them by the mask (the release).

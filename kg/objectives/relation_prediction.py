@@ -23,7 +23,8 @@ from workbench.tasks.task import Task
 
 
 class RelationPrediction(Classify):
-    """The relation of a triple, among those of the graph; its builder must leave the relation out.
+    """Relation prediction (KG-BERT, arXiv:1909.03193, equations 3 and 4): the relation of a triple among those of the
+    graph. The builder must leave the relation out.
 
     Args:
         graph: a triples corpus, or a graph store, whose relations are the classes.

@@ -27,7 +27,7 @@ ROLES = ("head", "tail")
 
 
 class Relations(Classify):
-    """The relation that the sample's `labels` name.
+    """Relation classification between two marked mentions of a text. The sample's `labels` name the relation.
 
     Args:
         classes, label, stream, dropout: as for `classify`.

@@ -34,7 +34,8 @@ from workbench.text.tokenizer import Tokenizer
 
 
 class Supersense(Objective):
-    """Predicts the supersenses of the words that another objective hides.
+    """Supersense prediction (SenseBERT, arXiv:1908.05646, section 3.2): the supersenses of the words that another
+    objective masks.
 
     Args:
         senses: file of `workbench prepare supersenses`, that of the embedding `kg.sense_token`.

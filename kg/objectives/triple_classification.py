@@ -30,7 +30,8 @@ LABEL, FALSE, TRUE = "triple", "false", "true"
 
 
 class TripleClassification(Classify):
-    """The triples of the corpus are true; `negatives` false ones are made of each.
+    """Triple classification (KG-BERT, arXiv:1909.03193, equations 1 and 2). The triples of the corpus are true, and
+    `negatives` false triples are made from each.
 
     Args:
         graph: a triples corpus, or a graph store: the entities of its triples take the place of others, its triples are

@@ -39,7 +39,7 @@ from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 
 class Types(Objective):
-    """Multi-label classification of the mentions that the builder `mention` marked.
+    """Entity typing: multi-label classification of the mentions that the builder `mention` marked.
 
     Args:
         num_types: how many types the builder's inventory has.

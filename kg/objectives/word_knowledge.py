@@ -27,7 +27,8 @@ from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 
 class WordKnowledge(Objective):
-    """Predicts what the step kg.sentiment has said of the words that another objective hides.
+    """Label-aware masked language modelling (SentiLR, arXiv:1911.02493): the part of speech and the polarity of the
+    words that another objective masks. The transform kg.sentiment writes them.
 
     Args:
         of: the name of the objective that hides words.

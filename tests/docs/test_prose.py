@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.reference import FOLDERS
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 LIMIT = 18.0
 """Words of a sentence, as the mean of a page."""
-GENERATED = ("batches", "components", "formats", "parts", "samples", "systems", "tasks")
+GENERATED = (*FOLDERS, "samples")
 """Pages, or folders of pages, that `make pages` writes."""
 LONG_YET = (
     "docs/architecture.md",

@@ -51,6 +51,12 @@ def test_every_component_has_a_line_and_an_entry(kind: str, generated: dict[str,
         assert any(line.startswith(f"| [`{name}`](#") and len(line) > 30 for line in page)
 
 
+def test_an_option_has_its_line_of_the_docstring(generated: dict[str, str]) -> None:
+    assert "| 8 | rank of the change. |" in generated["components/adapter.md"]
+    inherited = generated["components/builder.md"].partition("## `packed`")[2].partition("\n## ")[0]
+    assert "tokens of the text stream, special ones included. |" in inherited, "of a base class"
+
+
 def test_every_task_and_every_system_is_in_an_index(generated: dict[str, str]) -> None:
     for task in tasks():
         assert f"[`{task.name}`]({task.family}.md#{task.name})" in generated["downstream/README.md"]

@@ -40,7 +40,8 @@ NormPlace = Literal["behind", "before"]
 
 
 class Answers(Objective):
-    """Answers of the `question_image` builder's questions.
+    """Visual question answering as classification over an answer vocabulary (Teney et al., CVPR 2018; LXMERT, UNITER),
+    for sequences of the builder `question_image`.
 
     Args:
         answers: the vocabulary, in normal form; an answer's place is its class. A list, or the file of one

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 
 class HardItm(Itm):
-    """Image-text matching: every pair as it is, its text with a hard image, its image with a hard text.
+    """Image-text matching with hard negatives (ALBEF, arXiv:2107.07651, section 3.2): every pair, its text with a hard
+    image, and its image with a hard text.
 
     Args:
         of: the `vision.momentum_contrast` of the same task, network and view.

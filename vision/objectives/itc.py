@@ -43,7 +43,7 @@ MAX_SCALE = 100.0
 
 
 class Itc(Contrast):
-    """Image-text contrast over the step.
+    """Image-text contrastive loss over the global batch (CLIP, arXiv:2103.00020).
 
     Args:
         size: width of the common space.

@@ -45,7 +45,7 @@ _BY_CAPTION = ("captions", "caption_spans")
 
 
 class Itm(Matching):
-    """Image-text matching as a two-way classification of the pooled output.
+    """Image-text matching as binary classification of the pooled output (ViLBERT, LXMERT, UNITER).
 
     Args:
         rate: probability of an exchange (0.5 in all published models).

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class MaskedClips(MaskedRegions):
-    """Hides clips and has them found among those of the step.
+    """Masked clip modelling with a contrastive loss: a hidden clip is found among the clips of the global batch.
 
     Args:
         negatives: over the `step`, or the `micro-batch` alone.

@@ -15,7 +15,8 @@ from workbench.tasks.objective import BatchTargets
 
 
 class MatchedMlm(Mlm):
-    """`mlm`, which predicts no words of texts that itm gave to another image. Its options are those of `mlm`."""
+    """Masked language modelling of matched pairs only (B2T2, arXiv:1908.05054). It is `mlm` without the texts that itm
+    gave to another image. Its options are those of `mlm`."""
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         found = super().corrupt(sequences, draws)

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 
 class MilNce(Contrast):
-    """Video-text contrast over the step.
+    """Video-text contrastive loss with several positives over the global batch (MIL-NCE, Miech et al.,
+    arXiv:1912.06430; UniVL, arXiv:2002.06353).
 
     Args:
         pool_text, pool_video: what stands for a sequence: the `mean` of its rows, its `first` or its `last` row.

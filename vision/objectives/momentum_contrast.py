@@ -34,7 +34,8 @@ EMPTY = -1  # the image of a place of the queue that holds nothing yet
 
 
 class MomentumContrast(Itc):
-    """Image-text contrast with the vectors of a momentum encoder, those of earlier steps among them.
+    """Image-text contrastive loss with a momentum encoder and queues (ALBEF, arXiv:2107.07651, section 3; MoCo). The
+    queues hold vectors of earlier steps.
 
     Args:
         soft: {follower, share, ramp}: the network that follows this one, and how far its similarities are the targets.

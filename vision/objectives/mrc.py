@@ -32,7 +32,8 @@ CONFIDENCES = {"classes": "confidence", "attributes": "attribute_confidence"}
 
 
 class Mrc(MaskedRegions):
-    """Masked region classification.
+    """Masked region classification (UNITER, arXiv:1909.11740, section 3.2): the detector's classes of hidden image
+    rows.
 
     Args:
         num_classes: of the detector, its background included where it has a number (Visual Genome: 1,601; LXMERT's

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 
 class MrcKl(MaskedRegions):
-    """Masked region classification by KL divergence.
+    """Masked region classification with KL divergence to the detector's distribution (ViLBERT, arXiv:1908.02265;
+    UNITER's mrc-kl).
 
     Args:
         num_classes: of the detector, its background included (Visual Genome: 1,601).

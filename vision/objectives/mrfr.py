@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 class Mrfr(MaskedRegions):
-    """Masked region (or patch) feature regression.
+    """Masked region feature regression (LXMERT; UNITER, arXiv:1909.11740, section 3.2): the features of hidden regions
+    or patches.
 
     Args:
         loss: `mse` (UNITER) or `smooth_l1` (LXMERT).

@@ -32,7 +32,8 @@ from workbench.tasks.objective import BatchTargets, Head, LossOutput
 
 
 class PairContrast(Matching):
-    """Matching as a choice among the pairs of the micro-batch.
+    """Contrastive matching of pairs that the layers have read jointly. The right text of a video is chosen among the
+    pairs of the micro-batch.
 
     Args:
         tap: the layer `tap` behind which text and video see each other.

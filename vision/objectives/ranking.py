@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class Ranking(Itm):
-    """Image-text matching as a ranking, with hard negatives.
+    """Image-text matching as ranking, with hard negatives of the micro-batch, for fine-tuning on retrieval.
 
     Args:
         way: see above.

@@ -40,7 +40,8 @@ LEAST_NORM = 1e-5
 
 
 class Wra(Objective):
-    """Word-region alignment: the distance between a pair's words and regions, of exchanged pairs subtracted.
+    """Word-region alignment by optimal transport (UNITER, arXiv:1909.11740, section 3.2; IPOT, arXiv:1802.04307). The
+    loss is the distance between a pair's words and regions, minus that of mismatched pairs.
 
     Args:
         beta: size of the proximal steps; the plan is the sparser the smaller it is.

@@ -42,7 +42,8 @@ LEAST = 0.5  # of a document, that its one span has (section 2.1)
 
 
 class BlankFilling(Objective):
-    """Cuts spans out of a stream, and has them written behind it.
+    """Autoregressive blank filling (GLM, Du et al., arXiv:2103.10360, section 2). Spans are cut out of a stream, and
+    the model generates them behind it.
 
     Args:
         rate: share of the free tokens (not special, not labelled by an earlier objective) that are in spans at least.

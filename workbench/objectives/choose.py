@@ -33,7 +33,8 @@ UNKNOWN = -100
 
 
 class Choose(Objective):
-    """The right one of a sample's choices, for sequences of the builder `choices`.
+    """Multiple choice (BERT, arXiv:1810.04805, section 4.4): the right one of a sample's choices, for sequences of the
+    builder `choices`.
 
     Args:
         stream: whose pooled output is read.

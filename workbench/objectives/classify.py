@@ -37,7 +37,8 @@ OTHER_SET = (
 
 
 class Classify(Objective):
-    """The class of a sequence, which the sample's `labels` name.
+    """Sequence classification of a text or a pair of texts (BERT, arXiv:1810.04805, section 4.1). The sample's `labels`
+    name the class.
 
     Args:
         classes: names of the classes, or their numbers as text; a class's place is its row.

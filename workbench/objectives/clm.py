@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Clm(Objective):
-    """Predicts every next token of a stream, special ones included (the end is predicted too).
+    """Causal language modelling (GPT): every next token of a stream is predicted, special tokens included.
 
     Tokens that an earlier objective labelled, and injected ones, are read but not predicted.
 

@@ -29,7 +29,8 @@ PAPER = [{"noise": "permute", "rate": 1.0}, {"noise": "infill", "rate": 0.3}]
 
 
 class Denoising(DecoderObjective):
-    """Puts noises into the encoder's stream; the decoder's is the text as it was.
+    """Denoising autoencoder (BART, Lewis et al., arXiv:1910.13461, section 2). The encoder reads a damaged text, and
+    the decoder writes the original text.
 
     Args:
         noises: parts of the kind `noise`, each with its options, in the order in which they act on a text; by default

@@ -31,7 +31,8 @@ ROOT = 0
 
 
 class DependencyHeads(Objective):
-    """The head of every word, which the sample's `dependencies` tell.
+    """Dependency parsing (K-Adapter, Wang et al., arXiv:2002.01808, section 3.4): the head of every word, which the
+    sample's `dependencies` name.
 
     Words that begin inside a token, and those whose head lies outside of the sequence or begins inside a token, are not
     counted.

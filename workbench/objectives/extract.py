@@ -40,7 +40,8 @@ UNKNOWN = -100
 
 
 class Extract(Objective):
-    """The stretch of the text that answers, for sequences of the builder `passage`.
+    """Span extraction, or extractive question answering (BERT, arXiv:1810.04805, sections 4.2 and 4.3): the span of the
+    text that answers the question, for sequences of the builder `passage`.
 
     Args:
         no_answer: some questions have no answer; else one is always given.

@@ -13,7 +13,8 @@ from workbench.sequences.sequence import Sample
 
 
 class FakeTurn(PairObjective):
-    """Gives half of the dialogues a turn of another record of the micro-batch, in the place of one of their own.
+    """Real or fake dialogues (ERNIE, arXiv:1904.09223, section 4.2). In half of the dialogues one turn is replaced with
+    a turn of another record of the micro-batch.
 
     Who speaks stays as it was. A dialogue of a single turn, or for which the micro-batch has no other record, has no
     label.

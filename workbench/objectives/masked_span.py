@@ -23,7 +23,8 @@ from workbench.text.tokenizer import Tokenizer
 
 
 class MaskedSpan(DecoderObjective):
-    """Masks a stretch of a text, and makes the decoder's stream, in which it is predicted.
+    """Masked sequence-to-sequence pretraining (MASS, Song et al., arXiv:1905.02450, section 3). The encoder reads a
+    text with a masked span, and the decoder predicts the span.
 
     Args:
         rate: share of the text's tokens in the stretch.

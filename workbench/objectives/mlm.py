@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Mlm(Objective):
-    """Predicts masked tokens of a stream.
+    """Masked language modelling (BERT, arXiv:1810.04805, section 3.1): the masked tokens of a stream are predicted.
 
     Args:
         rate: share of the free tokens to select (not special, not labelled by an earlier objective, not injected).

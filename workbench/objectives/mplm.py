@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 
 class Mplm(Mlm):
-    """Predicts tokens of a stream in an order that is drawn, with a mask in the place of each that is to come.
+    """Masked and permuted language modelling (MPNet, Song et al., arXiv:2004.09297, section 2). Tokens of a stream are
+    predicted in a random order; masks stand at the positions of tokens that are not predicted yet.
 
     Args:
         rate: share of the free tokens that are predicted.

@@ -25,7 +25,8 @@ from workbench.sequences.sequence import Sample
 
 
 class Nsp(PairObjective):
-    """Gives half of the samples the second segment of another record of the micro-batch, and may swap others.
+    """Next sentence prediction (BERT, arXiv:1810.04805). Half of the samples get the second segment of another record
+    of the micro-batch; others may be swapped.
 
     Those samples exchange their seconds, so that all of the text is still read; one that is left over gets a copy of
     another sample's. A sample that cannot be split, that is in another order already (sop), that a mixture of

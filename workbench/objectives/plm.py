@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 
 class Plm(Objective):
-    """Predicts tokens of a stream in an order that is drawn, each from a row of the query stream.
+    """Permutation language modelling (XLNet, Yang et al., arXiv:1906.08237, section 2). Tokens of a stream are
+    predicted in a random order, each from a row of the query stream.
 
     Args:
         rate: share of the free tokens that are predicted (1 / K).

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 
 class Regress(Objective):
-    """The number of a sequence, which the sample's `labels` name.
+    """Regression for a text or a pair of texts (STS-B of GLUE, Wang et al., arXiv:1804.07461). The sample's `labels`
+    have the number.
 
     Args:
         label: which of the sample's labels; a sequence without it is not counted.

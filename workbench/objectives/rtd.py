@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 class Rtd(Objective):
-    """Which tokens of a stream a generator has replaced; every token counts.
+    """Replaced token detection (ELECTRA, arXiv:2003.10555, section 2): which tokens of a stream were replaced by a
+    generator. Every token counts.
 
     Args:
         of: the masked-language-modelling objective of the same task and view whose head is the generator's.

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 
 class Sbo(Objective):
-    """Predicts the tokens of masked spans from what stands around them.
+    """Span boundary objective (SpanBERT, arXiv:1907.10529, section 3.2): the tokens of masked spans are predicted from
+    the tokens around them.
 
     Args:
         of: the masked-language-modelling objective of the same task and view that masks the spans.

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 class SegmentAutoencoder(Objective):
-    """Reconstructs the sounds of a stream from their vectors, and draws these to the vectors of their words.
+    """Autoencoder of speech segments (SpeechBERT, arXiv:1910.11559, section 2.2). It reconstructs sounds from their
+    vectors, and moves these vectors towards those of the words.
 
     Args:
         weight_l1: of the distance to the words' vectors.

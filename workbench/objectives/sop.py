@@ -13,7 +13,7 @@ from workbench.sequences.sequence import Sample
 
 
 class Sop(PairObjective):
-    """Swaps the two segments of half of the samples.
+    """Sentence order prediction (ALBERT, arXiv:1909.11942): the two segments of half of the samples are swapped.
 
     A sample that cannot be split, whose second segment is not its own (nsp), or that a mixture of visibilities has
     read otherwise than in both directions, has no label.

@@ -37,7 +37,8 @@ Sentinels = Annotated[int, Ge(2), Le(2**16)]
 
 
 class SpanCorruption(DecoderObjective):
-    """Leaves spans of a stream out, and makes the decoder's stream, in which they are predicted.
+    """Span corruption (T5, Raffel et al., arXiv:1910.10683, section 3). Spans of the encoder's text are replaced by
+    sentinels, and the decoder predicts them.
 
     Args:
         rate: share of the free tokens that are left out (not special, not labelled by an earlier objective).

@@ -60,7 +60,8 @@ class Words(NamedTuple):
 
 
 class Tag(Objective):
-    """The tag of every word, which the sample's `tags` [[start, end, name], ...] name; a word outside has the tag O.
+    """Token classification: parts of speech, named entities, chunks (BERT, arXiv:1810.04805, section 5.3). The sample's
+    `tags` [[start, end, name], ...] name the tag of every word; a word outside has the tag O.
 
     A name such as `B-person`, `I-person` or `O` is the tag of the one word that it stands for, however many pieces the
     tokenizer cuts it in: its first piece is read. Any other name, `person`, is that of a stretch, whose first word has

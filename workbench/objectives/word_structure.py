@@ -31,7 +31,8 @@ Length = Annotated[int, Ge(2), Le(100)]
 
 
 class WordStructure(Objective):
-    """Predicts the tokens of shuffled stretches at their places. Behind `mlm` it takes what that left.
+    """Word structural objective (StructBERT, arXiv:1908.04577, section 2.2): the tokens of shuffled spans are predicted
+    at their places. After `mlm` it uses the tokens that mlm left.
 
     Args:
         rate: share of the free tokens that lie in shuffled stretches.

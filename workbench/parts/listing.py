@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, get_type_hints
 
@@ -15,11 +16,12 @@ from workbench.parts.kinds import KINDS
 
 
 class Option(NamedTuple):
-    """An option of a part: what it may be, and what it is where the recipe says nothing ("" where it must)."""
+    """An option of a component: its allowed values, its default ("" where it has none), and its line under `Args`."""
 
     name: str
     allowed: str
     default: str
+    meaning: str = ""
 
 
 class Part(NamedTuple):
@@ -61,18 +63,19 @@ def _part(kind: str, name: str, part: Any) -> Part:
     stated: list[Option] = []
     given: list[str] = []
     names, types, _ = options_of(part)
-    defaults = defaults_of(part)
+    defaults, meanings = defaults_of(part), _meanings(part)
     for option in names:
         if option in GIVEN and kind in GIVEN[option].kinds:
             given.append(option)
         else:
-            stated += _options(option, types.get(option), defaults.get(option, dataclasses.MISSING))
+            default = defaults.get(option, dataclasses.MISSING)
+            stated += _options(option, types.get(option), default, meanings.get(option, ""))
     return Part(name, _first_line(part), stated, given, tuple(getattr(part, "controls", ())))
 
 
-def _options(name: str, hint: Any, default: Any) -> Iterator[Option]:
+def _options(name: str, hint: Any, default: Any, meaning: str = "") -> Iterator[Option]:
     """An option; of a group of options (a dataclass) the members too, as `head.tied`."""
-    yield Option(name, "" if hint is None else described(hint), written(default))
+    yield Option(name, "" if hint is None else described(hint), written(default), meaning)
     kind = group(hint)
     if kind is None:
         return
@@ -89,6 +92,19 @@ def written(default: Any) -> str:
     if dataclasses.is_dataclass(default):
         return "as below"
     return json.dumps(default) if default is None or isinstance(default, bool) else str(default)
+
+
+def _meanings(part: Any) -> dict[str, str]:
+    """What the docstrings of a class and its bases say of each argument, under `Args`."""
+    found: dict[str, str] = {}
+    for base in reversed(inspect.getmro(part)):
+        _, _, after = inspect.cleandoc(base.__doc__ or "").partition("\nArgs:\n")
+        block = after.partition("\n\n")[0]
+        for entry in re.split(r"\n(?= {4}\w)", f"\n{block}"):
+            names, colon, text = entry.strip().partition(": ")
+            if colon:
+                found |= dict.fromkeys(names.split(", "), " ".join(text.split()))
+    return found
 
 
 def _first_line(part: Any) -> str:

@@ -23,7 +23,8 @@ SHARE = 1 / 10
 
 
 class EntityTable(nn.Module):
-    """`entity_ids` r > 0 -> row r - 1 of the table, 0 -> the zero vector.
+    """Table of pretrained entity vectors for the entity stream. `entity_ids` r > 0 is row r - 1 of the table, and 0 is
+    the zero vector.
 
     A frozen table is neither a parameter nor a buffer: it stays in its memory-mapped file, and the rows of a batch are
     fetched from there: no process holds a copy of millions of vectors. Only a GPU that has room (`SHARE`) gets a copy,

@@ -19,7 +19,8 @@ from workbench.sequences.limits import check_limits, limit_of_types
 
 
 class EntityToken(nn.Module):
-    """dropout(norm(entity + mean of its positions + type)) of the rows that the step `kg.entity_tokens` makes.
+    """Entity embedding of LUKE (Yamada et al., arXiv:2010.01057). It is dropout(norm(entity + mean of the positions of
+    its mention + type)), for the rows that the transform `kg.entity_tokens` makes.
 
     Args:
         vocabulary: file of `workbench prepare entity-vocabulary`, or the number of rows of the table.

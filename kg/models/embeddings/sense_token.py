@@ -19,7 +19,8 @@ from workbench.text.tokenizer import Tokenizer
 
 
 class SenseToken(Token):
-    """`token` whose words have the vectors of all their supersenses added.
+    """Token embedding of SenseBERT (arXiv:1908.05646, equation 8). It is `token` plus the vectors of all supersenses of
+    the word.
 
     Args:
         vocab_size: rows of the table (given: the tokenizer's size).

@@ -16,7 +16,8 @@ FIELD = "entity_ids"
 
 
 class WordOrEntity(Token):
-    """`token`, but a row with `entity_ids` r > 0 has vector r - 1 of the file in place of its word's.
+    """Token embedding of E-BERT (Poerner et al., arXiv:1911.03681, section 3.2). It is `token`, but a row with
+    `entity_ids` r > 0 has vector r - 1 of the file instead of a word's vector.
 
     The vectors are those of the entities in the space of the words (`prepare vectors --map-to`), and refused with other
     words than these; they stay as they are, and in their file (`kg.entity_table`). The step `kg.entity_words` makes

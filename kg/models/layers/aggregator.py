@@ -29,8 +29,9 @@ from workbench.options.bounds import Heads, Word
 
 
 class Aggregator(nn.Module):
-    """Self-attention of a text and of an entity stream, then their fusion: h = act(W_x x + W_e e + b) at each entity's
-    token, and from h new states of both, each with a residual and a norm.
+    """Aggregator of ERNIE-THU (Zhang et al., arXiv:1905.07129): self-attention of the text and of the entities, then
+    their fusion. The fused state of an entity and its token is h = act(W_x x + W_e e + b). The new states of both are
+    computed from h, each with a residual and a norm.
 
     The text's half has the names of the core's `self` layer (`attention`, `feed_forward`), so that the weights of a
     plain text model load into it.

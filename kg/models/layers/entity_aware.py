@@ -36,8 +36,8 @@ Names = tuple[str, ...]
 
 
 class EntityAware(Joint):
-    """Self-attention over words and entities (equal hidden sizes) with four kinds of queries: of a word or an entity,
-    for a word or an entity.
+    """Entity-aware self-attention of LUKE (Yamada et al., arXiv:2010.01057) over words and entities with equal hidden
+    sizes. It has four query matrices: from a word or an entity, to a word or an entity.
 
     Its weights have the names of a layer `joint`, or of `self` on the words alone, and those of the other queries
     beside them: a plain text model loads into it.

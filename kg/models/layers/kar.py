@@ -33,7 +33,9 @@ from workbench.options.bounds import Figure, Heads, Size, Word
 
 
 class Kar(nn.Module):
-    """Links the mentions of a text to their candidates, and lets every word piece read the linked mentions.
+    """Knowledge attention and recontextualisation of KnowBERT (KAR; Peters et al., arXiv:1909.04164), one layer for
+    each knowledge base. It links the mentions of a text to their candidates, and every word piece attends to the linked
+    mentions.
 
     Heads find the linker's scores of the candidates [candidates] as `scores` among the taps, under the name of the
     candidates' stream. Without the streams of the knowledge base the text passes through.

@@ -35,7 +35,8 @@ class Described(Protocol):
 
 
 class DescribedTriple(Builder):
-    """Triples of a corpus, each an item: a sequence for each entity, by what the graph writes about it.
+    """The entities of a triple as their descriptions: [CLS] description [SEP] (KEPLER, arXiv:1911.06136). Each triple
+    is an item and makes a sequence for each entity. The graph has the descriptions.
 
     The sequences of a triple are a group, and their `role` says which one is the head, the tail, a false head, ...
     (`kg.sequences.cast`). Without a description an entity is read by its label; a triple with one that has neither is

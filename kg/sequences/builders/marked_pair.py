@@ -14,7 +14,8 @@ from workbench.text.tokenizer import Tokenizer
 
 
 class MarkedPair(MarkedText):
-    """[CLS] ... # head # ... $ tail $ ... [SEP], for samples whose `marks` name a head and a tail.
+    """A text with two marked mentions: [CLS] ... # head # ... $ tail $ ... [SEP], for relation classification
+    (ERNIE-THU, arXiv:1905.07129, section 4.4). The samples' `marks` name a head and a tail.
 
     A marker stands with a space on its inner side; its rows are special. A text that is too long keeps its beginning,
     or, where a mention would be cut, the stretch around both; the tokens lost are counted, and so are mentions that lie

@@ -17,7 +17,8 @@ from workbench.text.tokenizer import Tokenizer
 
 
 class Triple(TripleText):
-    """Triples of a corpus, each an item; an entity has the same text whether it is a head, a tail or a wrong answer.
+    """A triple as text, with the texts of a graph: [CLS] head [SEP] relation [SEP] tail [SEP] (KG-BERT,
+    arXiv:1909.03193). Each triple is an item. An entity has the same text as a head, a tail and a wrong answer.
 
     Args:
         graph: a triples corpus, or a graph store, that describes every entity.

@@ -12,7 +12,8 @@ from workbench.sequences.sequence import Sequence
 
 
 class SentimentWords(Policy):
-    """All tokens of a word or none; of the words with a polarity (`polarity_ids`, the step kg.sentiment) another share.
+    """Whole-word masking of SentiLR, with another rate for words that have a polarity (arXiv:1911.02493). The transform
+    kg.sentiment writes the polarity (`polarity_ids`).
 
     Args:
         sentiment: the share of the tokens of words with a polarity; that of the others is the objective's rate.

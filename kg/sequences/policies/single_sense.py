@@ -18,7 +18,8 @@ from workbench.text.tokenizer import Tokenizer
 
 
 class SingleSense(Policy):
-    """Tokens by themselves, words with one supersense before the others.
+    """Masking of SenseBERT: single tokens, and words with one supersense before the others (arXiv:1908.05646, section
+    3.5).
 
     Args:
         tokenizer: given by the recipe.

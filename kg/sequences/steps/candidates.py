@@ -19,7 +19,8 @@ UNKNOWN = -1  # nobody said whether the entity is the one that is meant
 
 
 class Candidates(TableStep):
-    """The step that makes two streams of a sequence's spans: a row for each mention, and one for each candidate of it.
+    """Mentions and candidates of KnowBERT (Peters et al., arXiv:1909.04164). It makes two streams from a sequence's
+    spans: a row for each mention, and a row for each candidate of it.
 
     Spans of the same rows are candidates of one mention (`prepare link --candidates`). Of a text that is linked to
     several graphs, those count whose entity has a vector in the table. A mention is in the stream `mentions` with its

@@ -18,7 +18,8 @@ NONE = 0  # row 0 of an entity table is the zero vector
 
 
 class EntityStream(TableStep):
-    """The step that makes the `entity` stream of a sequence from its spans.
+    """Entity stream of ERNIE-THU (Zhang et al., arXiv:1905.07129). It has a row for each linked mention, aligned with
+    the first token of the mention.
 
     `table` is the file of entity vectors (`kg.vectors.vectors`); row r of it is `entity_ids` r + 1, and 0 is the zero
     vector. A span whose entity has no vector, or whose first token has an entity already (the longer mention wins), is

@@ -28,7 +28,8 @@ class _Token(NamedTuple):
 
 
 class EntityTokens(LinkedStep):
-    """The step that makes the `entity` stream of a sequence: a row for each mention of an entity of the vocabulary.
+    """Entity tokens of LUKE (Yamada et al., arXiv:2010.01057). The `entity` stream has a row for each mention of an
+    entity in the vocabulary.
 
     A row has the segment (`token_type_ids`) of the mention's first token, the positions of the first and the last, and
     is read as late as the last. Left out and counted are entities that the vocabulary lacks, mentions in a stretch that

@@ -40,7 +40,8 @@ class Mention:
 
 
 class EntityWords(TableStep):
-    """The step that puts a row for its entity before each linked mention, and a separator behind it, or in its place.
+    """Entity tokens in the text of E-BERT (Poerner et al., arXiv:1911.03681). A row for the entity goes before each
+    linked mention, with a separator between them, or replaces the mention.
 
     The stream gets the field `entity_ids`: r + 1 at the row of an entity whose vector is row r of the table, or else 0.
     Rows that are put in are `taken`: no objective labels them. Positions are counted anew.

@@ -33,9 +33,11 @@ from workbench.text.tokenizer import Tokenizer
 
 
 class SentenceTree(LinkedStep):
-    """The step that turns sequences with linked mentions into sentence trees.
+    """Sentence tree of K-BERT (Liu et al., arXiv:1909.07606): triples of the graph become branches of the linked
+    mentions.
 
-    A mention in a stretch that `Sequence.mask_spans` names gets none: its triples would tell what is to be predicted.
+    A mention in a stretch that `Sequence.mask_spans` names gets no branch: its triples would reveal the
+    tokens to be predicted.
     `take_dropped` says by reason what was left out.
 
     Args:

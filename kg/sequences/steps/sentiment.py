@@ -16,7 +16,8 @@ PART, POLARITY, LABEL = "part_of_speech_ids", "polarity_ids", "label_ids"
 
 
 class Sentiment(Step):
-    """Writes the fields of the text `part_of_speech_ids`, `polarity_ids` and `label_ids`.
+    """Parts of speech and polarities of tokens (SentiLR, arXiv:1911.02493). It writes the fields `part_of_speech_ids`,
+    `polarity_ids` and `label_ids` of the text.
 
     All tokens of a word have what its tag says (`prepare sentiment`); other ones, those of a second text and special
     ones are of no part of speech and neutral. The label is unknown, the number `labels`: an objective may write it. The

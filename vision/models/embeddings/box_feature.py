@@ -18,7 +18,8 @@ from workbench.options.bounds import Count, Size
 
 
 class BoxFeature(nn.Module):
-    """tanh of a linear map of features and embedded corners; the layer `vision.boxes_in_text` adds it to words.
+    """Box feature of B2T2 (Alberti et al., arXiv:1908.05054). It is tanh of a linear map of the region's features and
+    its embedded corners. The layer `vision.boxes_in_text` adds it to words.
 
     Args:
         feature_size: numbers of a stored feature, a multiple of 4.

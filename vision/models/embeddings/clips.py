@@ -11,7 +11,8 @@ from workbench.sequences.limits import check_limits
 
 
 class Clips(nn.Module):
-    """LN(W n(f) + position) of the features of clips, as UniVL (arXiv:2002.06353) and CBT (arXiv:1906.05743) have it.
+    """Embedding of stored clip features of a video (UniVL, arXiv:2002.06353; CBT, arXiv:1906.05743). It is LN(W n(f) +
+    position).
 
     A masked row's features are zero; `mask_vector` puts a learned vector in their place.
 

@@ -12,7 +12,8 @@ from workbench.options.bounds import Cells, Dropout, Epsilon, Location, Name, Pi
 
 
 class Grid(nn.Module):
-    """A timm backbone inside the model: its grid features, frozen or trained, projected (Pixel-BERT's shape).
+    """Grid features of a timm backbone inside the model (Pixel-BERT). The backbone is frozen or trained, and its
+    features are projected.
 
     LN(W feature + position + type); `pixels` come as bytes and the backbone normalises them as it was trained.
 

@@ -18,7 +18,7 @@ PatchGrid = Annotated[int, Ge(2), Le(1024)]  # a single cell would be the whole 
 
 
 class Patches(nn.Module):
-    """W patch + position + type of each patch (ViT, arXiv:2010.11929; ViLT, arXiv:2102.03334).
+    """Patch embedding of an image (ViT, arXiv:2010.11929; ViLT, arXiv:2102.03334). It is W patch + position + type.
 
     Pixels come as bytes and are normalised here. Positions are learned, one per cell ("1d", as published) or the sum of
     one per row and one per column ("2d"). A row whose box is the whole image gets a learned vector instead: the class

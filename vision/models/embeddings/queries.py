@@ -9,7 +9,8 @@ from workbench.options.bounds import Count, Size
 
 
 class Queries(nn.Module):
-    """A learned vector for each query of a sequence, told apart by their numbers (the step `vision.queries`).
+    """Learned query vectors, one for each number of a query (CoCa, arXiv:2205.01917). The transform `vision.queries`
+    makes the rows.
 
     Args:
         hidden_size: width of the vectors.

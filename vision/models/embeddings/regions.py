@@ -13,7 +13,7 @@ from workbench.options.bounds import Dropout, Epsilon, Pictures, Size
 
 
 class Regions(nn.Module):
-    """Region features and their boxes, in the published variants.
+    """Embedding of precomputed region features and their boxes, in the published variants.
 
     | | box_size | norm_parts | average | norm_sum | type_vector | mask_vector |
     |---|---|---|---|---|---|---|

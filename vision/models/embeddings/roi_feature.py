@@ -11,7 +11,8 @@ from workbench.options.bounds import Count, Dropout, Location, Name, Side, Size
 
 
 class RoiFeature(VisualFeature):
-    """`vision.visual_feature` of features that a timm network gives of the pixels in each box: Fast R-CNN's first part.
+    """Region features that a timm network inside the model computes from pixels (Fast R-CNN as in VL-BERT,
+    arXiv:1908.08530, section 3.2). They enter `vision.visual_feature`.
 
     A region's feature is the mean of the network's last map in its box (bilinear). The release runs the last stage of
     ResNet-101 on each region by itself. The statistics of batch norms stay as they are, as in the release.

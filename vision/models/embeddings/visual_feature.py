@@ -12,7 +12,8 @@ from workbench.options.bounds import Count, Dropout, Size
 
 
 class VisualFeature(nn.Module):
-    """relu(W dropout([waves of the box ; feature]) + b), the feature of a masked row a learned vector.
+    """Visual feature embedding of VL-BERT (arXiv:1908.08530, section 3.2). It is relu(W dropout([sinusoids of the box ;
+    feature]) + b). The feature of a masked row is a learned vector.
 
     The layer `vision.visual_elements` makes elements of them, and gives the last one of an image to its text.
 

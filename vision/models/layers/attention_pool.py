@@ -10,7 +10,8 @@ from workbench.options.bounds import CountOrZero, Dropout, Heads, PartName, Part
 
 
 class AttentionPool(nn.Module):
-    """x = attention(x, to, to): a single multi-head attention whose queries are the rows of `stream`, and nothing else.
+    """Attentional pooling: learned queries read a stream (CoCa, arXiv:2205.01917; Lee et al., arXiv:1810.00825). It is
+    x = attention(x, to, to), a single multi-head attention with the rows of `stream` as queries.
 
     There is neither a residual nor a norm, so that what is pooled are means of what was read: put a `norm` layer before
     and behind it. Other streams pass through.

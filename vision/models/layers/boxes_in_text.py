@@ -17,7 +17,8 @@ from workbench.options.bounds import Word
 
 
 class BoxesInText(nn.Module):
-    """The first layer of a stack over words; it has no weights.
+    """Early fusion of boxes into words (B2T2, arXiv:1908.05054): the vectors of boxes are added to the words that refer
+    to them. It is the first layer of a stack over words, and has no weights.
 
     Args:
         stream, image: of the words, and of the boxes, of one width.

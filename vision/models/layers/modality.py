@@ -14,7 +14,8 @@ from workbench.options.bounds import Word
 
 
 class Modality(nn.Module):
-    """h + t of each stream: put it before the layers that join them. Other streams pass through.
+    """Modality embedding (ViLT, arXiv:2102.03334, equation 3): h + t, with a learned vector t for each stream. It goes
+    before the layers that join the streams. Other streams pass through.
 
     Args:
         streams: those that get a vector each.

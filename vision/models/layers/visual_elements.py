@@ -24,7 +24,9 @@ from workbench.sequences.limits import check_limits
 
 
 class VisualElements(nn.Module):
-    """The first layer of a stack over words and regions, which have no norm yet (`norm: null` of `token`).
+    """Visual elements of VL-BERT (arXiv:1908.08530, section 3.2): words and regions become elements of one sequence,
+    each with a visual feature. It is the first layer of a stack; its words and regions have no norm yet (`norm: null`
+    of `token`).
 
     Args:
         max_positions: rows of the table of positions, tied to the text's by `tie: {layers.0.position: text.position}`.

@@ -25,7 +25,8 @@ Run = Annotated[int, Ge(1), Le(1000)]
 
 
 class VideoCaption(ImageCaption):
-    """Captions or recognised sentences of videos, each with the clips of its time (`caption_times`), or with all.
+    """Speech or captions of a video with its clips: [CLS] words [SEP] in the text stream, the clips in `video`. A
+    caption or a recognised sentence has the clips of its time (`caption_times`), or all clips.
 
     A sentence in whose time no clip begins or ends gets the clip in which it lies, or the nearest. One that begins
     behind the end of the video is left out, and counted.

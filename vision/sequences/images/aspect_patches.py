@@ -16,8 +16,9 @@ from workbench.sequences.sequence import Fields, Sample
 
 
 class AspectPatches(Image):
-    """The image resized so that its shorter side is `shorter`, or less where the longer one would exceed `longer`, both
-    cut down to whole patches; then as `vision.patches`, row by row. Rows are jagged, nothing is padded.
+    """Patches of an image that keeps its aspect ratio (ViLT, arXiv:2102.03334, section 4.1). The shorter side becomes
+    `shorter`, or less if the longer side would exceed `longer`. Both sides are cut to whole patches. The patches are
+    listed row by row, without padding.
 
     Its embedding is `vision.patches` with `interpolate`, whose positions fit any grid.
 

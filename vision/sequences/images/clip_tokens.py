@@ -17,7 +17,8 @@ from workbench.sequences.sequence import Fields, Sample, text_fields
 
 
 class ClipTokens(Clips):
-    """Visual tokens as a stream of tokens, behind one that begins it ([>] in the paper).
+    """Visual tokens of the clips of a video (VideoBERT, arXiv:1904.01766). They form a stream of tokens after a start
+    token ([>] in the paper).
 
     Tokens are the codes 0, ..., codes - 1; `codes` is the mask and codes + 1 what begins, so the embedding has a table
     of codes + 2 rows.

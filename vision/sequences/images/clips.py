@@ -19,7 +19,7 @@ Steps = Annotated[int, Ge(1), Le(1000)]
 
 
 class Clips(Image):
-    """The features of a sample's clips, the first `max_clips` of them, with their places (`position_ids`) from 0.
+    """Precomputed features of the first `max_clips` clips of a video, with their places (`position_ids`) from 0.
 
     Their `boxes` are stretches of the time that the clips take together, over the whole picture: (from, 0, to, 1).
     As with regions, the `backbone` is compared with what the corpus recorded.

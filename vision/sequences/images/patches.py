@@ -15,7 +15,8 @@ from workbench.sequences.sequence import Fields, Sample
 
 
 class Patches(Image):
-    """Non-overlapping square patches, row by row, each flattened as (channel, y, x).
+    """Square patches of an image without overlap (ViT, arXiv:2010.11929). They are listed row by row, each flattened as
+    (channel, y, x).
 
     They stay bytes until they are on the device, where the embedding normalises them: a quarter of what numbers take.
     `class_row` puts a row of zeros in front whose box is the whole image: the embedding gives it a learned vector of

@@ -13,7 +13,8 @@ from workbench.sequences.sequence import Fields, Sample
 
 
 class Pixels(Image):
-    """The image itself, for a backbone in the model that gives grid x grid rows and normalises by itself."""
+    """The whole image as pixels, for a backbone inside the model. The backbone returns grid x grid rows and normalises
+    the pixels."""
 
     def __init__(
         self, size: Side, grid: Cells, *, resize: Resize = "squash", crop_scale: SomeShare = 1.0, flip: Share = 0.0

@@ -16,9 +16,9 @@ from workbench.sequences.sequence import Fields, Sample
 
 
 class RegionPixels(Image):
-    """The pixels of an image, and the regions that a detector found in it, without the features that are stored of them
-    (VL-BERT, arXiv:1908.08530; the embedding `vision.roi_feature` makes them). What is hidden of such an image is
-    hidden in its pixels, so that no other region has seen it.
+    """Pixels of an image with the boxes of its detected regions, without stored features (VL-BERT, arXiv:1908.08530).
+    The embedding `vision.roi_feature` computes the features. A hidden region is hidden in the pixels, so no other
+    region sees it.
 
     `first` [rows] says which row is the first of an image; `pixels` are [1, 3, size, size] of bytes.
 

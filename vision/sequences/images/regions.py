@@ -18,7 +18,7 @@ from workbench.sequences.sequence import Fields, Sample
 
 
 class Regions(Image):
-    """Stored features of the sample, the most confident `max_regions` of them.
+    """Precomputed features of the `max_regions` most confident regions of an image.
 
     A model that was trained on the features of one backbone is useless on those of another and nothing else would
     tell, so `backbone` is compared with what the corpus recorded (`meta.backbone`). What a detector said of its

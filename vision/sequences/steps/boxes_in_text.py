@@ -27,7 +27,8 @@ PREFIX = "region:"
 
 
 class BoxesInText(Step):
-    """Puts a token for the image behind the first of a text, and links it and mentions to rows of the image (`box`).
+    """References of words to boxes (B2T2, Alberti et al., arXiv:1908.05054). It adds a token for the image after the
+    first token of a text. It links this token and the mentions to rows of the image (`box`).
 
     The image needs a row for its whole (`whole: first` of `vision.regions`). Of an image that itm exchanged, mentions
     refer to the regions of the same numbers. A text without an image gets no token.

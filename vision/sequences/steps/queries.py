@@ -15,7 +15,8 @@ LAST = 1 << 30
 
 
 class Queries(Step):
-    """Adds a stream of `count` rows, numbered from 0, to every sequence with an image. No objective corrupts them.
+    """Rows for learned queries (CoCa, arXiv:2205.01917, section 3.2). It adds a stream of `count` rows, numbered from
+    0, to every sequence with an image. No objective corrupts them.
 
     Its rows hang on the image, so that an image taken by itself keeps its queries.
 

@@ -14,9 +14,10 @@ from workbench.text.tokenizer import Tokenizer
 
 
 class TextClass(Step):
-    """Adds a row that reads the whole text and that no row of it sees, as a stream of its own: it is no token of the
-    vocabulary, is not predicted, and a text that is being written can go on before it. A layer `joint` treats both as
-    one sequence; its embedding is `vision.queries`.
+    """Class token of a causal text (CoCa, arXiv:2205.01917, section 3.2). It adds a stream with one row, which reads
+    the whole text and is read by none of its rows. The row is not a token of the vocabulary and is not predicted, and
+    generation continues the text before it. A layer `joint` treats both as one sequence; the embedding of the row is
+    `vision.queries`.
 
     Args:
         stream: the name of the new stream.

@@ -12,14 +12,16 @@ from workbench.options.bounds import Size
 
 
 class Bottleneck(Adapter):
-    """y + U f(D y + b) + c on what a map gives, with D [size, out], U [out, size]; U and c begin at 0.
+    """Bottleneck adapter after a linear layer (Houlsby et al., arXiv:1902.00751; Pfeiffer et al., arXiv:2005.00247).
+    Its output is y + U f(D y + b) + c for the layer's output y, with D [size, out] and U [out, size]. U and c begin at
+    0.
 
     Houlsby's has one at the end of attention and of the feed-forward network (`targets: [layers.*.output,
     layers.*.outer]`), Pfeiffer's only the second.
 
     Args:
-        size: width between.
-        function: f.
+        size: width of the bottleneck.
+        function: the activation f.
     """
 
     def __init__(

@@ -12,12 +12,13 @@ from workbench.options.bounds import Dropout, Positive, Size
 
 
 class Lora(Adapter):
-    """W x + (alpha / rank) B A x with A [rank, in], B [out, rank]; B begins at 0. Exported weights have it in them.
+    """Low-rank adaptation (LoRA) of a linear layer (Hu et al., arXiv:2106.09685). Its output is W x + (alpha / rank) B
+    A x, with A [rank, in] and B [out, rank]. B begins at 0. Exported weights contain the change.
 
     Args:
-        rank: of the change.
-        alpha: its scale, times `rank`.
-        dropout: of x before A.
+        rank: rank of the change.
+        alpha: scale of the change, times `rank`.
+        dropout: dropout of x before A.
     """
 
     def __init__(

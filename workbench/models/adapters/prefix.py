@@ -14,8 +14,9 @@ from workbench.sequences.batch import Stream
 
 
 class Prefix(Adapter):
-    """Attention reads keys P_k and values P_v [size, heads, head size], which are trained, before those of each
-    sequence: softmax(q [P_k ; K]^T) [P_v ; V].
+    """Trained keys and values in front of those of each sequence (prefix-tuning, Li and Liang, arXiv:2101.00190;
+    P-tuning v2, Liu et al., arXiv:2110.07602). The output of attention is softmax(q [P_k ; K]^T) [P_v ; V], with P_k
+    and P_v [size, heads, head size].
 
     With `targets: [layers.*]` every attention of the layers has its own. They stand at the positions -size .. -1 and
     are seen by every row of the trunk; no row of a stream moves. Unlike other adapters a new prefix is not nothing: its

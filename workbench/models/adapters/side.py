@@ -39,9 +39,10 @@ class AdapterLayer(nn.Module):
 
 
 class Side(Adapter):
-    """Adapter layers that read the network and that it doesn't read: the i-th one gets the states after layer
-    `after[i]` and, added to them, what the adapter layer before it made. Then W [h ; s] + b, with the last states h of
-    the network and those s of the stack; W begins as [I ; 0] and b at 0, so that the network begins as it is.
+    """Transformer layers next to a frozen network, which read its hidden states (K-Adapter, Wang et al.,
+    arXiv:2002.01808). The i-th adapter layer reads the states after layer `after[i]`, plus the output of the adapter
+    layer before it. The output is W [h ; s] + b, with the last states h of the network and s of the adapter layers. W
+    begins as [I ; 0] and b at 0, so a fresh adapter returns the network's output unchanged.
 
     The paper says that an adapter layer gets the two concatenated; its published code adds them, and so does this.
     Heads read rows of the network's own width, so W is here, where theirs begin with it. Several such stacks are

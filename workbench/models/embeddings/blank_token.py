@@ -12,7 +12,8 @@ FIELD = "block_ids"
 
 
 class BlankToken(Token):
-    """`token` plus a table for the place of a row in the blank that it fills, from 1; 0 for the rows of the text.
+    """Token embedding of GLM with two positions (arXiv:2103.10360, section 2.2). It is `token` plus a table of
+    positions in a blank, which count from 1. Rows of the text have position 0.
 
     The objective `blank_filling` writes these places (`block_ids`). Where nobody does, as when a text is encoded, there
     is no blank, and all are 0.

@@ -20,7 +20,8 @@ from workbench.sequences.moving import integers_on_device
 
 
 class Segments(nn.Module):
-    """A recurrent encoder of the frames of each row.
+    """Embedding of speech segments, one vector for each stretch of sound (SpeechBERT, Chuang et al., arXiv:1910.11559,
+    section 2.2). A recurrent encoder reads the frames of each row.
 
     Args:
         vocab_size: rows of the table of tokens (given: the tokenizer's size); tie it to the text's.

@@ -14,7 +14,7 @@ from workbench.sequences.limits import check_limits, limit_of_types
 
 
 class Token(nn.Module):
-    """dropout(norm(token + position + segment + extra)) of the rows of a text stream.
+    """Token embedding of BERT (arXiv:1810.04805). It is dropout(norm(token + position + segment + extra)).
 
     Args:
         vocab_size: rows of the table (given: the tokenizer's size).

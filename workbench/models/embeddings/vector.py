@@ -10,7 +10,8 @@ from workbench.options.bounds import Dropout, Size
 
 
 class Vector(nn.Module):
-    """dropout(w), whatever the rows hold.
+    """One learned vector w for all rows: the first state of a query stream (XLNet, arXiv:1906.08237, section 2.3). It
+    is dropout(w).
 
     Args:
         hidden_size: width of w.

@@ -13,7 +13,8 @@ from workbench.options.bounds import Heads, Size, Word
 
 
 class Co(nn.Module):
-    """Each of two streams attends to the other, both from the states that came in.
+    """Co-attention: each of two streams attends to the other (ViLBERT, arXiv:1908.02265; LXMERT, arXiv:1908.07490).
+    Both read the states that entered the layer.
 
     Args:
         streams: the two streams.

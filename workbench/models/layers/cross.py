@@ -16,7 +16,8 @@ from workbench.options.bounds import Heads, Word
 
 
 class Cross(nn.Module):
-    """Self-attention on `stream`, then attention from it to `to`, then feed-forward; `to` is unchanged.
+    """Transformer decoder layer: self-attention on `stream`, cross-attention from `stream` to `to`, feed-forward
+    (Vaswani et al., arXiv:1706.03762). `to` is unchanged.
 
     `to` may be several streams of one hidden size, which are read as one sequence (UniVL's decoder).
 

@@ -15,7 +15,8 @@ from workbench.options.bounds import Heads, Word
 
 
 class Joint(nn.Module):
-    """A self-attention layer whose rows are those of all `streams` (equal hidden sizes), sequence by sequence.
+    """Transformer layer over several streams as one sequence (single-stream models: UNITER, VisualBERT, ViLT). Its rows
+    are those of all `streams`, sequence by sequence; the streams have equal hidden sizes.
 
     Options as for `Self`.
     """

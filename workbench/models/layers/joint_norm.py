@@ -14,7 +14,8 @@ from workbench.options.bounds import Epsilon, Word
 
 
 class JointNorm(nn.Module):
-    """norm(x) on the rows of each of the streams, with the same weights; other streams pass through.
+    """One norm for several streams, at the end of a pre-norm stack of `joint` layers (ViLT, arXiv:2102.03334). It is
+    norm(x) on the rows of each stream, with the same weights. Other streams pass through.
 
     Args:
         streams: their names; all have one hidden size.

@@ -10,7 +10,8 @@ from workbench.options.bounds import Epsilon, Word
 
 
 class Norm(nn.Module):
-    """norm(x) on the rows of one stream; other streams pass through.
+    """Norm at the end of a pre-norm stack (Xiong et al., arXiv:2002.04745; GPT-2). It is norm(x) on the rows of one
+    stream. Other streams pass through.
 
     Args:
         stream: the stream's name.

@@ -12,7 +12,8 @@ from workbench.options.bounds import Heads, Word
 
 
 class Self(nn.Module):
-    """x = norm(x + attention(x)); x = norm(x + ffn(x)) on the rows of one stream; other streams pass through.
+    """Transformer layer on one stream (Vaswani et al., arXiv:1706.03762; BERT, arXiv:1810.04805). It is x = norm(x +
+    attention(x)), then x = norm(x + ffn(x)). Other streams pass through.
 
     Args:
         stream: the stream's name.

@@ -9,7 +9,8 @@ from workbench.options.bounds import Word
 
 
 class Tap(nn.Module):
-    """Heads find the streams in `Read.taps`, and may run the layers behind it again on other rows (`Seen.run`).
+    """Named point of a stack that changes nothing. Heads find the streams of this point in `Read.taps`, and can run the
+    layers behind it again on other rows (`Seen.run`).
 
     Args:
         name: of the tap; each has its own in a network.

@@ -22,7 +22,8 @@ from workbench.options.bounds import Heads, Word
 
 
 class TwoStream(nn.Module):
-    """A self-attention layer on `stream`, which rows of the stream `query` read too, and nothing reads these.
+    """Two-stream self-attention layer (XLNet, arXiv:1906.08237, section 2.3; MPNet). The rows of `stream` attend to
+    each other. The rows of the stream `query` attend to them, and no row attends to `query`.
 
     Options as for `Self`, without a window: a row of the query stream has a position, and no place among the others.
 

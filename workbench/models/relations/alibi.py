@@ -18,7 +18,8 @@ from workbench.options.bounds import Heads
 
 
 class Alibi(Relation):
-    """A penalty that grows with the distance, at a fixed rate per head; nothing is learned."""
+    """ALiBi (Press et al., arXiv:2108.12409): a penalty on attention scores that grows linearly with the distance. Its
+    slope is fixed per head; nothing is learned."""
 
     slopes: Tensor
     by_fields = True

@@ -25,7 +25,8 @@ Farthest = Annotated[int, Ge(1), Le(2**16)]
 
 
 class Buckets(Relation):
-    """A learned bias per head and bucket of distances.
+    """Relative position bias of T5 (Raffel et al., arXiv:1910.10683, section 2.1): a learned number per head and bucket
+    of distances.
 
     Args:
         num_buckets: of both directions together.

@@ -38,7 +38,8 @@ class Biases(nn.Module):
 
 
 class Relative(Relation):
-    """Distances as sinusoids, which the query looks at through a matrix of each layer.
+    """Relative position encoding of Transformer-XL (Dai et al., arXiv:1901.02860, section 3.3), and segments of XLNet.
+    Distances are sinusoids, which the query attends to through a matrix of each layer.
 
     Args:
         segments: whether it also matters if two rows are of one segment (XLNet).

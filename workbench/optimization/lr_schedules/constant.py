@@ -6,7 +6,7 @@ from workbench.optimization.lr_schedule import Warmed
 
 
 class Constant(Warmed):
-    """Stays at the peak after `warmup_steps`; a run may be made longer."""
+    """Constant learning rate after `warmup_steps`. The run can be extended."""
 
     def after_warmup(self, step: int) -> float:
         return 1.0

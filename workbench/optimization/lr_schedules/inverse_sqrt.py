@@ -9,7 +9,8 @@ from workbench.options.bounds import Count, Warmup
 
 
 class InverseSqrt(Warmed):
-    """sqrt(k / max(n, k)) at the n-th update (n from 1), times the warm-up's share; a run may be made longer.
+    """Inverse square root decay (Vaswani et al., arXiv:1706.03762, section 5.3; T5, arXiv:1910.10683): sqrt(k / max(n,
+    k)) at the n-th update (n from 1), times the warm-up's share. The run can be extended.
 
     The Transformer rises for its `warmup_steps` and falls from there. T5 has no warm-up and stays at its peak for the
     first `timescale: 10000` updates (`lr: 0.01`, that is 1 / sqrt(10000)).

@@ -6,7 +6,8 @@ from workbench.optimization.lr_schedule import Falling
 
 
 class Linear(Falling):
-    """Falls in a straight line from the peak, at the end of `warmup_steps`, to 0 at `max_steps`."""
+    """Linear decay after a warm-up (BERT, arXiv:1810.04805): from the peak at the end of `warmup_steps` to 0 at
+    `max_steps`."""
 
     def after_warmup(self, step: int) -> float:
         return 1 - self.progress(step)

@@ -13,7 +13,8 @@ Ratio = Annotated[Number, Gt(1), Le(1e6)]
 
 
 class SlantedTriangular(LearningRateSchedule):
-    """Rises quickly from 1 / `ratio` of the peak to it, then falls slowly back, both in a straight line.
+    """Slanted triangular schedule (Howard and Ruder, arXiv:1801.06146, equation 3): a short linear rise from 1 /
+    `ratio` of the peak, then a long linear decay back to it.
 
     Args:
         rising: the paper's cut_frac, the share of `max_steps` in which it rises.

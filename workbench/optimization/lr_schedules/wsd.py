@@ -11,7 +11,8 @@ from workbench.options.bounds import Count, SomeShare, Warmup
 
 
 class Wsd(Falling):
-    """Stays at the peak after `warmup_steps`, then falls to 0 at `max_steps`.
+    """Warm-up, stable, decay (WSD; Hu et al., arXiv:2404.06395, section 4): the peak after `warmup_steps`, then a decay
+    to 0 at `max_steps`.
 
     Args:
         decay: the share of `max_steps` in which it falls (the paper: a tenth is enough).

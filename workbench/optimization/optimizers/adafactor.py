@@ -29,7 +29,8 @@ AT_ONCE = {"cuda": 2**25, "cpu": 2**18}
 
 
 class Adafactor(ByGroup, torch.optim.Adafactor):  # type: ignore[misc]  # torch has overloads of `step`
-    """The paper's algorithm 5: its decay, clipping and constants, updates relative to a parameter's size.
+    """Adafactor (Shazeer and Stern, arXiv:1804.04235, algorithm 5): second moments by row and column, no first moment.
+    Updates are relative to the size of a parameter.
 
     At the t-th update the rate is min(lr, 1 / sqrt(t)) times the root mean square of the parameter, so `train.lr` is a
     relative rate (the paper and T5: 0.01). The state is that of `torch.optim.Adafactor`, by name and shape.

@@ -11,7 +11,7 @@ from workbench.options.bounds import Betas, Epsilon, LearningRate, NotNegative
 
 
 class Adamw(torch.optim.AdamW):
-    """Adam with decoupled weight decay.
+    """AdamW: Adam with decoupled weight decay (Loshchilov and Hutter, arXiv:1711.05101).
 
     torch's `fused` is used everywhere: on one CPU core it took 2.9 ms for 4.9 million parameters, where `foreach` took
     14.1 ms and the plain loop 12.4 ms.

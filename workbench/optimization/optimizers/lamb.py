@@ -21,7 +21,8 @@ from workbench.optimization.moments import Moments, directions
 
 
 class Lamb(Moments):
-    """Adam's update with decoupled weight decay, scaled to the size of each parameter tensor; for large batches.
+    """LAMB (You et al., arXiv:1904.00962): Adam with decoupled weight decay, scaled to the norm of each parameter
+    tensor, for large batches.
 
     Its options are those of `workbench.optimization.moments.Moments`.
     """

@@ -20,7 +20,8 @@ from workbench.optimization.moments import Moments, directions
 
 
 class StableAdamw(Moments):
-    """AdamW with Adafactor's clipping of updates; for large rates and short memories of the second moment.
+    """StableAdamW (Wortsman et al., arXiv:2304.13013, algorithm 2): AdamW with Adafactor's update clipping, for large
+    learning rates.
 
     Its options are those of `workbench.optimization.moments.Moments`.
     """

@@ -18,7 +18,8 @@ from workbench.text.tokenizer import Encoded, Tokenizer
 
 
 class CaptionPair(ImageCaption):
-    """Two different captions of a record, drawn anew in each epoch, as the segments 0 and 1.
+    """Two captions with an image: [CLS] a [SEP] b [SEP] (VisualBERT, arXiv:1908.03557, section 3.3). The two captions
+    of a record are drawn anew in each epoch and are the segments 0 and 1.
 
     The second may be exchanged for another image's (`vision.itm` with `exchange: second_caption`). Evaluation reads
     each caption by itself, as `image_caption` does.

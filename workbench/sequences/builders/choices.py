@@ -17,7 +17,9 @@ CHOICE = "choice"
 
 
 class Choices(SentencePair):
-    """A sequence for each of the sample's `choices`, which stand behind its `second`, where it has one (a question).
+    """A text with each of its choices: [CLS] text [SEP] question choice [SEP], for multiple choice (BERT,
+    arXiv:1810.04805, section 4.4). It makes a sequence for each of the sample's `choices`. The question is the sample's
+    `second`, if it has one.
 
     A pair that is too long is cut as by `sentence_pair`: the longer segment first, the choice at its end. Entities
     linked to the choices (`choice_spans`) come along. The sequences of a sample are a group, each with the role

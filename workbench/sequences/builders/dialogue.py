@@ -24,7 +24,8 @@ Turns = Annotated[int, Ge(2), Le(100)]
 
 
 class Dialogue(Builder):
-    """Consecutive turns of a dialogue; a long one is several sequences, of about as many turns each.
+    """Consecutive turns of a dialogue: [CLS] q [SEP] r [SEP] q [SEP], with roles instead of segments (ERNIE,
+    arXiv:1904.09223). A long dialogue becomes several sequences with about equally many turns.
 
     Who speaks first in a sequence has the role (`token_type_ids`) 0, everybody else 1; where `speakers` are not stored,
     two speak in turn. Turns that are too long together are cut at their ends, the longest first; the tokens lost are

@@ -20,7 +20,7 @@ class DocumentOptions(TextOptions, total=False):
 
 
 class Document(Builder):
-    """A text per sequence.
+    """Single documents: [CLS] text [SEP]. A window that is longer than `max_length` becomes several sequences.
 
     Args:
         begin, end: roles of the special tokens around the text (GPT: `begin: bos, end: eos`); null for none.

@@ -22,7 +22,7 @@ from workbench.text.tokenizer import Encoded, Tokenizer
 
 
 class ImageCaption(Builder):
-    """Image-text pairs.
+    """A caption with its image: [CLS] caption [SEP] in the text stream, the image in the image stream.
 
     Args:
         image: the part that makes the image stream, by import path with its options; null for captions alone.

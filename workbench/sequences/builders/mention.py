@@ -16,7 +16,8 @@ from workbench.text.tokenizer import Tokenizer
 
 
 class Mention(MarkedText):
-    """[CLS] before <marker> mention <marker> after [SEP], for samples with `text`, `mention: [start, end]` and `types`.
+    """A text with one marked mention: [CLS] before <marker> mention <marker> after [SEP], for entity typing (ERNIE-THU,
+    arXiv:1905.07129; K-Adapter, arXiv:2002.01808). The samples have `text`, `mention: [start, end]` and `types`.
 
     The marker stands with one space on its inner side, as in ERNIE-THU's release: its ideographic full stop by
     default, `@` for K-Adapter. The rows of the markers are special. A text that is too long keeps its beginning, or,

@@ -24,7 +24,8 @@ from workbench.text.tokenizer import Tokenizer
 
 
 class Packed(Document):
-    """Documents (cut as `document` does) packed first-fit, longest first, into sequences of at most `max_length`.
+    """Packed documents: several texts of a micro-batch in one sequence of at most `max_length`. Documents are cut as in
+    `document`, and packed first-fit, longest first.
 
     Those of different languages are not packed together.
 

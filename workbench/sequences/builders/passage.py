@@ -16,7 +16,9 @@ from workbench.text.tokenizer import Encoded, Tokenizer
 
 
 class Passage(Builder):
-    """The question is the sample's `second`, of at most `max_question` tokens; the rest of the room is the text's.
+    """A question and a passage: [CLS] question [SEP] text [SEP], for extractive question answering (BERT,
+    arXiv:1810.04805, section 4.2). The question is the sample's `second` and has at most `max_question` tokens. The
+    passage gets the remaining tokens.
 
     A text that is longer becomes several sequences, which overlap: each begins `stride` tokens after the one before, so
     that an answer which one of them cuts is whole in another. The rows of the question stand for no characters.

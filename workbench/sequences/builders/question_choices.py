@@ -19,7 +19,9 @@ from workbench.text.tokenizer import Tokenizer
 
 
 class QuestionChoices(Choices):
-    """A sequence for each of the sample's `choices`, as of `choices`, of which the text is the sample's one question.
+    """A question on an image with each of its choices: [CLS] question [SEP] choice [SEP] and the image (VCR, Zellers et
+    al., CVPR 2019; A-OKVQA, Schwenk et al., ECCV 2022). It makes a sequence for each of the sample's `choices`, as
+    `choices` does.
 
     Args:
         image: the part that makes the image stream, by import path with its options; without it no image is seen.

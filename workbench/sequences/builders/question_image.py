@@ -21,7 +21,8 @@ from workbench.text.tokenizer import Tokenizer
 
 
 class QuestionImage(Builder):
-    """Visual questions; each question is an item.
+    """A question with its image: [CLS] question [SEP] in the text stream, the image in the image stream. Each question
+    is an item.
 
     Args:
         image: the part that makes the image stream, by import path with its options; null asks without the image.

@@ -17,7 +17,8 @@ from workbench.text.tokenizer import Encoded, Tokenizer
 
 
 class SentencePair(Builder):
-    """A window of a document split in two, or a pair: a stored one, or one that nsp or sop arranged.
+    """Two segments of a text: [CLS] a [SEP] b [SEP] (BERT, arXiv:1810.04805). They are a window of a document that is
+    split in two, a stored pair, or a pair that nsp or sop arranged.
 
     A text without two sentences gives a single segment. Where a pair is too long, the longer segment is cut at its end;
     of a text that is split, the first at its beginning, so that what meets at the [SEP] stays. Tokens lost are counted.

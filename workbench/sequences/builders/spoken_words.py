@@ -22,7 +22,8 @@ EDGE = 3  # frames: the last windows of a sound begin before its end by the leng
 
 
 class SpokenWords(Builder):
-    """A row for each word of a transcript, with its frames.
+    """Speech, word by word: [CLS] [SEP] in `text`, the sound of each word in `speech` (SpeechBERT, arXiv:1910.11559).
+    Each word of a transcript is a row with its frames.
 
     Fields of the stream: those of a text (`input_ids`: the first token of each word); `said_ids`, the same, which
     no objective changes: where the two differ the sound is hidden; `features` [rows, max_frames, bands], zeros behind

@@ -13,7 +13,7 @@ from workbench.text.tokenizer import Encoded, Tokenizer
 
 
 class TaggedText(Builder):
-    """A text with its sample's `tags`, whole, whatever its length.
+    """A text whose words have tags or dependency heads: [CLS] text [SEP]. A longer text is read in overlapping windows.
 
     A long text becomes several sequences, each of which begins half its room after the one before; each word is to be
     read in the one where its context is fullest. `Sequence.meta` has the sample's `tags` and `dependencies`, where the

@@ -20,7 +20,8 @@ from workbench.text.tokenizer import Encoded, Tokenizer
 
 
 class TextToText(Builder):
-    """A sample's `text` and its `second`, or two of its `translations`.
+    """A source and a target text, for sequence-to-sequence models (translation, summaries, answers). They are a
+    sample's `text` and `second`, or two of its `translations`.
 
     In one stream the second stands behind the first, whose rows are `taken`: they are read and not predicted. What is
     too long loses its end, which is counted.

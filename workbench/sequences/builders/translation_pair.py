@@ -20,7 +20,8 @@ from workbench.text.tokenizer import Encoded, Tokenizer
 
 
 class TranslationPair(Builder):
-    """Two of a record's `translations`, in an order that is drawn: each in its own frame, the second after the first.
+    """A sentence and its translation: [SEP] a [SEP] [SEP] b [SEP], with positions from 0 in both (XLM,
+    arXiv:1901.07291, section 3.4). They are two of a record's `translations`, in a random order.
 
     Of more than two languages two are drawn, anew in every epoch. Where a pair is too long, the longer sentence is cut
     first, at its end, and the tokens lost are counted. The segments are 0 and 1, and `Sequence.languages` names theirs.

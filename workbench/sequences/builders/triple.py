@@ -15,8 +15,8 @@ from workbench.text.tokenizer import Tokenizer
 
 
 class Triple(TripleText):
-    """Triples of a graph, with the texts of the corpus; each triple is an item. Head and tail are `spans` with their
-    entity's id.
+    """A triple as text: [CLS] head [SEP] relation [SEP] tail [SEP] (KG-BERT, arXiv:1909.03193). The texts are those of
+    the corpus, and each triple is an item. Head and tail are `spans` with the id of their entity.
 
     Args:
         head: the head's text: its `label`, or its label and `description`.

@@ -12,7 +12,7 @@ from workbench.sequences.sequence import Sequence
 
 
 class Delete(Noise):
-    """Random tokens are deleted.
+    """Token deletion (BART, arXiv:1910.13461, section 2.2): A B C D E -> A C E. Random tokens are deleted.
 
     Args:
         rate: share of the free tokens.

@@ -13,7 +13,7 @@ from workbench.sequences.sequence import Sequence
 
 
 class Empty(Noise):
-    """All free tokens of a text are deleted, or none.
+    """Deletion of a whole text (UniVL, arXiv:2002.06353, section 3.4). All free tokens of a text are deleted, or none.
 
     Args:
         rate: the probability with which a text is left out.

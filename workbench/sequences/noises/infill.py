@@ -19,7 +19,8 @@ from workbench.text.tokenizer import Tokenizer
 
 
 class Infill(Noise):
-    """Spans of words become one mask token each.
+    """Text infilling (BART, arXiv:1910.13461, section 2.2): A B C D E -> A _ D _ E. Each span of words becomes one mask
+    token.
 
     Args:
         rate: share of the free tokens in these spans.

@@ -12,7 +12,7 @@ from workbench.text.tokenizer import Tokenizer
 
 
 class Mask(Noise):
-    """Random tokens become the mask token.
+    """Token masking (BART, arXiv:1910.13461, section 2.2): A B C D E -> A _ C _ E. Random tokens become the mask token.
 
     Args:
         rate: share of the free tokens.

@@ -19,7 +19,7 @@ from workbench.text.tokenizer import Tokenizer
 
 
 class Permute(Noise):
-    """Sentences change places.
+    """Sentence permutation (BART, arXiv:1910.13461, section 2.2). Sentences change places.
 
     Args:
         rate: share of the sentences of each text that change places among each other.

@@ -12,7 +12,8 @@ from workbench.sequences.sequence import Sequence
 
 
 class Rotate(Noise):
-    """A text is turned so that it begins with one of its tokens, each as likely as any other.
+    """Document rotation (BART, arXiv:1910.13461, section 2.2): A B C D E -> C D E A B. The text begins with one of its
+    tokens; all are equally likely.
 
     Args:
         rate: share of the texts.

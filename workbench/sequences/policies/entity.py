@@ -11,7 +11,8 @@ from workbench.sequences.sequence import Sequence
 
 
 class Entity(Policy):
-    """The mentions in `sequence.spans` in random order, as far as they fit; the rest of the rate by token.
+    """Entity masking: whole entity mentions first, then single tokens (ERNIE, arXiv:1904.09223). The mentions in
+    `sequence.spans` are selected in random order as far as they fit. Single tokens fill the rest of the rate.
 
     Args:
         control: the recipe's; under `no-kg` all of the rate is by token.

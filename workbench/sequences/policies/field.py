@@ -12,7 +12,9 @@ from workbench.sequences.sequence import Sequence
 
 
 class Field(Policy):
-    """`sequence.mask_spans` are selected whole, in random order; what is left of the rate goes to single tokens.
+    """Masking of the spans that the sample names in `mask_spans`: the object of a fact in a cloze, or phrases (ERNIE,
+    arXiv:1904.09223, section 3.2). They are selected whole and in random order. Single tokens fill the rest of the
+    rate.
 
     Args:
         probability: of each stretch to be selected.

@@ -22,7 +22,8 @@ Weights = Annotated[list[NotNegative], Len(1, 100)]
 
 
 class Ngram(Policy):
-    """N-grams of neighbouring tokens or words, never one into another.
+    """N-gram masking of tokens (UniLM, arXiv:1905.03197) or words (ALBERT, arXiv:1909.11942, equation 1). N-grams
+    do not overlap.
 
     Args:
         lengths: weights of single units, bigrams, trigrams, ...: [8, 1, 1] masks one token four times out of five

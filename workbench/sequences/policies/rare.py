@@ -19,7 +19,8 @@ from workbench.text.tokenizer import Tokenizer
 
 
 class Rare(Policy):
-    """Every token by itself, drawn by a power of how rare it is.
+    """Masking of single tokens, rare ones more often than frequent ones (XLM, arXiv:1901.07291, section 3.3). The
+    probability is a power of the inverse frequency.
 
     Args:
         tokenizer: given by the recipe.

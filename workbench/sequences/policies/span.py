@@ -29,7 +29,7 @@ def length_distribution(p: float, longest: int) -> np.ndarray:
 
 
 class Span(Policy):
-    """Spans of words.
+    """Span masking: contiguous spans of whole words with geometric lengths (SpanBERT, arXiv:1907.10529, section 3.1).
 
     Args:
         p: parameter of the geometric distribution, in (0, 1).

@@ -10,7 +10,7 @@ from workbench.sequences.sequence import Sequence
 
 
 class Token(Policy):
-    """Every token by itself."""
+    """Token masking: single tokens, uniformly (BERT, arXiv:1810.04805)."""
 
     def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
         """Groups of token rows, in the order selected."""

@@ -10,8 +10,8 @@ from workbench.sequences.sequence import Sequence
 
 
 class WholeWord(Policy):
-    """A word is what the tokenizer's pre-tokenizer separates; in Chinese and Japanese, what a segmenter finds
-    (`segmenter` of the recipe)."""
+    """Whole-word masking: all tokens of a word or none. The tokenizer's pre-tokenizer finds words; in Chinese and
+    Japanese, a segmenter does (`segmenter` of the recipe)."""
 
     by_words = True
 

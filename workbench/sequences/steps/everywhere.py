@@ -17,8 +17,9 @@ from workbench.sequences.sequence import Fields, Sequence
 
 
 class Everywhere(Step):
-    """Marks rows of a stream that see all rows and are seen by all in layers that have a `window`, as far as the
-    visibility of the builder lets them.
+    """Global attention in layers with a `window` (Longformer, arXiv:2004.05150, section 3.1; BigBird-ITC,
+    arXiv:2007.14062, section 2). The marked rows attend to all rows, and all rows attend to them, as far as the
+    visibility of the builder allows.
 
     Args:
         rows: `first`: the first row of each text ([CLS]: classification); `special`: all that the builder added

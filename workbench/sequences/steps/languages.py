@@ -16,7 +16,8 @@ from workbench.sequences.sequence import Sequence
 
 
 class Languages(Step):
-    """Writes the field `language_ids` of the text: for each row the number of its segment's language.
+    """Language ids of XLM (arXiv:1901.07291, figure 1). The field `language_ids` has for each row the number of its
+    segment's language.
 
     The language is the sample's `language`, that of each of two translations its own. The embedding reads it:
     `extra: {language_ids: 15}`.

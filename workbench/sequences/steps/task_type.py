@@ -11,7 +11,8 @@ from workbench.sequences.sequence import Sequence
 
 
 class TaskType(Step):
-    """Writes the field `task_type_ids`, for which the stream's embedding has a table: `extra: {task_type_ids: 3}`.
+    """Task ids of ERNIE 2.0 (arXiv:1907.12412, section 3.3). The embedding of the stream has a table for the field
+    `task_type_ids`: `extra: {task_type_ids: 3}`.
 
     Args:
         number: of the task, from 0.
