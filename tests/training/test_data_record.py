@@ -18,7 +18,7 @@ from workbench.errors import WorkbenchError
 from workbench.parts.build_context import noted
 from workbench.processes.distributed import World
 from workbench.recipe.spec import Recipe
-from workbench.runs.data_record import keep_data, read_data, refuse_changed, refuse_other
+from workbench.runs.data_record import check_data, keep_data, read_data, refuse_changed, refuse_other
 from workbench.runs.names import DATA
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.pretrain import pretrain
@@ -136,7 +136,7 @@ def test_a_graph_built_again_from_other_triples(tmp_path: Path) -> None:
         first = graph(tmp_path / "graph", "Q2")
     assert read == {"graph": {str(tmp_path / "graph"): first.identity}}
     run = tmp_path / "run"
-    keep_data(run, read, {}, 0, World())
+    keep_data(run, check_data(run, read, {}, 0, World()))
     graph(tmp_path / "graph", "Q2")
     with noted() as same:
         GraphStore.open(tmp_path / "graph")
@@ -148,7 +148,7 @@ def test_a_graph_built_again_from_other_triples(tmp_path: Path) -> None:
         with pytest.raises(WorkbenchError, match=r"the graph at .*graph"):
             check(run, other)
     with pytest.raises(WorkbenchError, match=r"graph .*: other content"):
-        keep_data(run, other, {}, 5, World())
+        check_data(run, other, {}, 5, World())
     with noted() as elsewhere:
         graph(tmp_path / "meant", "Q3")
     refuse_changed(run, elsewhere)  # the recipe names it, so it was meant
@@ -168,7 +168,7 @@ def test_ranks_that_read_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     mine, theirs = {"corpus": {"a": "1", "b": "2"}}, {"corpus": {"a": "1", "b": "3"}}
     monkeypatch.setattr(World, "gather", lambda self, value: [value, theirs])
     with pytest.raises(WorkbenchError, match="rank 1 reads other data than rank 0:\n  corpus b: other content"):
-        keep_data(tmp_path, mine, {}, 0, World())
+        check_data(tmp_path, mine, {}, 0, World())
 
 
 @pytest.mark.parametrize("content", [b"\xff", b"[]", b"{}", b'{"since_step": 0, "read": {"a": 1}, "held_out": {}}'])

@@ -19,7 +19,8 @@ FULL = Path("/dev/full")
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
 def test_a_log_on_a_full_disk_is_silent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "log.txt").symlink_to(FULL)
-    with run_logging(tmp_path, World(), Terminal(stderr=True)):
+    with run_logging(tmp_path, World(), Terminal(stderr=True)) as planned:
+        planned()
         logging.getLogger("workbench.training").info("a line that does not fit")
     said = capsys.readouterr().err
     assert "a line that does not fit" in said

@@ -16,8 +16,7 @@ from workbench.recipe.spec import Recipe
 from workbench.runs.folder import read_recipe
 from workbench.tasks.feed import MicroBatches
 from workbench.text.tokenizer import Tokenizer
-from workbench.training import micro_batch
-from workbench.training import pretrain as pretraining
+from workbench.training import micro_batch, plan
 from workbench.training.micro_batch import Trial, largest, sizes, with_micro_batch
 from workbench.training.pretrain import pretrain
 from workbench.training.verify import verify_resume
@@ -100,7 +99,7 @@ def test_a_run_keeps_what_it_found_whatever_the_card_is_later(
         assert tokenizer is not None
         return micro_batch.sized(recipe, found[0])
 
-    monkeypatch.setattr(pretraining, "with_micro_batch", finds)
+    monkeypatch.setattr(plan, "with_micro_batch", finds)
     run = tmp_path / "run"
     pretrain(auto(recipe), run, until=3)
     kept = read_recipe(run).train

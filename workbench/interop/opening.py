@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -19,17 +19,15 @@ from workbench.interop.initial import initialise
 from workbench.interop.reading import Read, names_of, read_release
 from workbench.interop.sources import note_source, note_sources, release_files
 from workbench.packages import PREFIX, TOKENIZER, WEIGHTS, located
-from workbench.parts.build_context import noted
+from workbench.parts.build_context import Identities, noted
 from workbench.parts.building import find
 from workbench.recipe.spec import InitFrom, Recipe, SequenceSpec, Spec, TaskSpec, TrainSpec
 from workbench.recipe.trees import with_overrides
-from workbench.runs import loading
 from workbench.runs.data_record import MADE_FOR, START
 from workbench.runs.folder import read_recipe
-from workbench.runs.loading import Loaded
+from workbench.runs.loading import FoundRun, Loaded, built, find_run, open_found
 from workbench.runs.names import TOKENIZER as RUNS_TOKENIZER
 from workbench.runs.names import is_run
-from workbench.tasks.building import make_root, tasks_of
 from workbench.tasks.task import DEFAULT_NETWORK
 from workbench.tasks.taught import taught
 from workbench.text.tokenizer import Tokenizer
@@ -57,6 +55,22 @@ def recipe_at(place: Path) -> Recipe:
     return _recipe(place, _read(place), Tokenizer.load(folder) if _has_tokenizer(folder) else None)
 
 
+@dataclass(frozen=True)
+class FoundWeights:
+    """Pretrained weights of a checkpoint family that can be opened.
+
+    Attributes:
+        recipe: that describes their network, with the overrides.
+        opened: the identity of the tokenizer.
+    """
+
+    place: Path
+    recipe: Recipe
+    tokenizer: Tokenizer
+    weights: Read
+    opened: Identities
+
+
 def load(
     place: str | Path, overrides: Sequence[str] | None = None, *, control: str | None = None, trust: bool = False
 ) -> Loaded:
@@ -70,34 +84,56 @@ def load(
         WorkbenchError: there is neither, as `workbench.runs.loading.load`, or a release that has no tokenizer, is of no
             family that is known, is not whole, or reads no text; or it is to be opened under a control.
     """
-    place = Path(place)
+    found = found_at(Path(place), overrides or (), control=control, trust=trust)
+    return _open_run(found) if isinstance(found, FoundRun) else _open_weights(found)
+
+
+def found_at(
+    place: Path, overrides: Sequence[str] = (), *, control: str | None = None, trust: bool = False
+) -> FoundRun | FoundWeights:
+    """What `load` is going to open: every reason not to that can be given before the model is built.
+
+    Raises:
+        WorkbenchError: as `load`.
+    """
     if is_run(place):
-        loaded = loading.load(place, overrides, control=control, trust=trust)
-        if MADE_FOR in loaded.read:
-            with noted() as own:
-                note_source(InitFrom(str(place)))
-            refuse_foreign(loaded.read, own.get(START, {}))
-        return loaded
+        return find_run(place, overrides, control=control, trust=trust)
     if control is not None:
         raise WorkbenchError(f"control {control} takes away what a run was trained with, and {place} is no run")
-    folder, read = _folder(place), _read(place)
+    folder, weights = _folder(place), _read(place)
     if not _has_tokenizer(folder):
         raise WorkbenchError(
             f"{place} has no tokenizer ({names_of(folder)}); put its tokenizer.json or vocab.txt beside the weights"
         )
     with noted() as opened:
         tokenizer = Tokenizer.load(folder)
-        recipe = _changed(_recipe(place, read, tokenizer), list(overrides or ()))
-        note_sources(recipe)
-        tasks = tasks_of(recipe, tokenizer)
-        root = make_root(recipe, tasks, tokenizer)
-    refuse_foreign(opened, opened.get(START, {}))
-    told = replace(taught(recipe, DEFAULT_NETWORK), objectives=read.heads)
-    copied = initialise(root, DEFAULT_NETWORK, recipe.networks[DEFAULT_NETWORK], tokenizer, told)
-    lacking = sorted({f"{head}.{name}" for head, part in root.heads.items() for name in part.state_dict()} - {*copied})
+    recipe = _changed(_recipe(place, weights, tokenizer), list(overrides))
+    return FoundWeights(place, recipe, tokenizer, weights, opened)
+
+
+def _open_run(found: FoundRun) -> Loaded:
+    loaded = open_found(found)
+    if MADE_FOR in loaded.read:
+        with noted() as own:
+            note_source(InitFrom(str(found.folder)))
+        refuse_foreign(loaded.read, own.get(START, {}))
+    return loaded
+
+
+def _open_weights(found: FoundWeights) -> Loaded:
+    with noted() as read:
+        note_sources(found.recipe)
+        loaded = built(found.recipe, found.tokenizer, read)
+    read |= found.opened
+    refuse_foreign(read, read.get(START, {}))
+    told = replace(taught(found.recipe, DEFAULT_NETWORK), objectives=found.weights.heads)
+    network = found.recipe.networks[DEFAULT_NETWORK]
+    copied = initialise(loaded.model, DEFAULT_NETWORK, network, found.tokenizer, told)
+    heads = {f"{head}.{name}" for head, part in loaded.model.heads.items() for name in part.state_dict()}
+    lacking = sorted(heads - {*copied})
     if lacking:
-        raise WorkbenchError(f"{place} has only a part of a head: it lacks {', '.join(lacking)} (our names)")
-    return Loaded(root.eval(), tokenizer, recipe, tasks, opened)
+        raise WorkbenchError(f"{found.place} has only a part of a head: it lacks {', '.join(lacking)} (our names)")
+    return loaded
 
 
 def _folder(place: Path) -> Path:

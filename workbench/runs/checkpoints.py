@@ -12,6 +12,7 @@ import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -25,6 +26,21 @@ from workbench.runs.kept import Kept
 from workbench.runs.names import BEST, CHECKPOINTS, DATA
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What a run resumes from.
+
+    Attributes:
+        step: of the last checkpoint that is whole; 0 where there is none.
+        path: its folder.
+        damaged: the folders of later ones, with what is wrong with each.
+    """
+
+    step: int = 0
+    path: Path | None = None
+    damaged: dict[Path, str] = field(default_factory=dict)
 
 
 class Checkpoints:
@@ -65,31 +81,34 @@ class Checkpoints:
         steps = self.steps()
         return self.path(steps[-1]) if steps else None
 
-    def latest_whole(self) -> Path | None:
-        """The last checkpoint that is what was saved; later ones that are not are put aside, with a warning.
+    def whole(self) -> Whole:
+        """The last checkpoint that is what was saved, and the later ones that are not. Nothing is touched.
 
         Raises:
-            WorkbenchError: there are checkpoints, but none is whole, or it is of another run (nothing is touched then).
+            WorkbenchError: there are checkpoints, but none is whole, or it is of another run.
         """
-        damaged: dict[Path, DamagedError] = {}
+        damaged: dict[Path, str] = {}
         for step in reversed(self.steps()):
             try:
                 self._check_own(self.path(step), verify_checkpoint(self.path(step)))
             except DamagedError as error:
-                damaged[self.path(step)] = error
+                damaged[self.path(step)] = str(error)
                 continue
-            for path, reason in damaged.items():
-                aside = _free(path.with_name(f"damaged-{path.name}"))
-                path.rename(aside)
-                logger.warning("%s; it is kept as %s, going on from step %d", reason, aside.name, step)
-            return self.path(step)
+            return Whole(step, self.path(step), damaged)
         if damaged:
             listed = "\n".join(f"  {reason}" for reason in damaged.values())
             raise WorkbenchError(
                 f"no checkpoint of {self.run} is whole:\n{listed}\nRestore one of them from a copy, or train in "
                 "another folder"
             )
-        return None
+        return Whole()
+
+    def put_aside(self, whole: Whole) -> None:
+        """Keep the damaged checkpoints behind the one that is whole under other names, with a warning for each."""
+        for path, reason in whole.damaged.items():
+            aside = _free(path.with_name(f"damaged-{path.name}"))
+            path.rename(aside)
+            logger.warning("%s; it is kept as %s, going on from step %d", reason, aside.name, whole.step)
 
     def best_or_last(self) -> Path | None:
         """The checkpoint whose weights are used: `best` where it is this run's, else the last one.

@@ -43,14 +43,18 @@ START = "weights"
 """What `workbench.interop.sources` notes the weights as that a run starts from: `<family> <SHA-256>`."""
 
 
-def keep_data(
+DataRecord = dict[str, Any]
+"""What `data.json` says."""
+
+
+def check_data(
     run: Path, read: Identities, held_out: Identities, step: int, world: World, *, accept: bool = False
-) -> None:
-    """Compare what a run reads with what it read before, and write it down.
+) -> DataRecord:
+    """Compare what a run reads with what it read before; returns what its record is then to say. Nothing is written.
 
     Args:
-        step: of the checkpoint that the run goes on from; at 0 there is nothing to compare with.
-        accept: go on with other data, and note what it was.
+        step: of the checkpoint that the run resumes from; at 0 there is nothing to compare with.
+        accept: resume with other data, and note what it was.
 
     Raises:
         WorkbenchError: the data is not that of the record, or differs between ranks; names what does.
@@ -59,31 +63,35 @@ def keep_data(
         if theirs != read:
             changed = _listed(_differences(read, theirs))
             raise WorkbenchError(f"rank {rank} reads other data than rank {world.rank}:\n{changed}\nBring them in line")
-    before, changed_start = read_data(run) if step else None, list[str]()
-    if before is not None:
-        changed_start = _changed_start(run, before["read"], read)
-        started, read = before["read"].get(START), _without_start(read)
-        read |= {START: started} if started else {}
-    if before is not None and _known(before["read"]) != _known(read):
+    before = read_data(run) if step else None
+    if before is None:
+        if step:
+            logger.warning("%s has no record of its data (%s); it is written now, at step %d", run, DATA, step)
+        return {"since_step": step, "read": read, "held_out": held_out}
+    changed_start = _changed_start(run, before["read"], read)
+    started, read = before["read"].get(START), _without_start(read)
+    read |= {START: started} if started else {}
+    if _known(before["read"]) != _known(read):
         changes = _differences(before["read"], read)
         if not accept:
             raise _other(run, changes)
         logger.warning("%s goes on from step %d with changes, as was asked:\n%s", run, step, _listed(changes))
         earlier = {"step": step, "changes": changes, "before": before["read"]}
         before = {**before, "read": read, "accepted": [*before.get("accepted", []), earlier]}
-    if before is not None:
-        for place in changed_start:
-            logger.warning(
-                "the weights at %s have changed since this run started from them; it goes on from its own checkpoint, "
-                "as if they had not (%s has their checksum)",
-                *(place, run / DATA),
-            )
-        _tell_mixed(before["held_out"], held_out, step)
-    if step and before is None:
-        logger.warning("%s has no record of its data (%s); it is written now, at step %d", run, DATA, step)
-    if world.is_main:
-        record = {**(before or {"since_step": step, "read": read}), "held_out": held_out}
-        _write(run, record)
+    for place in changed_start:
+        logger.warning(
+            "the weights at %s have changed since this run started from them; it goes on from its own checkpoint, "
+            "as if they had not (%s has their checksum)",
+            *(place, run / DATA),
+        )
+    _tell_mixed(before["held_out"], held_out, step)
+    return {**before, "held_out": held_out}
+
+
+def keep_data(run: Path, record: DataRecord) -> None:
+    """Write down what a run reads."""
+    with atomic(run / DATA) as file:
+        file.write(json.dumps(record, ensure_ascii=False, indent=1).encode())
 
 
 def keep_base(run: Path, base: Identities) -> None:
@@ -94,7 +102,7 @@ def keep_base(run: Path, base: Identities) -> None:
     """
     record = read_data(run)
     assert record is not None
-    _write(run, {**record, "read": {**record["read"], **base}})
+    keep_data(run, {**record, "read": {**record["read"], **base}})
 
 
 @contextmanager
@@ -126,7 +134,7 @@ def keep_run(run: Path, identity: str) -> None:
     """
     record = read_data(run)
     if record is not None and RUN not in record:
-        _write(run, {**record, RUN: identity})
+        keep_data(run, {**record, RUN: identity})
 
 
 def run_id(run: Path) -> str | None:
@@ -136,11 +144,6 @@ def run_id(run: Path) -> str | None:
         WorkbenchError: the record is damaged.
     """
     return (read_data(run) or {}).get(RUN)
-
-
-def _write(run: Path, record: dict[str, Any]) -> None:
-    with atomic(run / DATA) as file:
-        file.write(json.dumps(record, ensure_ascii=False, indent=1).encode())
 
 
 def _without_start(read: Identities) -> Identities:
@@ -232,7 +235,7 @@ def refuse_changed(run: Path, read: Identities) -> None:
                 )
 
 
-def read_data(run: Path) -> dict[str, Any] | None:
+def read_data(run: Path) -> DataRecord | None:
     """The record of a run; None where it has none (runs of earlier versions).
 
     Raises:

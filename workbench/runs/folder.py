@@ -65,37 +65,38 @@ from there on.
 MAX_STEPS = "train.max_steps"
 
 
-def open_run(run: Path, recipe: Recipe) -> None:
-    """Check that the recipe in the (locked) folder is this one, or that there is none; write the resolved recipe.
+def check_run(run: Path, recipe: Recipe) -> None:
+    """Check that the recipe in the folder is this one, or that there is none; nothing is written.
 
-    A folder without a checkpoint has nothing to go on with: there another recipe may start.
+    A folder without a checkpoint has nothing to resume: there another recipe may start.
 
     Raises:
         WorkbenchError: a folder with other things in it, a run of another recipe (lists the keys that differ), or one
             whose checkpoints are gone, or that has a folder or a pipe where a file is meant.
     """
+    check_folder(run)
     for name in FILES:
         check_file(run / name)
     for name in FOLDERS:
         check_folder(run / name)
-    begun = Checkpoints(run).latest() is not None
-    if begun:
+    if Checkpoints(run).latest() is not None:
         before = read_recipe(run)
         check_same(before, recipe, run)
         check_tokenizer(before, recipe, run)
     elif (run / RECIPE).is_file():
         check_kept(run)
+    elif run.is_dir() and any(entry.name != LOCK and not is_draft(entry, run / RECIPE) for entry in run.iterdir()):
+        raise WorkbenchError(f"{run} is not empty and not a run (it has no {RECIPE}); choose another folder")
+
+
+def open_run(run: Path, recipe: Recipe) -> None:
+    """Write the resolved recipe into a folder that `check_run` allows; what an earlier start without a checkpoint left
+    there goes."""
+    if Checkpoints(run).latest() is None and (run / RECIPE).is_file():
         saved = run / TOKENIZER
         if real_path(recipe.tokenizer or "") != real_path(saved):
             saved.unlink(missing_ok=True)
         Checkpoints(run).clear_best()
-    elif any(entry.name != LOCK and not is_draft(entry, run / RECIPE) for entry in run.iterdir()):
-        raise WorkbenchError(f"{run} is not empty and not a run (it has no {RECIPE}); choose another folder")
-    keep_recipe(run, recipe)
-
-
-def keep_recipe(run: Path, recipe: Recipe) -> None:
-    """Write the resolved recipe into the folder."""
     write_text(run / RECIPE, dump_recipe(recipe))
 
 

@@ -39,6 +39,62 @@ class Loaded:
     read: Identities = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class FoundRun:
+    """A run that can be opened.
+
+    Attributes:
+        recipe: with the overrides and the control that it is opened under.
+        checkpoint: whose weights are used: the best one, or else the last.
+    """
+
+    folder: Path
+    recipe: Recipe
+    checkpoint: Path
+
+
+def find_run(
+    run: str | Path, overrides: Sequence[str] | None = None, *, control: str | None = None, trust: bool = False
+) -> FoundRun:
+    """What `load` is going to open; nothing is built.
+
+    Raises:
+        WorkbenchError: not a run, one without a checkpoint, one with parts of its own that are not trusted, or a wrong
+            override.
+    """
+    folder = Path(run)
+    recipe = read_recipe(folder)
+    recipe = with_overrides(recipe, list(overrides)) if overrides else recipe
+    trust_run(folder, recipe, trust)
+    if control is not None:
+        recipe = dataclasses.replace(recipe, control=control)
+    checkpoint = Checkpoints(folder).best_or_last()
+    if checkpoint is None:
+        train = f"workbench pretrain {quoted(folder / RECIPE)}"
+        raise WorkbenchError(f"{folder} has no checkpoint yet; train it first: {train}")
+    return FoundRun(folder, recipe, checkpoint)
+
+
+def open_found(found: FoundRun) -> Loaded:
+    """The model with its trained weights, in evaluation mode.
+
+    Raises:
+        WorkbenchError: a graph, vectors or a tokenizer that changed since, or a checkpoint that does not fit.
+    """
+    saved = found.folder / TOKENIZER
+    with noted() as read, read_from_here(found.folder):
+        loaded = built(found.recipe, Tokenizer.load(saved) if saved.is_file() else None, read)
+    refuse_other(found.folder, read)
+    load_weights(loaded.model, read_checkpoint(found.checkpoint), str(found.checkpoint))
+    return loaded
+
+
+def built(recipe: Recipe, tokenizer: Tokenizer | None, read: Identities) -> Loaded:
+    """The model that a recipe describes, with fresh weights, in evaluation mode."""
+    tasks = tasks_of(recipe, tokenizer)
+    return Loaded(make_root(recipe, tasks, tokenizer).eval(), tokenizer, recipe, tasks, read)
+
+
 def load(
     run: str | Path, overrides: Sequence[str] | None = None, *, control: str | None = None, trust: bool = False
 ) -> Loaded:
@@ -50,24 +106,6 @@ def load(
         trust: whether the parts that the run brings along (files of Python in its folder) may be run.
 
     Raises:
-        WorkbenchError: not a run, one without a checkpoint, one with parts of its own that are not trusted, or a
-            graph, vectors or a tokenizer that changed since.
+        WorkbenchError: as `find_run` and `open_found`.
     """
-    folder = Path(run)
-    recipe = read_recipe(folder)
-    recipe = with_overrides(recipe, list(overrides)) if overrides else recipe
-    trust_run(folder, recipe, trust)
-    if control is not None:
-        recipe = dataclasses.replace(recipe, control=control)
-    source = Checkpoints(folder).best_or_last()
-    if source is None:
-        train = f"workbench pretrain {quoted(folder / RECIPE)}"
-        raise WorkbenchError(f"{folder} has no checkpoint yet; train it first: {train}")
-    saved = folder / TOKENIZER
-    with noted() as read, read_from_here(folder):
-        tokenizer = Tokenizer.load(saved) if saved.is_file() else None
-        tasks = tasks_of(recipe, tokenizer)
-        root = make_root(recipe, tasks, tokenizer)
-    refuse_other(folder, read)
-    load_weights(root, read_checkpoint(source), str(source))
-    return Loaded(root.eval(), tokenizer, recipe, tasks, read)
+    return open_found(find_run(run, overrides, control=control, trust=trust))

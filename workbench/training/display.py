@@ -40,8 +40,9 @@ RATES = {
 def run_logging(run: Path, world: World, console: Console) -> Iterator[Callable[[], None]]:
     """Send the workbench's log to the console and, on the main rank, to log.txt; other ranks tell warnings only.
 
-    Every rank sets up the same run, and would warn of the same. What is given is to be called by all ranks once that is
-    done: till then warnings of other ranks are held back, and then those are told that the main rank has not said.
+    What is yielded is to be called by all ranks once the run is planned. Every rank makes the same plan and would warn
+    of the same: until then warnings of other ranks are held back, and then those are logged that the main rank has not
+    said. Until then nothing is written either: log.txt begins with what was logged so far.
     """
     top = logging.getLogger("workbench")
     before = top.level, top.propagate
@@ -54,17 +55,14 @@ def run_logging(run: Path, world: World, console: Console) -> Iterator[Callable[
         shown.setFormatter(PlainFormatter(PLAIN if world.is_main else f"rank {world.rank}: %(message)s"))
     shown.setLevel(logging.INFO if world.is_main else logging.WARNING)
     held = _Held(None if world.is_main else shown)
-    handlers: list[logging.Handler] = [shown, held] if world.is_main else [held]
-    if world.is_main:
-        file = _LogFile(run / LOG)
-        file.setFormatter(PlainFormatter(PLAIN))
-        handlers.append(file)
+    file = _LogFile(run / LOG)
+    handlers: list[logging.Handler] = [shown, held, file] if world.is_main else [held]
     for handler in handlers:
         top.addHandler(handler)
     top.setLevel(logging.INFO)
     top.propagate = False
     try:
-        yield partial(_meet, held, world)
+        yield partial(_meet, held, file, world)
     finally:
         held.let_go()
         for handler in handlers:
@@ -93,8 +91,9 @@ class _Held(logging.Handler):
             self.emit(record)
 
 
-def _meet(held: _Held, world: World) -> None:
+def _meet(held: _Held, file: _LogFile, world: World) -> None:
     """Have the main rank say what the ranks have held back, each message once."""
+    file.begin()
     ranks = world.gather_on_main([record.getMessage() for record in held.kept or []])
     held.kept = None
     told = set(ranks[0]) if ranks else set()
@@ -116,7 +115,26 @@ class _Shown(RichHandler):
 
 
 class _LogFile(logging.FileHandler):
-    """log.txt. On a full disk its lines are lost; the metrics and checkpoints that do not fit either end the run."""
+    """log.txt, once it is begun. On a full disk its lines are lost; the metrics and checkpoints that do not fit either
+    end the run."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, delay=True)
+        self.setFormatter(PlainFormatter(PLAIN))
+        self.waiting: list[logging.LogRecord] | None = []
+
+    def begin(self) -> None:
+        """Write what was logged so far, and from now on what is."""
+        self.stream = self._open()
+        waiting, self.waiting = self.waiting or [], None
+        for record in waiting:
+            self.emit(record)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.waiting is None:
+            super().emit(record)
+        else:
+            self.waiting.append(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
         if not isinstance(sys.exc_info()[1], OSError):

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 import torch
 
 from workbench.corpora.corpus import Corpus
-from workbench.corpora.reader import Reader
 from workbench.models.attention.call import chosen
 from workbench.models.network import Network
 from workbench.processes.cores import loaders
-from workbench.processes.distributed import World
 from workbench.recipe.listing import stack
-from workbench.recipe.spec import Recipe
-from workbench.tasks.feed import SampleReader
-from workbench.tasks.root import Root
-from workbench.tasks.schedule import TaskSchedule
 from workbench.training.capacity import GIB, free_memory, resident
+from workbench.training.plan import Plan
 
 RECORDS = {"text": "texts", "image-text": "images", "video-text": "videos", "speech-text": "recordings"}
 """What the records of a kind of corpora are called; of other kinds as the kind."""
@@ -34,55 +28,47 @@ class Preamble:
     Attributes:
         step: steps made so far.
         end: the step at which training ends this time.
-        readers: by task, for training.
-        autocast: what is computed in beside the weights' own type.
         memory: bytes that a step is going to hold on the CUDA device; 0 where that is not known.
     """
 
-    recipe: Recipe
-    run: Path
+    plan: Plan
     step: int
     end: int
-    root: Root
-    readers: Mapping[str, SampleReader]
-    schedule: TaskSchedule
-    world: World
-    autocast: torch.dtype | None
     memory: int
 
     def facts(self) -> dict[str, str]:
         """By name, in the order of showing."""
         return {
             "run": self._run(),
-            "recipe": ": ".join(filter(None, (self.recipe.name, self.recipe.description))),
+            "recipe": ": ".join(filter(None, (self.plan.recipe.name, self.plan.recipe.description))),
             "model": self._model(),
             "parameters": self._parameters(),
             "device": self._device(),
             "precision": self._precision(),
-            **{f"task {name}": told for name in self.readers if (told := "; ".join(self._corpora(name)))},
+            **{f"task {name}": told for name in self.plan.readers if (told := "; ".join(self._corpora(name)))},
             "batch": self._batch(),
             **self._kernels(),
             "expected memory": self._memory(),
         }
 
     def _run(self) -> str:
-        most = self.recipe.train.max_steps
+        most = self.plan.recipe.train.max_steps
         begins = f"goes on from step {self.step:,}" if self.step else "new"
-        return f"{self.run}: {begins}, up to step {self.end:,}{f' of {most:,}' if self.end < most else ''}"
+        return f"{self.plan.run}: {begins}, up to step {self.end:,}{f' of {most:,}' if self.end < most else ''}"
 
     def _model(self) -> str:
         """The layers as the recipe says them, and how wide the streams are."""
-        networks = [network for network in self.root.networks.values() if isinstance(network, Network)]
+        networks = [network for network in self.plan.root.networks.values() if isinstance(network, Network)]
         widths = dict.fromkeys(f"{stream} {size:,}" for each in networks for stream, size in each.sizes.items())
-        return f"{stack(self.recipe)} (width: {', '.join(widths)})"
+        return f"{stack(self.plan.recipe)} (width: {', '.join(widths)})"
 
     def _parameters(self) -> str:
-        every = sum(p.numel() for p in self.root.parameters())
-        trained = sum(p.numel() for p in self.root.parameters() if p.requires_grad)
+        every = sum(p.numel() for p in self.plan.root.parameters())
+        trained = sum(p.numel() for p in self.plan.root.parameters() if p.requires_grad)
         return f"{every:,}, all trained" if trained == every else f"{trained:,} trained of {every:,}"
 
     def _device(self) -> str:
-        world = self.world
+        world = self.plan.world
         ranks = f"{world.size} ranks, each " if world.size > 1 else ""
         if world.device.type == "cuda":
             free, total = torch.cuda.mem_get_info(world.device)
@@ -92,27 +78,25 @@ class Preamble:
             total = psutil.virtual_memory().total // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
             free = free_memory(world.device)
             name = f"{world.device.type}, {_counted(threads, 'thread')}, {_gib(free)} of {_gib(total)} free"
-        workers = self.recipe.train.num_workers
+        workers = self.plan.recipe.train.num_workers
         workers = loaders(world.device) if workers is None else workers
         return f"{ranks}{name}, {_counted(workers, 'loader worker') if workers else 'loading in the main process'}"
 
     def _precision(self) -> str:
         """What is computed in; weights and moments are those of the model."""
-        kept = " and ".join(dict.fromkeys(str(p.dtype).removeprefix("torch.") for p in self.root.parameters()))
-        computed = self.autocast
+        kept = " and ".join(dict.fromkeys(str(p.dtype).removeprefix("torch.") for p in self.plan.root.parameters()))
+        computed = self.plan.arithmetic.dtype
         how = kept if computed is None else f"{str(computed).removeprefix('torch.')}, weights in {kept}"
         used = (
-            ("compiled layers", self.recipe.train.compile),
-            ("activation checkpointing", self.recipe.train.activation_checkpointing),
+            ("compiled layers", self.plan.recipe.train.compile),
+            ("activation checkpointing", self.plan.recipe.train.activation_checkpointing),
         )
         return ", ".join([how, *(name for name, is_used in used if is_used)])
 
     def _corpora(self, task: str) -> Iterator[str]:
         """Of each corpus of a task how much it holds, as its manifest knows, and how often the whole run reads it."""
-        reader = self.readers[task]
-        if not isinstance(reader, Reader):
-            return
-        epochs = reader.epochs(self.schedule.turns(task, self.recipe.train.max_steps))
+        reader = self.plan.readers[task]
+        epochs = reader.epochs(self.plan.schedule.turns(task, self.plan.recipe.train.max_steps))
         for number, (corpus, times) in enumerate(zip(reader.corpora, epochs, strict=True)):
             items = reader.items(number)
             windows = f" in {items:,} items" if items != corpus.manifest.records else ""
@@ -120,24 +104,24 @@ class Preamble:
 
     def _batch(self) -> str:
         """The step's samples; those of a rank one after the other where it has several micro-batches."""
-        spec, ranks = self.recipe.train, self.world.size
+        spec, ranks = self.plan.recipe.train, self.plan.world.size
         per_rank = spec.lanes / ranks
         told = f"{spec.global_batch_size:,} = {spec.micro_batch_size:,} x {per_rank:g} accumulated"
         return f"{told} x {_counted(ranks, 'rank')}"
 
     def _kernels(self) -> dict[str, str]:
         """What attention is computed by on CUDA, where a trial has asked for it."""
-        used = [str(choice) for choice in chosen() if choice.device == self.world.device.type == "cuda"]
+        used = [str(choice) for choice in chosen() if choice.device == self.plan.world.device.type == "cuda"]
         return {"kernels": "; ".join(used)} if used else {}
 
     def _memory(self) -> str:
-        device = self.world.device
+        device = self.plan.world.device
         if device.type == "cuda":
             if not self.memory:
                 return "not known: a trial on the first micro-batch failed, as the first step may"
             free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
             return f"about {_gib(self.memory)} of {_gib(free)}, by a trial on the first micro-batch"
-        held, free = resident(self.root, self.recipe.train), free_memory(device)
+        held, free = resident(self.plan.root, self.plan.recipe.train), free_memory(device)
         return f"weights, gradients and moments take {_gib(held)} of {_gib(free)}; activations come on top"
 
 

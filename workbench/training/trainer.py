@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -13,13 +13,11 @@ from typing import Any
 from rich.console import Console
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError, unknown
-from workbench.optimization.building import learning_rate, make_lr_schedule, make_optimizer
+from workbench.errors import unknown
+from workbench.optimization.building import learning_rate, make_optimizer
 from workbench.optimization.groups import set_learning_rate
 from workbench.optimization.parameters import freeze
-from workbench.processes.distributed import World
 from workbench.processes.stop_request import WATCHED, StopRequest
-from workbench.recipe.spec import Recipe
 from workbench.runs.checkpoint import kept_of, read_memory, restore
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import keep_run
@@ -27,23 +25,22 @@ from workbench.runs.kept import Kept
 from workbench.runs.metrics import Record
 from workbench.runs.provenance import provenance
 from workbench.sequences.batch import MicroBatch
-from workbench.tasks.feed import Feed, MicroBatches, MicroBatchId, SampleReader, training_places
+from workbench.tasks.feed import Feed, MicroBatches, MicroBatchId, training_places
 from workbench.tasks.memory import Memory
 from workbench.tasks.root import Root
-from workbench.tasks.schedule import TaskSchedule
-from workbench.tasks.task import Task
 from workbench.terminal import Terminal
-from workbench.training.arithmetic import arithmetic_of, tell_change
+from workbench.training.arithmetic import tell_change
 from workbench.training.callbacks import Callback
 from workbench.training.capacity import forget_trials, step_peak
 from workbench.training.display import Display
 from workbench.training.failures import Spared
 from workbench.training.finite import checked_terms
 from workbench.training.flops import flops_per_row, measured_peak, trial_pass
-from workbench.training.held_out import PREFIX, HeldOut, HeldOutPass, improves
+from workbench.training.held_out import PREFIX, HeldOut, improves
 from workbench.training.meter import Meter
 from workbench.training.metrics import MetricsLog
 from workbench.training.modes import set_training
+from workbench.training.plan import Plan
 from workbench.training.preamble import Preamble
 from workbench.training.step import MissingError, Updater, Work
 from workbench.training.watch import Built, FirstSteps, reached_by_some
@@ -53,52 +50,29 @@ logger = logging.getLogger(__name__)
 
 
 class Trainer:
-    """Trains a root and keeps its run folder.
+    """Trains the model of a plan and keeps its run folder.
 
     Args:
-        readers: by task, for training.
-        passes: by task, for held-out losses; tasks without held-out corpora are absent.
-        run: the run folder, which exists.
+        plan: of the run, whose folder is written.
         kept: the weights that a new run won't change.
     """
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        tasks: Mapping[str, Task],
-        readers: Mapping[str, SampleReader],
-        passes: Mapping[str, HeldOutPass],
-        root: Root,
-        world: World,
-        run: Path,
-        console: Console | None = None,
-        kept: Kept | None = None,
-    ) -> None:
-        self.recipe, self.spec, self.world, self.run = recipe, recipe.train, world, run
+    def __init__(self, plan: Plan, console: Console | None = None, kept: Kept | None = None) -> None:
+        self.plan, self.recipe, self.spec = plan, plan.recipe, plan.recipe.train
+        self.run, self.world, tasks = plan.run, plan.world, plan.tasks
         self.console = console or Terminal(stderr=True)
-        self.batches = MicroBatches(tasks, readers)
-        self.root = root.to(world.device)
+        self.batches = MicroBatches(tasks, plan.readers)
+        self.root = plan.root.to(self.world.device)
         self.built = Built(self.root)
         frozen = freeze(self.root, self.spec)
         if frozen:
             logger.info("frozen: %d parameters (%s, ...)", len(frozen), frozen[0])
         set_training(self.root)
-        self.schedule = TaskSchedule(recipe.schedule, recipe.tasks, recipe.seed)
-        self.lanes = world.lanes(self.spec.lanes)
+        self.schedule, self.lr_schedule = plan.schedule, plan.lr_schedule
+        self.lanes = self.world.lanes(self.spec.lanes)
         self.optimizer = make_optimizer(self.root, self.spec)
-        self.lr_schedule = make_lr_schedule(self.spec)
-        self.held_out = HeldOut(self.root, tasks, passes, self.spec, world, recipe.seed)
-        if self.spec.evaluate_every and not passes:
-            raise WorkbenchError(
-                f"train.evaluate_every = {self.spec.evaluate_every}, but no task names held-out corpora: give one in "
-                "tasks.<name>.held_out, or set train.evaluate_every=0"
-            )
-        if self.spec.best is not None and not (passes and self.spec.evaluate_every):
-            raise WorkbenchError(
-                f"train.best = {self.spec.best!r} follows a held-out metric: name held_out corpora in a task and set "
-                "train.evaluate_every"
-            )
-        self.checkpoints = Checkpoints(run, self.spec.keep_last, kept)
+        self.held_out = HeldOut(self.root, tasks, plan.held_out, self.spec, self.world, self.recipe.seed)
+        self.checkpoints = Checkpoints(self.run, self.spec.keep_last, kept)
         self.root.remembered = Memory()
         self.callbacks: list[Callback] = []
         self.step = 0
@@ -106,20 +80,20 @@ class Trainer:
         self.best: dict[str, Any] | None = None
         self.id = uuid.uuid4().hex  # whose checkpoint a folder is; from the checkpoint, where there is one
         self.window = Window()
-        self.arithmetic = arithmetic_of(self.spec, world.device)
         scale = self._resume()
         weights = {name: self.schedule.loss_weight(name) for name in tasks}
         # a run that goes on has learnt already
         first = FirstSteps(
             tasks,
             self._moving(),
-            control=recipe.control,
-            tokenizer=recipe.tokenizer,
-            tells=world.is_main,
+            control=self.recipe.control,
+            tokenizer=self.recipe.tokenizer,
+            tells=self.world.is_main,
             spared=reached_by_some(self.root),
         )
         self.first = None if self.step else first
-        self.updater = Updater(self.root, self.optimizer, tasks, self.spec, world, seed=recipe.seed, weights=weights)
+        seed = self.recipe.seed
+        self.updater = Updater(self.root, self.optimizer, tasks, self.spec, self.world, seed=seed, weights=weights)
         if self.updater.loss_scale is not None and scale is not None:
             self.updater.loss_scale.load(scale)
 
@@ -131,11 +105,12 @@ class Trainer:
     def _resume(self) -> dict[str, float] | None:
         """Go on from the last checkpoint, where there is one; gives the scale of its loss, if it has any."""
 
-        def found() -> Path | None:
+        def found() -> None:
             self.checkpoints.clean()
-            return self.checkpoints.latest_whole()
+            self.checkpoints.put_aside(self.plan.resume)
 
-        latest = self.world.from_main(found)
+        self.world.from_main(found)
+        latest = self.plan.resume.path
         if latest is None:
             return None
         state = restore(latest, self.root, self.optimizer)
@@ -146,7 +121,7 @@ class Trainer:
             self.window = Window.from_state(state["window"])
         logger.info("going on from %s", latest)
         if self.world.is_main:
-            tell_change(state.get("arithmetic"), self.arithmetic)
+            tell_change(state.get("arithmetic"), self.plan.arithmetic)
         scale: dict[str, float] | None = state.get("loss_scale")
         return scale
 
@@ -174,7 +149,7 @@ class Trainer:
         display = Display(self.console, self.world, spared, start=self.step, total=end)
         if self.world.is_main:
             with spared("the overview", later=True):  # what failed in a trial may end the run by itself
-                display.preamble(self._preamble(end, memory).facts())
+                display.preamble(Preamble(self.plan, self.step, end, memory).facts())
         prepare_layers(self.root, compile=self.spec.compile, checkpointing=checkpointing)
         places = training_places(self.schedule, range(self.step, end), self.lanes, self.spec.max_steps)
         sources, stopped = (self.batches, self.held_out.batches), partial(getattr, stop, "signal")
@@ -273,11 +248,6 @@ class Trainer:
         forget_trials(device)
         return Meter(self.world, self.seconds, spared, flops, peak), memory
 
-    def _preamble(self, end: int, memory: int) -> Preamble:
-        readers, dtype = self.batches.readers, self.updater.micro_pass.autocast
-        where = self.world, dtype, memory
-        return Preamble(self.recipe, self.run, self.step, end, self.root, readers, self.schedule, *where)
-
     def _metrics(self, lr: float, meter: Meter) -> Record:
         """The line of metrics.jsonl on the steps since the last one; every rank takes part."""
         self.window.merge(self.world)
@@ -348,7 +318,7 @@ class Trainer:
             "best": self.best,
             "window": self.window.state(),
             "versions": provenance(),
-            "arithmetic": self.arithmetic.state(),
+            "arithmetic": self.plan.arithmetic.state(),
             **({"loss_scale": self.updater.loss_scale.state()} if self.updater.loss_scale is not None else {}),
         }
 

@@ -1,0 +1,169 @@
+"""What a run is going to be, and every reason why it cannot be: found before anything is written.
+
+`check` refuses, `workbench.training.pretrain` works by its plan. The refusals are one list, in their order. Two more
+lists stand where they can be made: what a command refuses before torch is imported (`workbench.tasks.needs`), and what
+only a pass through the model shows (`workbench.training.held_out`, `workbench.training.watch`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from workbench.corpora.reader import FinitePass, Reader
+from workbench.errors import WorkbenchError
+from workbench.interop.belonging import refuse_foreign
+from workbench.interop.initial import initialise
+from workbench.interop.sources import note_sources
+from workbench.optimization.building import make_lr_schedule, make_optimizer
+from workbench.optimization.lr_schedule import LearningRateSchedule
+from workbench.optimization.parameters import freeze
+from workbench.parts.build_context import Identities, noted
+from workbench.processes.distributed import World
+from workbench.recipe.spec import AUTO, Recipe
+from workbench.runs.checkpoints import Checkpoints, Whole
+from workbench.runs.data_record import START, DataRecord, check_data, refuse_changed
+from workbench.runs.folder import check_run
+from workbench.runs.kept import recorded_base
+from workbench.runs.names import TOKENIZER
+from workbench.tasks.building import make_root, tasks_of
+from workbench.tasks.corpora_facts import as_corpora_say
+from workbench.tasks.fitting import check_fields, tell_unused_memory
+from workbench.tasks.linked import check_links
+from workbench.tasks.root import Root
+from workbench.tasks.schedule import TaskSchedule
+from workbench.tasks.task import Task
+from workbench.tasks.taught import taught
+from workbench.tasks.words import cut_by
+from workbench.text.tokenizer import Tokenizer
+from workbench.training.arithmetic import Arithmetic, arithmetic_of
+from workbench.training.capacity import check_memory
+from workbench.training.control import check_training
+from workbench.training.micro_batch import as_begun, with_micro_batch
+from workbench.training.readers import held_out_pass, reader_of
+
+ALONE = World()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that nothing speaks against.
+
+    Attributes:
+        recipe: resolved: what its corpora and the device decide (`null`, `auto`) is filled in.
+        run: its folder, which need not exist.
+        world: the ranks, and the device of this one.
+        arithmetic: number types and kernels on that device.
+        resume: the checkpoint that the run resumes from, if it has one.
+        data: what the record of the data in the folder is going to say.
+        tokenizer: None where the recipe names none.
+        tasks: by name, their half in the loader.
+        readers, held_out: by task, the endless stream of its corpora, and the pass over its held-out ones, if any.
+        root: networks and heads on the CPU, with the weights that a new run starts from.
+        schedule, lr_schedule: which tasks a step has, and its learning rate.
+    """
+
+    recipe: Recipe
+    run: Path
+    world: World
+    arithmetic: Arithmetic
+    resume: Whole
+    data: DataRecord
+    tokenizer: Tokenizer | None
+    tasks: dict[str, Task]
+    readers: dict[str, Reader]
+    held_out: dict[str, FinitePass]
+    root: Root
+    schedule: TaskSchedule
+    lr_schedule: LearningRateSchedule
+
+
+def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_changes: bool = False) -> Plan:
+    """Everything that speaks against a run of a recipe in a folder. Nothing is written and no process is started; what
+    the recipe names is read, and the model is built in memory.
+
+    Args:
+        world: the ranks; every one of them makes its plan.
+        accept_changes: as of `workbench.training.pretrain.pretrain`.
+
+    Raises:
+        WorkbenchError: the first reason that is found; says what was found, what is allowed and what to do.
+        MachineError: `train.micro_batch_size: auto`, and the device has no room for a single sample.
+    """
+    run = Path(run)
+    recipe = world.from_main(partial(as_begun, as_corpora_say(recipe), run))
+    arithmetic = arithmetic_of(recipe.train, world.device)
+    resume = world.from_main(partial(_resume, run, recipe))
+    lr_schedule = make_lr_schedule(recipe.train)
+    schedule = TaskSchedule(recipe.schedule, recipe.tasks, recipe.seed)
+    with noted() as read:
+        tokenizer = _tokenizer(recipe, run, resume)
+        if recipe.train.micro_batch_size == AUTO:
+            recipe = with_micro_batch(recipe, tokenizer, world)
+        note_sources(recipe)
+        tasks = tasks_of(recipe, tokenizer)
+        readers = {name: reader_of(recipe, task) for name, task in tasks.items()}
+        check_fields(tasks.values())
+        check_links(tasks.values(), recipe.control)
+        check_memory(lambda: make_root(recipe, tasks, tokenizer), recipe.train, world.device)
+        root = make_root(recipe, tasks, tokenizer)
+    with noted() as read_held_out:
+        passes = {name: held_out_pass(recipe, task) for name, task in tasks.items() if task.spec.held_out}
+    read |= {} if resume.path is None else recorded_base(run)
+    data = check_data(run, read, read_held_out, resume.step, world, accept=accept_changes)
+    if resume.path is None:
+        _start(recipe, tasks, root, tokenizer, read)
+    _check_optimizer(root, recipe, world)
+    _check_held_out(recipe, passes)
+    found = tokenizer, tasks, readers, passes, root, schedule, lr_schedule
+    return Plan(recipe, run, world, arithmetic, resume, data, *found)
+
+
+def _resume(run: Path, recipe: Recipe) -> Whole:
+    """The checkpoint to resume from. The folder must be new, or hold a run of this recipe."""
+    check_run(run, recipe)
+    return Checkpoints(run).whole()
+
+
+def _tokenizer(recipe: Recipe, run: Path, resume: Whole) -> Tokenizer | None:
+    """The run's own copy of its tokenizer, or at the first start the recipe's."""
+    saved = run / TOKENIZER
+    place = saved if resume.path is not None and saved.is_file() else recipe.tokenizer
+    return None if place is None else cut_by(recipe, Tokenizer.load(place))
+
+
+def _start(
+    recipe: Recipe, tasks: Mapping[str, Task], root: Root, tokenizer: Tokenizer | None, read: Identities
+) -> None:
+    """Give the model of a new run the weights that it starts from (`init_from`)."""
+    refuse_foreign(read, read.get(START, {}))
+    check_training(recipe, tasks.values(), root)
+    tell_unused_memory(tasks.values(), root)
+    for network, spec in recipe.networks.items():
+        for entry in spec.init_from:
+            refuse_changed(Path(entry.weights), read)
+        initialise(root, network, spec, tokenizer, taught(recipe, network))
+    root.start_followers()
+
+
+def _check_optimizer(root: Root, recipe: Recipe, world: World) -> None:
+    """Something must be trained, by an optimizer that takes it, and every rank must have work."""
+    freeze(root, recipe.train)
+    world.lanes(recipe.train.lanes)
+    make_optimizer(root, recipe.train)
+
+
+def _check_held_out(recipe: Recipe, passes: Mapping[str, FinitePass]) -> None:
+    spec = recipe.train
+    if spec.evaluate_every and not passes:
+        raise WorkbenchError(
+            f"train.evaluate_every = {spec.evaluate_every}, but no task names held-out corpora: give one in "
+            "tasks.<name>.held_out, or set train.evaluate_every=0"
+        )
+    if spec.best is not None and not (passes and spec.evaluate_every):
+        raise WorkbenchError(
+            f"train.best = {spec.best!r} follows a held-out metric: name held_out corpora in a task and set "
+            "train.evaluate_every"
+        )
