@@ -40,7 +40,7 @@ FOLDERS = ("components", "downstream", "systems", "formats")
 """Folders that hold generated pages only."""
 
 WRITTEN = "`make pages` writes this page from the code."
-EXTENDING = "[CONTRIBUTING.md](../../CONTRIBUTING.md)"
+EXTENDING = "[Extending](../extending/README.md)"
 
 
 def pages(docs: Path) -> dict[str, str]:

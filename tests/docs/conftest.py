@@ -7,6 +7,7 @@ import importlib
 import logging
 import multiprocessing
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -84,7 +85,8 @@ def page_folder(raw_files: Path, tmp_path: Path, request: pytest.FixtureRequest)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     folder = Path(shutil.copytree(raw_files, tmp_path / "page"))
-    if "pipelines.demo small-files" in request.node.callspec.params["page"].read_text("utf-8"):
+    text = request.node.callspec.params["page"].read_text("utf-8")
+    if re.search("^python -m pipelines.demo small-files", text, re.MULTILINE):
         write_small_files(tmp_path / "own")
         for path in (tmp_path / "own").iterdir():
             shutil.rmtree(folder / path.name) if path.is_dir() else (folder / path.name).unlink()

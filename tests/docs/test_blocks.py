@@ -23,6 +23,7 @@ import yaml
 from pipelines.demo.small_files import write_small_files
 
 ROOT = Path(__file__).resolve().parents[2]
+EXTENDING = ROOT / "docs" / "extending"
 PAGES = sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
 FENCE = re.compile(r"^```(\w*)(?: title=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN = ("bash", "python", "yaml")
@@ -49,6 +50,29 @@ def label(page: Path) -> str:
     return page.relative_to(docs).as_posix() if page.is_relative_to(docs) else page.name
 
 
+def example(name: str) -> str:
+    """The file of this name that a page of docs/extending shows."""
+    [text] = [block.text for page in EXTENDING.glob("*.md") for block in blocks(page) if block.title == name]
+    return text
+
+
+def with_needs(page: Path) -> Iterator[tuple[str, Block]]:
+    """A page's blocks, each with its place, after the blocks of other pages that it relies on.
+
+    The first commands of the index of docs/extending prepare the corpus of all its pages. The index's recipe names
+    components of all pages.
+    """
+    index = EXTENDING / "README.md"
+    before: list[tuple[Path, Block]] = []
+    if page.parent == EXTENDING and page != index and "pretrain" in page.read_text("utf-8"):
+        before = [(index, next(block for block in blocks(index) if "workbench prepare" in block.text))]
+    elif page == index:
+        others = [other for other in sorted(EXTENDING.glob("*.md")) if other != index]
+        before = [(other, block) for other in others for block in blocks(other) if block.title]
+    for where, block in [*before, *((page, block) for block in blocks(page))]:
+        yield f"{label(where)}:{block.line}", block
+
+
 def commands(text: str) -> list[str]:
     """The commands of a bash block, with continued lines joined."""
     lines = text.replace("\\\n", " ").splitlines()
@@ -66,8 +90,7 @@ PAGES_THAT_RUN = [page for page in PAGES if any(block.language in RUN for block 
 def test_every_block_runs(
     page: Path, page_folder: Path, command: Callable[[str], Any], in_process: Callable[..., Any]
 ) -> None:
-    for block in blocks(page):
-        where = f"{label(page)}:{block.line}"
+    for where, block in with_needs(page):
         if block.title:
             path = page_folder / block.title
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,3 +134,10 @@ def test_the_pages_a_newcomer_needs_have_commands() -> None:
 def test_every_fence_is_of_a_kind_that_is_checked(page: Path) -> None:
     assert {block.language for block in blocks(page)} <= {*RUN, "text", "json"}
     assert page.read_text("utf-8").count("\n```") == 2 * len(list(blocks(page)))
+
+
+@pytest.mark.parametrize("page", sorted(EXTENDING.glob("*.md")), ids=label)
+def test_a_page_on_extending_is_short_and_listed(page: Path) -> None:
+    assert len(page.read_text("utf-8").splitlines()) <= 100
+    linked = "\n".join(other.read_text("utf-8") for other in EXTENDING.glob("*.md") if other != page)
+    assert page.name == "README.md" or f"({page.name}" in linked

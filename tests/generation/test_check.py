@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.docs.test_blocks import ROOT, blocks
+from tests.docs.test_blocks import example
 from workbench.errors import WorkbenchError
 from workbench.generation.check import check_past
 from workbench.models.context import Context
@@ -27,10 +27,9 @@ def no_gradients() -> Any:
 
 
 def shift() -> nn.Module:
-    """The layer of CONTRIBUTING.md."""
-    [text] = [block.text for block in blocks(ROOT / "CONTRIBUTING.md") if block.title == "shift.py"]
+    """The layer of docs/extending/layer-cache.md."""
     found: dict[str, Any] = {"__name__": "shift"}
-    exec(text, found)
+    exec(example("shift.py"), found)
     layer: nn.Module = found["Shift"]("text", {"text": 32})
     return layer
 

@@ -20,7 +20,7 @@ from pipelines.readers import text as text_formats
 from pipelines.readers.catalogue import KINDS, listed
 from pipelines.readers.formats import detect, formats, make_reader, sorted_inputs
 from pipelines.sources.files import expand, inside, passed_over
-from tests.docs.test_blocks import ROOT, blocks
+from tests.docs.test_blocks import example
 from tests.pipelines.test_commands import prepare
 from tests.preparing import app
 from workbench.corpora.manifest import parse_manifest
@@ -156,8 +156,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_the_example_of_the_documentation_works_once_it_is_moved(shipped: Path, tmp_path: Path, stored: Any) -> None:
-    (example,) = [block.text for block in blocks(ROOT / "CONTRIBUTING.md") if block.title == "quotes.py"]
-    (shipped / "quotes.py").write_text(example)
+    (shipped / "quotes.py").write_text(example("quotes.py"))
     (tmp_path / "wise.fortune").write_text("Know thyself.\n%\n\n%\nNothing in excess.\n")
     assert detect("text", [tmp_path / "wise.fortune"]) == "quotes"
     prepare("text", tmp_path / "wise.fortune", "-o", tmp_path / "corpus", "--workers", 1)

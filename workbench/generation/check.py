@@ -37,5 +37,5 @@ def check_past(network: Network, head: Head, continuation: Continuation, prompt:
             f"reads it at once (logits that differ by {difference / size:.2g} of their size): a layer of it mixes rows "
             "by other means than attention and has no past. Let it attend through "
             "workbench.models.sublayers.AttentionBlock, or take the rows before from Context.recall, as "
-            "CONTRIBUTING.md, 'A layer', shows"
+            "docs/extending/layer-cache.md shows"
         )
