@@ -1,6 +1,6 @@
 """The demo from raw files to a report: the commands that a user would type, each as soon as it can start.
 
-All of them go on where they stopped, so an interrupted demo is started again with the same command.
+Each of them resumes where it stopped. To resume an interrupted demo, start it again with the same command.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from pipelines.demo.figure import FIGURE, example_fact, facts_figure
 from pipelines.demo.plan import plan
 from pipelines.demo.story import chapters, show
 from pipelines.demo.summary import write_summary
@@ -42,7 +43,8 @@ def run_demo(folder: Path, console: Console) -> Path:
         at_once = min(cores(), MOST_AT_ONCE)
         seconds = run_together(plan(), console, at_once=at_once, threads=cores() // at_once, logs=Path("logs"))
         summary = write_summary(Path("summary.json"), seconds, time.perf_counter() - started)
-        told = chapters(summary)
+        write_text(Path(FIGURE), facts_figure(summary, example_fact()))
+        told = chapters(summary, FIGURE)
         write_text(Path("story.json"), json.dumps([dataclasses.asdict(c) for c in told], ensure_ascii=False, indent=1))
         runs = [str(run) for run in runs_below(Path("runs"))]
         _command("report", *runs, "--output", "report.html", "--title", "Demo", "--opening", "story.json")

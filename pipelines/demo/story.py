@@ -1,12 +1,13 @@
-"""The demo's story: what was taken away from whom, and what happened. Every sentence is made from the numbers.
+"""The demo's results in words: the ablations and their effects. Every sentence is generated from the numbers.
 
-A chapter is a title, a table and a few sentences, the same on the terminal and at the head of the report.
+A chapter is a title, a table and a few sentences, the same on the terminal and at the head of the report. The first one
+has the figure (`pipelines.demo.figure`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Console
@@ -16,15 +17,15 @@ from rich.table import Table
 from workbench.report.opening import Chapter
 
 SAME = 0.02
-"""Shares that differ by less are called alike."""
+"""Shares that differ by less are called equal."""
 NOTHING = "nothing"
-TAKEN = {
-    "bert": "the graph: it reads text alone",
+ABLATED = {
+    "bert": "the graph (text only)",
     "k-bert": NOTHING,
-    "k-bert-shuffled-graph": "the graph's truth: its edges are shuffled",
-    "k-bert-matrix-off": "the visible matrix: every word sees every triple",
+    "k-bert-shuffled-graph": "the truth of the graph (edges shuffled)",
+    "k-bert-matrix-off": "the visible matrix (every word sees every triple)",
     "ernie-thu": NOTHING,
-    "ernie-thu-random-entities": "what the entity vectors know: they are random",
+    "ernie-thu-random-entities": "the entity vectors (random ones)",
 }
 PARTS = ("stated", "heldout")
 RECALLS = (1, 5, 10)
@@ -69,11 +70,11 @@ class Found:
         return shown
 
 
-def chapters(summary: Mapping[str, Any]) -> list[Chapter]:
-    """The story of a summary (`pipelines.demo.summary`)."""
+def chapters(summary: Mapping[str, Any], figure: str = "") -> list[Chapter]:
+    """The chapters of a summary (`pipelines.demo.summary`); the first one has the figure."""
     found = Found(summary["evaluations"])
-    told = [_whole(summary), _facts(found), _typing(found), _questions(found)]
-    return [*told, _retrieval(found, summary["image_retrieval_r1_ceiling"])]
+    results = [_typing(found), _questions(found), _retrieval(found, summary["image_retrieval_r1_ceiling"])]
+    return [replace(_facts(found), figure=figure), *results, _whole(summary)]
 
 
 def show(told: list[Chapter], console: Console) -> None:
@@ -95,74 +96,78 @@ def _whole(summary: Mapping[str, Any]) -> Chapter:
     stages = ", ".join(f"{stage} {spent:.0f}" for stage, spent in summary["core_seconds"].items())
     runs = sum("steps" in run for run in summary["runs"].values())
     text = [
-        f"{runs} small models, trained and tested in {minutes} min {seconds} s. Something is taken away "
-        "from each idea (a graph beside the text, an image beside the words), and the same test is done again: what "
-        "the result loses is what the idea gave.",
-        f"That took {sum(summary['core_seconds'].values()):.0f} seconds of one core: {stages}.",
+        f"{runs} small models were trained and tested in {minutes} min {seconds} s. Each comparison is an ablation: "
+        "one thing is removed (the graph, its truth, the image), and the same test is repeated. The difference "
+        "between the two results is the effect of that thing.",
+        f"Together they took {sum(summary['core_seconds'].values()):.0f} seconds of one core: {stages}.",
     ]
-    return Chapter("What this is", text)
+    return Chapter("How this was measured", text)
 
 
 def _facts(found: Found) -> Chapter:
-    stated, held_out = ({run: found.number("facts", run, f"facts-{part}", ACCURACY) for run in TAKEN} for part in PARTS)
-    rows: Rows = [[run, what, stated[run], held_out[run]] for run, what in TAKEN.items()]
-    guesses = [found.baselines("facts", f"facts-{part}", list(TAKEN)) for part in PARTS]
+    stated, held_out = (
+        {run: found.number("facts", run, f"facts-{part}", ACCURACY) for run in ABLATED} for part in PARTS
+    )
+    rows: Rows = [[run, what, stated[run], held_out[run]] for run, what in ABLATED.items()]
+    guesses = [found.baselines("facts", f"facts-{part}", list(ABLATED)) for part in PARTS]
     rows += [[name, "baseline", *(guess[name][ACCURACY] for guess in guesses)] for name in guesses[1]]
     counts = [found.row("facts", "bert", f"facts-{part}")["counts"] for part in PARTS]
     asked = (
-        f"In which country does a city lie? The text states it often for {counts[0]['sentences']} cities, which are "
-        f"asked for in another wording, and never for {counts[1]['sentences']} others, whose country the graph alone "
-        f"has. The table has the share of cities whose country came first among {counts[1]['candidates']}."
+        f"In which country does a city lie? For {counts[0]['sentences']} cities the training text states the country "
+        f"often; the test asks in another wording. For {counts[1]['sentences']} other cities only the graph states it "
+        f"(held-out facts). The numbers are the share of cities whose country is ranked first among "
+        f"{counts[1]['candidates']}."
     )
     read = (
-        f"bert, which has the text alone, knows {_percent(stated['bert'])} of what the text states and "
-        f"{_percent(held_out['bert'])} of the held-out facts, where guessing gives "
-        f"{_percent(guesses[1]['chance'][ACCURACY])}. k-bert, which reads triples as branches of the sentence, has "
-        f"{_percent(stated['k-bert'])} and {_percent(held_out['k-bert'])}."
+        f"bert has the text only. It recalls {_percent(stated['bert'])} of the stated facts and "
+        f"{_percent(held_out['bert'])} of the held-out facts; chance is {_percent(guesses[1]['chance'][ACCURACY])}. "
+        f"k-bert reads triples as branches of the sentence. It recalls {_percent(stated['k-bert'])} and "
+        f"{_percent(held_out['k-bert'])}."
     )
-    taken = (
-        "Taken away, on the held-out facts: with the graph's edges shuffled k-bert "
-        f"{_moves(held_out['k-bert'], held_out['k-bert-shuffled-graph'])}; with the visible matrix off it "
-        f"{_moves(held_out['k-bert'], held_out['k-bert-matrix-off'])}; with random entity vectors ernie-thu "
+    ablated = (
+        "Ablations, on the held-out facts: with shuffled edges of the graph, k-bert "
+        f"{_moves(held_out['k-bert'], held_out['k-bert-shuffled-graph'])}. Without the visible matrix it "
+        f"{_moves(held_out['k-bert'], held_out['k-bert-matrix-off'])}. With random entity vectors, ernie-thu "
         f"{_moves(held_out['ernie-thu'], held_out['ernie-thu-random-entities'])}."
     )
-    return Chapter("Facts", [asked, read, taken], ["model", "taken away", "stated facts", "held-out facts"], rows)
+    head = ["model", "ablated", "stated facts", "held-out facts"]
+    return Chapter("Facts that only the graph states", [asked, read, ablated], head, rows)
 
 
 def _typing(found: Found) -> Chapter:
     task, test, name = "entity-typing", "typing-test", "loose_micro/f1"
-    tuned = {run: f"{run}-typing" for run in TAKEN if found.has(task, f"{run}-typing")}
+    tuned = {run: f"{run}-typing" for run in ABLATED if found.has(task, f"{run}-typing")}
     f1 = {run: found.number(task, folder, test, name) for run, folder in tuned.items()}
-    rows: Rows = [[run, TAKEN[run], value] for run, value in f1.items()]
+    rows: Rows = [[run, ABLATED[run], value] for run, value in f1.items()]
     rows += [[n, "baseline", v[name]] for n, v in found.baselines(task, test, list(tuned.values())).items()]
     text = [
-        "What is named in a sentence: a city, a capital, a currency, something in Africa? No entity of the test is in "
-        "a sentence of the training set, and edges of the graph that state a type are left out.",
-        f"In micro-F1, bert reaches {f1['bert']:.3f}, k-bert {f1['k-bert']:.3f}, ernie-thu {f1['ernie-thu']:.3f}; with "
-        f"random entity vectors ernie-thu has {f1['ernie-thu-random-entities']:.3f}.",
+        "Which types has the entity of a sentence: city, capital, currency, something in Africa? No entity of the test "
+        "occurs in the training set. Edges of the graph that state a type are left out.",
+        f"Micro-F1: bert {f1['bert']:.3f}, k-bert {f1['k-bert']:.3f}, ernie-thu {f1['ernie-thu']:.3f}, ernie-thu with "
+        f"random entity vectors {f1['ernie-thu-random-entities']:.3f}.",
     ]
-    return Chapter("Types of entities", text, ["model", "taken away", "micro-F1"], rows)
+    return Chapter("Types of entities", text, ["model", "ablated", "micro-F1"], rows)
 
 
 def _questions(found: Found) -> Chapter:
     task, test = "vqa", "easy-vqa-test-grid"
     full, blind = (found.number(task, f"joint-vqa{part}", test, ACCURACY) / 100 for part in ("", "-question-only"))
-    rows: Rows = [["joint", NOTHING, full], ["joint", "the image, in fine-tuning and in the test", blind]]
+    rows: Rows = [["joint", NOTHING, full], ["joint", "the image (in fine-tuning and in the test)", blind]]
     guesses = found.baselines(task, test, ["joint-vqa"])
     rows += [[name, "baseline", numbers[ACCURACY] / 100] for name, numbers in guesses.items()]
     counts = found.row(task, "joint-vqa", test)["counts"]
     text = (
-        f"{counts['questions']:,} questions about the first {counts['images']:,} images of easy-VQA's test split; the "
-        f"model reads an image as grid features of a pretrained network. With the image {_percent(full)} are answered "
-        f"right; with the question alone the share {_moves(full, blind)}."
+        f"{counts['questions']:,} questions about the first {counts['images']:,} images of easy-VQA's test split. The "
+        f"model reads an image as grid features of a pretrained network. With the image, the accuracy is "
+        f"{_percent(full)}. Without the image it {_moves(full, blind)}."
     )
-    return Chapter("Questions about images", [text], ["model", "taken away", "accuracy"], rows)
+    return Chapter("Questions about images", [text], ["model", "ablated", "accuracy"], rows)
 
 
 def _retrieval(found: Found, ceiling: float) -> Chapter:
     task, test, same = "retrieval", "scenes-heldout-grid", "same-features"
     rows: Rows = []
-    for control, what in ((None, NOTHING), (same, "what tells the images apart, in the test")):
+    for control, what in ((None, NOTHING), (same, "the differences between images (in the test)")):
         numbers = found.row(task, "joint", test, control)["numbers"]
         rows.append(["joint", what, *_recalls(numbers)])
     rows += [[name, "baseline", *_recalls(v)] for name, v in found.baselines(task, test, ["joint"]).items()]
@@ -170,12 +175,12 @@ def _retrieval(found: Found, ceiling: float) -> Chapter:
     first, after = (found.number(task, "joint", test, "image_retrieval/r1", control) for control in (None, same))
     counts = found.row(task, "joint", test)["counts"]
     text = (
-        f"Which of {counts['images']:,} held-out scenes does a caption describe? The right one comes first for "
-        f"{_percent(first)} of {counts['texts']:,} captions; no model can have more than {_percent(ceiling)}, since "
-        f"some captions fit several scenes. When all scenes get the features of one, the share {_moves(first, after)}: "
-        "what is found then is found by a leak, or by chance."
+        f"Which of {counts['images']:,} held-out scenes does a caption describe? The right one is ranked first for "
+        f"{_percent(first)} of {counts['texts']:,} captions. No model can reach more than {_percent(ceiling)}, because "
+        f"some captions fit several scenes. With the same features for all scenes, the share {_moves(first, after)}. "
+        "Anything above chance there would be a leak."
     )
-    head = ["model", "taken away", *(f"{side} R@" + "/".join(map(str, RECALLS)) for side in SIDES)]
+    head = ["model", "ablated", *(f"{side} R@" + "/".join(map(str, RECALLS)) for side in SIDES)]
     return Chapter("Images and captions", [text], head, rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import sys
@@ -22,7 +23,7 @@ from workbench.errors import WorkbenchError
 from workbench.report.chart import Series, line_chart, log_ticks, thinned, ticks
 from workbench.report.examples import example_image, marked, save_example_image
 from workbench.report.html import decimals_of, fixed, number, table
-from workbench.report.opening import read_opening
+from workbench.report.opening import opening, read_opening
 from workbench.report.page import render
 from workbench.report.run import load_run
 
@@ -268,6 +269,27 @@ def test_an_opening_stands_before_the_results(runs: list[Path], tmp_path: Path) 
     shown = words(written)
     places = [shown.index(part) for part in ("First this.", "Then that.", "k-bert0.9612", "Results")]
     assert places == sorted(places)
+
+
+def test_a_figure_opens_its_chapter_as_an_image(tmp_path: Path) -> None:
+    drawing = '<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+    (tmp_path / "bars.svg").write_text(drawing)
+    (tmp_path / "story.json").write_text('[{"title": "A \\"share\\"", "text": ["Words."], "figure": "bars.svg"}]')
+    (chapter,) = read_opening(tmp_path / "story.json")
+    written = opening([chapter])
+    assert "<script" not in written
+    assert written.index('alt="A &quot;share&quot;"') < written.index("Words.")
+    (encoded,) = re.findall(r'src="data:image/svg\+xml;base64,([^"]*)"', written)
+    assert base64.b64decode(encoded).decode() == drawing
+
+
+@pytest.mark.parametrize(("content", "message"), [(None, "cannot be read"), ("a,b", "is no SVG")])
+def test_a_figure_that_is_no_drawing_is_refused(content: str | None, message: str, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "bars.svg").write_text(content)
+    (tmp_path / "story.json").write_text('[{"title": "x", "text": [], "figure": "bars.svg"}]')
+    with pytest.raises(WorkbenchError, match=rf"bars\.svg: .*{message}"):
+        read_opening(tmp_path / "story.json")
 
 
 @pytest.mark.parametrize(
