@@ -21,7 +21,6 @@ LONG_YET = (
     "docs/recipes.md",
     "docs/text.md",
     "docs/video-and-speech.md",
-    "docs/vision-language.md",
 )
 """Pages that are not rewritten yet. It only gets shorter."""
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]

@@ -96,7 +96,7 @@ def test_the_documentations_drawings_are_up_to_date() -> None:
         assert (DOCS / FOLDER / f"{recipe.name}.svg").read_text("utf-8") == drawing(recipe), "make pages"
     for name, of_page in drawn().items():
         page = (DOCS / name).read_text("utf-8")
-        assert page.partition(BEGIN)[2].partition(END)[0] == "".join(f"{line}\n" for line in shown(of_page)), (
+        assert page.partition(BEGIN)[2].partition(END)[0] == "".join(f"{line}\n" for line in shown(name, of_page)), (
             "make pages"
         )
         assert all(f"| `{recipe.name}`" in page or f"`{recipe.name}` " in page for recipe in of_page)

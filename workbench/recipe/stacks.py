@@ -15,23 +15,24 @@ from workbench.recipe.spec import Recipe
 
 FOLDER, FAMILY = "stacks", "vision_language"
 BEGIN, END = "<!-- stacks: make pages -->\n", "<!-- end of stacks -->"
-IMAGES, FILMS = "vision-language.md", "video-and-speech.md"
+IMAGES, VIDEOS = "vision-language/systems.md", "video-and-speech.md"
 """The pages."""
 
 
 def drawn() -> dict[str, list[Recipe]]:
-    """The recipes whose stacks are drawn, by page: those of films and speech, and the others."""
-    pages: dict[str, list[Recipe]] = {IMAGES: [], FILMS: []}
+    """The recipes whose stacks are drawn, by page: those of videos and speech, and the others."""
+    pages: dict[str, list[Recipe]] = {IMAGES: [], VIDEOS: []}
     for recipe in families()[FAMILY]:
         streams = {stream for network in recipe.networks.values() for stream in network.streams}
-        pages[FILMS if streams & {"video", "speech"} else IMAGES].append(recipe)
+        pages[VIDEOS if streams & {"video", "speech"} else IMAGES].append(recipe)
     return pages
 
 
-def shown(recipes: Iterable[Recipe]) -> Iterator[str]:
-    """The lines of a page."""
+def shown(page: str, recipes: Iterable[Recipe]) -> Iterator[str]:
+    """The lines of a page, which is named by its path within the documentation."""
+    folder = "../" * page.count("/") + FOLDER
     for recipe in recipes:
-        yield from ("", f"`{recipe.name}`: {recipe.description}", "", f"![{recipe.name}]({FOLDER}/{recipe.name}.svg)")
+        yield from ("", f"`{recipe.name}`: {recipe.description}", "", f"![{recipe.name}]({folder}/{recipe.name}.svg)")
     yield ""
 
 
@@ -47,4 +48,4 @@ def write_stacks(docs: Path) -> None:
             path.unlink()
     for name, recipes in pages.items():
         page = docs / name
-        page.write_text(between(page.read_text("utf-8"), BEGIN, END, shown(recipes)), "utf-8")
+        page.write_text(between(page.read_text("utf-8"), BEGIN, END, shown(name, recipes)), "utf-8")

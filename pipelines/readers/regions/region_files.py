@@ -91,8 +91,8 @@ def open_regions(path: Path) -> RegionFiles:
         raise WorkbenchError(
             f"{path} has features as mmf writes them: NAME.npy, and NAME_info.npy with their boxes. The latter is a "
             "pickle, and to read it is to run what somebody wrote into it. An .npz file for each image is read, with "
-            "`features`, `boxes`, `image_width` and `image_height`; docs/vision-language.md has the lines that make "
-            "these of mmf's where you trust them (Features of other people)"
+            "`features`, `boxes`, `image_width` and `image_height`. Where you trust mmf's files, the script in "
+            "docs/vision-language/features.md (Precomputed region features) makes these from them"
         )
     if len(fitting) != 1:
         raise WorkbenchError(
