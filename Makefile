@@ -4,8 +4,8 @@
 # make test-machines    run the tests as other machines would: other kernels, threads, a busy neighbour
 # make lint    ruff and mypy
 # make pages    write the generated pages of docs/ again, and the README's table of systems
-# make systems DATA=FOLDER KIND=knowledge    train every system of a kind in its tiny size on raw corpora, beside chance
-# make knowledge-result DATA=FOLDER    the README's result: K-BERT on Chinese medical NER beside its controls
+# make systems DATA=FOLDER KIND=knowledge    train every system of a kind in its tiny size on raw corpora, next to chance
+# make knowledge-result DATA=FOLDER    the README's result: K-BERT on Chinese medical NER next to its controls
 # make soak    random kills, signals, full disks, damage and bad values for HOURS=1 or SECONDS=60; AREAS=kills,signals SEED=7
 
 VENV ?= .venv
@@ -46,7 +46,7 @@ test-machines: $(INSTALLED)
 	"$(BIN)/python" tests/machines.py $(PARALLEL) -m "not slow"
 
 test-newest:
-	"$(PYTHON)" tests/newest.py --folder build/newest --pythons $(PYTHONS) -- $(PARALLEL) -m "not slow"
+	"$(PYTHON)" tests/newest_packages.py --folder build/newest --pythons $(PYTHONS) -- $(PARALLEL) -m "not slow"
 
 soak: $(INSTALLED)
 	OMP_NUM_THREADS=1 "$(BIN)/python" -m tests.robustness.soak --seed $(SEED) --output runs/soak \

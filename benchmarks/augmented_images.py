@@ -30,12 +30,12 @@ from torchvision.transforms import InterpolationMode, v2
 
 from benchmarks.fetching import jpeg
 from vision.images.transforms import NORMALISATIONS, standardise
-from vision.sequences.images.pixels import Pixels
+from vision.sequences.image_processors.pixels import PixelsProcessor
+from workbench.core.keyed import generator
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.reader import Reader
-from workbench.corpora.writer import ShardWriter
-from workbench.keyed import generator
+from workbench.corpora.reading.reader import Reader
+from workbench.corpora.shards.writer import ShardWriter
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sequence
 
@@ -77,13 +77,13 @@ def arguments() -> argparse.Namespace:
 
 def write(folder: Path, options: argparse.Namespace) -> Corpus:
     mode = "L" if options.grey else "RGB"
-    pictures = [
+    photographs = [
         jpeg(seed, options.width, options.height, mode, progressive=options.progressive)
         for seed in range(min(DISTINCT, options.images))
     ]
     with ShardWriter(folder / "part-00000000.tar", kind="image-text") as writer:
         for number in range(options.images):
-            writer.add(f"r{number}", {"image": pictures[number % len(pictures)], "captions": ["a caption"]})
+            writer.add(f"r{number}", {"image": photographs[number % len(photographs)], "captions": ["a caption"]})
     assert writer.info is not None
     finish_corpus(
         folder, kind="image-text", shards=[writer.info], provenance={"command": "benchmarks.augmented_images"}
@@ -104,7 +104,7 @@ def measured(work: Work, images: int) -> float:
 
 def ours(corpus: Corpus) -> Iterator[Tensor]:
     """As the loader and the embedding do it: every image from its own generator, normalised as a batch."""
-    part = Pixels(SIDE, SIDE // 32, crop_scale=LEAST, flip=FLIP)
+    part = PixelsProcessor(SIDE, SIDE // 32, crop_scale=LEAST, flip=FLIP)
     reader = Reader([(corpus, 1.0)], seed=0, lanes=LANES, micro_batch_size=BATCH)
     mean, std = torch.tensor(MEAN), torch.tensor(STD)
     for number in range(corpus.records // BATCH):

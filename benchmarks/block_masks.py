@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.nn.attention.flex_attention import create_block_mask
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.models.attention import flex
 from workbench.models.attention.block_mask import block_mask
 from workbench.models.attention.request import Request

@@ -5,7 +5,7 @@
 - labels among candidates of the micro-batch (`kg.dea`), or of a mention (`kg.entity_linking`, likelihood): the mean
   logarithm of the number of candidates; the margin's loss where all candidates have the same score, the best one;
 - any of several labels (`kg.supersense`): its loss where each supersense has its share of the words in training;
-- true triples beside false ones (`kg.knowledge_embedding`): log 2, where both are scored alike;
+- true triples next to false ones (`kg.knowledge_embedding`): log 2, where both are scored alike;
 - contrasts and choices among pairs or clips (`vision.itc`, `momentum_contrast`, `pair_contrast`, `mil_nce`,
   `masked_clips`): all that is compared has the same score, and a queue is full;
 - features of hidden image rows (`vision.mrfr`) and distributions over their classes (`vision.mrc_kl`): the mean of
@@ -33,15 +33,15 @@ from vision.objectives.mrc_kl import MrcKl
 from vision.objectives.mrfr import Mrfr
 from vision.objectives.wra import Wra
 from workbench.objectives.segment_autoencoder import SegmentAutoencoder
+from workbench.pretraining.assembly import tasks_of
+from workbench.pretraining.loader import MicroBatches, MicroBatchId
+from workbench.pretraining.objective import Objective
+from workbench.pretraining.task import labels as names_of
 from workbench.recipe.spec import Recipe
 from workbench.sequences.batch import Batch
-from workbench.tasks.building import tasks_of
-from workbench.tasks.feed import MicroBatches, MicroBatchId
-from workbench.tasks.objective import Objective
-from workbench.tasks.task import labels as names_of
 from workbench.text.tokenizer import Tokenizer
+from workbench.training.data import held_out_pass, reader_of
 from workbench.training.held_out import HELD_OUT_SPLIT
-from workbench.training.readers import held_out_pass, reader_of
 
 BATCHES_COUNTED, IGNORED = 300, -100
 SMOOTHING = (1.0, 0.3, 0.1, 0.03)
@@ -53,7 +53,7 @@ ROWS: dict[type[Objective], str] = {Mrfr: "features", MrcKl: "scores"}
 
 @dataclass
 class Seen:
-    """Labels of an objective and how often each was there, also those beside them (`kg.word_knowledge`), and by their
+    """Labels of an objective and how often each was there, also those next to them (`kg.word_knowledge`), and by their
     weights; the sum over labels of log candidates: the micro-batch's, or a mention's; losses of contrasts where all
     candidates are alike; rows [n, size] that are predicted."""
 
@@ -127,7 +127,7 @@ def _entropy(
     seen: Counter[int], asked: Counter[int], kinds: int = 0, weights: Mapping[int, float] | None = None
 ) -> float:
     """The cross entropy of labels under the frequencies of those seen, smoothed over the `kinds` (by default, all that
-    are there); of labels with weights the sum of these counts beside their number."""
+    are there); of labels with weights the sum of these counts next to their number."""
     kinds = kinds or len(seen | asked)
 
     def smoothed(more: float) -> float:
@@ -177,7 +177,7 @@ def _seen(batches: MicroBatches, numbers: Mapping[str, int], lanes: int) -> dict
 def _add(seen: Seen, objective: Objective, views: Sequence[Batch]) -> None:
     """What an objective is asked in the micro-batches of a step."""
     if isinstance(objective, CONTRASTS) and views:
-        together = [views] if objective.step_wide else [[view] for view in views]
+        together = [views] if objective.global_batch else [[view] for view in views]
         seen.undecided.extend(level for batches in together for level in undecided(objective, batches))
         return
     for targets in (view.targets[objective.name] for view in views):

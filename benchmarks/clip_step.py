@@ -1,4 +1,4 @@
-"""The training step of CLIP beside open_clip's: the same towers, the same batch, one process, one thread.
+"""The training step of CLIP next to open_clip's: the same towers, the same batch, one process, one thread.
 
     pip install open_clip_torch
     python -m benchmarks.clip_step --rounds 5
@@ -25,11 +25,11 @@ from vision.images.boxes import WHOLE, grid_boxes
 from vision.images.transforms import NORMALISATIONS, standardise
 from vision.interop.patch_names import ClassToken
 from vision.objectives.itc import Itc
-from vision.sequences.images.patches import cut
+from vision.sequences.image_processors.patches import cut
 from workbench.models.network import Network
+from workbench.pretraining.forward import HeadInputs
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, Stream
-from workbench.tasks.forward import Seen
 
 VOCABULARY, CONTEXT = 49408, 77
 LR = {"lr": 5e-4, "betas": (0.9, 0.98), "eps": 1e-6, "weight_decay": 0.2}
@@ -43,76 +43,82 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--size", type=int, default=224, help="pixels of a side")
     parser.add_argument("--patch", type=int, default=32)
-    told = parser.parse_args()
+    reported = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    images = torch.randint(0, 256, (told.batch, 3, told.size, told.size), dtype=torch.uint8)
-    lengths = np.clip(np.random.default_rng(0).normal(13, 4, told.batch).round().astype(int), 5, CONTEXT).tolist()
+    images = torch.randint(0, 256, (reported.batch, 3, reported.size, reported.size), dtype=torch.uint8)
+    lengths = np.clip(np.random.default_rng(0).normal(13, 4, reported.batch).round().astype(int), 5, CONTEXT).tolist()
     ids = [
         torch.cat(
             [torch.tensor([VOCABULARY - 2]), torch.randint(0, VOCABULARY - 2, (n - 2,)), torch.tensor([VOCABULARY - 1])]
         )
         for n in lengths
     ]
-    theirs = open_clip(told)
-    ours = workbench(told, theirs)
-    steps = {"open_clip": their_step(theirs, images, ids), "workbench": our_step(ours, images, ids, told.patch)}
+    theirs = open_clip(reported)
+    ours = workbench(reported, theirs)
+    steps = {"open_clip": their_step(theirs, images, ids), "workbench": our_step(ours, images, ids, reported.patch)}
     print("loss of the first step: " + ", ".join(f"{name} {step():.6f}" for name, step in steps.items()))
     seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(told.rounds):
+    for _ in range(reported.rounds):
         for name, step in steps.items():
             start = time.perf_counter()
             step()
             seconds[name].append(time.perf_counter() - start)
     for name, spent in seconds.items():
-        print(f"{name}: {told.batch / statistics.median(spent):.2f} images/s (median of {told.rounds} steps)")
+        print(f"{name}: {reported.batch / statistics.median(spent):.2f} images/s (median of {reported.rounds} steps)")
     median = {name: statistics.median(spent) for name, spent in seconds.items()}
     print(f"workbench / open_clip: {median['open_clip'] / median['workbench']:.2f}")
 
 
-def open_clip(told: argparse.Namespace) -> Any:
+def open_clip(reported: argparse.Namespace) -> Any:
     model = importlib.import_module("open_clip.model")
-    heads = told.width // 64
+    heads = reported.width // 64
     vision = {
-        "layers": told.layers,
-        "width": told.width,
+        "layers": reported.layers,
+        "width": reported.width,
         "head_width": 64,
-        "patch_size": told.patch,
-        "image_size": told.size,
+        "patch_size": reported.patch,
+        "image_size": reported.size,
     }
     text = {
         "context_length": CONTEXT,
         "vocab_size": VOCABULARY,
-        "width": told.width,
+        "width": reported.width,
         "heads": heads,
-        "layers": told.layers,
+        "layers": reported.layers,
     }
-    return model.CLIP(told.width, model.CLIPVisionCfg(**vision), model.CLIPTextCfg(**text))
+    return model.CLIP(reported.width, model.CLIPVisionCfg(**vision), model.CLIPTextCfg(**text))
 
 
-def workbench(told: argparse.Namespace, theirs: Any) -> torch.nn.Module:
+def workbench(reported: argparse.Namespace, theirs: Any) -> torch.nn.Module:
     """Our two towers and the common space, with the weights of theirs."""
-    block = {"layer": "self", "num_heads": told.width // 64, "norm_place": "pre", "norm_eps": 1e-5, "dropout": 0.0}
-    block |= {"attention_dropout": 0.0, "repeat": told.layers}
-    grid = told.size // told.patch
+    block = {"layer": "self", "num_heads": reported.width // 64, "norm_place": "pre", "norm_eps": 1e-5, "dropout": 0.0}
+    block |= {"attention_dropout": 0.0, "repeat": reported.layers}
+    grid = reported.size // reported.patch
     plain = {"bias": False, "type_vector": False, "mask_vector": False, "norm": True, "normalisation": "clip"}
     streams: dict[str, Any] = {
         "text": {
             "embedding": "token",
-            "hidden_size": told.width,
+            "hidden_size": reported.width,
             "max_positions": CONTEXT,
             "token_types": 0,
             "norm": None,
         },
-        "image": {"embedding": "vision.patches", "hidden_size": told.width, "grid": grid, "patch": told.patch, **plain},
+        "image": {
+            "embedding": "vision.patches",
+            "hidden_size": reported.width,
+            "grid": grid,
+            "patch": reported.patch,
+            **plain,
+        },
     }
     streams["text"]["dropout"] = 0.0
     spec = NetworkSpec(streams, [{**block, "stream": "text"}, {**block, "stream": "image"}])
     network = Network(spec, vocab_size=VOCABULARY)
-    objective = Itc(told.width, pool_text="last", norm=True, same_image="negative")
+    objective = Itc(reported.width, pool_text="last", norm=True, same_image="negative")
     model = torch.nn.ModuleDict({"network": network, "itc": objective.head(network)})
     model.load_state_dict(
-        {name: tensor.detach().clone() for name, tensor in converted(theirs.state_dict(), told.layers).items()}
+        {name: tensor.detach().clone() for name, tensor in converted(theirs.state_dict(), reported.layers).items()}
     )
     return model
 
@@ -182,7 +188,7 @@ def our_step(model: Any, images: Tensor, ids: list[Tensor], patch: int) -> Calla
 
     def step() -> float:
         batch = Batch(streams)
-        seen = Seen.of(model["network"], batch, {"image": torch.arange(len(ids))})
+        seen = HeadInputs.of(model["network"], batch, {"image": torch.arange(len(ids))})
         loss = model["itc"].loss(model["itc"].embed(seen), slice(None)).loss / len(ids)
         return stepped(loss, optimizer)
 

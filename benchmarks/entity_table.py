@@ -2,8 +2,9 @@
 
     python -m benchmarks.entity_table [--entities 1000000] [--size 100] [--batches 100]
 
-Each line is measured in a process of its own. `ids` is the step `kg.entity_stream` alone, what a worker of the loader
-holds; `vectors` the embedding `kg.entity_table`, what a rank holds; both look rows up for the batches. Beside them
+Each line is measured in a process of its own. `ids` is the transform `kg.entity_stream` alone, what a worker of the
+loader
+holds; `vectors` the embedding `kg.entity_table`, what a rank holds; both look rows up for the batches. Next to them
 stand a dict of all ids and a copy of the vectors. Memory is what the process allocated (RssAnon of Linux) above what
 it had before; pages of the file are none of that: processes share them, and the system can take them back. The
 checksum is computed at the first opening alone, which is a line of its own.
@@ -22,9 +23,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from kg.models.embeddings.entity_table import EntityTable
-from kg.sequences.steps.entity_stream import EntityStream
-from kg.vectors.vectors import Vectors, load_vectors, save_vectors
+from kg.models.embeddings.entity_table import EntityTableEmbedding
+from kg.sequences.transforms.entity_stream import EntityStreamTransform
+from kg.vectors.vectors import GraphVectors, load_vectors, save_vectors
 
 ROWS = 640
 """Mentions of a batch."""
@@ -40,7 +41,7 @@ def main() -> None:
         path = str(Path(folder, "entities.safetensors"))
         ids = [f"Q{number}" for number in range(options.entities)]
         vectors = torch.randn(options.entities, options.size)
-        save_vectors(Vectors(ids, vectors, ["P1"], torch.zeros(1, options.size)), path)
+        save_vectors(GraphVectors(ids, vectors, ["P1"], torch.zeros(1, options.size)), path)
         print(f"{options.entities:,} entities of size {options.size}: {Path(path).stat().st_size / 2**20:,.0f} MiB")
         del ids, vectors
         time.sleep(3)  # the checksum of a file younger than that is not remembered
@@ -81,7 +82,7 @@ def first(path: str) -> Callable[[np.ndarray], object]:
 
 
 def stream(path: str) -> Callable[[np.ndarray], object]:
-    found = EntityStream(path).rows
+    found = EntityStreamTransform(path).rows
     return lambda rows: [found[f"Q{row}"] for row in rows.tolist()]
 
 
@@ -91,12 +92,12 @@ def dictionary(path: str) -> Callable[[np.ndarray], object]:
 
 
 def table(path: str) -> Callable[[np.ndarray], object]:
-    embedding = EntityTable(path)
+    embedding = EntityTableEmbedding(path)
     return lambda rows: embedding({"entity_ids": torch.from_numpy(rows + 1)})
 
 
 def copied(path: str) -> Callable[[np.ndarray], object]:
-    embedding = EntityTable(load_vectors(path).vectors.clone())
+    embedding = EntityTableEmbedding(load_vectors(path).vectors.clone())
     return lambda rows: embedding({"entity_ids": torch.from_numpy(rows + 1)})
 
 

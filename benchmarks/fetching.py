@@ -5,7 +5,8 @@
 The server is a process of its own that sends noise-like JPEGs of 640 x 480 from memory. Both fetch every image, decode
 it, make its shorter side `--resize` pixels and write tars with the caption, with equally many processes and
 connections; rounds alternate, and the ratio is that of the medians. Starting the program counts for neither: the time
-is that of a list of `--images` less that of a list of `WARM` images. Beside it stands the CPU time that an image takes,
+is that of a list of `--images` less that of a list of `WARM` images. Next to it stands the CPU time that an image
+takes,
 which a busy machine does not change. img2dataset is run as a program, from an environment of its own; without it only
 ours is told.
 """
@@ -59,10 +60,10 @@ def main() -> None:
     rates = {name: count / statistics.median(one.wall for one in found) for name, found in spent.items()}
     costs = {name: statistics.median(one.cpu for one in found) / count for name, found in spent.items()}
     for name, rate in rates.items():
-        told = f"{name:12} {rate:8.1f} images/s, {1000 * costs[name]:.1f} ms of CPU an image"
+        reported = f"{name:12} {rate:8.1f} images/s, {1000 * costs[name]:.1f} ms of CPU an image"
         if "img2dataset" in rates:
-            told += f"   x{rate / rates['img2dataset']:.2f}, x{costs['img2dataset'] / costs[name]:.2f}"
-        print(told)
+            reported += f"   x{rate / rates['img2dataset']:.2f}, x{costs['img2dataset'] / costs[name]:.2f}"
+        print(reported)
 
 
 def arguments() -> argparse.Namespace:

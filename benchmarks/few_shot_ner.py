@@ -1,4 +1,4 @@
-"""Does knowledge help, and what of it? K-BERT on Chinese medical NER with few sentences, beside its controls.
+"""Does knowledge help, and what of it? K-BERT on Chinese medical NER with few sentences, next to its controls.
 
     OMP_NUM_THREADS=1 python -m benchmarks.few_shot_ner --data data/kbert_zh --output knowledge-result [--jobs 2]
 
@@ -11,7 +11,7 @@ fine-tuned on 50, 200 and 1,000 sentences, with the triples of Medical.spo hung 
     train   the other sentences of train.tsv; a seed draws its own, the same ones for all controls
 
 Pairs are compared over seeds (t of the differences, two-sided). Everything is done by the ordinary commands, which are
-printed; what is there already is not done again, so that a benchmark that was stopped goes on, and OUTPUT/results.md,
+printed; what is there already is not done again, so that a benchmark that was stopped continues, and OUTPUT/results.md,
 results.json, figure.svg and figure.png tell what there is.
 """
 
@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 from benchmarks.commands import call
 from benchmarks.few_shot_tables import CONTROLS, GRAPH, publish
 from benchmarks.result_tables import result_of
-from workbench.keyed import generator
+from workbench.core.keyed import generator
 
 SIZES = {200: 20, 50: 20, 1000: 10}
 """Sentences, in the order in which they are trained, and passes over them."""
@@ -123,13 +123,13 @@ def trained(output: Path, rate: str, cell: tuple[int, int, str], name: str = "")
     if (run / "trained").exists():
         return run
     graph = f"graph: {output / 'corpora' / 'medical'}"
-    step = f"tasks.tag.sequence.steps=[{{step: kg.sentence_tree, {graph}, max_length: 128, triples: {{most: 2}}}}]"
-    told = () if control == GRAPH else ("--control", control)
+    step = f"tasks.tag.sequence.transforms=[{{transform: kg.sentence_tree, {graph}, max_length: 128, triples: {{most: 2}}}}]"
+    reported = () if control == GRAPH else ("--control", control)
     options = ("--epochs", str(SIZES[size]), "--batch-size", "16", "--lr", rate, "--max-length", str(LENGTH))
     sentences = str(output / "corpora" / f"few-{size}-{seed}")
     loop = (f"seed={seed}", "train.num_workers=0", "train.save_every=0", "train.log_every=50")
     start = str(output / "runs" / "pretrained")
-    call("finetune", "tag", start, sentences, *options, *told, step, *loop, "--output", str(run))
+    call("finetune", "tag", start, sentences, *options, *reported, step, *loop, "--output", str(run))
     (run / "trained").touch()
     return run
 
@@ -164,8 +164,8 @@ def tune(output: Path, jobs: int) -> str:
         cells = [(rate, control) for rate in RATES for control in (GRAPH, "no-kg")]
         found = dict(zip(cells, in_parallel(partial(tuned, output), cells, jobs), strict=True))
         means = {rate: (found[rate, GRAPH] + found[rate, "no-kg"]) / 2 for rate in RATES}
-        told = {"rate": max(RATES, key=means.__getitem__), "dev": {rate: means[rate] for rate in RATES}}
-        kept.write_text(json.dumps(told, indent=1), encoding="utf-8")
+        reported = {"rate": max(RATES, key=means.__getitem__), "dev": {rate: means[rate] for rate in RATES}}
+        kept.write_text(json.dumps(reported, indent=1), encoding="utf-8")
     return str(json.loads(kept.read_text(encoding="utf-8"))["rate"])
 
 

@@ -1,8 +1,8 @@
 """The tables and the figure of `benchmarks.few_shot_ner`, read from its runs.
 
 A mean stands with the 95 % interval of t over the seeds. A difference is that of pairs: the same seed, and with it the
-same training sentences. Beside its t test over the seeds stands the paired bootstrap over sentences and seeds
-(`workbench.metrics.resampling.compared`).
+same training sentences. Next to its t test over the seeds stands the paired bootstrap over sentences and seeds
+(`workbench.metrics.resampling.compared_numbers`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import NamedTuple
 from scipy import stats
 
 from benchmarks.result_tables import markdown, result_of
-from workbench.evaluation.items import Items, read_items
-from workbench.metrics.resampling import compared
+from workbench.evaluation.scoring.evaluation_items import EvaluationItems, read_items
+from workbench.metrics.resampling import compared_numbers
 from workbench.runs.names import EVALUATIONS
 
 GRAPH = "graph"
@@ -87,12 +87,12 @@ def gain(size: int, second: str, first: str, seeds: int, output: Path) -> Gain |
     p = float(stats.ttest_1samp(differences, 0.0).pvalue)
     sides = [[_items(place(size, name, seed, output)) for seed in pairs] for name in (first, second)]
     units = sides[0][0].units
-    found = compared(*([items.tallies[NUMBER] for items in side] for side in sides), units)
+    found = compared_numbers(*([items.tallies[NUMBER] for items in side] for side in sides), units)
     items = int(units.max()) + 1
     return Gain(size, first, second, differences, spread_of(differences), p, items, (found.low, found.high), found.p)
 
 
-def _items(run: Path) -> Items:
+def _items(run: Path) -> EvaluationItems:
     return read_items(run / EVALUATIONS / TEST)
 
 
@@ -103,9 +103,9 @@ def result_table(sizes: Iterable[int], seeds: int, output: Path) -> list[list[st
         cells = []
         for size in sizes:
             values = list(numbers(size, control, seeds, output).values())
-            told = spread_of(values) if values else None
+            reported = spread_of(values) if values else None
             few = f" ({len(values)} seeds)" if len(values) < seeds else ""
-            cells.append(f"{told.mean:.3f} ± {told.deviation:.3f}{few}" if told else "")
+            cells.append(f"{reported.mean:.3f} ± {reported.deviation:.3f}{few}" if reported else "")
         rows.append([MEANS[control], *cells])
     return rows
 
@@ -117,14 +117,14 @@ def gain_table(gains: Iterable[Gain]) -> list[list[str]]:
     for of in gains:
         interval = f"{of.spread.low:+.3f} to {of.spread.high:+.3f}"
         low, high = of.bootstrap
-        told = [
+        reported = [
             f"{of.spread.mean:+.3f}",
             interval,
             f"{of.p:.3f}",
             f"{low:+.3f} to {high:+.3f}",
             f"{of.bootstrap_p:.4f}",
         ]
-        rows.append([f"{of.sentences:,}", f"{of.second} less {of.first}", *told])
+        rows.append([f"{of.sentences:,}", f"{of.second} less {of.first}", *reported])
     return rows
 
 
@@ -136,10 +136,10 @@ def draw(sizes: list[int], seeds: int, output: Path) -> None:
     axes = figure.subplots()
     for shift, control in enumerate(CONTROLS):
         points = [(s, [*numbers(s, control, seeds, output).values()]) for s in sorted(sizes)]
-        told = [(s, spread_of(values)) for s, values in points if len(values) > 1]
-        x = [s * 1.03 ** (shift - 1.5) for s, _ in told]  # intervals beside each other
-        y = [of.mean for _, of in told]
-        half = [of.high - of.mean for _, of in told]
+        reported = [(s, spread_of(values)) for s, values in points if len(values) > 1]
+        x = [s * 1.03 ** (shift - 1.5) for s, _ in reported]  # intervals next to each other
+        y = [of.mean for _, of in reported]
+        half = [of.high - of.mean for _, of in reported]
         axes.errorbar(x, y, half, color=COLOURS[control], label=MEANS[control], marker="o", markersize=4, capsize=3)
     axes.set(xscale="log", xlabel="training sentences", ylabel="entity F1 on the test part")
     axes.set_xticks(sorted(sizes), [f"{size:,}" for size in sorted(sizes)])
@@ -158,7 +158,7 @@ def publish(sizes: list[int], seeds: int, output: Path) -> None:
     written = "\n\n".join(map(markdown, tables)) + "\n"
     (output / "results.md").write_text(written, encoding="utf-8")
     cells = {c: {str(s): numbers(s, c, seeds, output) for s in sorted(sizes)} for c in CONTROLS}
-    told = {"f1": cells, "differences": [{**asdict(one), "spread": one.spread._asdict()} for one in gains]}
-    (output / "results.json").write_text(json.dumps(told, indent=1), encoding="utf-8")
+    reported = {"f1": cells, "differences": [{**asdict(one), "spread": one.spread._asdict()} for one in gains]}
+    (output / "results.json").write_text(json.dumps(reported, indent=1), encoding="utf-8")
     print(written, flush=True)
     draw(sizes, seeds, output)

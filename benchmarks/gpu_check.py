@@ -5,8 +5,8 @@
 
 Nothing is downloaded: corpora are made in the folder. The page `gpu-check.md` says for each part whether it passed,
 with numbers, and `gpu-check.json` has the same numbers, to be attached to a report. The exit code is 1 when a check
-failed, 2 when the check could not begin. A part that raises is told as failed, and the others go on. The peers of the
-part `speed` need the packages of the extra `test` (transformers, open_clip_torch).
+failed, 2 when the check could not begin. A part that raises is told as failed, and the others continue. The peers of
+the part `speed` need the packages of the extra `test` (transformers, open_clip_torch).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from benchmarks.gpu import compiling, kernels, loader, recipes, resume, speed, w
 from benchmarks.gpu.corpora import prepare_random, prepare_small
 from benchmarks.gpu.page import facts, passed, write
 from benchmarks.gpu.record import Part, Record, Setting, chosen, run_parts
-from workbench.errors import WorkbenchError, message
+from workbench.core.errors import WorkbenchError, message
 
 SECONDS = 600.0
 SMALL, RANDOM = {"recipes", "resume"}, {"speed", "waits", "idle", "loader", "compile"}
 """The parts that read each of the two sets of corpora."""
 PARTS = (
-    Part("kernels", "attention kernels beside the dense one on the CPU", kernels.run, 150),
-    Part("recipes", "ten recipes, twenty steps on the card beside the CPU", recipes.run, 140),
-    Part("speed", "base-size throughput beside Hugging Face and open_clip", speed.run, 130),
+    Part("kernels", "attention kernels next to the dense one on the CPU", kernels.run, 150),
+    Part("recipes", "ten recipes, twenty steps on the card next to the CPU", recipes.run, 140),
+    Part("speed", "base-size throughput next to Hugging Face and open_clip", speed.run, 130),
     Part("waits", "host waits of a base-size step", waits.run_waits, 20),
     Part("idle", "idle share of the card in base-size steps", waits.run_idle, 20),
-    Part("loader", "the loader alone beside the card alone", loader.run, 40),
+    Part("loader", "the loader alone next to the card alone", loader.run, 40),
     Part("resume", "verify-resume", resume.run, 35),
     Part("compile", "time to the first step, graphs over fifty ragged batches", compiling.run, 65),
 )
@@ -57,7 +57,7 @@ def main() -> int:
     records = check(parts, setting, options.seconds)
     page = write(setting.folder, f"GPU check ({options.size} size)", facts(setting.device), records)
     print(page.read_text(encoding="utf-8"))
-    print(f"{page} and the JSON beside it: attach both to a report")
+    print(f"{page} and the JSON next to it: attach both to a report")
     return 0 if passed(records) else 1
 
 

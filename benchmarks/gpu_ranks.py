@@ -32,9 +32,9 @@ from benchmarks.gpu.page import facts, passed, write
 from benchmarks.gpu.record import Part, Record, Setting, run_parts
 from benchmarks.gpu.steps import Stepper, emptied, micro_batch_size, recipe_of, timed
 from benchmarks.gpu_check import cuda
-from workbench.errors import WorkbenchError, message
-from workbench.processes.distributed import World, distributed
-from workbench.training.stepwide import gather_embedded
+from workbench.core.errors import WorkbenchError, message
+from workbench.core.processes.distributed import World, distributed
+from workbench.training.losses import gather_embedded
 
 NAME = "gpu-ranks"
 MEASURED = ("bert", "clip")
@@ -101,7 +101,7 @@ def check(setting: Setting, ranks: list[int]) -> list[Record]:
     def alone(setting: Setting, record: Record) -> None:
         found[1] = launched(setting, 1)
         for name in MEASURED:
-            record.check(f"{name}, one rank", True, told(found[1][name]), "no error", **found[1][name])
+            record.check(f"{name}, one rank", True, reported(found[1][name]), "no error", **found[1][name])
 
     def several(setting: Setting, record: Record, number: int) -> None:
         found[number] = launched(setting, number)
@@ -120,11 +120,11 @@ def compare(name: str, number: int, one: Found, many: Found, record: Record) -> 
     """Losses and gradient norms against those of one rank, and the speed against so many times its own."""
     record.below(f"{name}, losses and gradient norm", recipes.difference(one["losses"], many["losses"]), TOLERANCE)
     share = many["per_s"] / (number * one["per_s"])
-    found = f"{share:.0%} of {number} times one rank ({told(many)})"
+    found = f"{share:.0%} of {number} times one rank ({reported(many)})"
     record.check(f"{name}, scaling", share >= EFFICIENCY, found, f">= {EFFICIENCY:.0%}", efficiency=share, **many)
 
 
-def told(found: Found) -> str:
+def reported(found: Found) -> str:
     """The speed of all ranks together, in words."""
     return f"{found['per_s']:,.0f} samples/s, {1e3 * found['step_s']:.1f} ms a step"
 

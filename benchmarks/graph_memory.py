@@ -5,7 +5,7 @@
 Triples are made up as in Wikidata5M: a fifth as many entities, tails that follow a power law, 800 relations. `tsv` has
 them in any order, `nt` sorted by head with a label for each entity, as dumps are. What is told is the greatest sum over
 the command's processes of the memory that only they can give back (`RssAnon`; pages of files, which the system takes
-back where it needs them, are told beside it), the time, and the size of the graph store and of the corpus.
+back where it needs them, are told next to it), the time, and the size of the graph store and of the corpus.
 """
 
 from __future__ import annotations
@@ -126,8 +126,10 @@ def memory(pid: int) -> tuple[int, int]:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return 0, 0
-    told = {name: int(rest.split()[0]) * 1024 for name, _, rest in (x.partition(":") for x in lines) if "Rss" in name}
-    return told.get("RssAnon", 0), told.get("RssFile", 0)
+    reported = {
+        name: int(rest.split()[0]) * 1024 for name, _, rest in (x.partition(":") for x in lines) if "Rss" in name
+    }
+    return reported.get("RssAnon", 0), reported.get("RssFile", 0)
 
 
 def size(folder: Path) -> int:

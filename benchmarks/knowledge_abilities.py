@@ -2,7 +2,7 @@
 
 Facts that no system has seen, as clozes; held-out triples, ranked and told from false ones; which entity a mention
 means; supersenses of hidden words. One command each; its result lies in the run, or of vectors and the linker in
-OUTPUT/evaluations. Beside them stand their baselines: frequent objects, the majority, vectors trained by pykeen.
+OUTPUT/evaluations. Next to them stand their baselines: frequent objects, the majority, vectors trained by pykeen.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 from benchmarks.commands import call
 from benchmarks.knowledge_systems import SYSTEMS
 from benchmarks.result_tables import spread
-from workbench.evaluation.evaluating import results_of
+from workbench.evaluation.scoring.evaluation import results_of
+from workbench.runs.metrics_file import read_result
 from workbench.runs.names import is_run
-from workbench.runs.results import read_result
 
 TRANSE, LINKER = "TransE (pykeen)", "the corpus's linker"
 """What is asked that is no system."""
@@ -45,14 +45,14 @@ def abilities(corpora: Path) -> dict[str, Ability]:
     graph = ("--graph", str(corpora / "described"))
     ranked = (*graph, "--known", str(corpora / "described-valid"), *RANKED)
     parts = {"negatives": "test-false", "valid": "valid", "valid-negatives": "valid-false"}
-    told = [word for name, part in parts.items() for word in (f"--{name}", str(corpora / f"described-{part}"))]
+    reported = [word for name, part in parts.items() for word in (f"--{name}", str(corpora / f"described-{part}"))]
     senses = ("allowed_accuracy", "single_accuracy")
     linked = ("given mentions: accuracy", "F1")
     return {
         "Facts that no graph has": Ability("facts", "facts", words, ("mrr", "hits@1"), listed),
         "Links among 50": Ability("link-prediction", "described-test", TRIPLES, ("mrr", "hits@10"), ranked),
         "True triples": Ability(
-            "triple-classification", "described-test", TRIPLES, ("accuracy", "f1"), (*graph, *told, *DECIDED)
+            "triple-classification", "described-test", TRIPLES, ("accuracy", "f1"), (*graph, *reported, *DECIDED)
         ),
         "What mentions mean": Ability("disambiguation", "fewrel-test-candidates", ("knowbert",), ("accuracy",)),
         "Links in texts": Ability("linking", "raw/fewrel-test", (LINKER,), linked),
@@ -105,12 +105,12 @@ def ability_tables(seeds: int, output: Path) -> dict[str, list[list[str]]]:
         for name in ability.asked:
             found = [one for place in places_of(name, seeds, output) for one in answers(ability, place, output)]
             if found:
-                told = [spread([one["numbers"][number] for one in found]) for number in ability.shown]
-                rows.append([name, str(len(found)), *told])
+                reported = [spread([one["numbers"][number] for one in found]) for number in ability.shown]
+                rows.append([name, str(len(found)), *reported])
                 baselines = found[0].get("baselines", {}) | baselines
-        beside = [[name, "", *(_told(of.get(number)) for number in ability.shown)] for name, of in baselines.items()]
+        alongside = [[name, "", *(_told(of.get(number)) for number in ability.shown)] for name, of in baselines.items()]
         if rows:
-            tables[title] = [["", "seeds", *ability.shown], *rows, *beside]
+            tables[title] = [["", "seeds", *ability.shown], *rows, *alongside]
     return tables
 
 

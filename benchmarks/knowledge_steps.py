@@ -1,4 +1,4 @@
-"""What knowledge costs: the training step of K-BERT and of ERNIE-THU beside plain BERT's, and making sentence trees.
+"""What knowledge costs: the training step of K-BERT and of ERNIE-THU next to plain BERT's, and making sentence trees.
 
     python -m benchmarks.knowledge_steps --data data --output steps [--only k-bert trees]
 
@@ -9,12 +9,12 @@ tokens are aligned. Both systems are their recipes at one size (4 layers x 256, 
 
 - `k-bert`: BERT reads the very same tokens, branches included, and everybody sees everybody;
 - `ernie-thu`: BERT reads the same text without the entities, and has no entities to predict;
-- `trees`, `trees-rows`: `kg.sentence_tree` on sequences that are made, beside `benchmarks.tree_peer`, a sentence after
+- `trees`, `trees-rows`: `kg.sentence_tree` on sequences that are made, next to `benchmarks.tree_peer`, a sentence after
   the other with its visible matrix, filled pair by pair and row by row. Both have branches that are encoded already.
 
 Measured is the step on batches that are made: forward, backward, clipping, AdamW, in float32 on a CPU, bfloat16 on a
 GPU. Rounds over all micro-batches alternate in one process, the first is not told; what is told are medians (on a CPU
-of processor time, which other work disturbs less) and the ratio of the two. Beside other work OMP_WAIT_POLICY=PASSIVE
+of processor time, which other work disturbs less) and the ratio of the two. Next to other work OMP_WAIT_POLICY=PASSIVE
 keeps waiting threads from spinning.
 """
 
@@ -36,17 +36,17 @@ import torch
 from benchmarks.real_data import call
 from benchmarks.text_steps import BATCHES, Step, micro_batches, ours
 from benchmarks.tree_peer import Filling, Known, Tree, by_pairs, by_rows, sentence_tree
-from kg.sequences.steps.sentence_tree import SentenceTree
-from workbench.files.drafts import write_text
-from workbench.keyed import Draws
+from kg.sequences.transforms.sentence_tree import SentenceTreeTransform
+from workbench.core.files.drafts import write_text
+from workbench.core.keyed import Draws
+from workbench.core.processes.malloc import keep_freed_memory
+from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.sequences.batch import Batch, MicroBatch
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.building import make_root, tasks_of
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.memory import keep_freed_memory
-from workbench.training.readers import reader_of
+from workbench.training.data import reader_of
 
 PARAGRAPHS, SHORTEST = 400, 40
 LAYER = "num_heads: 4, intermediate_size: 1024"
@@ -113,7 +113,7 @@ def without_knowledge(recipe: Recipe) -> Recipe:
     task = recipe.tasks["wiki"]
     plain = replace(
         task,
-        sequence=replace(task.sequence, steps=[]),
+        sequence=replace(task.sequence, transforms=[]),
         objectives=[each for each in task.objectives if not each["objective"].startswith("kg.")],
     )
     return replace(
@@ -144,7 +144,7 @@ def steps_of(system: str, options: argparse.Namespace) -> tuple[list[Work], dict
     plain = without_knowledge(recipe)
     tasks = tasks_of(plain, tokenizer)
     bare = [(task, plain_batch(micro, tasks[task].names)) for task, micro in micros]
-    roots = [make_root(each, tasks_of(each, tokenizer), tokenizer).to(device).train() for each in (recipe, plain)]
+    roots = [make_model(each, tasks_of(each, tokenizer), tokenizer).to(device).train() for each in (recipe, plain)]
     both = [ours(root, batches, device) for root, batches in zip(roots, (micros, bare), strict=True)]
     return [_round(step, len(micros), device) for step in both], _read(micros)
 
@@ -174,8 +174,8 @@ def trees(options: argparse.Namespace, filling: Filling) -> tuple[list[Work], di
     recipe = recipe_of("k-bert", options)
     tokenizer = Tokenizer.load(recipe.tokenizer or "")
     sequences = _sequences(recipe, tokenizer)
-    spec = {name: value for name, value in recipe.tasks["wiki"].sequence.steps[0].items() if name != "step"}
-    step = SentenceTree(**{**spec, "triples": None, "overflow": "cut"}, tokenizer=tokenizer)
+    spec = {name: value for name, value in recipe.tasks["wiki"].sequence.transforms[0].items() if name != "transform"}
+    step = SentenceTreeTransform(**{**spec, "triples": None, "overflow": "cut"}, tokenizer=tokenizer)
     maker = step.branches
     assert maker is not None
     known: list[Known] = []
@@ -211,7 +211,7 @@ def _sequences(recipe: Recipe, tokenizer: Tokenizer) -> list[Sequence]:
 
 def _bare(recipe: Recipe) -> Any:
     task = recipe.tasks["wiki"]
-    return replace(task, sequence=replace(task.sequence, steps=[]))
+    return replace(task, sequence=replace(task.sequence, transforms=[]))
 
 
 WORKS: dict[str, Callable[[argparse.Namespace], tuple[list[Work], dict[str, Any]]]] = {

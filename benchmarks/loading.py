@@ -2,7 +2,7 @@
 
     python -m benchmarks.loading bert corpora/books --tokenizer tokenizer.json [--micro-batch-size 64] [--workers 2]
 
-Beside it stands torch's DataLoader with the same workers on the same micro-batches, which sends each tensor in shared
+Next to it stands torch's DataLoader with the same workers on the same micro-batches, which sends each tensor in shared
 memory of its own. Rounds of the two alternate in one process; the ratio is that of the medians. `handing over` sends
 micro-batches that were made before, so that nothing else is measured; each tensor is read once on arrival. `CPU` is
 processor time of the main process. `beginning` is the time to the first micro-batch of a pass: of processes that are
@@ -24,15 +24,15 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from workbench.core.processes.malloc import keep_freed_memory
+from workbench.pretraining.assembly import tasks_of
+from workbench.pretraining.loader import PREFETCH, Feed, MicroBatches, MicroBatchId
+from workbench.pretraining.task_corpora import as_corpora_say
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.trees import recipe_from_dict
 from workbench.sequences.batch import MicroBatch
-from workbench.tasks.building import tasks_of
-from workbench.tasks.corpora_facts import as_corpora_say
-from workbench.tasks.feed import PREFETCH, Feed, MicroBatches, MicroBatchId
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.memory import keep_freed_memory
-from workbench.training.readers import reader_of
+from workbench.training.data import reader_of
 
 CPU = torch.device("cpu")
 Loaded = Iterator[MicroBatch | None]

@@ -1,4 +1,5 @@
-"""A layer's window on a CPU: time and memory of one attention call and its backward, beside attention without a window.
+"""A layer's window on a CPU: time and memory of one attention call and its backward, next to attention without a
+window.
 
     python benchmarks/local_attention.py
     python benchmarks/local_attention.py --rows 1024 2048 --dropout 0.1

@@ -57,15 +57,15 @@ def autocast(device: str) -> Any:
 def ours(size: str, device: str) -> Callable[[list[Any], int], int]:
     import torch
 
-    from workbench.keyed import Draws
+    from workbench.core.keyed import Draws
+    from workbench.core.processes.malloc import keep_freed_memory
     from workbench.models.network import Network
     from workbench.objectives.mlm import Mlm
-    from workbench.optimization.building import make_optimizer
+    from workbench.optimization.factory import make_optimizer
+    from workbench.pretraining.forward import HeadInputs
     from workbench.recipe.spec import NetworkSpec, TrainSpec
     from workbench.sequences.batch import collate
     from workbench.sequences.sequence import Sequence, text_fields
-    from workbench.tasks.forward import Seen
-    from workbench.training.memory import keep_freed_memory
 
     keep_freed_memory()
     hidden, layers, heads, vocab = SIZES[size]
@@ -83,7 +83,7 @@ def ours(size: str, device: str) -> Callable[[list[Any], int], int]:
         batch = collate(sequences).to(device)
         targets = batch.targets["mlm"]
         with autocast(device):
-            loss = head(Seen.of(network, batch, targets)).loss / len(targets["labels"])
+            loss = head(HeadInputs.of(network, batch, targets)).loss / len(targets["labels"])
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(root.parameters(), 1.0)
@@ -160,7 +160,7 @@ def peak(threads: int, device: str) -> float:
     """Floating-point operations per second of a large matrix product in the precision used: the best of ten."""
     import torch
 
-    from workbench.training.flops import measured_peak
+    from workbench.training.metrics import measured_peak
 
     torch.set_num_threads(threads)
     return measured_peak(torch.device(device), torch.bfloat16 if device == "cuda" else None, repeats=10)

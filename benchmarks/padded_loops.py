@@ -1,15 +1,17 @@
-"""The peers of `benchmarks.whole_run`: plain training loops that pad, as the releases and the usual scripts do.
+"""The peers of `benchmarks.whole_run`: plain training loops that pad, as the released models and the usual scripts do.
 
     python -m benchmarks.padded_loops bert FOLDER --output progress.jsonl --length 128 --batch 8 --steps 100
 
     bert       BertForMaskedLM with DataCollatorForLanguageModeling's masking
-    k-bert     the same encoder with soft positions and a dense visible matrix made in the loader (the release)
+    k-bert     the same encoder with soft positions and a dense visible matrix made in the loader (the released code)
     ernie-thu  the same encoder's layers with an entity vector at every position, entity prediction at every position
-               (the release)
-    uniter     words and regions padded, then moved together (the release's gather)
+               (the released code)
+    uniter     words and regions padded, then moved together (the released code's gather)
 
-`--vocabulary all` predicts every position and lets the loss choose, as BertForMaskedLM and ERNIE-THU's release do;
-`masked` predicts the masked positions alone, as the releases of K-BERT and UNITER do. Each reads the documents into
+`--vocabulary all` predicts every position and lets the loss choose, as BertForMaskedLM and ERNIE-THU's released code
+do;
+`masked` predicts the masked positions alone, as the released models of K-BERT and UNITER do. Each reads the documents
+into
 memory, tokenises them by the batch in one loader worker, shuffles, masks 15 %, clips to 1.0, steps a fused AdamW, and
 writes a line every ten steps. float32, dropout 0.1.
 """

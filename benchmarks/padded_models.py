@@ -49,7 +49,7 @@ class Tree(Plain):
 
 
 class Aggregator(nn.Module):
-    """ERNIE-THU's layer on padded streams; `first` is the release's "mix" layer, `last` has no entity output."""
+    """ERNIE-THU's layer on padded streams; `first` is the released code's "mix" layer, `last` has no entity output."""
 
     def __init__(self, config: BertConfig, entity: BertConfig, first: bool, last: bool) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class Fused(Plain):
         ids, mask, entities = batch["input_ids"], batch["attention_mask"], batch["entities"]
         text = self.model.bert(ids, mask).last_hidden_state
         linked = entities > 0
-        linked[:, 0] = True  # the release's entity mask is 1 at [CLS]
+        linked[:, 0] = True  # the released code's entity mask is 1 at [CLS]
         entity, seen = self.table(entities), mask[:, None, None].bool()
         for layer in self.fusion:
             text, entity = layer(text, entity, seen, linked[:, None, None])

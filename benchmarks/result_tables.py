@@ -6,8 +6,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from workbench.runs.metrics import read_metrics
-from workbench.runs.results import read_results
+from workbench.runs.metrics_file import read_metrics, read_results
 
 
 def result_of(run: Path, control: str | None = None) -> dict[str, Any] | None:

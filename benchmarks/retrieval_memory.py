@@ -1,4 +1,4 @@
-"""Peak memory and time of ranking 5,000 images with 25,000 captions by vectors, in blocks, beside the whole matrix.
+"""Peak memory and time of ranking 5,000 images with 25,000 captions by vectors, in blocks, next to the whole matrix.
 
     python -m benchmarks.retrieval_memory [--images 5000] [--texts 25000] [--size 256] [--rerank 16] [--whole]
 
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from vision.metrics.retrieval import DualScores, MatrixScores, Scores, rerank, retrieval_metrics
+from vision.metrics.retrieval_scores import DualScores, MatrixScores, RetrievalScores, rerank, retrieval_metrics
 
 
 def peak() -> float:
@@ -31,25 +31,25 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=256, help="of the vectors")
     parser.add_argument("--rerank", type=int, default=0)
     parser.add_argument("--whole", action="store_true")
-    told = parser.parse_args()
+    reported = parser.parse_args()
     draws = torch.Generator().manual_seed(0)
-    images = F.normalize(torch.randn(told.images, told.size, generator=draws), dim=1)
-    owner = np.arange(told.texts) * told.images // told.texts
-    texts = F.normalize(images[owner] + 0.3 * torch.randn(told.texts, told.size, generator=draws), dim=1)
+    images = F.normalize(torch.randn(reported.images, reported.size, generator=draws), dim=1)
+    owner = np.arange(reported.texts) * reported.images // reported.texts
+    texts = F.normalize(images[owner] + 0.3 * torch.randn(reported.texts, reported.size, generator=draws), dim=1)
     before, start = peak(), time.perf_counter()
-    scores: Scores = DualScores(texts, images)
-    others: Scores | None = None
-    if told.whole:
-        scores = MatrixScores(scores.block(slice(0, told.texts), slice(0, told.images)))
-    if told.rerank:
+    scores: RetrievalScores = DualScores(texts, images)
+    others: RetrievalScores | None = None
+    if reported.whole:
+        scores = MatrixScores(scores.block(slice(0, reported.texts), slice(0, reported.images)))
+    if reported.rerank:
         drawn = np.random.default_rng(0)
         first = scores
         scores, others = (
-            rerank(first, lambda t, i: drawn.random(len(t)), told.rerank, by=by) for by in ("text", "image")
+            rerank(first, lambda t, i: drawn.random(len(t)), reported.rerank, by=by) for by in ("text", "image")
         )
     numbers = retrieval_metrics(scores, owner, text_scores=others)
     seconds = time.perf_counter() - start
-    print(f"{told.texts:,} x {told.images:,}: {seconds:.1f} s, peak {peak():.2f} GB ({before:.2f} before)")
+    print(f"{reported.texts:,} x {reported.images:,}: {seconds:.1f} s, peak {peak():.2f} GB ({before:.2f} before)")
     print({name: round(value, 4) for name, value in numbers.items()})
 
 

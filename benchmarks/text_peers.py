@@ -1,4 +1,4 @@
-"""The Hugging Face classes beside which text systems are measured (`benchmarks.text_steps`), on our own micro-batches,
+"""The Hugging Face classes next to which text systems are measured (`benchmarks.text_steps`), on our own micro-batches,
 padded: the same tokens, the same corruption, the same labels."""
 
 from __future__ import annotations

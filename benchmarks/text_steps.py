@@ -1,4 +1,4 @@
-"""The training step of each text system beside the Hugging Face class of its size, on natural lengths.
+"""The training step of each text system next to the Hugging Face class of its size, on natural lengths.
 
     python -m benchmarks.text_steps --data data --output steps [--only bert gpt-2]
 
@@ -9,7 +9,7 @@ the micro-batch (`benchmarks.text_peers`). Measured is the step on batches that 
 AdamW, in float32 on a CPU, bfloat16 on a GPU, dropout 0.1. A round is all micro-batches once; rounds of the two
 alternate in one process, the first is not told; the ratio is of the medians of real tokens per second. Recipes that
 pack several texts into a sequence leave the peer next to no padding; `--unpacked` gives both sides a text a sequence.
-Making batches is left out on both sides (`benchmarks.whole_run` has it). Beside other work OMP_WAIT_POLICY=PASSIVE
+Making batches is left out on both sides (`benchmarks.whole_run` has it). Next to other work OMP_WAIT_POLICY=PASSIVE
 keeps waiting threads from spinning.
 """
 
@@ -29,18 +29,18 @@ from torch import nn
 
 from benchmarks.real_data import call
 from benchmarks.text_peers import HEADS, HIDDEN, INNER, LAYERS, PEERS
-from workbench.files.drafts import write_text
+from workbench.core.files.drafts import write_text
+from workbench.core.processes.malloc import keep_freed_memory
 from workbench.objectives._vocabulary import token_table
+from workbench.pretraining.assembly import make_model, tasks_of
+from workbench.pretraining.loader import MicroBatches, MicroBatchId
+from workbench.pretraining.model import PretrainingModel
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import as_tree, recipe_from_dict
 from workbench.sequences.batch import MicroBatch
-from workbench.tasks.building import make_root, tasks_of
-from workbench.tasks.feed import MicroBatches, MicroBatchId
-from workbench.tasks.root import Root
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.memory import keep_freed_memory
-from workbench.training.readers import reader_of
+from workbench.training.data import reader_of
 
 SIZES = {"hidden_size": HIDDEN, "intermediate_size": INNER, "num_heads": HEADS, "embedding_size": HIDDEN}
 BATCHES, BOOKS, SHORTEST, VOCABULARY = 8, 5, 10, "8192"
@@ -134,7 +134,7 @@ def stepping(module: nn.Module, loss: Callable[[int], torch.Tensor]) -> Step:
     return step
 
 
-def ours(root: Root, micros: list[tuple[str, MicroBatch]], device: torch.device) -> Step:
+def ours(root: PretrainingModel, micros: list[tuple[str, MicroBatch]], device: torch.device) -> Step:
     """The step of the recipe's own networks and heads."""
     there = [micro.to(device) for _, micro in micros]
 
@@ -179,7 +179,7 @@ def measure(system: str, options: argparse.Namespace) -> dict[str, Any]:
     tokenizer = Tokenizer.load(recipe.tokenizer or "")
     micros = micro_batches(recipe, tokenizer)
     tokens = statistics.mean(sum(s.rows for s in next(iter(m.views.values())).streams.values()) for _, m in micros)
-    root = make_root(recipe, tasks_of(recipe, tokenizer), tokenizer).to(device).train()
+    root = make_model(recipe, tasks_of(recipe, tokenizer), tokenizer).to(device).train()
     vocabulary = len(token_table(next(iter(root.networks.values())), "text"))
     both = [ours(root, micros, device), theirs(system, vocabulary, micros, device)]
     seconds = list(zip(*(rounds(step, options, device) for step in both), strict=True))[1:]

@@ -1,6 +1,6 @@
 """The corpora of `benchmarks.tiny_systems`: what recipes of a kind name, from raw data by ordinary commands.
 
-A recipe finds its corpora by their names in one folder (`vars.data`), the held-out part of each beside it. So a system
+A recipe finds its corpora by their names in one folder (`vars.data`), the held-out part of each next to it. So a system
 that needs something else needs a line here, or a folder of its own (`FOLDERS`) where others have another thing of the
 same name, or a change to its recipe (`OVERRIDES`).
 """
@@ -34,24 +34,24 @@ FOLDERS = {
     "xlm": MULTILINGUAL,
 }
 """Systems that read other corpora than the rest of their kind, and where these lie among them."""
-FILMS, FILM_FEATURES = "video-tokens", ["vars.backbone={backbone}", "vars.feature_size=1280"]
+VIDEOS, VIDEO_FEATURES = "video-tokens", ["vars.backbone={backbone}", "vars.feature_size=1280"]
 OVERRIDES = {
-    "cbt": FILM_FEATURES,
+    "cbt": VIDEO_FEATURES,
     "e-bert": ["model.init_from={corpora}/bert"],
     "joint-entity": ["vars.vectors={corpora}/wordnet.safetensors"],
     "knowbert": ["vars.wiki={corpora}/entities.safetensors"],
     "knowbert-linkers": ["vars.wiki={corpora}/entities.safetensors"],
-    "univl": FILM_FEATURES,
+    "univl": VIDEO_FEATURES,
     "videobert": ["vars.backbone={backbone}", "vars.clustering={codes}"],
 }
-"""Changes to recipes of systems that go on from a model, name a file otherwise, or read features of films by another
-backbone; `{backbone}` and `{codes}` are what made those of the corpus of films."""
+"""Changes to recipes of systems that continue from a model, name a file otherwise, or read features of videos by
+another backbone; `{backbone}` and `{codes}` are what made those of the corpus of videos."""
 
 
 def overrides_of(system: str, corpora: Path) -> list[str]:
     """The changes to a system's recipe that let it read the corpora."""
-    films = corpora / FILMS
-    names = {"corpora": corpora, **(Corpus.open(films).manifest.about if films.is_dir() else {})}
+    videos = corpora / VIDEOS
+    names = {"corpora": corpora, **(Corpus.open(videos).manifest.about if videos.is_dir() else {})}
     folder = corpora / FOLDERS.get(system, "")
     return [f"vars.data={folder}", *(each.format(**names) for each in OVERRIDES.get(system, ()))]
 
@@ -83,17 +83,17 @@ def _multilingual(data: Path, folder: str, corpora: Path) -> Iterator[Made]:
     languages = ("cs", "de", "en", "fr")
     for part, end in (("train", ""), ("val", "-held-out")):
         for language in languages:
-            told = ("--language", language, "--option", "document=line")
-            yield f"{folder}/{language}{end}", "prepare", "text", str(data / f"{part}.{language}"), *told
+            reported = ("--language", language, "--option", "document=line")
+            yield f"{folder}/{language}{end}", "prepare", "text", str(data / f"{part}.{language}"), *reported
         pairs = (str(data / f"{part}.{language}") for language in languages)
         yield f"{folder}/pairs{end}", "prepare", "text", *pairs
     texts = (str(corpora / folder / language) for language in languages)
-    told = ("--kind", "bpe", "--no-lowercase", "--size-exponent", "0.5", "--vocab-size", "1000")
-    yield f"{folder}/tokenizer.json", "prepare", "tokenizer", *texts, *told
+    reported = ("--kind", "bpe", "--no-lowercase", "--size-exponent", "0.5", "--vocab-size", "1000")
+    yield f"{folder}/tokenizer.json", "prepare", "tokenizer", *texts, *reported
 
 
 def knowledge(data: Path, corpora: Path) -> Iterator[Made]:
-    """Wikipedia's own links to entities of CoDEx-M, and links by their names beside them; CoDEx-S, whose entities are
+    """Wikipedia's own links to entities of CoDEx-M, and links by their names next to them; CoDEx-S, whose entities are
     all described, with the descriptions as texts; WordNet; sentences of relations, parsed ones, reviews, captions."""
     articles = (str(data / "wiki_linked/docs_train.jsonl"), "--split", "held-out=0.2")
     yield from _linked(data / "codex/codex-m", articles, corpora, "")
@@ -130,8 +130,8 @@ def _linked(triples: Path, texts: tuple[str, ...], corpora: Path, folder: str) -
 
 def _words_and_entities(corpora: Path) -> Iterator[Made]:
     """BERT, and vectors of entities mapped into the space of its words."""
-    told = (f"vars.data={corpora}", "train.save_every=0")
-    yield "bert", "pretrain", "bert-tiny", *told
+    reported = (f"vars.data={corpora}", "train.save_every=0")
+    yield "bert", "pretrain", "bert-tiny", *reported
     linked, more = str(corpora / "wiki-linked"), ("--min-count", "2", "--epochs", "10")
     yield "joint.txt", "prepare", "joint-vectors", linked, *more
     mapped = ("--from", str(corpora / "joint.txt"), "--map-to", str(corpora / "bert"))
@@ -185,7 +185,7 @@ def _reviews(data: Path, corpora: Path) -> Iterator[Made]:
 
 def vision_language(data: Path, corpora: Path) -> Iterator[Made]:
     """Captions of photos and questions about others, features and classes of the cells of both, answers, articles, a
-    tokenizer of captions and articles; films made of the photos, captions read aloud."""
+    tokenizer of captions and articles; videos built from the photos, captions read aloud."""
     texts = [str(corpora / name) for name in ("image-text", "text")]
     grid = (*BACKBONE, "--grid", "4", "--scores")
     for part, end in PARTS:
@@ -198,23 +198,23 @@ def vision_language(data: Path, corpora: Path) -> Iterator[Made]:
     yield "answers.json", "prepare", "answers", str(corpora / "questions"), "--min-count", "3"
     yield "text", "prepare", "text", str(data / "wikitext2/valid.txt"), "--split", "held-out=0.1"
     yield "tokenizer.json", "prepare", "tokenizer", *texts, "--vocab-size", "4000"
-    yield from _films_and_speech(RawVision(data, corpora / "raw"), corpora)
+    yield from _videos_and_speech(RawVision(data, corpora / "raw"), corpora)
 
 
-def _films_and_speech(raw: RawVision, corpora: Path) -> Iterator[Made]:
-    """Films, features of their clips, the tokens of these; spectra of speech with the times of its words."""
+def _videos_and_speech(raw: RawVision, corpora: Path) -> Iterator[Made]:
+    """Videos, features of their clips, the tokens of these; spectra of speech with the times of its words."""
     vocabulary = "clip-vocabulary.safetensors"
     for part, end in PARTS:
-        films, spoken = raw.films(part), raw.spoken(part)
-        yield f"films{end}", "prepare", "video-text", str(films), "--videos", str(films.with_suffix(""))
+        videos, spoken = raw.videos(part), raw.spoken(part)
+        yield f"videos{end}", "prepare", "video-text", str(videos), "--videos", str(videos.with_suffix(""))
         clips = (*BACKBONE, "--size", "128", "--rate", "2")
-        yield f"clips{end}", "prepare", "clips", str(corpora / f"films{end}"), *clips
+        yield f"clips{end}", "prepare", "clips", str(corpora / f"videos{end}"), *clips
         sounds = ("--sounds", str(spoken.with_suffix("")), "--mels", "20")
         yield f"speech{end}", "prepare", "speech-text", str(spoken), *sounds
     yield vocabulary, "prepare", "clip-vocabulary", str(corpora / "clips"), "--branches", "6", "--levels", "2"
     for _, end in PARTS:
         known = ("--vocabulary", str(corpora / vocabulary))
-        yield f"{FILMS}{end}", "prepare", "clip-tokens", str(corpora / f"clips{end}"), *known
+        yield f"{VIDEOS}{end}", "prepare", "clip-tokens", str(corpora / f"clips{end}"), *known
 
 
 MAKERS: dict[Kind, Callable[[Path, Path], Iterator[Made]]] = {

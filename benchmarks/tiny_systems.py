@@ -3,7 +3,7 @@
     python -m benchmarks.tiny_systems --data data --output systems [--kind knowledge] [--only wklm]
 
 `data` is a folder with the raw corpora: for texts wikitext2, wiki_linked, multi30k and gutenberg; for vision_language
-wikitext2, flickr8k and vqa_v2, whose photos are made into films and whose captions are spoken by a synthesiser, as no
+wikitext2, flickr8k and vqa_v2, whose photos are made into videos and whose captions are spoken by a synthesiser, as no
 real ones are at hand (`benchmarks.raw_vision`; `apt-get install espeak-ng`); for knowledge the texts' and codex,
 fewrel, flickr8k, and
 
@@ -15,7 +15,7 @@ fewrel, flickr8k, and
 They are prepared by the ordinary commands (`benchmarks.tiny_corpora`), which are printed; what is there already is not
 made again. For each system
 
-- `workbench pretrain NAME-tiny`, and its held-out losses at the end, each beside what it is without any knowledge of
+- `workbench pretrain NAME-tiny`, and its held-out losses at the end, each next to what it is without any knowledge of
   the text: `benchmarks.chance`; and the processor's seconds, start and evaluation included, which other work on the
   machine hardly changes (OMP_NUM_THREADS=1);
 - `workbench verify-resume`: a run with a stop in its middle, compared bit for bit;
@@ -40,7 +40,7 @@ from benchmarks.tiny_corpora import MAKERS, overrides_of, prepare
 from workbench.recipe.reading import load_recipe, shipped
 from workbench.recipe.sizes import sizes_of
 from workbench.recipe.spec import Recipe
-from workbench.runs.metrics import read_metrics
+from workbench.runs.metrics_file import read_metrics
 from workbench.training.held_out import PREFIX
 
 STEPS_OF_RANKS, STEPS_OF_RESUME = 60, 6
@@ -52,7 +52,7 @@ def systems(kind: str) -> list[str]:
 
 
 def held_out(recipe: Recipe) -> list[str]:
-    """Overrides that name the held-out part beside each task's corpora."""
+    """Overrides that name the held-out part next to each task's corpora."""
     found = []
     for task, spec in recipe.tasks.items():
         parts = [f"{place}-held-out" for place in spec.corpora]
@@ -125,15 +125,15 @@ def table(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
-        told = []
+        reported = []
         for name, loss in row["losses"].items():
             chance = row["chance"].get(name)
-            told.append(f"{name} {loss:.2f}" + (f" ({chance:.2f})" if chance else ""))
+            reported.append(f"{name} {loss:.2f}" + (f" ({chance:.2f})" if chance else ""))
         cells = (
             row["system"],
             row["steps"],
             f"{row['seconds']:.0f}",
-            ", ".join(told),
+            ", ".join(reported),
             row["resume"],
             f"{row['ranks']:.0e}",
         )
@@ -155,9 +155,9 @@ def main() -> None:
     for system in options.only or [name for name in systems(options.kind) if name not in rows]:
         rows[system] = measure(system, corpora, folder / "runs")
         results.write_text(json.dumps(list(rows.values()), indent=2))
-    told = table(sorted(rows.values(), key=lambda row: str(row["system"])))
-    (folder / "results.md").write_text(told + "\n")
-    print(told)
+    reported = table(sorted(rows.values(), key=lambda row: str(row["system"])))
+    (folder / "results.md").write_text(reported + "\n")
+    print(reported)
 
 
 if __name__ == "__main__":

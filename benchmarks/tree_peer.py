@@ -1,5 +1,5 @@
 """K-BERT's sentence tree as the paper says it (arXiv:1909.07606, section 3.3), a sentence at a time in plain Python,
-with its visible matrix: what `kg.sentence_tree` is measured beside (`benchmarks.knowledge_steps`).
+with its visible matrix: what `kg.sentence_tree` is measured next to (`benchmarks.knowledge_steps`).
 
 The matrix is filled pair by pair as it is defined (`by_pairs`), or row by row, all that a token sees at once, as the
 released code does (`by_rows`).

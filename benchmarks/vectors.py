@@ -1,4 +1,4 @@
-"""Speed of training entity vectors: `prepare vectors` beside pykeen's own training loop on the same triples.
+"""Speed of training entity vectors: `prepare vectors` next to pykeen's own training loop on the same triples.
 
     python -m benchmarks.vectors [--entities 5000] [--triples 100000] [--dim 64] [--epochs 3] [--rounds 3]
 
@@ -57,8 +57,8 @@ def compare(store: GraphStore, options: VectorOptions, output: Path, rounds: int
         for name, train in peers.items():
             speeds[name].append(seen / seconds(train))
     ratios = [ours / theirs for ours, theirs in zip(speeds["ours"], speeds["pykeen"], strict=True)]
-    told = ", ".join(f"{name} {statistics.median(rates):,.0f} triples/s" for name, rates in speeds.items())
-    print(f"{options.model}, size {options.dim}: {told}; ours / pykeen {statistics.median(ratios):.2f}", flush=True)
+    reported = ", ".join(f"{name} {statistics.median(rates):,.0f} triples/s" for name, rates in speeds.items())
+    print(f"{options.model}, size {options.dim}: {reported}; ours / pykeen {statistics.median(ratios):.2f}", flush=True)
 
 
 def seconds(train: Callable[[], object]) -> float:

@@ -15,8 +15,8 @@ from vision.objectives.mil_nce import MilNce
 from vision.objectives.momentum_contrast import MomentumContrast
 from vision.objectives.mrfr import Mrfr
 from vision.objectives.pair_contrast import PairContrast, others
+from workbench.pretraining.objective import Objective
 from workbench.sequences.batch import Batch
-from workbench.tasks.objective import Objective
 
 CONTRASTS = (Itc, MaskedClips, MilNce, PairContrast)
 
@@ -33,7 +33,7 @@ def undecided(objective: Objective, batches: Sequence[Batch]) -> np.ndarray:
         hidden, clips = sum(len(each.get("rows", ())) for each in targets), sum(each.rows for each in streams)
         return np.full(hidden, np.log(max(clips, 1)))
     ids = np.concatenate([np.asarray(each["image" if isinstance(objective, Itc) else "video"]) for each in targets])
-    own = (ids[:, None] == ids).sum(1)  # pairs of the same image or film
+    own = (ids[:, None] == ids).sum(1)  # pairs of the same image or video
     if isinstance(objective, PairContrast):
         (single,) = targets
         pairs, _ = others(single["video"], objective.negatives).T

@@ -1,4 +1,4 @@
-"""The Hugging Face classes beside which vision-language systems are measured (`benchmarks.vision_steps`), on our own
+"""The Hugging Face classes next to which vision-language systems are measured (`benchmarks.vision_steps`), on our own
 micro-batches, padded: the same tokens, the same regions, the same corruption, the same labels."""
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class VisionPeer:
 
 
 def deep(layers: int) -> dict[str, int]:
-    """LXMERT's layers of the text, of the image and of both, as many as its paper's 9, 5 and 5 beside a stack of 12."""
+    """LXMERT's layers of the text, of the image and of both, as many as its paper's 9, 5 and 5 next to a stack of
+    12."""
     return {name: max(1, round(of * layers / 12)) for name, of in (("l_layers", 9), ("r_layers", 5), ("x_layers", 5))}
 
 
@@ -55,7 +56,7 @@ def joint(micro: MicroBatch) -> Inputs:
 
 
 def joint_pair(micro: MicroBatch) -> Inputs:
-    """Also whether the second caption is of this picture."""
+    """Also whether the second caption is of this photograph."""
     (batch,) = micro.views.values()
     return {**joint(micro), "sentence_image_labels": MATCHES - batch.targets["itm"]["labels"]}
 

@@ -7,7 +7,7 @@ pretrained on flickr8k's captions and cells of a grid of features (vilt on pixel
 and as a control not at all; then it is fine-tuned for retrieval, on VQA v2, on DAQUAR (images held out from its
 training part) and on NLVR. Questions are answered once more by a model that was trained without images; retrieval is
 told before fine-tuning too, and with captions given to other images. A seed governs all of a row. Everything is done by
-the ordinary commands, which are printed; what is there already is not done again, and a run that was stopped goes on.
+the ordinary commands, which are printed; what is there already is not done again, and a run that was stopped continues.
 
 The table (also OUTPUT/results.md) has the mean and the deviation (n - 1) over the seeds; OUTPUT/report.html is the page
 of all runs.
@@ -23,7 +23,7 @@ from benchmarks.comparison import Budget, Rows, arguments, drop_weights, publish
 from benchmarks.result_tables import result_of, spread, step_seconds
 from benchmarks.vision_systems import BATCH, GRID, LENGTH, SYSTEMS, WEIGHTS, common, place_of_corpus
 from workbench.corpora.corpus import Corpus
-from workbench.runs.results import read_results
+from workbench.runs.metrics_file import read_results
 
 TUNING_LR = "5e-5"
 TITLE = "Vision-language systems at a small budget"
@@ -158,18 +158,18 @@ def table(budget: Budget, output: Path) -> Rows:
     baselines: dict[str, dict[str, str]] = {}
     for name in SYSTEMS:
         for steps in (budget.steps, 0):
-            told, counts = [], set()
+            reported, counts = [], set()
             for column in asked:
                 runs = (column.runs.format(name=name, steps=steps, seed=seed) for seed in range(budget.seeds))
                 found = [one for run in runs if (one := result_of(output / "runs" / run, column.control))]
                 counts |= {len(found)} - {0}
-                told.append(spread([one["numbers"][column.number] for one in found]))
+                reported.append(spread([one["numbers"][column.number] for one in found]))
                 for baseline, values in found[0].get("baselines", {}).items() if found else ():
                     if column.number in values:
                         baselines.setdefault(baseline, {})[column.title] = f"{values[column.number]:.3f}"
             if counts:
                 seconds = step_seconds(output / "runs" / f"{name}-{steps}-seed-0") if steps else ""
-                rows.append([name, str(steps), "-".join(map(str, sorted(counts))), *told, seconds])
+                rows.append([name, str(steps), "-".join(map(str, sorted(counts))), *reported, seconds])
     return rows + [[name, "", "", *(of.get(each.title, "") for each in asked), ""] for name, of in baselines.items()]
 
 

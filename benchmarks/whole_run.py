@@ -7,7 +7,7 @@
 Both sides read the same documents (paragraphs of `--corpus`, longer ones cut; without it made-up text), have the same
 tokenizer and sizes (4 layers x 256, vocabulary 8,192), take 8 documents a step, load them in one worker, use two
 threads, and log every 10 steps; `benchmarks.padded_loops` says what the peers are. They are watched from outside, in
-the same way: a line of its log ends a side's window of ten steps, then it is stopped (SIGSTOP) and the other goes on,
+the same way: a line of its log ends a side's window of ten steps, then it is stopped (SIGSTOP) and the other continues,
 so that other work on the machine meets both. The first two windows of each are left out, and its speed is the median
 over the rest, in real tokens (and regions, entities, branch tokens) per second. `CPU` is the processor time of all the
 side's processes, which other work disturbs least; `others` is the share of the machine that others took meanwhile.

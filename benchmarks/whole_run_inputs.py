@@ -1,7 +1,7 @@
 """What both sides of `benchmarks.whole_run` read: documents, a tokenizer, and a graph, vectors or regions.
 
 The workbench reads them as a corpus, its peer as plain files: `documents.jsonl` (`text`, `spans`), `triples.json` (the
-spelt branches of each entity), `entities.safetensors`, and `regions/NUMBER.npz` beside each document.
+spelt branches of each entity), `entities.safetensors`, and `regions/NUMBER.npz` next to each document.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import yaml
 
 from benchmarks.reading import image, write
 from kg.graph.store import GraphStore
-from kg.vectors.vectors import Vectors, save_vectors
+from kg.vectors.vectors import GraphVectors, save_vectors
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 HIDDEN, LAYERS, HEADS, INNER, VOCAB = 256, 4, 4, 1024, 8192  # "small" of benchmarks.mlm_step
@@ -138,14 +138,14 @@ def write_graph(names: list[str], folder: Path) -> None:
 def write_vectors(names: list[str], folder: Path) -> None:
     """Random entity vectors: how they were made has no say in the speed."""
     vectors = torch.randn(len(names), ENTITY_SIZE, generator=torch.Generator().manual_seed(0))
-    save_vectors(Vectors(names, vectors, [], torch.zeros(0, ENTITY_SIZE)), folder / "entities.safetensors")
+    save_vectors(GraphVectors(names, vectors, [], torch.zeros(0, ENTITY_SIZE)), folder / "entities.safetensors")
 
 
 def with_regions(documents: list[Document], folder: Path) -> Iterator[dict[str, Any]]:
     """A sample of region features for each caption; the same arrays as a file of the peer."""
     rng = np.random.default_rng(0)
     folder.mkdir()
-    picture = image(0)
+    photograph = image(0)
     for number, document in enumerate(documents):
         corners = np.sort(rng.random((rng.integers(*REGIONS, endpoint=True), 2, 2), np.float32), axis=1)
         regions = {
@@ -153,7 +153,7 @@ def with_regions(documents: list[Document], folder: Path) -> Iterator[dict[str, 
             "boxes": corners.reshape(-1, 4),
         }
         np.savez(folder / f"{number}.npz", **regions)
-        yield {"image": picture, "captions": [document["text"]], "regions": regions, "meta": {"backbone": "random"}}
+        yield {"image": photograph, "captions": [document["text"]], "regions": regions, "meta": {"backbone": "random"}}
 
 
 def spec(recipe: str, folder: Path, length: int) -> dict[str, Any]:
@@ -167,11 +167,11 @@ def spec(recipe: str, folder: Path, length: int) -> dict[str, Any]:
     objectives: list[dict[str, Any]] = [{"objective": "mlm"}]
     if recipe == "k-bert":
         tree = {
-            "step": "kg.sentence_tree",
+            "transform": "kg.sentence_tree",
             "graph": str(folder / "graph"),
             "max_length": length,
         }
-        sequence["steps"] = [tree | {"triples": {"most": BRANCHES}}]
+        sequence["transforms"] = [tree | {"triples": {"most": BRANCHES}}]
     if recipe == "ernie-thu":
         table = str(folder / "entities.safetensors")
         streams["entity"] = {
@@ -187,7 +187,7 @@ def spec(recipe: str, folder: Path, length: int) -> dict[str, Any]:
         fused["num_heads"] = [HEADS, ENTITY_HEADS]
         layers[0]["repeat"] = LAYERS - 3
         layers += [fused | {"entity_attention": False}, fused, fused | {"entity_output": False}]
-        sequence["steps"] = [{"step": "kg.entity_stream", "table": table}]
+        sequence["transforms"] = [{"transform": "kg.entity_stream", "table": table}]
         objectives += [{"objective": "kg.dea"}]
     if recipe == "uniter":
         region = {
@@ -197,8 +197,8 @@ def spec(recipe: str, folder: Path, length: int) -> dict[str, Any]:
         }
         streams["image"] = region
         layers = [{"layer": "joint", "streams": ["text", "image"], **block, "repeat": LAYERS}]
-        regions = {"image": "vision.regions", "backbone": "random", "max_regions": REGIONS[1]}
-        sequence = {"builder": "image_caption", "max_length": length, "image": regions}
+        regions = {"image_processor": "vision.regions", "backbone": "random", "max_regions": REGIONS[1]}
+        sequence = {"builder": "image_caption", "max_length": length, "image_processor": regions}
     return {
         "name": recipe,
         "tokenizer": str(folder / "tokenizer.json"),

@@ -15,19 +15,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from pipelines.readers.catalogue import KINDS as RAW_KINDS
-from pipelines.readers.catalogue import listed, region_listed
+from pipelines.readers.catalogue import format_entries, region_listed
 from workbench.cli import batch_page
-from workbench.corpora.members import IN_JSON
-from workbench.corpora.schema import FIELDS, READING, SCHEMA, Field
-from workbench.corpora.schema import KINDS as CORPUS_KINDS
-from workbench.corpora.values import Stretches, Value
-from workbench.evaluation import listing as downstream
+from workbench.components.build_context import ALL_KINDS, BUILD_ARGUMENTS
+from workbench.components.component_listing import ComponentOption, kind_line, parts
+from workbench.components.kinds import KINDS
+from workbench.corpora.schema.field_values import Stretches, Value
+from workbench.corpora.schema.members import IN_JSON
+from workbench.corpora.schema.schema import FIELDS, READING, SCHEMA, SchemaField
+from workbench.corpora.schema.schema import KINDS as CORPUS_KINDS
+from workbench.evaluation import task_listing as downstream
 from workbench.evaluation.options import Scoring, Tuning
-from workbench.parts.build_context import ALL, GIVEN
-from workbench.parts.kinds import KINDS
-from workbench.parts.listing import Option, kind_line, parts
-from workbench.recipe.listing import LAST, expected, families, stack
 from workbench.recipe.reading import shipped
+from workbench.recipe.recipe_listing import LAST, expected, families, stack
 from workbench.recipe.sizes import sizes_of
 from workbench.recipe.spec import Paper, Recipe, Reported, TaskSpec
 from workbench.recipe.stacks import write_stacks
@@ -73,7 +73,7 @@ def components() -> Pages:
         "# Components",
         "",
         f"A recipe names components ([recipes.md](../recipes.md)). {WRITTEN}",
-        f"`workbench parts KIND` prints the same list. {EXTENDING} shows how to write a component.",
+        f"`workbench components KIND` prints the same list. {EXTENDING} shows how to write a component.",
         "",
         *table(
             ("kind", "number", "what it is"),
@@ -86,8 +86,9 @@ def components() -> Pages:
         "state it:",
         "",
         *(
-            f"- `{name}`: {given.meaning}" + ("" if given.kinds == ALL else f" (of each {', '.join(given.kinds)})")
-            for name, given in GIVEN.items()
+            f"- `{name}`: {given.meaning}"
+            + ("" if given.kinds == ALL_KINDS else f" (of each {', '.join(given.kinds)})")
+            for name, given in BUILD_ARGUMENTS.items()
         ),
     ]
     yield "components/README.md", index
@@ -109,14 +110,14 @@ def components() -> Pages:
 
 def tasks() -> Pages:
     """docs/downstream/: what a pretrained run can be fine-tuned for and measured by."""
-    found: dict[str, list[downstream.Listed]] = {}
+    found: dict[str, list[downstream.TaskEntry]] = {}
     for task in downstream.tasks():
         found.setdefault(task.family, []).append(task)
     index = [
         "# Downstream tasks",
         "",
         f"A pretrained run is fine-tuned for these tasks and measured by them. {WRITTEN}",
-        "`workbench tasks TASK` prints a task. Items, intervals and comparisons are the same for all tasks",
+        "`workbench downstream TASK` prints a task. Items, intervals and comparisons are the same for all tasks",
         f"([comparing.md](../comparing.md)). {EXTENDING} shows how to write a task.",
     ]
     for family, listed_tasks in found.items():
@@ -217,7 +218,7 @@ def _reported(figures: list[Reported]) -> Lines:
 
 def formats() -> Pages:
     """docs/formats/: what `prepare` reads."""
-    found = {kind: listed(kind) for kind in RAW_KINDS} | {"regions": region_listed()}
+    found = {kind: format_entries(kind) for kind in RAW_KINDS} | {"regions": region_listed()}
     index = [
         "# Raw formats",
         "",
@@ -267,11 +268,11 @@ def samples() -> Pages:
     yield "samples.md", page
 
 
-def _fields(fields: Iterable[Field]) -> Lines:
+def _fields(fields: Iterable[SchemaField]) -> Lines:
     return table(("field", "value", "content"), ((f"`{f.name}`", _form(f), _content(f)) for f in fields))
 
 
-def _form(field: Field) -> str:
+def _form(field: SchemaField) -> str:
     value: Value = field.value
     if not isinstance(value, Stretches):
         return value.form
@@ -279,7 +280,7 @@ def _form(field: Field) -> str:
     return {str: form, list: f"for each a {form}", dict: f"by name a {form}"}[FIELDS[str(field.spans_of)].value.type]  # type: ignore[index]
 
 
-def _content(field: Field) -> str:
+def _content(field: SchemaField) -> str:
     notes = [
         *(["required"] if field.required else []),
         *([f"may replace `{field.instead_of}`"] if field.instead_of else []),
@@ -293,7 +294,7 @@ def _content(field: Field) -> str:
     return "; ".join([field.content, *notes])
 
 
-def options_table(options: Sequence[Option]) -> Lines:
+def options_table(options: Sequence[ComponentOption]) -> Lines:
     """A table of options, with their meanings where some have one; nothing where there are none."""
     columns = ("option", "allowed", "default", *(("meaning",) if any(o.meaning for o in options) else ()))
     rows = [(f"`{o.name}`", o.allowed, o.default, o.meaning)[: len(columns)] for o in options]
@@ -302,7 +303,7 @@ def options_table(options: Sequence[Option]) -> Lines:
         yield from table(columns, rows)
 
 
-def _command_options(options: Iterable[downstream.Option]) -> Lines:
+def _command_options(options: Iterable[downstream.CommandOption]) -> Lines:
     rows = [(f"`{o.name}`", o.allowed, o.default, o.help) for o in options]
     if rows:
         yield ""

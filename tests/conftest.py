@@ -26,7 +26,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder with real corpora and golden numbers: $WORKBENCH_SHARED, or `shared/` beside the checkout."""
+    """The folder with real corpora and golden numbers: $WORKBENCH_SHARED, or `shared/` next to the checkout."""
     place = Path(os.environ.get("WORKBENCH_SHARED", ROOT.parent / "shared"))
     if not (place / "golden").is_dir():
         pytest.skip(f"no golden numbers at {place}: set WORKBENCH_SHARED to the folder that holds data/ and golden/")

@@ -28,7 +28,7 @@ class Machine:
     busy: bool = False
 
     def __str__(self) -> str:
-        busy = ", beside busy processes" if self.busy else ""
+        busy = ", next to busy processes" if self.busy else ""
         return f"torch {self.kernels or 'own'}, oneDNN {self.onednn or 'own'}, {self.threads} threads{busy}"
 
     def environment(self) -> dict[str, str]:
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _pytest(arguments: list[str], environment: dict[str, str]) -> tuple[int, str]:
-    """The exit code of the suite and its closing line; what it prints goes on to the terminal."""
+    """The exit code of the suite and its closing line; what it prints continues to the terminal."""
     command = [sys.executable, "-m", "pytest", *arguments]
     closing = "no closing line"
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:

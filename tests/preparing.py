@@ -7,13 +7,13 @@ import importlib
 import typer
 
 from pipelines.commands.app import app as commands
-from pipelines.commands.app import say_what_is_made
-from workbench.options.command import command
+from pipelines.commands.app import log_output
+from workbench.core.options.command import command
 
 app = typer.Typer(name="prepare", no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 
 
-app.callback()(say_what_is_made)
+app.callback()(log_output)
 for name, entry in commands.entries.items():
     module, _, function = entry.path.partition(":")
     app.command(name)(command(getattr(importlib.import_module(module), function)))

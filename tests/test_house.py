@@ -8,8 +8,8 @@ from pathlib import Path
 import networkx
 import pytest
 
-from workbench.parts.building import find, short_names
-from workbench.parts.kinds import KINDS
+from workbench.components.building import find, short_names
+from workbench.components.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parent.parent
 ALLOWED = {

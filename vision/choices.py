@@ -5,4 +5,4 @@ from typing import Literal
 Way = Literal["margin", "choice"]
 """How `vision.objectives.ranking` has the right image and caption win."""
 Ties = Literal["realistic", "pessimistic"]
-"""What a competitor with the score of the right answer counts (`vision.metrics.retrieval`)."""
+"""What a competitor with the score of the right answer counts (`vision.metrics.retrieval_scores`)."""

@@ -16,9 +16,9 @@ import torch
 from PIL import Image
 
 from benchmarks.commands import call
-from kg.vectors.vectors import Vectors, save_vectors
+from kg.vectors.vectors import GraphVectors, save_vectors
 from pipelines.demo.small_files import CITIES, COUNTRIES, write_small_files
-from workbench.files.drafts import write_text
+from workbench.core.files.drafts import write_text
 
 DOCUMENTS = {"base": 4000, "tiny": 300}
 PHOTOGRAPHS = {"base": 512, "tiny": 40}
@@ -71,11 +71,11 @@ def _random_vectors(file: Path) -> None:
     """Vectors of the entities. None are trained: that command takes the card, which no forked process may."""
     names, draws = sorted([*CITIES, *COUNTRIES]), torch.Generator().manual_seed(0)
     vectors, relations = (torch.randn(count, DIMENSION, generator=draws) for count in (len(names), len(RELATIONS)))
-    save_vectors(Vectors(names, vectors, RELATIONS, relations), file)
+    save_vectors(GraphVectors(names, vectors, RELATIONS, relations), file)
 
 
 def _make(folder: Path, *made: Made) -> None:
-    """Each by `workbench prepare`, unless it is there; one that was stopped goes on."""
+    """Each by `workbench prepare`, unless it is there; one that was stopped continues."""
     for name, *command in made:
         if not ((folder / name).is_file() or (folder / name / "corpus.json").exists()):
             call("prepare", *command, "--output", str(folder / name))

@@ -1,4 +1,4 @@
-"""Every attention kernel on the card beside the dense one on the CPU: outputs, gradients, the mean under dropout.
+"""Every attention kernel on the card next to the dense one on the CPU: outputs, gradients, the mean under dropout.
 
 The reference is the dense kernel in float32 on the CPU, on the same numbers (for bfloat16: rounded to it first). An
 error is the largest difference as a share of the largest number of the reference.
@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu.record import Record, Setting, Size
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.models.attention.call import KERNELS, Request, attend, use_kernel
-from workbench.models.attention.relation import Relation
+from workbench.models.attention.score_bias import ScoreBias
 from workbench.models.context import Context
 from workbench.models.layout import Layout
-from workbench.models.relations.alibi import Alibi
-from workbench.models.relations.buckets import Buckets
+from workbench.models.score_biases.alibi import AlibiBias
+from workbench.models.score_biases.buckets import BucketsBias
 from workbench.sequences.batch import Batch, Stream
 from workbench.sequences.pattern import pattern_of
 
@@ -40,7 +40,7 @@ class Case:
     name: str
     integers: Callable[[int, torch.Generator], dict[str, Tensor]]
     window: int | None = None
-    relation: Callable[[], Relation] | None = None
+    score_bias: Callable[[], ScoreBias] | None = None
     dtypes: tuple[torch.dtype, ...] = field(default=(torch.bfloat16, torch.float32))
 
 
@@ -89,9 +89,15 @@ CASES = (
     Case("tree", tree),
     Case("permutation", permutation),
     Case("window", full, window=WINDOW),
-    Case("causal, buckets", causal, relation=lambda: Buckets(HEADS)),
-    Case("full, alibi", full, relation=lambda: Alibi(HEADS), dtypes=(torch.bfloat16,)),
-    Case("packed, window, buckets", packed, window=WINDOW, relation=lambda: Buckets(HEADS), dtypes=(torch.bfloat16,)),
+    Case("causal, buckets", causal, score_bias=lambda: BucketsBias(HEADS)),
+    Case("full, alibi", full, score_bias=lambda: AlibiBias(HEADS), dtypes=(torch.bfloat16,)),
+    Case(
+        "packed, window, buckets",
+        packed,
+        window=WINDOW,
+        score_bias=lambda: BucketsBias(HEADS),
+        dtypes=(torch.bfloat16,),
+    ),
 )
 
 
@@ -138,28 +144,28 @@ def _compare(
             errors = [_error(one, other) for one, other in zip(found, expected, strict=True)]
             output, gradient = errors[0], max(errors[1:])
             limits = TOLERANCES[dtype]
-            told = f"output {output:.1e}, gradients {gradient:.1e}"
+            reported = f"output {output:.1e}, gradients {gradient:.1e}"
             allowed = f"<= {limits[0]:g}, {limits[1]:g}"
             right = output <= limits[0] and gradient <= limits[1]
-            record.check(item, right, told, allowed, output=output, gradient=gradient)
+            record.check(item, right, reported, allowed, output=output, gradient=gradient)
 
 
 def attended(case: Case, kernel: str, inputs: list[Tensor], device: torch.device, size: Size) -> list[Tensor]:
-    """The output of attention and the gradients of q, k, v and what the relation learns, on the CPU in float32.
+    """The output of attention and the gradients of q, k, v and what the score bias learns, on the CPU in float32.
 
     Raises:
         WorkbenchError: the kernel cannot do what the case asks for, or does not suit the numbers.
     """
     torch.manual_seed(0)
-    relation = None if case.relation is None else case.relation().to(device)
-    learned = [] if relation is None else list(relation.parameters())
+    score_bias = None if case.score_bias is None else case.score_bias().to(device)
+    learned = [] if score_bias is None else list(score_bias.parameters())
     layout = layout_of(case, LENGTHS[size], device)
     q, k, v = (x.to(device).requires_grad_() for x in inputs)
     asked = kernel != "banded" and device.type == "cuda"  # it can do what it does not suit: that costs time alone
     if asked and not KERNELS[kernel].suits(Request(q, k, v, layout, layout, window=case.window)):
         raise WorkbenchError(f"the kernel {kernel!r} does not suit {q.dtype} here")
     with use_kernel(kernel):
-        out, _ = attend(q, k, v, layout, layout, window=case.window, relation=relation)
+        out, _ = attend(q, k, v, layout, layout, window=case.window, score_bias=score_bias)
     weights = torch.linspace(-1, 1, out.numel(), device=device).view_as(out)
     loss, leaves = (out.float() * weights).sum(), [q, k, v, *learned]
     gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
@@ -207,8 +213,8 @@ def _mean_under_dropout(kernel: str, setting: Setting, record: Record) -> None:
     error = float(((mean - exact).abs() / spread).max())
     scale = float((mean * exact).sum() / exact.square().sum())
     differ = not torch.equal(draws[0], draws[1])
-    told = f"mean {scale:.3f} of the exact output, off by {error:.1f} standard errors at most"
-    told += ", draws differ" if differ else ", draws are equal"
+    reported = f"mean {scale:.3f} of the exact output, off by {error:.1f} standard errors at most"
+    reported += ", draws differ" if differ else ", draws are equal"
     allowed = f"1 +- {SCALE:g}, <= {SPREAD:g}, draws differ"
     right = differ and error <= SPREAD and abs(scale - 1) <= SCALE
-    record.check(f"dropout {kernel} ({case.name})", right, told, allowed, errors=error, scale=scale)
+    record.check(f"dropout {kernel} ({case.name})", right, reported, allowed, errors=error, scale=scale)

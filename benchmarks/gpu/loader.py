@@ -1,4 +1,4 @@
-"""The loader alone beside the card alone: can the workers of this machine feed it?
+"""The loader alone next to the card alone: can the workers of this machine feed it?
 
 Both read the same recipe: the loader makes and pins micro-batches that nobody uses, the card runs steps on others that
 were made before.
@@ -11,18 +11,18 @@ import time
 
 from benchmarks.gpu.record import Record, Setting
 from benchmarks.gpu.steps import SYSTEMS, Stepper, emptied, recipe_of, rows_of, samples_of, timed
-from workbench.processes.cores import loaders
+from workbench.core.processes.children import loaders
+from workbench.pretraining.assembly import tasks_of
+from workbench.pretraining.loader import PREFETCH, Feed, MicroBatches, training_places
+from workbench.pretraining.schedule import TaskSchedule
 from workbench.recipe.spec import Recipe
 from workbench.sequences.batch import MicroBatch
-from workbench.tasks.building import tasks_of
-from workbench.tasks.feed import PREFETCH, Feed, MicroBatches, training_places
-from workbench.tasks.schedule import TaskSchedule
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.readers import reader_of
+from workbench.training.data import reader_of
 
 MEASURED = ("bert", "clip")
 FEWEST = 4
-"""Micro-batches that are timed at least, beside those that the workers had made before."""
+"""Micro-batches that are timed at least, next to those that the workers had made before."""
 
 
 def run(setting: Setting, record: Record) -> None:
@@ -38,9 +38,9 @@ def run(setting: Setting, record: Record) -> None:
             emptied()
             workers = loaders(setting.device)
             loader = alone(name, recipe, setting, seconds)
-            told = f"loader {loader:,.0f} {unit}/s with {workers} workers, card {card:,.0f} {unit}/s"
+            reported = f"loader {loader:,.0f} {unit}/s with {workers} workers, card {card:,.0f} {unit}/s"
             numbers = {"loader": loader, "card": card, "workers": workers}
-            record.check(f"{name}, loader beside the card", loader >= card, told, "loader >= card", **numbers)
+            record.check(f"{name}, loader next to the card", loader >= card, reported, "loader >= card", **numbers)
 
 
 def alone(name: str, recipe: Recipe, setting: Setting, seconds: float) -> float:

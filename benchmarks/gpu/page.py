@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from benchmarks.gpu.record import Record
-from workbench.files.drafts import write_text
+from workbench.core.files.drafts import write_text
 from workbench.runs.provenance import provenance
 
 NAME = "gpu-check"

@@ -1,4 +1,4 @@
-"""Ten recipes, one per mechanism, in their tiny size: twenty steps on the card beside the CPU, on the same data.
+"""Ten recipes, one per mechanism, in their tiny size: twenty steps on the card next to the CPU, on the same data.
 
 Weights, data and order are the same, and dropout is off. The first step must agree up to rounding; later ones drift
 apart as rounding goes through the optimiser, so their tolerance is wider.
@@ -13,10 +13,10 @@ from torch import nn
 
 from benchmarks.gpu.record import Record, Setting
 from benchmarks.gpu.steps import Stepper
-from workbench.processes.distributed import World
+from workbench.core.processes.distributed import World
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
-from workbench.training.micro_pass import autocast_dtype
+from workbench.training.losses import autocast_dtype
 
 RECIPES = ("bert", "gpt", "t5", "modernbert", "xlnet", "electra", "clip", "vilt", "ernie-thu", "k-bert")
 STEPS, MICRO = 20, 8

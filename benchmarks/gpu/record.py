@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import torch
 
-from workbench.errors import WorkbenchError, message, unknown
-from workbench.processes.distributed import World
+from workbench.core.errors import WorkbenchError, message, unknown
+from workbench.core.processes.distributed import World
 
 logger = logging.getLogger(__name__)
 Size = Literal["base", "tiny"]
@@ -102,12 +102,12 @@ class Record:
 
     @contextmanager
     def guarded(self, item: str) -> Iterator[None]:
-        """An error inside becomes a failed check of the item, so that the part's other items go on."""
+        """An error inside becomes a failed check of the item, so that the part's other items continue."""
         try:
             yield
         except (Exception, SystemExit) as error:
             logger.warning("%s, %s: %s", self.name, item, error, exc_info=not isinstance(error, WorkbenchError))
-            self.check(item, False, told(error), "no error", error=told(error))
+            self.check(item, False, reported(error), "no error", error=reported(error))
 
     @property
     def status(self) -> Status:
@@ -141,7 +141,7 @@ class Part:
     seconds: float
 
 
-def told(error: BaseException) -> str:
+def reported(error: BaseException) -> str:
     """An error in one line, with the place in the code where it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if "site-packages" not in frame.filename]
@@ -164,7 +164,7 @@ def chosen(parts: Sequence[Part], names: Sequence[str]) -> list[Part]:
 
 
 def run_parts(parts: Sequence[Part], setting: Setting, seconds: float) -> list[Record]:
-    """Run the parts one after the other. A part that raises is written down as failed, and the others go on.
+    """Run the parts one after the other. A part that raises is written down as failed, and the others continue.
 
     Args:
         seconds: the time for all; each part has a share of it as large as its share of the parts' own seconds.
@@ -179,7 +179,7 @@ def run_parts(parts: Sequence[Part], setting: Setting, seconds: float) -> list[R
             part.run(setting, record)
         except (Exception, SystemExit) as error:
             logger.warning("%s ended with an error", part.name, exc_info=True)
-            record.error = told(error)
+            record.error = reported(error)
         record.seconds = time.perf_counter() - started
         logger.info("%s: %s in %.0f s", part.name, record.status, record.seconds)
         records.append(record)

@@ -1,4 +1,4 @@
-"""`verify-resume` on the card: a run with a stop in its middle beside one without.
+"""`verify-resume` on the card: a run with a stop in its middle next to one without.
 
 On a CPU the two are equal to the last bit. Kernels of a card that add in any order need not be: what is allowed is how
 far rounding carries the losses apart in a few steps.
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from benchmarks.gpu.recipes import recipe_of
 from benchmarks.gpu.record import Record, Setting
-from workbench.training.verify import ResumeVerdict, verify_resume
+from workbench.training.verify_resume import ResumeVerdict, verify_resume
 
 MEASURED, STEPS, WORKERS = ("bert", "gpt"), 6, 2
 TOLERANCE = 1e-2
@@ -26,11 +26,11 @@ def run(setting: Setting, record: Record) -> None:
             verdict = verify_resume(recipe, setting.folder / "runs" / f"{name}-resume", STEPS)
             largest = difference(verdict)
             equal = "equal to the last bit" if verdict.equal else f"largest relative difference {largest:.1e}"
-            told = (
+            reported = (
                 f"{equal}; {len(verdict.different)} of {verdict.compared} values, {len(verdict.weights)} tensors differ"
             )
             right = largest <= TOLERANCE
-            record.check(name, right, told, f"<= {TOLERANCE:g}", largest=largest, tensors=len(verdict.weights))
+            record.check(name, right, reported, f"<= {TOLERANCE:g}", largest=largest, tensors=len(verdict.weights))
 
 
 def difference(verdict: ResumeVerdict) -> float:

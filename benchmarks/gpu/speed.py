@@ -1,4 +1,4 @@
-"""Base-size throughput beside the class of Hugging Face or open_clip of the same size, on the same batches.
+"""Base-size throughput next to the class of Hugging Face or open_clip of the same size, on the same batches.
 
 Ours is the product's own step, with its wait for the losses; the peer's is a plain loop: forward, backward, clipping,
 fused AdamW. Both compute in bfloat16 autocast (or what the recipe's precision is on this card) and copy each batch from
@@ -31,9 +31,9 @@ from benchmarks.gpu.steps import (
 from benchmarks.text_peers import PEERS, padded
 from benchmarks.text_steps import stepping
 from vision.images.transforms import NORMALISATIONS, standardise
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.sequences.batch import MicroBatch
-from workbench.training.flops import measured_peak
+from workbench.training.metrics import measured_peak
 
 SLOWER = 0.95
 """The share of the peer's speed below which a check fails."""
@@ -80,8 +80,12 @@ def _measure(
         f"{name}, peer {theirs['class']}: {theirs['per_s']:,.0f} {unit}/s, {theirs['ms']:.1f} ms a step, "
         f"peak {theirs['peak_gib']:.1f} GiB, first step {theirs['first_step_s']:.1f} s, padding {padded_share:.0%}"
     )
-    told = f"{ratio:.2f} of the peer's {unit}/s, {ours['peak_gib'] / max(theirs['peak_gib'], 1e-9):.2f} of its memory"
-    record.check(f"{name}, beside {theirs['class']}", ratio >= SLOWER, told, f">= {SLOWER:g}", ratio=ratio, peer=theirs)
+    reported = (
+        f"{ratio:.2f} of the peer's {unit}/s, {ours['peak_gib'] / max(theirs['peak_gib'], 1e-9):.2f} of its memory"
+    )
+    record.check(
+        f"{name}, next to {theirs['class']}", ratio >= SLOWER, reported, f">= {SLOWER:g}", ratio=ratio, peer=theirs
+    )
 
 
 def _timed(step: Callable[[], object], seconds: float, count: float) -> dict[str, Any]:
@@ -121,7 +125,7 @@ def _peer(
 def _hugging_face(
     name: str, setting: Setting, micros: list[MicroBatch]
 ) -> tuple[str, nn.Module, list[dict[str, Tensor]], Loss]:
-    """The class beside which `benchmarks.text_steps` measures the system, of the size that its configuration has."""
+    """The class next to which `benchmarks.text_steps` measures the system, of the size that its configuration has."""
     peer = PEERS[name]
     if setting.size == "base":
         peer = replace(peer, options={})
@@ -141,7 +145,7 @@ def _open_clip(
     try:
         models, losses = (importlib.import_module(f"open_clip.{module}") for module in ("model", "loss"))
     except ImportError as error:
-        raise WorkbenchError(f"{error}; pip install open_clip_torch to have {name} measured beside it") from error
+        raise WorkbenchError(f"{error}; pip install open_clip_torch to have {name} measured next to it") from error
     base = setting.size == "base"
     width, layers, size, patch = (768, 12, 224, 32) if base else (128, 2, 64, 16)
     words, context = (512, 77) if base else (128, 77)

@@ -12,18 +12,18 @@ import torch
 
 from benchmarks.gpu.record import Setting, Size
 from benchmarks.text_steps import micro_batches
+from workbench.core.processes.distributed import World
 from workbench.models.attention.call import use_kernel
-from workbench.optimization.building import make_optimizer
-from workbench.processes.distributed import World
+from workbench.optimization.factory import make_optimizer
+from workbench.pretraining.assembly import make_model, tasks_of
+from workbench.pretraining.memory import Memory
+from workbench.pretraining.model import PretrainingModel
+from workbench.pretraining.task_corpora import as_corpora_say
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.sequences.batch import MicroBatch
-from workbench.tasks.building import make_root, tasks_of
-from workbench.tasks.corpora_facts import as_corpora_say
-from workbench.tasks.memory import Memory
-from workbench.tasks.root import Root
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.flops import flops_per_row
+from workbench.training.metrics import flops_per_row
 from workbench.training.modes import set_training
 from workbench.training.step import StepResult, Updater, Work
 
@@ -101,7 +101,7 @@ class Stepper:
             for found in [micro_batches(recipe, tokenizer, batches, lane)]
         ]
         self.work = [list(step) for step in zip(*made, strict=True)]
-        self.root: Root = make_root(recipe, self.tasks, tokenizer).to(world.device)
+        self.root: PretrainingModel = make_model(recipe, self.tasks, tokenizer).to(world.device)
         set_training(self.root)
         self.root.progress = 0.0
         self.root.remembered = Memory()

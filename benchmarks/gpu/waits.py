@@ -39,8 +39,10 @@ def run_waits(setting: Setting, record: Record) -> None:
             with waits() as found:
                 step()
             places = ", ".join(f"{place} x{count}" for place, count in found.most_common())
-            told = f"{found.total()} ({places})" if places else "0"
-            record.check(f"{name}, waits of a step", found.total() <= ALLOWED, told, f"<= {ALLOWED}", waits=dict(found))
+            reported = f"{found.total()} ({places})" if places else "0"
+            record.check(
+                f"{name}, waits of a step", found.total() <= ALLOWED, reported, f"<= {ALLOWED}", waits=dict(found)
+            )
             del step
         emptied()
 
@@ -50,8 +52,8 @@ def run_idle(setting: Setting, record: Record) -> None:
     for name in record.in_time(list(SYSTEMS)):
         with record.guarded(name):
             share, kernels = idle(_warm(name, setting))
-            told = f"{share:.1%} of the time, {kernels} kernels and copies a step"
-            record.check(f"{name}, idle", share <= IDLE, told, f"<= {IDLE:.0%}", share=share, kernels=kernels)
+            reported = f"{share:.1%} of the time, {kernels} kernels and copies a step"
+            record.check(f"{name}, idle", share <= IDLE, reported, f"<= {IDLE:.0%}", share=share, kernels=kernels)
         emptied()
 
 
@@ -68,14 +70,14 @@ def waits() -> Iterator[Found]:
     """Counts the waits inside, by file and line."""
     found: Found = Counter()
 
-    def told(message: Any, category: Any, *place: Any, **more: Any) -> None:
+    def reported(message: Any, category: Any, *place: Any, **more: Any) -> None:
         if WARNING in str(message):
             found[_place()] += 1
 
     mode = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        warnings.showwarning = told
+        warnings.showwarning = reported
         torch.cuda.set_sync_debug_mode("warn")
         try:
             yield found

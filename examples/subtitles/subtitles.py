@@ -1,4 +1,4 @@
-"""SubRip files (.srt): numbered cues with a time line each, parted by blank lines. A pause ends a scene."""
+"""SubRip files (.srt): numbered cues with a time line each, separated by blank lines. A pause ends a scene."""
 
 from __future__ import annotations
 

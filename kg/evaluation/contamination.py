@@ -12,18 +12,18 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kg.evaluation.entity_vectors import linked_at
-from kg.evaluation.trained_on import trained_graphs
+from kg.evaluation.training_facts import training_graphs
 from kg.graph.store import GraphStore
 from kg.objectives.relations import ROLES
 from kg.vectors.vectors import load_vectors
-from workbench.errors import WorkbenchError
-from workbench.parts.build_context import Identities
+from workbench.components.build_context import Identities
+from workbench.core.errors import WorkbenchError
 from workbench.sequences.sequence import Sample
 
 log = logging.getLogger(__name__)
 
 
-class Asked(NamedTuple):
+class LabelledPair(NamedTuple):
     """The linked head and tail of a text, and its labels, of which one is the relation."""
 
     head: str
@@ -31,7 +31,7 @@ class Asked(NamedTuple):
     relations: frozenset[str]
 
 
-def asked_of(sample: Sample) -> Asked | None:
+def labelled_pair(sample: Sample) -> LabelledPair | None:
     """The fact that a text asks for; None where it marks no two mentions, or not both are linked."""
     marks = {mark[2]: mark for mark in sample.get("marks", ())}
     if not all(role in marks for role in ROLES):
@@ -39,7 +39,7 @@ def asked_of(sample: Sample) -> Asked | None:
     head, tail = (linked_at(sample, marks[role][:2]) for role in ROLES)
     if not head or not tail:
         return None
-    return Asked(head, tail, frozenset(str(label) for label in sample.get("labels", {}).values()))
+    return LabelledPair(head, tail, frozenset(str(label) for label in sample.get("labels", {}).values()))
 
 
 def graphs_read(read: Identities) -> list[GraphStore]:
@@ -47,7 +47,7 @@ def graphs_read(read: Identities) -> list[GraphStore]:
     wanted = dict(read.get("graph", {}))
     for place in read.get("vectors", {}):
         try:
-            wanted |= trained_graphs(load_vectors(place))
+            wanted |= training_graphs(load_vectors(place))
         except WorkbenchError as error:
             log.warning("what the graph of %s states of the test set is not counted: %s", place, error)
     found: dict[str, GraphStore] = {}
@@ -70,7 +70,7 @@ def stated_facts(read: Identities, samples: Iterable[Sample]) -> dict[str, int]:
     if not graphs:
         return {}
     exact = joined = 0
-    for asked in filter(None, map(asked_of, samples)):
+    for asked in filter(None, map(labelled_pair, samples)):
         exact += any(graph.has(asked.head, r, asked.tail) for graph in graphs for r in asked.relations)
         joined += any(_joins(graph, asked) for graph in graphs)
     _warn(exact, "texts ask for a fact", "prepare triples --without CORPUS leaves them out of the graph")
@@ -95,7 +95,7 @@ def _warn(count: int, what: str, advice: str) -> None:
         log.warning("%s %s that the run's graph states; %s", f"{count:,}", what, advice)
 
 
-def _joins(graph: GraphStore, asked: Asked) -> bool:
+def _joins(graph: GraphStore, asked: LabelledPair) -> bool:
     return any(tail == asked.tail for _, tail in graph.neighbours(asked.head)) or any(
         tail == asked.head for _, tail in graph.neighbours(asked.tail)
     )

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import torch
 
-from kg.sequences.steps.entity_stream import EntityStream
-from workbench.evaluation.opening import Evaluated
+from kg.sequences.transforms.entity_stream import EntityStreamTransform
+from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.sequences.sequence import Sample
 
 
@@ -18,15 +18,24 @@ def linked_at(sample: Sample, stretch: Iterable[int]) -> str:
     return next((str(span[2]) for span in sample.get("spans", ()) if tuple(span[:2]) == place), "")
 
 
-def entity_step(run: Evaluated) -> EntityStream | None:
-    """The step that gives the run's network its entities, unless there is none, or a control took them away."""
-    return next((step for step in run.task.steps if isinstance(step, EntityStream) and step.linked), None)
+def entity_transform(run: EvaluatedRun) -> EntityStreamTransform | None:
+    """The transform that gives the run's network its entities, unless there is none, or a control took them away."""
+    return next(
+        (
+            transform
+            for transform in run.task.transforms
+            if isinstance(transform, EntityStreamTransform) and transform.linked
+        ),
+        None,
+    )
 
 
 @torch.inference_mode()
-def vectors_of(run: Evaluated, step: EntityStream, entities: Sequence[str]) -> np.ndarray:
+def vectors_of(run: EvaluatedRun, transform: EntityStreamTransform, entities: Sequence[str]) -> np.ndarray:
     """The vectors as the network gets them, float32 [entities, size]; zeros of what the table does not have."""
-    rows = torch.tensor([step.rows.get(name, -1) + 1 for name in entities])
+    rows = torch.tensor([transform.rows.get(name, -1) + 1 for name in entities])
     device = next(run.network.parameters()).device
-    vectors: np.ndarray = run.network.embeddings[step.stream]({"entity_ids": rows.to(device)}).float().cpu().numpy()
+    vectors: np.ndarray = (
+        run.network.embeddings[transform.stream]({"entity_ids": rows.to(device)}).float().cpu().numpy()
+    )
     return vectors

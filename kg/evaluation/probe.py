@@ -1,7 +1,7 @@
 """A linear probe: how much of the labels do the entity vectors alone tell, without any text?
 
 Logistic regression from the vectors of an example's entities to its classes. What a model that is given these vectors
-reaches above a text model says little unless it is held against this. Where an example may have several classes
+reaches above a text model says little unless it is compared with this. Where an example may have several classes
 (`binary`), or has one (`softmax`),
 
     L = mean over cells of the binary cross-entropy of sigmoid(W x + b), plus l2 |W|^2 / 2
@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from workbench.keyed import digest
+from workbench.core.keyed import digest
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 STEPS = 100
@@ -32,7 +32,7 @@ Score = Callable[[np.ndarray, np.ndarray], float]
 
 
 @dataclass(frozen=True)
-class Labelled:
+class ProbeExamples:
     """Examples of one set: the entity that each is about (empty where it is not linked), vectors and gold classes.
 
     `vectors` [examples, size] float32, zeros where there is none; `gold` [examples, classes] bool.
@@ -80,7 +80,7 @@ def fit(vectors: np.ndarray, gold: np.ndarray, l2: float, loss: Loss = "binary")
     return Probe(mean, scale, weight.detach(), bias.detach(), l2)
 
 
-def fit_best(train: Labelled, score: Score, loss: Loss = "binary") -> Probe:
+def fit_best(train: ProbeExamples, score: Score, loss: Loss = "binary") -> Probe:
     """A probe on all examples, with the penalty whose score was best on a fifth of the entities."""
     held_out = np.array([digest("probe", entity) % 5 == 0 for entity in train.entities])
     if held_out.all() or not held_out.any():

@@ -8,30 +8,32 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from kg.evaluation.triple_options import TripleScoring
+from kg.evaluation.task_options import TripleScoring
 from kg.graph.store import GraphStore
-from kg.vectors.link_prediction import rows_of
-from kg.vectors.scores import Scores, VectorScores
-from kg.vectors.vectors import Vectors, load_vectors
+from kg.vectors.scores import TripleScores, VectorScores
+from kg.vectors.triple_ranks import rows_of
+from kg.vectors.vectors import GraphVectors, load_vectors
+from workbench.components.build_context import Identities
+from workbench.core.errors import WorkbenchError
+from workbench.core.processes.distributed import World
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
-from workbench.evaluation.opening import Evaluated, find_fitting
-from workbench.evaluation.passes import all_records
-from workbench.interop.opening import load
+from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_fitting_objective
+from workbench.evaluation.scoring.passes import all_records
+from workbench.interop.run_or_checkpoint import load
 from workbench.models.network import Network
-from workbench.parts.build_context import Identities
-from workbench.processes.distributed import World
-from workbench.tasks.objective import Head
-from workbench.tasks.task import Task
+from workbench.pretraining.objective import Head
+from workbench.pretraining.task import Task
 
 VECTORS = ".safetensors"
 
 
 @runtime_checkable
-class ScoresTriples(Protocol):
+class TripleScorer(Protocol):
     """An objective that teaches a network how true triples are."""
 
-    def triple_scores(self, task: Task, network: Network, head: Head, graph: GraphStore, batch_size: int) -> Scores:
+    def triple_scores(
+        self, task: Task, network: Network, head: Head, graph: GraphStore, batch_size: int
+    ) -> TripleScores:
         """Scores of the triples of a graph, `batch_size` at a time; the task is in evaluation mode."""
 
 
@@ -40,7 +42,7 @@ class ScoredVectors:
     """A file of vectors, evaluated as a run is."""
 
     path: Path
-    vectors: Vectors
+    vectors: GraphVectors
     world: World = field(default_factory=World)
 
     @property
@@ -72,7 +74,7 @@ class ScoredVectors:
             )
 
 
-def open_scored(scoring: TripleScoring) -> Evaluated | ScoredVectors:
+def open_scored(scoring: TripleScoring) -> EvaluatedRun | ScoredVectors:
     """What RUN names.
 
     Raises:
@@ -80,45 +82,45 @@ def open_scored(scoring: TripleScoring) -> Evaluated | ScoredVectors:
     """
     if scoring.run.suffix != VECTORS:
         loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
-        return find_fitting(
+        return find_fitting_objective(
             loaded,
             scoring.run,
-            lambda task, placed: isinstance(placed.objective, ScoresTriples),
+            lambda task, placed: isinstance(placed.objective, TripleScorer),
             "an objective that scores triples",
             "pretrain one that has, such as kg-bert, or give a .safetensors file of vectors",
             **scoring.where,
             control=scoring.control,
         )
-    told = {
+    reported = {
         "--control": scoring.control,
         **{f"--{name}": value for name, value in scoring.where.items()},
         "KEY=VALUE": scoring.overrides,
     }
-    told |= {"--precision": scoring.precision if scoring.precision != "float32" else None}
-    for name, value in told.items():
+    reported |= {"--precision": scoring.precision if scoring.precision != "float32" else None}
+    for name, value in reported.items():
         if value:
             raise WorkbenchError(f"{name} is of runs, and {scoring.run} is a file of vectors; leave {value} out")
     return ScoredVectors(scoring.run, load_vectors(scoring.run))
 
 
-def scores_of(scored: Evaluated | ScoredVectors, graph: GraphStore, batch_size: int) -> Scores:
+def scores_of(scored: EvaluatedRun | ScoredVectors, graph: GraphStore, batch_size: int) -> TripleScores:
     """How it scores the triples of a graph."""
     if isinstance(scored, ScoredVectors):
         return VectorScores(scored.vectors, graph)
     objective = scored.objective.objective
-    assert isinstance(objective, ScoresTriples)
+    assert isinstance(objective, TripleScorer)
     return objective.triple_scores(scored.task, scored.network, scored.head, graph, batch_size)
 
 
 @dataclass(frozen=True)
-class Triples:
+class TripleRows:
     """Triples of a corpus as rows of a graph [triples, 3], and how many name something that the graph does not hold."""
 
     rows: np.ndarray
     left_out: int
 
     @classmethod
-    def of(cls, corpus: Corpus, graph: GraphStore) -> Triples:
+    def of(cls, corpus: Corpus, graph: GraphStore) -> TripleRows:
         """All of them.
 
         Raises:
@@ -159,5 +161,5 @@ def in_words(graph: GraphStore, triple: np.ndarray) -> dict[str, str]:
 def by_ids(graph: GraphStore, triple: np.ndarray) -> dict[str, str]:
     """The key of a triple among an evaluation's items, and the ids of its head, relation and tail; a row [3]."""
     head, relation, tail = triple.tolist()
-    told = {"head": graph.ids[head], "relation": graph.relation_ids[relation], "tail": graph.ids[tail]}
-    return {"key": " ".join(told.values()), **told}
+    reported = {"head": graph.ids[head], "relation": graph.relation_ids[relation], "tail": graph.ids[tail]}
+    return {"key": " ".join(reported.values()), **reported}

@@ -1,4 +1,7 @@
-"""Writing a knowledge graph: triples and texts as they come -> the arrays of `kg.graph.store`."""
+"""Writing a knowledge graph: triples and texts as they come -> the arrays of `kg.graph.store`.
+
+Words with letters of scripts that look alike.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import os
 import shutil
 import tempfile
+import unicodedata
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,21 +21,20 @@ from typing import Any, Self
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from kg.graph.links import Links, blocks, ranges
-from kg.graph.scripts import mixes_scripts
+from kg.graph.links import TripleLinks, blocks, ranges
 from kg.graph.space import fingerprint, namespace_of
 from kg.graph.spill import BLOCK, Spill
 from kg.graph.strings import StringWriter, digest64, open_strings, save_strings
-from workbench.errors import WorkbenchError
-from workbench.files.drafts import draft_folder
-from workbench.files.sealed import seal
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.checksums import seal
+from workbench.core.files.drafts import draft_folder
 
 META = "graph.json"
 Texts = Mapping[str, Mapping[str, Any]] | Iterable[Mapping[str, Any]]
 
 
 class GraphBuilder:
-    """Collects a graph in a temporary folder beside `path`; `finish` gives it its name.
+    """Collects a graph in a temporary folder next to `path`; `finish` gives it its name.
 
     Triples, ids and texts lie on disk; memory is some 100 bytes an entity in the end.
 
@@ -43,7 +46,7 @@ class GraphBuilder:
             raise WorkbenchError(f"{path} exists already; remove it, or name another folder for the graph")
         self.path = path
         self.draft = draft_folder(path)
-        self.links = Links(self.draft)
+        self.links = TripleLinks(self.draft)
         self.labels = StringWriter(self.draft, "labels")
         self.texts = StringWriter(self.draft, "texts")
         self.label_spans, self.text_spans = array("q"), array("q")  # row, start, end of each
@@ -276,3 +279,17 @@ def _set(flags: bytearray, number: int) -> None:
     if number >= len(flags):
         flags.extend(bytes(number + 1 - len(flags)))
     flags[number] = 1
+
+
+ALIKE = frozenset({"LATIN", "CYRILLIC", "GREEK"})
+
+
+def mixes_scripts(label: str) -> bool:
+    """Whether a word has letters of several of these scripts, as one that was typed or recognised wrongly has.
+
+    Its letters may look like those of another label; neither is found where the other is meant.
+    """
+    if label.isascii():
+        return False
+    words = ({unicodedata.name(c, "").partition(" ")[0] for c in word if c.isalpha()} for word in label.split())
+    return any(len(scripts & ALIKE) > 1 for scripts in words)

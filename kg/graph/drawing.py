@@ -1,4 +1,7 @@
-"""A picture of a part of a graph."""
+"""A figure of a part of a graph.
+
+A part of a graph as GraphML, which networkx, Gephi and Cytoscape read.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,15 @@ from typing import TYPE_CHECKING
 
 import networkx
 
-from workbench.errors import WorkbenchError
-from workbench.files.drafts import atomic
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+
 MOST = 150
-"""Entities that can be told apart in a picture."""
+"""Entities that can be distinguished in a figure."""
 SUFFIXES = (".svg", ".png", ".pdf")
 NAME, RELATION = 28, 24  # characters of a label that are shown
 CENTRE, OTHER, EDGE = "#2b6cb0", "#9db8d2", "#aab2bb"
@@ -26,15 +30,13 @@ def draw_graph(found: networkx.MultiDiGraph, path: Path, centres: Collection[str
     """Draw what `GraphStore.subgraph` found, `centres` in a stronger colour.
 
     Raises:
-        WorkbenchError: another suffix than .svg, .png or .pdf, or more entities than a picture can show.
+        WorkbenchError: another suffix than .svg, .png or .pdf, or more entities than a figure can show.
     """
     if path.suffix not in SUFFIXES:
-        raise WorkbenchError(
-            f"{path} is no picture that can be written; name a file that ends in {', '.join(SUFFIXES)}"
-        )
+        raise WorkbenchError(f"{path} is no figure that can be written; name a file that ends in {', '.join(SUFFIXES)}")
     if len(found) > MOST:
         raise WorkbenchError(
-            f"{len(found):,} entities are too many for a picture ({MOST} at most); take fewer --hops or a smaller "
+            f"{len(found):,} entities are too many for a figure ({MOST} at most); take fewer --hops or a smaller "
             "--limit, or write --graphml for a program that lays out large graphs"
         )
     from matplotlib.figure import Figure
@@ -82,3 +84,22 @@ def _draw_texts(found: networkx.MultiDiGraph, places: Mapping[str, tuple[float, 
             parse_math=False,
             bbox={"boxstyle": "square,pad=0.05", "facecolor": "white", "edgecolor": "none", "alpha": 0.7},
         )
+
+
+def write_graphml(found: networkx.MultiDiGraph, path: Path) -> None:
+    """Write what `GraphStore.subgraph` found: nodes with `label`, numbered edges with `relation` and `label`.
+
+    Characters that XML cannot hold are left out.
+    """
+    graph = networkx.MultiDiGraph()
+    for node, data in found.nodes(data=True):
+        graph.add_node(_clean(node), label=_clean(data["label"]))
+    for number, (head, tail, relation, data) in enumerate(found.edges(keys=True, data=True)):
+        names = {"relation": _clean(relation), "label": _clean(data["label"])}
+        graph.add_edge(_clean(head), _clean(tail), key=str(number), **names)
+    with atomic(path) as file:
+        networkx.write_graphml(graph, file)
+
+
+def _clean(text: str) -> str:
+    return "".join(c for c in text if c in "\t\n\r" or (c >= " " and c not in "\ufffe\uffff"))

@@ -17,13 +17,13 @@ import numpy as np
 from kg.graph.numbering import Numbering
 from kg.graph.spill import BLOCK, Spill
 
-PENDING = 1 << 19
+NUMBERED_AT_ONCE = 1 << 19
 """Ids that are numbered at once."""
-PART = 1 << 21
+SORTED_AT_ONCE = 1 << 21
 """Triples that are sorted at once; more where a single head has more."""
 
 
-class Part(NamedTuple):
+class TripleBlock(NamedTuple):
     """Distinct triples [n, 3] of the heads in [begin, end), sorted by head and otherwise in the order they came."""
 
     begin: int
@@ -31,7 +31,7 @@ class Part(NamedTuple):
     rows: np.ndarray
 
 
-class Links:
+class TripleLinks:
     """Triples (head id, relation id, tail id). Relations are few: theirs is a dict."""
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -52,14 +52,14 @@ class Links:
         self._heads.append(len(self._ids))
         self._relations.append(self.relations.setdefault(relation, len(self.relations)))
         self._ids += (head, tail)
-        if len(self._ids) >= PENDING:
+        if len(self._ids) >= NUMBERED_AT_ONCE:
             self.flush()
 
     def ask(self, entity: str, then: Callable[[int], None]) -> None:
         """Call `then` with the entity's number (it gets one), at the latest in `flush`."""
         self._asked.append((len(self._ids), then))
         self._ids.append(entity)
-        if len(self._ids) >= PENDING:
+        if len(self._ids) >= NUMBERED_AT_ONCE:
             self.flush()
 
     def flush(self) -> None:
@@ -75,7 +75,7 @@ class Links:
         for place, then in asked:
             then(int(numbers[place]))
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[TripleBlock]:
         """All triples, by ranges of heads that follow each other from 0 to the last entity."""
         self.flush()
         rows = self._rows.rows()
@@ -84,9 +84,9 @@ class Links:
             counts += np.bincount(block[:, 0], minlength=len(counts))
         bounds = ranges(counts)
         ends = np.concatenate([[0], np.cumsum(counts)])[bounds]
-        parted = rows if len(bounds) == 2 else _parted(rows, bounds, ends, self._folder)
+        separated = rows if len(bounds) == 2 else _blocks_of(rows, bounds, ends, self._folder)
         for heads, (begin, end) in zip(pairwise(bounds.tolist()), pairwise(ends.tolist()), strict=True):
-            yield Part(*heads, distinct(np.array(parted[begin:end])))
+            yield TripleBlock(*heads, distinct(np.array(separated[begin:end])))
 
 
 def blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
@@ -95,11 +95,11 @@ def blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def ranges(counts: np.ndarray) -> np.ndarray:
-    """Bounds of ranges of places whose counts sum up to `PART` at most, or that are a single place."""
+    """Bounds of ranges of places whose counts sum up to `SORTED_AT_ONCE` at most, or that are a single place."""
     ends, bounds = np.cumsum(counts), [0]
     while bounds[-1] < len(counts):
         before = ends[bounds[-1] - 1] if bounds[-1] else 0
-        bounds.append(max(bounds[-1] + 1, int(np.searchsorted(ends, before + PART, side="right"))))
+        bounds.append(max(bounds[-1] + 1, int(np.searchsorted(ends, before + SORTED_AT_ONCE, side="right"))))
     return np.array(bounds)
 
 
@@ -112,14 +112,14 @@ def distinct(rows: np.ndarray) -> np.ndarray:
     return rows[np.argsort(rows[:, 0], kind="stable")]
 
 
-def _parted(rows: np.ndarray, bounds: np.ndarray, ends: np.ndarray, folder: Path | None) -> np.ndarray:
+def _blocks_of(rows: np.ndarray, bounds: np.ndarray, ends: np.ndarray, folder: Path | None) -> np.ndarray:
     """The rows with those of each range of heads together, in their order."""
-    parted, filled = Spill.like(rows, folder), ends[:-1].copy()
+    separated, filled = Spill.like(rows, folder), ends[:-1].copy()
     for block in blocks(rows):
         part = np.searchsorted(bounds, block[:, 0], side="right") - 1
         order = np.argsort(part, kind="stable")
         cuts = np.searchsorted(part[order], np.arange(len(filled) + 1))
         for number, (begin, end) in enumerate(pairwise(cuts.tolist())):
-            parted[filled[number] : filled[number] + end - begin] = block[order[begin:end]]
+            separated[filled[number] : filled[number] + end - begin] = block[order[begin:end]]
             filled[number] += end - begin
-    return parted
+    return separated

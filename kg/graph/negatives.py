@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kg.graph.facts import Direction
+from kg.graph.entity_facts import Direction
 from kg.graph.store import GraphStore
 
 TRIES = 32

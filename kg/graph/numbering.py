@@ -16,7 +16,7 @@ import numpy as np
 
 from kg.graph.spill import Spill
 from kg.graph.strings import StringTable
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 DIGEST = 16
 

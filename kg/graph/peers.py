@@ -7,7 +7,7 @@ from array import array
 import numpy as np
 
 from kg.graph.store import GraphStore
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 TRIES = 10
 

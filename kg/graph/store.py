@@ -21,16 +21,16 @@ import networkx
 import numpy as np
 
 from kg.graph.builder import META, GraphBuilder, Texts, by_tail, texts_by_id
-from kg.graph.facts import Direction, Facts
-from kg.graph.remaining import Remaining, remaining, tell
-from kg.graph.shuffling import FALSE_FACTS
+from kg.graph.entity_facts import Direction, EntityFacts
+from kg.graph.patterns import RemainingPatterns, remaining_patterns, report_remaining
+from kg.graph.shuffle import FALSE_FACTS
 from kg.graph.space import fingerprint, namespace_of
 from kg.graph.strings import open_array, open_strings
-from workbench.errors import WorkbenchError, unknown
-from workbench.files.sealed import open_sealed
-from workbench.parts.build_context import note
+from workbench.components.build_context import note
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.files.checksums import open_sealed
 from workbench.sequences.entities import IdSpace
-from workbench.sequences.missing import how_to_prepare
+from workbench.sequences.missing_fields import how_to_prepare
 
 Pairs = list[tuple[str, str]]
 IN_CORPUS = "graph"
@@ -38,7 +38,7 @@ TO_DO = {
     "no-kg": "read nothing of a graph",
     "mentions-only": "show the same, such as mask tokens, in place of whatever the graph says",
     "random-entities": (
-        "read `kg.graph.exchanging.ExchangedGraph(graph, direction, seed)` in its place, whose `facts` are those of "
+        "read `kg.graph.permutation.PermutedGraph(graph, direction, seed)` in its place, whose `facts` are those of "
         "another entity"
     ),
 }
@@ -67,7 +67,7 @@ class GraphStore:
         self.control: str | None = None  # of a graph of false facts
         self.seed: int | None = None
         self.true_share = 1.0
-        self.left: Remaining | None = None
+        self.left: RemainingPatterns | None = None
         self.ids = open_strings(self.path, "entity_ids")
         self.relation_ids = open_strings(self.path, "relation_ids")
         self._labels = open_strings(self.path, "labels")
@@ -219,7 +219,7 @@ class GraphStore:
         of_tail = self._in_order[self._in_offsets[row] : self._in_offsets[row + 1]]
         return self._pairs(self._relations[of_tail], self._heads[of_tail])
 
-    def facts(self, entity: str, direction: Direction = "out", relations: Iterable[str] | None = None) -> Facts:
+    def facts(self, entity: str, direction: Direction = "out", relations: Iterable[str] | None = None) -> EntityFacts:
         """The triples with the entity as head, as tail or both, in the graph's order; of these relations alone.
 
         Raises:
@@ -235,7 +235,7 @@ class GraphStore:
         if len(of_tail):
             rows = np.concatenate([rows, self._relations[of_tail]])
             others = np.concatenate([others, self._heads[of_tail]])
-        found = Facts(self.ids, self._relation_names, rows, others, outgoing)
+        found = EntityFacts(self.ids, self._relation_names, rows, others, outgoing)
         return found if relations is None else found.of([self.relation_row(name) for name in relations])
 
     def neighbour_rows(self, row: int) -> np.ndarray:
@@ -370,7 +370,7 @@ class GraphStore:
         return (self._relation_labels[row] if row >= 0 else "") or relation
 
     def under(self, control: str | None, seed: int) -> GraphStore:
-        """A graph of false facts under the controls shuffled-kg and permuted-kg (`kg.graph.shuffling`); itself under
+        """A graph of false facts under the controls shuffled-kg and permuted-kg (`kg.graph.shuffle`); itself under
         those that leave a graph as it is. The texts are the same.
 
         `true_share` says how many triples are true all the same. That, and how well a true tail is guessed from the
@@ -387,14 +387,14 @@ class GraphStore:
         if control not in FALSE_FACTS:
             return self
         view = _false(self.path, control, seed)
-        view.left = remaining(self._relations, self._tails, view._tails)
-        tell(control, self.path, self._relation_names, view.left, view.true_share, seed)
+        view.left = remaining_patterns(self._relations, self._tails, view._tails)
+        report_remaining(control, self.path, self._relation_names, view.left, view.true_share, seed)
         return view
 
     def tell_blank(self, control: str, seed: int) -> None:
         """Note what is left under a control that shows the same in place of every tail: the majority."""
-        left = remaining(self._relations, self._tails, np.zeros_like(self._tails))
-        tell(control, self.path, self._relation_names, left, None, seed)
+        left = remaining_patterns(self._relations, self._tails, np.zeros_like(self._tails))
+        report_remaining(control, self.path, self._relation_names, left, None, seed)
 
     @cached_property
     def _relation_names(self) -> list[str]:

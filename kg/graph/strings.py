@@ -17,7 +17,7 @@ from typing import overload
 
 import numpy as np
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 
 def digest64(text: str) -> int:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 Key = tuple[str, str]
 """A word and its part of speech: n, v, a or r."""
-_PARTS = {"n": "n", "v": "v", "a": "a", "s": "a", "r": "r"}
+_PARTS_OF_SPEECH = {"n": "n", "v": "v", "a": "a", "s": "a", "r": "r"}
 _TAGS = {"JJ": "a", "NN": "n", "RB": "r", "VB": "v"}
 _TYPES = {"1": "n", "2": "v", "3": "a", "4": "r", "5": "a"}
 """Of lemmas in index.sense."""
@@ -91,11 +91,11 @@ def _of_sentiwordnet(text: str, path: Path) -> Iterator[Sense]:
             ranked = [(word, int(rank)) for word, _, rank in (term.rpartition("#") for term in terms.split())]
             if not math.isfinite(polarity) or not ranked or not all(word for word, _ in ranked):
                 raise ValueError
-            yield from (Sense(word, _PARTS[part], rank, polarity) for word, rank in ranked)
+            yield from (Sense(word, _PARTS_OF_SPEECH[part], rank, polarity) for word, rank in ranked)
         except (ValueError, KeyError):
             raise WorkbenchError(
                 f"{path}, line {number}: {line[:80]!r} is no line of SentiWordNet (part of speech, id, positive and "
-                "negative score, words as able#1, gloss, parted by tabs)"
+                "negative score, words as able#1, gloss, separated by tabs)"
             ) from None
 
 

@@ -1,4 +1,4 @@
-"""Vectors of words from the characters that they are made of (Bojanowski et al., arXiv:1607.04606), with gensim.
+"""Vectors of words from the characters that they are built from (Bojanowski et al., arXiv:1607.04606), with gensim.
 
 Such a model has a vector of every word, whether its texts have it or not; a name of several words has the mean of
 theirs. They lie in a file of vectors (`kg.vectors.vectors`) whose ids are the names, in small letters.
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from kg.vectors.vectors import Vectors, load_vectors, save_vectors
-from workbench.errors import WorkbenchError
+from kg.vectors.vectors import GraphVectors, load_vectors, save_vectors
+from workbench.core.errors import WorkbenchError
 from workbench.text.word_vectors import WordVectorOptions
 
 WORD = re.compile(r"\w+")
@@ -51,7 +51,7 @@ class WordVectors:
             if row is None:
                 raise WorkbenchError(
                     f"{self.path} has no vector of {word!r}; `workbench prepare word-pairs` writes those of the words "
-                    "of a corpus of pairs beside it: name that file"
+                    "of a corpus of pairs next to it: name that file"
                 )
             rows.append(row)
         return self._found.vectors[rows].numpy()
@@ -69,7 +69,7 @@ def save_word_vectors(
     table = np.stack([_mean([found[part] for part in _words(word)], options.dim) for word in words])
     unit = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)
     vectors, none = torch.from_numpy(unit.astype(np.float32)), torch.zeros(0, options.dim)
-    save_vectors(Vectors([word.lower() for word in words], vectors, [], none, provenance), path)
+    save_vectors(GraphVectors([word.lower() for word in words], vectors, [], none, provenance), path)
 
 
 class _Sentences:

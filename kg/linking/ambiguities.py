@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from kg.linking.boundaries import boundary
-from kg.linking.building import Tables
 from kg.linking.gazetteer import Gazetteer
+from kg.linking.name_tables import NameTables
 
 
-def ambiguities(made: Tables, gazetteer: Gazetteer) -> dict[str, int]:
+def ambiguities(made: NameTables, gazetteer: Gazetteer) -> dict[str, int]:
     """How many names have such a fault, by reason; without what none has.
 
     Time grows with the names' characters: what is inside of a name is searched for as in any text, by the `gazetteer`.
@@ -20,10 +20,10 @@ def ambiguities(made: Tables, gazetteer: Gazetteer) -> dict[str, int]:
             _overlaps(number, name, made, gazetteer) for number, name in enumerate(made.names)
         ),
     }
-    return {told: count for told, count in found.items() if count}
+    return {reported: count for reported, count in found.items() if count}
 
 
-def _overlaps(number: int, name: str, made: Tables, gazetteer: Gazetteer) -> bool:
+def _overlaps(number: int, name: str, made: NameTables, gazetteer: Gazetteer) -> bool:
     """Whether a part of the name, from boundary to boundary, is a name of an entity that the whole does not have.
 
     Such a part lacks the first word of the name, or the last one.
@@ -36,5 +36,5 @@ def _overlaps(number: int, name: str, made: Tables, gazetteer: Gazetteer) -> boo
     return any(not _entities(made, inner) <= own for part in parts for inner, _, _ in gazetteer.find(part))
 
 
-def _entities(made: Tables, number: int) -> set[int]:
+def _entities(made: NameTables, number: int) -> set[int]:
     return set(made.entities[made.offsets[number] : made.offsets[number + 1]].tolist())

@@ -3,8 +3,8 @@
 Scripts written without spaces (Han, kana, Thai, Lao, Khmer, Burmese) have no such boundaries: there a name may begin
 and end anywhere, but never in front of a combining mark.
 
-A name that begins with a sign and goes on with a word (".NET") is none right behind a word ("ASP.NET"): there the sign
-joins two words of another name.
+A name that begins with a sign and continues with a word (".NET") is none right behind a word ("ASP.NET"): there the
+sign joins two words of another name.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 
-class Buckets:
+class HashBuckets:
     """The numbers whose hash has the same upper bits, one or two of them in most buckets.
 
     Args:
@@ -24,8 +24,8 @@ class Buckets:
         return self._order[self._first[bucket] : self._first[bucket + 1]].tolist()
 
 
-def buckets(hashes: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """The arrays of `Buckets` for the hashes of 0, 1, 2 ...: int32, in the order of the numbers within a bucket."""
+def hash_buckets(hashes: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """The arrays of `HashBuckets` for the hashes of 0, 1, 2 ...: int32, in the order of the numbers within a bucket."""
     bits = max(1, len(hashes).bit_length())
     places = (hashes >> np.uint64(width - bits)).astype(np.int64)
     first = np.zeros((1 << bits) + 1, np.int32)

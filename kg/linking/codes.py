@@ -32,7 +32,7 @@ class Codes:
     """The codes of texts as if they were folded, by the letters of the names that are looked for in them."""
 
     def __init__(self, names: Iterable[str], case: Case, table: np.ndarray | None = None) -> None:
-        """By names, or by the `table` that was made of them."""
+        """By names, or by the `table` that was built from them."""
         self.case: Case = case
         if table is not None:
             self._take(table)

@@ -24,10 +24,10 @@ PROFILE = 512  # words of a profile at most: a country has a hundred thousand ne
 
 _RANGES = "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED)
 _WORD = re.compile(rf"[^\W{_RANGES}]+|[{_RANGES}]")  # a character where no spaces part the words
-_PARTS = re.compile(f"({_WORD.pattern})")
+_PROFILE_RANGES = re.compile(f"({_WORD.pattern})")
 
 
-class Words:
+class TextWords:
     """The words of a text that was `read`: where they are and their hashes, found when they are first asked for."""
 
     def __init__(self, text: str) -> None:
@@ -36,7 +36,7 @@ class Words:
     @cached_property
     def _parts(self) -> list[str]:
         """What is between words, a word, what is between, ..."""
-        return _PARTS.split(fold(self.text, "ignore"))
+        return _PROFILE_RANGES.split(fold(self.text, "ignore"))
 
     @cached_property
     def _starts(self) -> list[int]:

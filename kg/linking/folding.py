@@ -73,7 +73,7 @@ def _table(case: Case) -> np.ndarray:
     return np.frombuffer(folded.encode("utf-32-le", "surrogatepass"), "<u4")
 
 
-class Reading:
+class FoldedText:
     """A text as people read it (`text`), and where its characters were.
 
     Args:
@@ -97,14 +97,14 @@ class Reading:
         return first, last
 
 
-def read(text: str) -> Reading:
+def read(text: str) -> FoldedText:
     """The text without signs that nobody sees, and with one blank for several.
 
     A blank line stays one: what stands above and below it is no name. Where a line may break (U+200B) there is a blank
     if a capital follows a small letter or a digit, else nothing.
     """
     if _is_even(text):
-        return Reading(text)
+        return FoldedText(text)
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     kinds = _KINDS.take(codes, mode="clip")
     for place in np.flatnonzero(kinds == _EITHER).tolist():
@@ -119,10 +119,10 @@ def read(text: str) -> Reading:
     lines = np.bincount(runs, kinds == _LINE)
     places = places[~again | (lines[runs] > 1)]
     if len(places) == len(codes):
-        return Reading(text)
+        return FoldedText(text)
     seen = codes[places]
     seen[seen == ord(MAYBE_BREAK)] = ord(" ")
-    return Reading(seen.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass"), places)
+    return FoldedText(seen.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass"), places)
 
 
 def _is_even(text: str) -> bool:

@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from kg.graph.strings import open_array
-from kg.linking.anywhere import Anywhere
 from kg.linking.folding import Case, fold, read
-from kg.linking.names import NAME_ARRAYS, Found, Names
-from kg.linking.spaced import SPACED_ARRAYS, Spaced, begins_unspaced
+from kg.linking.names import NAME_ARRAYS, Found, NameIndex
+from kg.linking.spaced_names import SPACED_ARRAYS, SpacedNames, begins_unspaced
+from kg.linking.unspaced_names import UnspacedNames
 from kg.linking.word_ends import WordEnds
 
 _NAMES, _SPACED = "search_names_", "search_words_"
@@ -44,7 +44,8 @@ class Gazetteer:
     """Finds names, as `spellings` gives them, none empty and none twice.
 
     There are two ways, which find the same: texts with spaces between the words are searched by an automaton that reads
-    whole words (`kg.linking.spaced`), those that look otherwise by one of the names as such (`kg.linking.anywhere`).
+    whole words (`kg.linking.spaced_names`), those that look otherwise by one of the names as such
+    (`kg.linking.unspaced_names`).
     Each is built when a text first asks for it: its memory is paid where such texts occur.
     Pickles as its names. Names that lie on disk (`kg.graph.strings`) stay there, and so does what was saved with them
     (`save`): all processes share it.
@@ -68,7 +69,7 @@ class Gazetteer:
     def find(self, text: str, words: WordEnds | None = None) -> list[Found]:
         """(number of the name, start, end) of the names in a text that was `read`, from the left, without overlap.
 
-        At each boundary, from the left: the longest name that ends at a boundary. The search goes on at its end.
+        At each boundary, from the left: the longest name that ends at a boundary. The search continues at its end.
 
         Args:
             words: what tells words of scripts without spaces: inside of one there is no boundary.
@@ -105,13 +106,13 @@ class Gazetteer:
         return None if self._saved is None else {part: open_array(self._saved, room + part) for part in parts}
 
     @cached_property
-    def _index(self) -> Names:
-        return Names(self.names, self._opened(_NAMES, NAME_ARRAYS))
+    def _index(self) -> NameIndex:
+        return NameIndex(self.names, self._opened(_NAMES, NAME_ARRAYS))
 
     @cached_property
-    def _spaced(self) -> Spaced:
-        return Spaced(self._index, self.case, self._opened(_SPACED, SPACED_ARRAYS))
+    def _spaced(self) -> SpacedNames:
+        return SpacedNames(self._index, self.case, self._opened(_SPACED, SPACED_ARRAYS))
 
     @cached_property
-    def _anywhere(self) -> Anywhere:
-        return Anywhere(self._index)
+    def _anywhere(self) -> UnspacedNames:
+        return UnspacedNames(self._index)

@@ -5,7 +5,8 @@ The longest name or alias at each place is found. The score of entity e there is
     score(e) = p(mention | name) p(e | mention, context)
     p(e | mention, context) = softmax over e of  log prior(e) + fit(e, context) / 2
 
-p(mention | name) says how likely a find of this name is a mention at all (`kg.linking.mentions`); a name that the graph
+p(mention | name) says how likely a find of this name is a mention at all (`kg.linking.mention_prior`); a name that the
+graph
 writes with a capital and the text without (in a text that has capitals) is no more likely one than a common noun. The
 prior is the entity's number of triples, a given count, or how often the name is a link to it in texts whose links are
 known; the fit is that of the words around the mention to what the graph says (`kg.linking.context`). Ties go to the
@@ -30,21 +31,21 @@ import numpy as np
 from kg.graph.store import GraphStore
 from kg.graph.strings import open_array, open_strings, save_strings
 from kg.linking.ambiguities import ambiguities
-from kg.linking.building import Linked, Name, Tables, names_of, profiles, tables
-from kg.linking.context import Profiles, Words
+from kg.linking.context import Profiles, TextWords
 from kg.linking.folding import Case, read
 from kg.linking.gazetteer import Gazetteer, spellings
 from kg.linking.lexicon import Lexicon
-from kg.linking.mentions import COMMON_NOUN, Form
+from kg.linking.mention_prior import COMMON_NOUN, Form
+from kg.linking.name_tables import Linked, Name, NameTables, names_of, profiles, tables
 from kg.linking.names import Found
 from kg.linking.outcomes import Outcomes
-from kg.linking.scoring import Scoring
-from kg.linking.segmenters import AUTO, Segmenter, chosen_for, open_word_ends, save_word_ends
+from kg.linking.scoring import CandidateScorer
+from kg.linking.segmenters import AUTO, LinkingSegmenter, chosen_for, open_word_ends, save_word_ends
 from kg.linking.word_ends import WordEnds
-from workbench.errors import WorkbenchError
-from workbench.files.drafts import check_writable, draft_folder, explained
-from workbench.files.sealed import open_sealed, seal
-from workbench.parts.build_context import note
+from workbench.components.build_context import note
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.checksums import open_sealed, seal
+from workbench.core.files.drafts import check_writable, draft_folder, explained
 from workbench.sequences.entities import IdSpace, noted, space_of
 
 Link = tuple[int, int, str, float]
@@ -67,13 +68,13 @@ class Linker:
 
     name = "gazetteer"
     space: IdSpace | None = None
-    """Whose the entities' ids are; None where it was made of given names."""
+    """Whose the entities' ids are; None where it was built from given names."""
     learnt_from: Sequence[str] = ()
     """Identities of the corpora whose links it has seen (anchors); they don't judge it."""
 
     def __init__(
         self,
-        made: Tables,
+        made: NameTables,
         case: Case,
         about: Profiles | None,
         saved: tuple[Path, str] | None = None,
@@ -118,7 +119,7 @@ class Linker:
             skip: names to leave out.
             common: link English function words too ("it", "us", "who"), which otherwise count where both the name
                 and the text have them in capitals.
-            anchors: texts with links, (text, spans), iterated over twice: see `kg.linking.building.tables`.
+            anchors: texts with links, (text, spans), iterated over twice: see `kg.linking.name_tables.tables`.
             counted: (name, entity id, count) rows: how often a name is a link to an entity.
             lexicon: what cuts scripts without spaces into words; "auto" chooses by the names.
 
@@ -204,7 +205,7 @@ class Linker:
             if number >= 0:
                 reading = read(text)
                 place = (number, *reading.now(start, end))
-                return self._scoring.ranked(Words(reading.text), [place], len(self.tables.ids))[0]
+                return self._scoring.ranked(TextWords(reading.text), [place], len(self.tables.ids))[0]
         return []
 
     def knows(self, entity: str) -> bool:
@@ -274,7 +275,7 @@ class Linker:
             )
         note("linker", path, meta["digest"])
         arrays = {part: open_array(path, part) for part in ARRAYS}
-        made = Tables(open_strings(path, "names"), open_strings(path, "entity_ids"), **arrays)
+        made = NameTables(open_strings(path, "names"), open_strings(path, "entity_ids"), **arrays)
         about = None
         if meta["context"]:
             about = Profiles(*(open_array(path, f"profile_{part}") for part in ("offsets", "words", "weights")))
@@ -329,7 +330,7 @@ class Linker:
         state = hashlib.blake2b(self.case.encode(), digest_size=8)
         ends = self.lexicon
         lexicon = ends if isinstance(ends, Lexicon) else None
-        state.update(str(ends).encode() if isinstance(ends, Segmenter) else b"")
+        state.update(str(ends).encode() if isinstance(ends, LinkingSegmenter) else b"")
         for strings in (self.tables.names, self.tables.ids, lexicon.words if lexicon is not None else ()):
             state.update("\n".join(strings).encode())
         about = self.profiles
@@ -377,7 +378,7 @@ class Linker:
         if not undecided:
             return complete
         plain = self.case == "exact" or text.islower()
-        ranked = self._scoring.ranked(Words(text), undecided, most)
+        ranked = self._scoring.ranked(TextWords(text), undecided, most)
         for (number, start, end), entities in zip(undecided, ranked, strict=True):
             likely: float = likelihoods[number]
             if certain and (start, end) in certain:
@@ -398,11 +399,11 @@ class Linker:
         return self.tables.likely.data
 
     @cached_property
-    def _scoring(self) -> Scoring:
-        return Scoring(self.tables, self.profiles)
+    def _scoring(self) -> CandidateScorer:
+        return CandidateScorer(self.tables, self.profiles)
 
 
-def _word_ends(made: Tables, chosen: WordEnds | str | None) -> WordEnds | None:
+def _word_ends(made: NameTables, chosen: WordEnds | str | None) -> WordEnds | None:
     """What cuts texts into words; where it is to be chosen, by the names."""
     return chosen_for(made.names) if chosen == AUTO else cast("WordEnds | None", chosen)
 

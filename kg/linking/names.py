@@ -8,7 +8,7 @@ from collections.abc import Container, Mapping, Sequence
 import numpy as np
 
 from kg.linking.boundaries import boundary, joins
-from kg.linking.buckets import Buckets, buckets
+from kg.linking.buckets import HashBuckets, hash_buckets
 
 Found = tuple[int, int, int]
 """The number of a name, and where it begins and ends."""
@@ -20,14 +20,14 @@ _LENGTH = 32
 """Bits of a length, below the hash of the first characters of names that have it."""
 
 
-class Names:
+class NameIndex:
     """An index of names, none empty and none twice; some 25 bytes a name. Both may lie on disk."""
 
     def __init__(self, names: Sequence[str], arrays: Mapping[str, np.ndarray] | None = None) -> None:
         """Of names, whose arrays were made before (`name_arrays`) or are made now."""
         self.names = names
         self.arrays = arrays = name_arrays(names) if arrays is None else arrays
-        self._numbers = Buckets(arrays["first"], arrays["order"], 32)
+        self._numbers = HashBuckets(arrays["first"], arrays["order"], 32)
         self._lengths_first, self._lengths = arrays["lengths_first"].data, arrays["lengths"].data
         self._lengths_shift = 33 - (len(self._lengths_first) - 1).bit_length()
         *short, self.longest = arrays["short"].tolist()
@@ -90,10 +90,10 @@ def name_arrays(names: Sequence[str]) -> dict[str, np.ndarray]:
     `PREFIX` characters, sorted, `lengths_first` where each bucket of them begins; `short` those of the shorter names,
     and the length of the longest.
     """
-    first, order = buckets(np.fromiter(map(_hash, names), np.uint64, len(names)), 32)
+    first, order = hash_buckets(np.fromiter(map(_hash, names), np.uint64, len(names)), 32)
     long = [(_hash(name[:PREFIX]) << _LENGTH) + len(name) for name in names if len(name) >= PREFIX]
     lengths = np.unique(np.array(long, np.uint64))
-    lengths_first, _ = buckets(lengths >> np.uint64(_LENGTH), 32)  # which are sorted
+    lengths_first, _ = hash_buckets(lengths >> np.uint64(_LENGTH), 32)  # which are sorted
     short = sorted({len(name) for name in names if len(name) < PREFIX}, reverse=True)
     longest = np.array([*short, max(map(len, names), default=0)], np.int64)
     return {"first": first, "order": order, "lengths_first": lengths_first, "lengths": lengths, "short": longest}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kg.linking.building import Tables
-from kg.linking.mentions import COMMON_NOUN, Form
+from kg.linking.mention_prior import COMMON_NOUN, Form
+from kg.linking.name_tables import NameTables
 from kg.linking.names import Found
 
 
@@ -18,7 +18,7 @@ class Outcomes:
     what is far apart in memory is slow to come by.
     """
 
-    def __init__(self, made: Tables, *, several: bool) -> None:
+    def __init__(self, made: NameTables, *, several: bool) -> None:
         self.made, self.several = made, several
         self.entities: list[str | None] = [None] * len(made.names)
         self.scores = [-1.0] * len(made.names)

@@ -1,7 +1,7 @@
 """Words in a table of hashes that can be mapped from disk: where one of many patterns begins in a text.
 
 The table knows each beginning of a pattern that ends at the end of a word: "new", "new york". From each word of a text
-on it is asked whether that is a pattern and whether one goes on, for all words at once. So nothing has to be built
+on it is asked whether that is a pattern and whether one continues, for all words at once. So nothing has to be built
 when a dictionary is opened, and all processes that read it share its memory.
 
 The hash of a stretch is sum(letter[c_i] * BASE^i) mod 2^64, i from the stretch's begin on: differences of running sums
@@ -16,7 +16,7 @@ from itertools import chain, pairwise, repeat
 
 import numpy as np
 
-from kg.linking.buckets import Buckets, buckets
+from kg.linking.buckets import HashBuckets, hash_buckets
 from kg.linking.codes import BLANK
 from kg.linking.names import Found
 
@@ -80,7 +80,7 @@ class Prefixes:
         self._patterns, self._offsets = arrays["patterns"].data, arrays["offsets"].data
         self._flags = arrays["flags"]
         self._shift = np.uint64(65 - len(self._flags).bit_length())
-        self._buckets = Buckets(arrays["first"], arrays["order"], 64)
+        self._buckets = HashBuckets(arrays["first"], arrays["order"], 64)
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -141,7 +141,7 @@ def prefixes(patterns: Sequence[bytes]) -> dict[str, np.ndarray]:
     shift = np.uint64(64 - bits)
     flags[(begun >> shift).astype(np.int64)] = _GOES_ON
     flags[(whole >> shift).astype(np.int64)] |= _IS
-    first, order = buckets(whole, 64)
+    first, order = hash_buckets(whole, 64)
     return {
         "patterns": np.frombuffer(b"".join(patterns), np.uint8),
         "offsets": np.fromiter(chain((0,), map(len, patterns)), np.int64, len(patterns) + 1).cumsum(),

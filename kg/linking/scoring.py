@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kg.linking.building import Tables
-from kg.linking.context import Profiles, Words
+from kg.linking.context import Profiles, TextWords
+from kg.linking.name_tables import NameTables
 from kg.linking.names import Found
 
 CONTEXT = 0.5  # what a shared word counts: words of one context are not independent
-KEPT = 1 << 20
-"""Words of profiles that are kept beside the names that texts have; some 200 bytes each."""
+KEPT_CANDIDATES = 1 << 20
+"""Words of profiles that are kept next to the names that texts have; some 200 bytes each."""
 _PAIRWISE = 8
 """Numpy adds up that many numbers and more in another order than from the first to the last."""
 
@@ -42,15 +42,15 @@ class _Candidates(NamedTuple):
     """The entities by their priors alone, the best first."""
 
 
-class Scoring:
+class CandidateScorer:
     """Scores the candidates of names by their priors, and by the context where there are profiles."""
 
-    def __init__(self, made: Tables, profiles: Profiles | None) -> None:
+    def __init__(self, made: NameTables, profiles: Profiles | None) -> None:
         self.made, self.profiles = made, profiles
         self._known: dict[int, _Candidates] = {}
         self._words = 0
 
-    def ranked(self, text: Words, found: Sequence[Found], most: int) -> list[Ranked]:
+    def ranked(self, text: TextWords, found: Sequence[Found], most: int) -> list[Ranked]:
         """The entities of each name with their shares, the best first, `most` at most; ties go to the smaller id."""
         ranked: list[Ranked] = []
         known, seen = self._known, frozenset[int]() if self.profiles is None else text.distinct
@@ -76,7 +76,7 @@ class Scoring:
         return [(ids[entity], share / whole) for share, entity in islice(order, most)]  # numbers are in the ids' order
 
     def _candidates(self, number: int) -> _Candidates:
-        if self._words > KEPT:
+        if self._words > KEPT_CANDIDATES:
             self._known.clear()
             self._words = 0
         part = slice(self.made.offsets[number], self.made.offsets[number + 1])

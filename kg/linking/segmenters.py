@@ -16,7 +16,7 @@ import numpy as np
 from kg.graph.strings import open_array, open_strings, save_strings
 from kg.linking.lexicon import Lexicon
 from kg.linking.word_ends import WordEnds
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.text import segmenters
 from workbench.text.segmenters import SEGMENTERS, WITHOUT_SEGMENTER, Looks, unspaced
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 AUTO = "auto"
 
 
-class Segmenter(segmenters.Segmenter, WordEnds):
+class LinkingSegmenter(segmenters.Segmenter, WordEnds):
     """The words of a package of `SEGMENTERS`."""
 
     def __init__(self, name: str, versions: dict[str, str] | None = None) -> None:
@@ -54,7 +54,7 @@ def chosen_for(names: Iterable[str]) -> WordEnds | None:
         return None
     known = SEGMENTERS[chosen]
     try:
-        found = Segmenter(chosen)
+        found = LinkingSegmenter(chosen)
     except WorkbenchError:
         log.warning(
             "%s names look %s, which has no spaces: they are found inside of longer words too; "
@@ -72,7 +72,7 @@ def save_word_ends(folder: Path, ends: WordEnds | None) -> dict[str, Any]:
     if isinstance(ends, Lexicon):
         save_strings(folder, "words", ends.words)
         np.save(folder / "word_counts.npy", ends.counts)
-    segmenter = {"name": ends.name, "versions": ends.versions} if isinstance(ends, Segmenter) else None
+    segmenter = {"name": ends.name, "versions": ends.versions} if isinstance(ends, LinkingSegmenter) else None
     return {"lexicon": isinstance(ends, Lexicon), "segmenter": segmenter}
 
 
@@ -85,4 +85,4 @@ def open_word_ends(folder: Path, meta: dict[str, Any]) -> WordEnds | None:
     if meta["lexicon"]:
         return Lexicon(open_strings(folder, "words"), open_array(folder, "word_counts"))
     segmenter = meta.get("segmenter")
-    return None if segmenter is None else Segmenter(segmenter["name"], segmenter["versions"])
+    return None if segmenter is None else LinkingSegmenter(segmenter["name"], segmenter["versions"])

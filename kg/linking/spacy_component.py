@@ -15,7 +15,7 @@ from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
 from kg.linking.linker import Linker
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 SPANS = "workbench_linker"
 

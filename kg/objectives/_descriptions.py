@@ -8,16 +8,16 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from kg.sequences.cast import CAST, Part
-from workbench.evaluation.passes import forward_pass
+from kg.sequences.description_roles import CAST, CastMember
+from workbench.evaluation.scoring.passes import forward_pass
 from workbench.models.network import Network
+from workbench.pretraining.task import Task
 from workbench.sequences.sequence import Sample
-from workbench.tasks.task import Task
 
 log = logging.getLogger(__name__)
 
 
-def encoded(parts: Sequence[Part], task: Task, network: Network, stream: str, batch_size: int) -> Tensor:
+def encoded(parts: Sequence[CastMember], task: Task, network: Network, stream: str, batch_size: int) -> Tensor:
     """The summary of each description [parts, hidden_size] float32, on the CPU; zeros where there is no text.
 
     Args:
@@ -36,7 +36,7 @@ def encoded(parts: Sequence[Part], task: Task, network: Network, stream: str, ba
     return vectors
 
 
-def _samples(parts: Sequence[Part], size: int) -> Iterator[list[Sample]]:
+def _samples(parts: Sequence[CastMember], size: int) -> Iterator[list[Sample]]:
     for begin in range(0, len(parts), size):
         numbered = enumerate(parts[begin : begin + size], begin)
         yield [{"key": str(number), "draw": (number,), CAST: [part]} for number, part in numbered]

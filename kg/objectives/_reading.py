@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.sequences.sequence import Rows, Sequence
 
 if TYPE_CHECKING:  # the command line reads `Reading`, without torch
     from torch import Tensor
 
-    from workbench.tasks.forward import Seen
+    from workbench.pretraining.forward import HeadInputs
 
 Reading = Literal["pooled", "first", "markers", "entities"]
 ROWS = "read_rows"
@@ -52,7 +52,7 @@ def entity_rows(sequence: Sequence, names: tuple[str, ...], stream: str) -> Rows
     if not marked.keys() & {*names}:
         raise WorkbenchError(
             f"sequence {sequence.key!r} has no entity token for {' or '.join(map(repr, names))} in the stream "
-            f"{stream!r}: add the step kg.entity_tokens with marks: true, or raise a max_length that cuts mentions away"
+            f"{stream!r}: add the transform kg.entity_tokens with marks: true, or raise a max_length that cuts mentions away"
         )
     first = min(marked.values())
     return Rows(stream, np.array([marked.get(name, first) for name in names], np.int64))
@@ -69,7 +69,7 @@ def marker_rows(sequence: Sequence, names: tuple[str, ...], stream: str) -> Rows
     return Rows(stream, np.array([rows[-1] if len(rows) else 0 for rows in before], np.int64))
 
 
-def read(reading: Reading, seen: Seen, stream: str) -> Tensor:
+def read(reading: Reading, seen: HeadInputs, stream: str) -> Tensor:
     """[sequences, width of the states, times the number of mentions where these are read].
 
     For mentions the targets have `read_rows`: those of each sequence, one sequence after the other.

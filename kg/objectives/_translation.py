@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import Head, LossOutput
 from workbench.sequences.batch import Targets
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import Head, LossOutput
 
 NOBODY = -1
 TEXTS = ("head", "tail", "head_of_relation", "tail_of_relation", "relation")
@@ -59,13 +59,13 @@ class TranslationHead(Head):
         below = ((false < true[:, None]) & drawn).sum()
         return LossOutput(-(F.logsigmoid(true) + of_false).sum() / 2, {"accuracy": (below, drawn.sum())})
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         return self.loss(*self.scores(self._texts(seen).float(), seen.targets), seen.targets)
 
     def _score(self, head: Tensor, relation: Tensor, tail: Tensor) -> Tensor:
         return self.margin - torch.linalg.vector_norm(head + relation - tail, ord=self.norm, dim=-1)
 
-    def _texts(self, seen: Seen) -> Tensor:
+    def _texts(self, seen: HeadInputs) -> Tensor:
         """The vector of every different text [texts, size]."""
         encoded = seen.known("encoded").tolist()
         if len(encoded) == seen.batch.size:

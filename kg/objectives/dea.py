@@ -20,20 +20,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Share, Word
 from workbench.models.blocks import make_norm
 from workbench.models.network import Network
-from workbench.options.bounds import Share, Word
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.rows import drop
 from workbench.sequences.sequence import Rows, Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 NONE = 0
 
 
-class Source(Protocol):
+class RandomSource(Protocol):
     """Where random numbers come from; a numpy Generator is one."""
 
     def random(self) -> float:
@@ -43,7 +43,9 @@ class Source(Protocol):
         """A whole number from [low, high)."""
 
 
-def noise(labels: np.ndarray, candidates: np.ndarray, replaced: float, removed: float, source: Source) -> np.ndarray:
+def noise(
+    labels: np.ndarray, candidates: np.ndarray, replaced: float, removed: float, source: RandomSource
+) -> np.ndarray:
     """Noisy entities [entities] for the labels [entities] (places in `candidates`): table rows, `NONE` where removed.
 
     Per entity one `random`, and one `integers(1, candidates)` where it is replaced.
@@ -130,7 +132,7 @@ class DeaHead(Head):
         """Token rows [tokens, hidden_size], candidate vectors [candidates, entity_size] -> [tokens, candidates]."""
         return self.norm(F.gelu(self.dense(rows))) @ candidates.T
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         """Sum over all tokens that had an entity; metric `accuracy`."""
         targets, tokens = seen.targets, seen.states[self.tokens]
         candidates = seen.network.embeddings[self.stream]({"entity_ids": targets["candidates"]})

@@ -7,8 +7,8 @@ right one, the sum over mentions of
     likelihood:  - log softmax_k(psi_m)_g                                                                          (4)
     margin:      max(0, margin - psi_mg) + sum over the others k of max(0, margin + psi_mk)                        (5)
 
-As in the release, the first is divided by the number of mentions, the second by that of candidates. A mention of which
-none of the candidates is the right one (NIL) counts for the margin alone.
+As in the released code, the first is divided by the number of mentions, the second by that of candidates. A mention of
+which none of the candidates is the right one (NIL) counts for the margin alone.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import NotNegative, Word
 from workbench.metrics.ranks import rank_scores, realistic_rank
 from workbench.models.network import Network
 from workbench.models.permutation import padded_groups
-from workbench.options.bounds import NotNegative, Word
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.batch import Batch
-from workbench.sequences.moving import on_device, rows_where
 from workbench.sequences.rows import drop
 from workbench.sequences.sequence import Rows, Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
+from workbench.sequences.transfer import on_device, rows_where
 
 Loss = Literal["likelihood", "margin"]
 Metrics = dict[str, tuple[Tensor | float, Tensor | float]]
@@ -43,11 +43,11 @@ class EntityLinking(Objective):
     the candidates of masked mentions.
 
     A mention with a token that an objective before this one has masked keeps its place and loses its candidates, which
-    would tell what is to be predicted (the release's `full_mask`); it is not labelled. So this objective stands behind
-    mlm also where nobody said what the mentions mean.
+    would tell what is to be predicted (the released code's `full_mask`); it is not labelled. So this objective stands
+    behind mlm also where nobody said what the mentions mean.
 
     Args:
-        stream: the stream of the candidates (the step `kg.candidates`).
+        stream: the stream of the candidates (the transform `kg.candidates`).
         mentions: the stream of the mentions.
         tokens: the stream that they are in.
         loss: (4) or (5).
@@ -130,7 +130,7 @@ class EntityLinkingHead(Head):
         super().__init__()
         self.stream, self.loss, self.margin = stream, loss, margin
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         """Metrics, among mentions with a right candidate: `accuracy`, and that of the corpus's own scores
         (`prior_accuracy`)."""
         targets = seen.targets

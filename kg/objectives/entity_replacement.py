@@ -23,13 +23,13 @@ from torch import Tensor, nn
 
 from kg.graph.peers import Peers
 from kg.graph.store import GraphStore
-from workbench.corpora.places import splice, stretches_in
-from workbench.keyed import Draws
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Location, SomeShare, Word
+from workbench.corpora.schema.places import splice, stretches_in
 from workbench.models.network import Network
-from workbench.options.bounds import Location, SomeShare, Word
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.sequence import Rows, Sample, Sequence, Span
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 TEXTS = {"text": "spans", "second": "second_spans"}
 
@@ -112,7 +112,7 @@ class EntityReplacementHead(Head):
         self.stream = stream
         self.score = nn.Linear(2 * hidden_size, 1)
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         """Metrics: `accuracy`; `precision` and `recall` of the replaced (to decide "none was" has a recall of 0)."""
         targets, states = seen.targets, seen.states[self.stream]
         around = torch.cat([states[targets["before"]], states[targets["after"]]], -1)

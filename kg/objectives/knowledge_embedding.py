@@ -11,8 +11,8 @@ Half of the false triples differ in their head, half in their tail. KEPLER-Rel r
 KEPLER-Cond entities are also read with the relation behind them (h_r, t_r): the true triple's score is the mean of
 s(h_r, r, t) and s(h, r, t_r), the false ones' are s(h', r, t_r) and s(h_r, r, t').
 
-The release encodes h and h_r, t and t_r one by one also where they are the same text; here every text of a micro-batch
-is encoded once, whatever parts it has in it. Without dropout that is the same.
+The released code encodes h and h_r, t and t_r one by one also where they are the same text; here every text of a
+micro-batch is encoded once, whatever parts it has in it. Without dropout that is the same.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from typing import Literal
 
 import numpy as np
 
-from kg.graph.facts import Direction
+from kg.graph.entity_facts import Direction
 from kg.graph.negatives import right_entities, stated_entities, wrong_entities
-from kg.graph.shuffling import FALSE_FACTS
+from kg.graph.shuffle import FALSE_FACTS
 from kg.graph.store import GraphStore
 from kg.objectives._descriptions import encoded
 from kg.objectives._translation import FALSE, NOBODY, TEXTS, TranslationHead
-from kg.sequences.builders.described_triple import DescribedTriple
-from kg.sequences.cast import CAST, Part
-from kg.vectors.scores import Scores, VectorScores
-from kg.vectors.vectors import Vectors
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draw, Draws
+from kg.sequences.builders.described_triple import DescribedTripleBuilder
+from kg.sequences.description_roles import CAST, CastMember
+from kg.vectors.scores import TripleScores, VectorScores
+from kg.vectors.vectors import GraphVectors
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draw, Draws
+from workbench.core.options.bounds import Location, Name, Positive, Seed, Size, Word
 from workbench.models.network import Network
-from workbench.options.bounds import Location, Name, Positive, Seed, Size, Word
+from workbench.pretraining.objective import BatchTargets, Head, Objective
+from workbench.pretraining.task import Task
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.objective import BatchTargets, Head, Objective
-from workbench.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class Negatives:
+class NegativeTriples:
     """The false triples of a true one.
 
     Attributes:
-        number: so many with another head, and so many with another tail (the release: 1).
+        number: so many with another head, and so many with another tail (the released code: 1).
         source: where the others are drawn from: the entities that a triple of the `graph` names, or those of the
             `micro-batch`, which are encoded anyway; a triple for which that has none goes without.
-        filtered: a triple that the graph states is no false one (the release).
+        filtered: a triple that the graph states is no false one (the released code).
     """
 
     number: Size = 1
@@ -68,9 +68,9 @@ class KnowledgeEmbedding(Objective):
     Args:
         graph: a triples corpus, or a graph store: the corpus's own, with the descriptions of all its entities.
         margin: how near a true triple is, in the length of vectors.
-        norm: of the difference: 2 (the release), or 1.
-        negatives: `Negatives`.
-        relations: a vector of each is learnt (`vectors`), or read from its text (`texts`, KEPLER-Rel).
+        norm: of the difference: 2 (the released code), or 1.
+        negatives: `NegativeTriples`.
+        relations: a vector of each is learned (`vectors`), or read from its text (`texts`, KEPLER-Rel).
         conditioned: entities are also read with the relation behind them (KEPLER-Cond).
         stream: of the descriptions.
         control: the recipe's; `shuffled-kg` and `permuted-kg` have the tails of `graph.under(control, seed)`.
@@ -84,7 +84,7 @@ class KnowledgeEmbedding(Objective):
         graph: Location | GraphStore,
         margin: Positive = 4.0,
         norm: Literal[1, 2] = 2,
-        negatives: Negatives | None = None,
+        negatives: NegativeTriples | None = None,
         relations: Literal["vectors", "texts"] = "vectors",
         conditioned: bool = False,
         stream: Word = "text",
@@ -95,7 +95,7 @@ class KnowledgeEmbedding(Objective):
         self.stated = self.graph.under(control, seed)
         self.others = stated_entities(self.graph)
         self.margin, self.norm = margin, norm
-        self.negatives = negatives or Negatives()
+        self.negatives = negatives or NegativeTriples()
         self.relations, self.conditioned = relations, conditioned
         self.stream = stream
 
@@ -137,21 +137,23 @@ class KnowledgeEmbedding(Objective):
         relations = self.graph.num_relations if self.relations == "vectors" else None
         return TranslationHead(network.sizes[self.stream], relations, self.margin, self.norm, self.stream)
 
-    def entity_vectors(self, task: Task, network: Network, head: Head, graph: GraphStore, batch_size: int) -> Vectors:
+    def entity_vectors(
+        self, task: Task, network: Network, head: Head, graph: GraphStore, batch_size: int
+    ) -> GraphVectors:
         """Vectors of a graph's entities, read from their descriptions, and of its relations.
 
         Raises:
-            WorkbenchError: a vector of each relation was learnt, and the graph has others; or the task has another
+            WorkbenchError: a vector of each relation was learned, and the graph has others; or the task has another
                 builder than `kg.described_triple`.
         """
         assert isinstance(head, TranslationHead)
-        if not isinstance(task.builder, DescribedTriple):
+        if not isinstance(task.builder, DescribedTripleBuilder):
             raise WorkbenchError(f"tasks.{task.name} reads no descriptions; its builder must be kg.described_triple")
         task = task.with_builder(task.builder.reading(graph))
         read = partial(encoded, task=task, network=network, stream=self.stream, batch_size=batch_size)
-        entities = read([Part("entity", entity) for entity in graph.ids])
+        entities = read([CastMember("entity", entity) for entity in graph.ids])
         if head.relations is None:
-            relations = read([Part("relation", relation=relation) for relation in graph.relation_ids])
+            relations = read([CastMember("relation", relation=relation) for relation in graph.relation_ids])
         else:
             rows = [self.graph.relation_ids.find(relation) for relation in graph.relation_ids]
             lacking = [name for name, row in zip(graph.relation_ids, rows, strict=True) if row < 0]
@@ -159,17 +161,19 @@ class KnowledgeEmbedding(Objective):
                 raise WorkbenchError(self._other_graph(graph, lacking))
             relations = head.relations.weight.detach().float().cpu()[rows]
         model = {"model": "TransE", "norm": self.norm}
-        return Vectors(list(graph.ids), entities, list(graph.relation_ids), relations, model)
+        return GraphVectors(list(graph.ids), entities, list(graph.relation_ids), relations, model)
 
     def _other_graph(self, graph: GraphStore, lacking: list[str]) -> str:
-        """That no vector was learnt of some relations of a graph, in words."""
+        """That no vector was learned of some relations of a graph, in words."""
         return (
             f"{len(lacking):,} of the {graph.num_relations:,} relations of {graph.path}, such as {lacking[0]!r}, have "
             f"no vector: the run was trained on another graph, {self.graph.path}. Give that one, or one with its "
             "relations; or pretrain a run on this one"
         )
 
-    def triple_scores(self, task: Task, network: Network, head: Head, graph: GraphStore, batch_size: int) -> Scores:
+    def triple_scores(
+        self, task: Task, network: Network, head: Head, graph: GraphStore, batch_size: int
+    ) -> TripleScores:
         """Scores of a graph's triples, for evaluation: every entity is read once."""
         return VectorScores(self.entity_vectors(task, network, head, graph, batch_size), graph)
 
@@ -186,15 +190,17 @@ class KnowledgeEmbedding(Objective):
 
     def _told(self, triple: tuple[str, str, str], rng: np.random.Generator) -> dict[str, object]:
         head, relation, tail = triple
-        cast = [Part("head", head), Part("tail", tail)]
+        cast = [CastMember("head", head), CastMember("tail", tail)]
         if self.conditioned:
-            cast += [Part("head of relation", head, relation), Part("tail of relation", tail, relation)]
+            cast += [CastMember("head of relation", head, relation), CastMember("tail of relation", tail, relation)]
         if self.relations == "texts":
-            cast.append(Part("relation", relation=relation))
+            cast.append(CastMember("relation", relation=relation))
         if self.negatives.source == "graph":
             heads = self._drawn(self._right(tail, relation, "in", head), rng)
             tails = self._drawn(self._right(head, relation, "out", tail), rng)
-            cast += [Part("false head", entity) for entity in heads] + [Part("false tail", entity) for entity in tails]
+            cast += [CastMember("false head", entity) for entity in heads] + [
+                CastMember("false tail", entity) for entity in tails
+            ]
         rows = {"head": self.graph.row(head), "tail": self.graph.row(tail)}
         return {CAST: cast, "labels": {**rows, "relation": self.graph.relation_row(relation)}}
 
@@ -219,7 +225,7 @@ class KnowledgeEmbedding(Objective):
         if any(len(found.get(role, ())) != 1 for role in one):
             raise WorkbenchError(
                 f"objective {self.name!r} reads a triple's sequences all together (one each of {', '.join(one)}; found "
-                f"{', '.join(found)}): use the builder kg.described_triple, and no step that leaves sequences out"
+                f"{', '.join(found)}): use the builder kg.described_triple, and no transform that leaves sequences out"
             )
         (head,), (tail,) = found["head"], found["tail"]
         labels = group[0][0].labels

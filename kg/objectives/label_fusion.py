@@ -12,16 +12,16 @@ from __future__ import annotations
 import numpy as np
 
 from kg.objectives._field_head import FieldHead
-from kg.sequences.steps.sentiment import LABEL
-from workbench.errors import WorkbenchError, unknown
-from workbench.keyed import Draws
+from kg.sequences.transforms.sentiment import LABEL
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Name, Share, Word
 from workbench.models.network import Network
 from workbench.objectives._vocabulary import TokenLoss
 from workbench.objectives.classify import OTHER_SET
-from workbench.options.bounds import Name, Share, Word
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 
 class LabelFusion(Objective):
@@ -84,7 +84,7 @@ class LabelFusionHead(Head):
         self.scores = FieldHead(network, stream, LABEL)
         self.loss = TokenLoss()
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         """Metric `accuracy`."""
         first = seen.network.first_rows(seen.states, seen.batch, self.stream)
         return self.loss(self.scores(seen.network, first), seen.targets["labels"])

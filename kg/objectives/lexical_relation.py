@@ -16,10 +16,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from kg.lexicons.word_vectors import WordVectors
-from workbench.keyed import Draws
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Dropout, Location, Word
 from workbench.objectives.classify import Classify
-from workbench.options.bounds import Dropout, Location, Word
-from workbench.sequences.missing import missing
+from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Sample
 
 LABEL, FALSE, TRUE = "related", "false", "true"

@@ -11,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from kg.sequences.entity_vocabulary import MASK
-from workbench.keyed import Draws
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import SomeShare, Word
 from workbench.models.network import Network
 from workbench.objectives._token_head import BERT, BertHeadOptions, TokenHead
-from workbench.options.bounds import SomeShare, Word
+from workbench.pretraining.objective import BatchTargets, Head, Objective
 from workbench.sequences.selection import Selection
 from workbench.sequences.sequence import Rows, Sequence
-from workbench.tasks.objective import BatchTargets, Head, Objective
 
 
 class Mep(Objective):
@@ -25,9 +25,9 @@ class Mep(Objective):
     among the entity vocabulary.
 
     Args:
-        rate: share of the entity tokens that are masked, all of them by the mask (the release).
+        rate: share of the entity tokens that are masked, all of them by the mask (the released code).
         stream: the stream of the entities (`kg.entity_tokens`).
-        head: {tied, bias, transform} of the head, where a release has another than BERT's.
+        head: {tied, bias, transform} of the head, where a released model has another than BERT's.
     """
 
     def __init__(self, rate: SomeShare = 0.15, stream: Word = "entity", head: BertHeadOptions = BERT) -> None:

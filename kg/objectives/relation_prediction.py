@@ -11,15 +11,15 @@ import numpy as np
 import torch
 
 from kg.graph.store import GraphStore
-from workbench.errors import WorkbenchError, unknown
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.options.bounds import Dropout, Location, Word
 from workbench.models.network import Network
 from workbench.objectives.classify import OTHER_SET, Classify, ClassifyHead
-from workbench.options.bounds import Dropout, Location, Word
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import Head
+from workbench.pretraining.task import Task
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import Head
-from workbench.tasks.task import Task
 
 
 class RelationPrediction(Classify):
@@ -58,7 +58,7 @@ class RelationPrediction(Classify):
         def scores(pairs: np.ndarray) -> np.ndarray:
             samples = [self._pair(number, *pair) for number, pair in enumerate(pairs.tolist())]
             batch = collate(task.sequences(samples)).to(next(network.parameters()).device)
-            logits: np.ndarray = head.logits(Seen.of(network, batch, {})).float().cpu().numpy()
+            logits: np.ndarray = head.logits(HeadInputs.of(network, batch, {})).float().cpu().numpy()
             return logits
 
         return scores

@@ -1,8 +1,8 @@
 """Relation classification as an objective: which relation does a text state between two marked mentions?
 
 The class of the pooled output, as `workbench.objectives.classify`, or of the rows that stand for head and tail
-(`kg.objectives._reading`), z = W dropout([h_head ; h_tail]) + b; beside its scores those that leave out the class of
-pairs without a relation (`kg.metrics.relations`).
+(`kg.objectives._reading`), z = W dropout([h_head ; h_tail]) + b; next to its scores those that leave out the class of
+pairs without a relation (`kg.metrics.relation_scores`).
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from kg.metrics.relations import macro_f1, relation_scores, relation_tallies
+from kg.metrics.relation_scores import macro_f1, relation_scores, relation_tallies
 from kg.objectives._reading import ROWS, Reading, by_mention, read, rows_to_read
-from workbench.errors import unknown
-from workbench.keyed import Draws
+from workbench.core.errors import unknown
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Dropout, Name, Word
 from workbench.metrics.tallies import Tally
 from workbench.models.network import Network
 from workbench.objectives.classify import Classify, ClassifyHead
-from workbench.options.bounds import Dropout, Name, Word
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import BatchTargets, Head
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, Head
 
 ROLES = ("head", "tail")
 
@@ -94,5 +94,5 @@ class RelationsHead(ClassifyHead):
         super().__init__(in_features, classes, stream, dropout)
         self.reading = reading
 
-    def read(self, seen: Seen) -> Tensor:
+    def read(self, seen: HeadInputs) -> Tensor:
         return read(self.reading, seen, self.stream)

@@ -18,18 +18,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kg.graph.shuffling import FALSE_FACTS
-from kg.lexicons.supersenses import Supersenses, read_supersenses
-from kg.models.embeddings.sense_token import SenseToken
+from kg.graph.shuffle import FALSE_FACTS
+from kg.lexicons.supersense_table import SupersenseTable, read_supersenses
+from kg.models.embeddings.sense_token import SenseTokenEmbedding
 from kg.objectives._hidden import hidden_tokens
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Location, Name, Seed, Word
 from workbench.models.network import Network
-from workbench.options.bounds import Location, Name, Seed, Word
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.selection import whole_words
 from workbench.sequences.sequence import Rows, Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.text.tokenizer import Tokenizer
 
 
@@ -50,14 +50,14 @@ class Supersense(Objective):
 
     def __init__(
         self,
-        senses: Location | Supersenses,
+        senses: Location | SupersenseTable,
         tokenizer: Tokenizer | None = None,
         of: Word = "mlm",
         stream: Word = "text",
         control: Name | None = None,
         seed: Seed = 0,
     ) -> None:
-        if not isinstance(senses, Supersenses):
+        if not isinstance(senses, SupersenseTable):
             assert tokenizer is not None
             senses = read_supersenses(senses, tokenizer)
         self.senses, self.stream = senses.under(control, seed), stream
@@ -87,7 +87,7 @@ class SupersenseHead(Head):
         self.stream = stream
         sense_embedding(network, stream)
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         """Metric `accuracy`; made: `predicted` [words] and `allowed` [words, supersenses] (of measuring)."""
         targets, embedding = seen.targets, sense_embedding(seen.network, self.stream)
         scores = F.linear(seen.states[self.stream][targets["rows"]], embedding.senses.weight)
@@ -101,14 +101,14 @@ class SupersenseHead(Head):
         return LossOutput(-(any_of + each_of).sum(), {"accuracy": (right, len(predicted))}, made)
 
 
-def sense_embedding(network: Network, stream: str) -> SenseToken:
+def sense_embedding(network: Network, stream: str) -> SenseTokenEmbedding:
     """The embedding of a stream that has a table of supersenses.
 
     Raises:
         WorkbenchError: it has none.
     """
     found = dict(network.embeddings.items()).get(stream)
-    if not isinstance(found, SenseToken):
+    if not isinstance(found, SenseTokenEmbedding):
         raise WorkbenchError(
             f"kg.supersense predicts with the supersense table of the stream {stream!r}, which has none: give it "
             "`embedding: kg.sense_token` with the same file of `senses`"

@@ -15,16 +15,16 @@ from torch import Tensor
 
 from kg.graph.negatives import right_entities, stated_entities, wrong_entities
 from kg.graph.store import GraphStore
-from kg.vectors.scores import ByTriple, Scores
-from workbench.keyed import Draws
+from kg.vectors.scores import ByTriple, TripleScores
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count, Dropout, Location, Word
 from workbench.models.network import Network
 from workbench.objectives.classify import Classify, ClassifyHead
-from workbench.options.bounds import Count, Dropout, Location, Word
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import Head
+from workbench.pretraining.task import Task
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sample
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import Head
-from workbench.tasks.task import Task
 
 LABEL, FALSE, TRUE = "triple", "false", "true"
 
@@ -36,7 +36,8 @@ class TripleClassification(Classify):
     Args:
         graph: a triples corpus, or a graph store: the entities of its triples take the place of others, its triples are
             not false.
-        negatives: false triples for each true one, which differ in its head all, or all in its tail (the release: 1 for
+        negatives: false triples for each true one, which differ in its head all, or all in its tail (the released code:
+        1 for
             triple classification, 5 for link prediction).
         stream, dropout: as for `classify`.
     """
@@ -77,13 +78,15 @@ class TripleClassification(Classify):
         rows = wrong_entities(self.others, right, self.negatives, rng)
         return [self.graph.ids[row] for row in rows]
 
-    def triple_scores(self, task: Task, network: Network, head: Head, graph: GraphStore, batch_size: int) -> Scores:
+    def triple_scores(
+        self, task: Task, network: Network, head: Head, graph: GraphStore, batch_size: int
+    ) -> TripleScores:
         """Scores of a graph's triples, for evaluation: the logarithm of the odds that one is true."""
         assert isinstance(head, ClassifyHead)
-        return TextScores(task, network, head, graph, batch_size)
+        return TripleTextScores(task, network, head, graph, batch_size)
 
 
-class TextScores(ByTriple):
+class TripleTextScores(ByTriple):
     """Scores by a network that reads a triple as text, so many at a time."""
 
     def __init__(self, task: Task, network: Network, head: ClassifyHead, graph: GraphStore, batch_size: int) -> None:
@@ -108,7 +111,7 @@ class TextScores(ByTriple):
             for number, (h, r, t) in enumerate(triples.tolist())
         ]
         batch = collate(self.task.sequences(samples)).to(next(self.network.parameters()).device)
-        logits = self.head.logits(Seen.of(self.network, batch, {}))
+        logits = self.head.logits(HeadInputs.of(self.network, batch, {}))
         return (logits[:, 1] - logits[:, 0]).float().cpu()
 
 

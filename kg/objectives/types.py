@@ -26,16 +26,16 @@ import torch.nn.functional as F
 from annotated_types import MinLen
 from torch import Tensor, nn
 
-from kg.metrics.typing import predicted_types, typing_scores
+from kg.metrics.typing_scores import predicted_types, typing_scores
 from kg.objectives._reading import ROWS, Reading, by_mention, read, rows_to_read
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count, Dropout, Size, Word
 from workbench.models.network import Network
-from workbench.options.bounds import Count, Dropout, Size, Word
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 
 class Types(Objective):
@@ -43,7 +43,7 @@ class Types(Objective):
 
     Args:
         num_types: how many types the builder's inventory has.
-        read: the network's pooler (the release), the first row itself, the marker before the mention, or its
+        read: the network's pooler (the released code), the first row itself, the marker before the mention, or its
             entity token (`stream: entity`).
         dropout: of what is read.
         stream: of which.
@@ -123,12 +123,12 @@ class TypesHead(Head):
         self.dropout = nn.Dropout(dropout)
         self.reading: Reading = reading
 
-    def logits(self, seen: Seen) -> Tensor:
+    def logits(self, seen: HeadInputs) -> Tensor:
         """[sequences, types]."""
         logits: Tensor = self.typing(self.dropout(read(self.reading, seen, self.stream)))
         return logits
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         """Sum over cells, with groups over mentions; metrics `precision` and `recall` over cells by the rule logit > 0.
 
         Made: `logits` and `gold` [sequences, types].

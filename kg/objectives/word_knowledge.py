@@ -14,16 +14,16 @@ from __future__ import annotations
 import numpy as np
 import torch.nn.functional as F
 
-from kg.lexicons.sentiment import NEUTRAL, OTHER
+from kg.lexicons.sentiment_lexicon import NEUTRAL, OTHER
 from kg.objectives._field_head import FieldHead
 from kg.objectives._hidden import hidden_tokens
-from kg.sequences.steps.sentiment import PART, POLARITY
-from workbench.keyed import Draws
+from kg.sequences.transforms.sentiment import PART, POLARITY
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Word
 from workbench.models.network import Network
-from workbench.options.bounds import Word
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.sequence import Rows, Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 
 class WordKnowledge(Objective):
@@ -68,7 +68,7 @@ class WordKnowledgeHead(Head):
         self.parts = FieldHead(network, stream, PART)
         self.polarities = FieldHead(network, stream, POLARITY)
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         """Metrics `part_accuracy` and `polarity_accuracy`."""
         targets = seen.targets
         rows = seen.states[self.stream][targets["rows"]]

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from annotated_types import MinLen
 
-from kg.graph.facts import Direction, Fact
-from workbench.options.bounds import Count, Name
+from kg.graph.entity_facts import Direction, Fact
+from workbench.core.options.bounds import Count, Name
 from workbench.text.tokenizer import Tokenizer
 
 CACHED = 1 << 16
@@ -46,11 +46,11 @@ class Branches:
 
 
 @dataclass(frozen=True)
-class Triples:
+class BranchOptions:
     """Which triples of a mention's entity, and how they are spelt.
 
     Attributes:
-        most: so many distinct ones at most (the release: 2).
+        most: so many distinct ones at most (the released code: 2).
         direction: whether the mention is their head (`out`, as in the paper), their tail (`in`; spelt as subject and
             predicate) or either (`both`, those that go out first).
         relations: the only ones that are read.
@@ -71,7 +71,7 @@ class Triples:
 class BranchMaker:
     """Makes the branches of entities; what depends on no draw is kept."""
 
-    def __init__(self, graph: Graph, tokenizer: Tokenizer, triples: Triples, blank: int | None = None) -> None:
+    def __init__(self, graph: Graph, tokenizer: Tokenizer, triples: BranchOptions, blank: int | None = None) -> None:
         """
         Args:
             blank: a token that is all that is read of an entity with triples, in one branch.

@@ -1,6 +1,6 @@
 """The entities that are tokens of their own, in one file: `prepare entity-vocabulary` counts them.
 
-The rows of a table of entity tokens are those of LUKE's releases (Yamada et al., arXiv:2010.01057): padding, which
+The rows of a table of entity tokens are those of LUKE's released code (Yamada et al., arXiv:2010.01057): padding, which
 nothing here uses, unknown, the mask, and then the entities, the most frequent first. The file holds their ids
 (`kg.graph.strings`), which stay on disk, and how often each was linked.
 """
@@ -18,9 +18,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from kg.graph.strings import StringTable, string_arrays
-from workbench.errors import WorkbenchError, quoted
-from workbench.files.drafts import sha256_of
-from workbench.parts.build_context import note
+from workbench.components.build_context import note
+from workbench.core.errors import WorkbenchError, quoted
+from workbench.core.files.drafts import sha256_of
 from workbench.runs.weights import save_tensors
 from workbench.sequences.entities import Entities
 
@@ -60,11 +60,11 @@ class EntityVocabulary:
             raise WorkbenchError(f"there is no file {path} with a vocabulary of entities; {make} makes it")
         try:
             with safe_open(path, framework="pt") as file:
-                told = file.metadata() or {}
+                reported = file.metadata() or {}
                 arrays = {name: file.get_tensor(name).numpy() for name in IDS if name in file.keys()}  # noqa: SIM118
         except SafetensorError as error:
             raise WorkbenchError(f"{path} is no vocabulary of entities ({error}); {make} makes one") from error
-        if told.get("kind") != KIND or len(arrays) < len(IDS):
+        if reported.get("kind") != KIND or len(arrays) < len(IDS):
             raise WorkbenchError(f"{path} holds no vocabulary of entities; {make} makes one")
         note(KIND, path, sha256_of(Path(path)))
         blob, spans, hashes, order = (arrays[name] for name in IDS)

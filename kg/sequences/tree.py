@@ -21,7 +21,7 @@ from workbench.sequences.sequence import Sequence
 
 
 @dataclass(frozen=True)
-class Mention:
+class BranchedMention:
     """Trunk rows [start, end) and the token ids of each branch that hangs on them."""
 
     start: int
@@ -35,7 +35,7 @@ class Mention:
 
 
 def plant(
-    sequence: Sequence, mentions: Ordered[Mention], visible_matrix: bool = True, stream: str = "text"
+    sequence: Sequence, mentions: Ordered[BranchedMention], visible_matrix: bool = True, stream: str = "text"
 ) -> np.ndarray:
     """Insert the branches of the mentions (sorted, disjoint) into a stream, in place; which rows are branches' [rows].
 
@@ -46,7 +46,7 @@ def plant(
 
 def plant_all(
     sequences: Ordered[Sequence],
-    mentions: Ordered[Ordered[Mention]],
+    mentions: Ordered[Ordered[BranchedMention]],
     visible_matrix: bool = True,
     stream: str = "text",
 ) -> list[np.ndarray]:
@@ -80,7 +80,7 @@ def plant_all(
     return insert_behind(sequences, last, stream, **values)
 
 
-def fit(mentions: Ordered[Mention], budget: int) -> list[Mention]:
+def fit(mentions: Ordered[BranchedMention], budget: int) -> list[BranchedMention]:
     """Leave out whole branches, from the last mention on, until at most `budget` branch tokens remain."""
     size = sum(mention.size for mention in mentions)
     kept = list(mentions)

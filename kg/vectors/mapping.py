@@ -18,9 +18,9 @@ import numpy as np
 
 from kg.vectors.formats.rows import Row
 from kg.vectors.vectors import load_vectors
-from workbench.errors import WorkbenchError
-from workbench.interop.sources import note_source, read_source
-from workbench.parts.build_context import Identities, note, noted
+from workbench.components.build_context import Identities, note, noted
+from workbench.core.errors import WorkbenchError
+from workbench.interop.weight_sources import note_weight_source, read_weight_source
 from workbench.recipe.spec import InitFrom
 from workbench.runs.data_record import MADE_FOR, NOTHING, START
 
@@ -37,7 +37,7 @@ def note_space(place: str) -> None:
 
 
 @dataclass(frozen=True)
-class Words:
+class TokenWords:
     """The words that are one token of a model, each with its row of the table [tokens, width]."""
 
     rows: Mapping[str, int]
@@ -54,20 +54,20 @@ class LinearMap:
     explained: float
 
 
-def words_of(place: Path) -> Words:
-    """The whole words of a run's or a release's tokenizer.
+def words_of(place: Path) -> TokenWords:
+    """The whole words of a run's or a released model's tokenizer.
 
     Raises:
         WorkbenchError: there are no such weights, they have no table of words, or no tokenizer.
     """
     entry = InitFrom(str(place))
     with noted() as read:
-        note_source(entry)
-    source = read_source(entry)
+        note_weight_source(entry)
+    source = read_weight_source(entry)
     if TABLE not in source.tensors or source.vocabulary is None:
         lacking = "tokenizer" if TABLE in source.tensors else "table of words (an embedding `token` of the stream text)"
-        raise WorkbenchError(f"--map-to {place} has no {lacking}; name a run, or a release with its tokenizer")
-    return Words(whole_words(source.vocabulary), source.tensors[TABLE].float().numpy(), read)
+        raise WorkbenchError(f"--map-to {place} has no {lacking}; name a run, or a released model with its tokenizer")
+    return TokenWords(whole_words(source.vocabulary), source.tensors[TABLE].float().numpy(), read)
 
 
 def whole_words(vocabulary: Mapping[str, int]) -> dict[str, int]:
@@ -81,7 +81,7 @@ def whole_words(vocabulary: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-def fit(vectors: Iterable[Row], words: Words, place: Path) -> LinearMap:
+def fit(vectors: Iterable[Row], words: TokenWords, place: Path) -> LinearMap:
     """The map of least squares.
 
     Args:

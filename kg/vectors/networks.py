@@ -12,7 +12,7 @@ from torch import Tensor
 from kg.graph.store import GraphStore
 from kg.vectors.options import VectorOptions
 from kg.vectors.scores import MORE_OF, plain_name
-from workbench.errors import WorkbenchError, unknown
+from workbench.core.errors import WorkbenchError, unknown
 
 if TYPE_CHECKING:
     from pykeen.models import ERModel
@@ -79,7 +79,7 @@ def entity_vectors(network: ERModel) -> Tensor:
 def relation_vectors(network: ERModel, num_relations: int) -> Tensor:
     """[relations, size] float32 as `entity_vectors`, without those of inverse relations; size 0 where a model has none.
 
-    pykeen keeps the inverse of relation r beside it, in the rows 2r and 2r + 1.
+    pykeen keeps the inverse of relation r next to it, in the rows 2r and 2r + 1.
     """
     kept: Sequence[Any] = network.relation_representations
     if not len(kept):
@@ -89,7 +89,7 @@ def relation_vectors(network: ERModel, num_relations: int) -> Tensor:
 
 
 def further_vectors(network: ERModel, model: str, num_relations: int) -> dict[str, Tensor]:
-    """What a model whose vectors score triples by themselves keeps beside the first ones (`kg.vectors.scores`)."""
+    """What a model whose vectors score triples by themselves keeps next to the first ones (`kg.vectors.scores`)."""
     kept = {"entity": network.entity_representations, "relation": network.relation_representations}
     found = {}
     for name in MORE_OF.get(plain_name(model), ()):
@@ -101,7 +101,7 @@ def further_vectors(network: ERModel, model: str, num_relations: int) -> dict[st
 
 
 class PykeenScores:
-    """Scores of all entities from a pykeen model, for `kg.vectors.link_prediction`.
+    """Scores of all entities from a pykeen model, for `kg.vectors.triple_ranks`.
 
     A model that was trained on inverse triples answers (?, r, t) as (t, inverse of r, ?).
     """

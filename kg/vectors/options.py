@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from kg.vectors.formats.finding import FormatName
-from workbench.options.bounds import Count, LearningRate, Name, Seed, Size
+from kg.vectors.formats.format_finder import FormatName
+from workbench.core.options.bounds import Count, LearningRate, Name, Seed, Size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +38,12 @@ class ImportOptions:
     format: Annotated[FormatName | None, typer.Option(help="Of --from; default: as it looks.", show_default=False)] = (
         None
     )
-    ids: Annotated[Path | None, typer.Option(help="Numbers the rows of --from; default: the usual name beside it.")] = (
-        None
-    )
+    ids: Annotated[
+        Path | None, typer.Option(help="Numbers the rows of --from; default: the usual name next to it.")
+    ] = None
     keys: Annotated[
-        Path | None, typer.Option(help="Which key of --from is which entity: key and id, parted by a tab.")
+        Path | None, typer.Option(help="Which key of --from is which entity: key and id, separated by a tab.")
     ] = None
     map_to: Annotated[
-        Path | None, typer.Option(help="A run or release into whose words' space --from is mapped (E-BERT).")
+        Path | None, typer.Option(help="A run or released code into whose words' space --from is mapped (E-BERT).")
     ] = None

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from kg.graph.store import GraphStore
-from kg.vectors.vectors import Vectors
-from workbench.errors import WorkbenchError
+from kg.vectors.vectors import GraphVectors
+from workbench.core.errors import WorkbenchError
 
 
-class Scores(Protocol):
+class TripleScores(Protocol):
     """A model of triples. All tensors are on the CPU; those given are int64."""
 
     def triples(self, triples: Tensor) -> Tensor:
@@ -138,7 +138,8 @@ INTERACTIONS: Mapping[str, Interaction] = {
 }
 """By the model's name in lower case, without what is no letter."""
 MORE_OF = {"simple": ("entity.1", "relation.1"), "cp": ("entity.1",)}
-"""The further vectors of a model (`kg.vectors.vectors.Vectors.more`): they stand behind the first ones in a query."""
+"""The further vectors of a model (`kg.vectors.vectors.GraphVectors.more`): they stand behind the first ones in a
+query."""
 
 
 def plain_name(model: str) -> str:
@@ -157,7 +158,7 @@ class VectorScores:
             relation of the graph has none.
     """
 
-    def __init__(self, vectors: Vectors, graph: GraphStore) -> None:
+    def __init__(self, vectors: GraphVectors, graph: GraphStore) -> None:
         model = str(vectors.provenance.get("model", ""))
         name = plain_name(model)
         if name not in INTERACTIONS:
@@ -197,7 +198,7 @@ class VectorScores:
         return self.interaction.all(query, self.entity)
 
 
-def _further(vectors: Vectors, name: str, kind: str) -> list[Tensor]:
+def _further(vectors: GraphVectors, name: str, kind: str) -> list[Tensor]:
     return [vectors.more[each] for each in MORE_OF.get(name, ()) if each.startswith(kind)]
 
 

@@ -4,7 +4,7 @@ The file holds `entity` [entities, size] and `relation` [relations, size] float3
 like the vectors (`kg.graph.strings`): `entity_ids` (UTF-8, one after the other), `entity_ids.spans` [2, entities]
 (where each begins and ends) and their index `entity_ids.hashes`, `entity_ids.order`; and in its metadata how the
 vectors were made and a checksum of all that. A vector of d complex numbers (RotatE, ComplEx) has size 2d: all real
-parts and then all imaginary ones. What a model keeps of an entity or a relation beside the first vector, and needs to
+parts and then all imaginary ones. What a model keeps of an entity or a relation next to the first vector, and needs to
 score triples (SimplE, CP), is in `more.entity.1`, `more.relation.1`, ...
 """
 
@@ -24,15 +24,15 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from kg.graph.strings import RowsOf, StringTable, string_arrays
-from workbench.errors import WorkbenchError, quoted
-from workbench.files.checksums import matches
-from workbench.files.drafts import sha256_of
-from workbench.parts.build_context import note
+from workbench.components.build_context import note
+from workbench.core.errors import WorkbenchError, quoted
+from workbench.core.files.checksums import matches
+from workbench.core.files.drafts import sha256_of
 from workbench.runs.weights import save_tensors
 from workbench.sequences.entities import IdSpace, space_of
 
-PARTS = {"blob": "", "spans": ".spans", "hashes": ".hashes", "order": ".order"}
-IDS = {kind: {part: f"{kind}_ids{ending}" for part, ending in PARTS.items()} for kind in ("entity", "relation")}
+STORED_PARTS = {"blob": "", "spans": ".spans", "hashes": ".hashes", "order": ".order"}
+IDS = {kind: {part: f"{kind}_ids{ending}" for part, ending in STORED_PARTS.items()} for kind in ("entity", "relation")}
 TENSORS = ("entity", "relation", *(name for names in IDS.values() for name in names.values()))
 MORE = "more."
 CHECKSUM = "sha256"
@@ -42,7 +42,7 @@ TRAINED_ON = "trained_on"
 
 
 @dataclass(frozen=True)
-class Vectors:
+class GraphVectors:
     """`vectors` [entities, size] by row of `ids`, `relations` [relations, size] by row of `relation_ids`, float32.
 
     `identity` is the checksum of those that come from a file; `more` has further vectors by their name (`entity.1`).
@@ -77,7 +77,7 @@ class Vectors:
         return space_of({"name": graph.get("name") or str(graph.get("path")), **noted}) if noted else None
 
 
-def save_vectors(vectors: Vectors, path: str | Path) -> None:
+def save_vectors(vectors: GraphVectors, path: str | Path) -> None:
     """Write the file, whole or not at all."""
     path = Path(path)
     tensors = {
@@ -102,7 +102,7 @@ def check_ending(path: str | Path) -> Path:
     return Path(path)
 
 
-def load_vectors(path: str | Path) -> Vectors:
+def load_vectors(path: str | Path) -> GraphVectors:
     """The vectors of a file; tensors and ids stay memory-mapped until they are used.
 
     Raises:
@@ -125,7 +125,7 @@ def load_vectors(path: str | Path) -> Vectors:
     ids, relation_ids = _unpacked("entity", tensors), _unpacked("relation", tensors)
     identity = checksum or sha256_of(path)
     more = {name.removeprefix(MORE): tensor for name, tensor in tensors.items() if name.startswith(MORE)}
-    found = Vectors(ids, tensors["entity"], relation_ids, tensors["relation"], provenance, identity, more)
+    found = GraphVectors(ids, tensors["entity"], relation_ids, tensors["relation"], provenance, identity, more)
     if found.vectors.ndim != 2 or len(ids) != len(found.vectors):
         raise WorkbenchError(
             f"{path} has vectors {list(found.vectors.shape)} and {len(ids)} entity ids; allowed: [entities, size] and "

@@ -9,13 +9,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from workbench.cli.app import Commands, Entry
-from workbench.terminal import Terminal
+from workbench.core.terminal import Terminal
 
 GROUPS = {
     "corpora": {
         "text": "Documents (text, JSON lines, tables, Parquet, relations, ...) -> a text corpus.",
         "image-text": "Images with captions, questions or classes -> an image-text corpus.",
-        "video-text": "Films, or folders of their frames, with captions or recognised speech -> a video-text corpus.",
+        "video-text": "Videos, or folders of their frames, with captions or recognised speech -> a video-text corpus.",
         "speech-text": "Speech with transcripts and times of words -> log-mel spectra, every 10 ms.",
         "triples": "A knowledge graph -> a triples corpus: one record per entity.",
         "corpus": "Filter, resize, split or dedupe a corpus into a new one, without the raw files.",
@@ -27,7 +27,7 @@ GROUPS = {
         "regions": "Compute grid features (timm) or region features (torchvision detectors) once.",
         "import-regions": "Take region features over that other people extracted.",
         "answers": "List the answers that questions have most often, for vision.answers and finetune vqa.",
-        "clips": "Cut films into clips and compute a feature of each once.",
+        "clips": "Cut videos into clips and compute a feature of each once.",
         "clip-vocabulary": "Cluster the features of clips; the leaves of the tree are visual tokens (VideoBERT).",
         "clip-tokens": "Look up the visual token of every clip.",
     },
@@ -65,7 +65,7 @@ class Preparing(Commands):
     """The commands in their groups; the help of one that reads raw files ends with the formats of its kind."""
 
     def run(self, arguments: list[str], called: str) -> None:
-        say_what_is_made()
+        log_output()
         try:
             super().run(arguments, called)
         except SystemExit as ended:
@@ -84,7 +84,7 @@ class Preparing(Commands):
         console.print(f"\n'{escape(called)} COMMAND --help' tells more; 'workbench formats' what raw data is read.")
 
 
-def say_what_is_made() -> None:
+def log_output() -> None:
     """Commands say what they made, unless the environment's WORKBENCH_LOG chooses what is said."""
     if "WORKBENCH_LOG" not in os.environ:
         logging.getLogger("pipelines").setLevel(logging.INFO)
@@ -103,5 +103,5 @@ def show_formats(kind: str) -> None:
 
 app = Preparing(
     {name: _entry(name, line) for commands in GROUPS.values() for name, line in commands.items()},
-    "Turn raw text, images, films, speech or triples into a corpus; link entities, extract features, tokenizers.",
+    "Turn raw text, images, videos, speech or triples into a corpus; link entities, extract features, tokenizers.",
 )

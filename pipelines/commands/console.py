@@ -12,8 +12,8 @@ import typer
 from rich.logging import RichHandler
 
 from workbench.cli.app import reported
-from workbench.options.command import command
-from workbench.terminal import Terminal
+from workbench.core.options.command import command
+from workbench.core.terminal import Terminal
 
 
 def run(function: Callable[..., Any]) -> None:

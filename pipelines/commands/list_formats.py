@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from pipelines.readers.catalogue import table
-from workbench.options.bounds import Word
-from workbench.terminal import Terminal
+from workbench.core.options.bounds import Word
+from workbench.core.terminal import Terminal
 
 
 def list_formats(

@@ -1,4 +1,5 @@
-"""Options that the preparing commands share, and what they make of them: see `workbench.options.command.command`."""
+"""Options that the preparing commands share, and what they make of them: see
+`workbench.core.options.command.command`."""
 
 from __future__ import annotations
 
@@ -23,13 +24,13 @@ from pipelines.readers.formats import find_format, reader_of, sorted_inputs
 from pipelines.readers.reader import RawReader
 from pipelines.sources.files import expand, passed_over
 from pipelines.stages import Stage
-from workbench.errors import WorkbenchError, shown
-from workbench.files.yaml_values import parse_value
-from workbench.options.bounds import Assignment, Count, Location, Name, PartOf, Processes, Title
-from workbench.options.values import is_text
-from workbench.parts.blame import Blame
-from workbench.parts.kinds import import_paths
-from workbench.parts.trust import allow
+from workbench.components.calls import ErrorContext
+from workbench.components.kinds import import_paths
+from workbench.components.trust import allow
+from workbench.core.errors import WorkbenchError, shown
+from workbench.core.files.yaml_values import parse_value
+from workbench.core.options.bounds import Assignment, Count, Location, Name, PartOf, Processes, Title
+from workbench.core.options.values import is_text
 
 
 class OnError(StrEnum):
@@ -50,7 +51,7 @@ Workers = Annotated[Processes, typer.Option(help="Processes; 0 = one per core.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Writing:
+class WritingOptions:
     """Where the corpus goes, how it is cut into shards, on how many processes."""
 
     output: Output
@@ -101,7 +102,7 @@ class Writing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading(Writing):
+class ReadingOptions(WritingOptions):
     """Raw files, their format, and what is noted of them."""
 
     inputs: Annotated[list[Location], typer.Argument(help="Files, folders or glob patterns.", show_default=False)]
@@ -140,7 +141,7 @@ class Reading(Writing):
         paths = expand(self.inputs)
         check_beside(self.output, paths)
         reader, read = chosen_reader(kind, self.format, paths, self.option, **lists)
-        with Blame(reader):
+        with ErrorContext(reader):
             left = passed_over(paths, reader.inputs(read), reader.may_name)
         meta = {name: value for name, value in (("licence", self.licence), ("url", self.url)) if value}
         conversion = Conversion(reader, tuple(stages), meta, "skip" if self.on_error is OnError.skip else "stop")
@@ -174,7 +175,7 @@ class Reading(Writing):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cleaning(Reading):
+class CleaningOptions(ReadingOptions):
     """Records that occur twice or share a key."""
 
     dedupe: Annotated[bool, typer.Option("--dedupe", help="Leave out exact duplicates (reads the input twice).")] = (

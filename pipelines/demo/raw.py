@@ -10,14 +10,14 @@ from pipelines.demo.easy_vqa import write_easy_vqa
 from pipelines.demo.scene_files import write_scenes
 from pipelines.demo.world_files import write_world
 
-PARTS: dict[str, Callable[[Path, int], object]] = {
+RAW_SPLITS: dict[str, Callable[[Path, int], object]] = {
     "scenes": write_scenes,
     "world": write_world,
     "easy_vqa": lambda folder, seed: write_easy_vqa(folder),
 }
 
 
-def write_part(name: str, folder: Path, seed: int = 0) -> None:
+def write_raw_split(name: str, folder: Path, seed: int = 0) -> None:
     """Write `folder`/`name` whole or not at all; nothing is done where it is there.
 
     Raises:
@@ -28,5 +28,5 @@ def write_part(name: str, folder: Path, seed: int = 0) -> None:
         return
     draft = folder / f".{name}"
     shutil.rmtree(draft, ignore_errors=True)
-    PARTS[name](draft, seed)
+    RAW_SPLITS[name](draft, seed)
     draft.replace(target)

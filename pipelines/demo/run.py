@@ -22,9 +22,9 @@ from pipelines.demo.story import chapters, show
 from pipelines.demo.summary import write_summary
 from pipelines.demo.together import run_together
 from workbench.cli.app import app
-from workbench.errors import WorkbenchError
-from workbench.files.drafts import write_text
-from workbench.processes.cores import cores
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import write_text
+from workbench.core.processes.children import cores
 from workbench.runs.names import runs_below
 
 MOST_AT_ONCE = 8
@@ -44,11 +44,13 @@ def run_demo(folder: Path, console: Console) -> Path:
         seconds = run_together(plan(), console, at_once=at_once, threads=cores() // at_once, logs=Path("logs"))
         summary = write_summary(Path("summary.json"), seconds, time.perf_counter() - started)
         write_text(Path(FIGURE), facts_figure(summary, example_fact()))
-        told = chapters(summary, FIGURE)
-        write_text(Path("story.json"), json.dumps([dataclasses.asdict(c) for c in told], ensure_ascii=False, indent=1))
+        reported = chapters(summary, FIGURE)
+        write_text(
+            Path("story.json"), json.dumps([dataclasses.asdict(c) for c in reported], ensure_ascii=False, indent=1)
+        )
         runs = [str(run) for run in runs_below(Path("runs"))]
         _command("report", *runs, "--output", "report.html", "--title", "Demo", "--opening", "story.json")
-        show(told, console)
+        show(reported, console)
     return folder / "summary.json"
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from pipelines.demo.captions import Claim, captions, ceiling
 from pipelines.demo.files import write_jsonl
 from pipelines.demo.scenes import Scene, make_scenes, render
-from workbench.files.drafts import write_text
-from workbench.keyed import generator
+from workbench.core.files.drafts import write_text
+from workbench.core.keyed import generator
 
 TRAIN, HELD_OUT = 3000, 500
 _PROVENANCE = {"source": "rendered by the workbench", "license": "Apache-2.0"}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageDraw
 
-from workbench.keyed import generator
+from workbench.core.keyed import generator
 
 SHAPES = ("circle", "square", "triangle", "star", "cross")
 COLOURS = {
@@ -80,7 +80,7 @@ def make_scenes(train: int, held_out: int, seed: int) -> tuple[list[Scene], list
 
 
 def render(scene: Scene) -> Image.Image:
-    """The picture, 64 x 64 RGB with smooth edges."""
+    """The image, 64 x 64 RGB with smooth edges."""
     side = PIXELS * _FINE
     image = Image.new("RGB", (side, side), (scene.ground,) * 3)
     draw = ImageDraw.Draw(image)

@@ -1,4 +1,4 @@
-"""Raw inputs for the pages of the documentation, tiny: texts about cities, a graph of them, pictures of shapes."""
+"""Raw inputs for the pages of the documentation, tiny: texts about cities, a graph of them, images of shapes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SENTENCES = (
 def write_small_files(folder: Path) -> None:
     """Everything below, in a folder that may be there; files of these names are written anew."""
     folder.mkdir(parents=True, exist_ok=True)
-    for write in (write_texts, write_graph, write_towns, write_pictures, write_foreign):
+    for write in (write_texts, write_graph, write_towns, write_images, write_foreign):
         write(folder)
 
 
@@ -119,15 +119,15 @@ def write_towns(folder: Path) -> None:
     names = [begin + end for begin in BEGINNINGS for end in ENDINGS]
     rng.shuffle(names)
     country_of = {name: rng.choice(list(COUNTRIES)) for name in names}
-    unseen, told = names[:UNSEEN], names[UNSEEN:]
-    written = [(rng.choice(SENTENCES), rng.choice(told)) for _ in range(420)]
+    unseen, reported = names[:UNSEEN], names[UNSEEN:]
+    written = [(rng.choice(SENTENCES), rng.choice(reported)) for _ in range(420)]
     texts = [form.format(town=town, country=COUNTRIES[country_of[town]]) for form, town in written]
     (folder / "towns.txt").write_text("\n\n".join(texts) + "\n")
     lines = [f"{name.lower()}\tlies in\t{country}\n" for name, country in country_of.items()]
     (folder / "towns.tsv").write_text("".join(lines))
     labels = {**{name.lower(): name for name in names}, **COUNTRIES}
     write_jsonl(folder / "towns.jsonl", [{"id": i, "label": label} for i, label in labels.items()])
-    for file, some in (("stated", told), ("unseen", unseen)):
+    for file, some in (("stated", reported), ("unseen", unseen)):
         write_jsonl(folder / f"{file}.jsonl", [_cloze(name, country_of[name]) for name in some])
     candidates = {"lies in": [{"id": i, "label": label} for i, label in COUNTRIES.items()]}
     (folder / "countries.json").write_text(json.dumps(candidates))
@@ -146,7 +146,7 @@ def _cloze(town: str, country: str) -> dict[str, Any]:
     }
 
 
-def write_pictures(folder: Path) -> None:
+def write_images(folder: Path) -> None:
     """photos/ of coloured shapes; captions.jsonl, questions.jsonl and shapes.jsonl about one, two-photos.jsonl about
     two of them; classes.txt with the classes of shapes.jsonl."""
     (folder / "photos").mkdir(exist_ok=True)
@@ -163,8 +163,8 @@ def write_pictures(folder: Path) -> None:
         image.save(folder / "photos" / f"{n:03d}.png")
         sides = [f"{n:03d}.png", f"{max(n - 1, 0):03d}.png"][:: 1 if n % 2 else -1]
         media, drawn = dict(zip(("left", "right"), sides, strict=True)), [*drawn, f"a {colour} {shape}"]
-        told = f"there is {drawn[-1]} on the left"
-        twos.append({"media": media, "sentence": told, "label": drawn[int(sides[0][:3])] == drawn[-1]})
+        reported = f"there is {drawn[-1]} on the left"
+        twos.append({"media": media, "sentence": reported, "label": drawn[int(sides[0][:3])] == drawn[-1]})
         captions.append({"image": f"{n:03d}.png", "captions": [f"a {colour} {shape}", f"one {shape} in {colour}"]})
         labelled.append({"image": f"{n:03d}.png", "labels": {"shape": drawn[-1].removeprefix("a ")}})
         for part, (question, answer) in enumerate((("what colour is it?", colour), ("what shape is it?", shape))):

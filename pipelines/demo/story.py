@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from workbench.report.opening import Chapter
+from workbench.report.introduction import Chapter
 
 SAME = 0.02
 """Shares that differ by less are called equal."""
@@ -27,7 +27,7 @@ ABLATED = {
     "ernie-thu": NOTHING,
     "ernie-thu-random-entities": "the entity vectors (random ones)",
 }
-PARTS = ("stated", "heldout")
+SECTIONS = ("stated", "heldout")
 RECALLS = (1, 5, 10)
 SIDES = ("image", "text")
 ACCURACY = "accuracy"
@@ -35,7 +35,7 @@ Rows = list[list[str | int | float]]
 
 
 @dataclass(frozen=True)
-class Found:
+class SummaryNumbers:
     """The summary's evaluations, by what they are asked for."""
 
     rows: list[dict[str, Any]]
@@ -72,14 +72,14 @@ class Found:
 
 def chapters(summary: Mapping[str, Any], figure: str = "") -> list[Chapter]:
     """The chapters of a summary (`pipelines.demo.summary`); the first one has the figure."""
-    found = Found(summary["evaluations"])
+    found = SummaryNumbers(summary["evaluations"])
     results = [_typing(found), _questions(found), _retrieval(found, summary["image_retrieval_r1_ceiling"])]
     return [replace(_facts(found), figure=figure), *results, _whole(summary)]
 
 
-def show(told: list[Chapter], console: Console) -> None:
+def show(reported: list[Chapter], console: Console) -> None:
     """Print the chapters."""
-    for chapter in told:
+    for chapter in reported:
         table = Table(title=chapter.title, title_justify="left", title_style="bold", show_edge=False)
         for number, name in enumerate(chapter.head):
             table.add_column(name, justify="left" if number < 2 else "right", overflow="fold")
@@ -104,14 +104,14 @@ def _whole(summary: Mapping[str, Any]) -> Chapter:
     return Chapter("How this was measured", text)
 
 
-def _facts(found: Found) -> Chapter:
+def _facts(found: SummaryNumbers) -> Chapter:
     stated, held_out = (
-        {run: found.number("facts", run, f"facts-{part}", ACCURACY) for run in ABLATED} for part in PARTS
+        {run: found.number("facts", run, f"facts-{part}", ACCURACY) for run in ABLATED} for part in SECTIONS
     )
     rows: Rows = [[run, what, stated[run], held_out[run]] for run, what in ABLATED.items()]
-    guesses = [found.baselines("facts", f"facts-{part}", list(ABLATED)) for part in PARTS]
+    guesses = [found.baselines("facts", f"facts-{part}", list(ABLATED)) for part in SECTIONS]
     rows += [[name, "baseline", *(guess[name][ACCURACY] for guess in guesses)] for name in guesses[1]]
-    counts = [found.row("facts", "bert", f"facts-{part}")["counts"] for part in PARTS]
+    counts = [found.row("facts", "bert", f"facts-{part}")["counts"] for part in SECTIONS]
     asked = (
         f"In which country does a city lie? For {counts[0]['sentences']} cities the training text states the country "
         f"often; the test asks in another wording. For {counts[1]['sentences']} other cities only the graph states it "
@@ -134,7 +134,7 @@ def _facts(found: Found) -> Chapter:
     return Chapter("Facts that only the graph states", [asked, read, ablated], head, rows)
 
 
-def _typing(found: Found) -> Chapter:
+def _typing(found: SummaryNumbers) -> Chapter:
     task, test, name = "entity-typing", "typing-test", "loose_micro/f1"
     tuned = {run: f"{run}-typing" for run in ABLATED if found.has(task, f"{run}-typing")}
     f1 = {run: found.number(task, folder, test, name) for run, folder in tuned.items()}
@@ -149,7 +149,7 @@ def _typing(found: Found) -> Chapter:
     return Chapter("Types of entities", text, ["model", "ablated", "micro-F1"], rows)
 
 
-def _questions(found: Found) -> Chapter:
+def _questions(found: SummaryNumbers) -> Chapter:
     task, test = "vqa", "easy-vqa-test-grid"
     full, blind = (found.number(task, f"joint-vqa{part}", test, ACCURACY) / 100 for part in ("", "-question-only"))
     rows: Rows = [["joint", NOTHING, full], ["joint", "the image (in fine-tuning and in the test)", blind]]
@@ -164,7 +164,7 @@ def _questions(found: Found) -> Chapter:
     return Chapter("Questions about images", [text], ["model", "ablated", "accuracy"], rows)
 
 
-def _retrieval(found: Found, ceiling: float) -> Chapter:
+def _retrieval(found: SummaryNumbers, ceiling: float) -> Chapter:
     task, test, same = "retrieval", "scenes-heldout-grid", "same-features"
     rows: Rows = []
     for control, what in ((None, NOTHING), (same, "the differences between images (in the test)")):

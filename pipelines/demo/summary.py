@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from workbench.files.drafts import atomic
-from workbench.runs.metrics import read_metrics
+from workbench.core.files.drafts import atomic
+from workbench.runs.metrics_file import read_metrics, read_results
 from workbench.runs.names import runs_below
-from workbench.runs.results import read_results
 
 NUMBERS = {
     "facts": ["accuracy", "mrr"],

@@ -13,12 +13,12 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 
-from pipelines.demo.plan import WRITE, Job
+from pipelines.demo.plan import WRITE, DemoJob
 from pipelines.demo.processes import Processes
 from pipelines.demo.progress import Board
-from workbench.errors import WorkbenchError
-from workbench.processes.stop_request import StopRequest
-from workbench.runs.metrics import read_metrics
+from workbench.core.errors import WorkbenchError
+from workbench.core.processes.signals import StopRequest
+from workbench.runs.metrics_file import read_metrics
 from workbench.runs.names import RECIPE, is_run
 
 TAIL = 1500
@@ -26,7 +26,7 @@ POLL = 0.2
 SAVING = 60.0
 
 
-class Interrupted(SystemExit):
+class DemoInterrupted(SystemExit):
     """The demo was asked to stop, and all jobs have ended; the exit code is 128 + the signal's number."""
 
 
@@ -34,7 +34,7 @@ class Interrupted(SystemExit):
 class Running:
     """A job as a process, and the file with what it prints."""
 
-    job: Job
+    job: DemoJob
     process: BaseProcess
     log: Path
     started: float = field(default_factory=time.perf_counter)
@@ -47,7 +47,7 @@ class Running:
             self.core_seconds = times.user + times.system
 
 
-def run_together(jobs: list[Job], console: Console, *, at_once: int, threads: int, logs: Path) -> dict[str, float]:
+def run_together(jobs: list[DemoJob], console: Console, *, at_once: int, threads: int, logs: Path) -> dict[str, float]:
     """Run jobs, `at_once` at a time, each as soon as what it reads is there, else in the order given.
 
     Returns how many seconds of processor time the jobs of each stage took.
@@ -64,7 +64,7 @@ def run_together(jobs: list[Job], console: Console, *, at_once: int, threads: in
             while waiting or running:
                 if stop.signal:
                     console.print("stopping the jobs; training runs save first")
-                    raise Interrupted(128 + stop.signal)
+                    raise DemoInterrupted(128 + stop.signal)
                 while len(running) < at_once and (job := _ready(waiting, [r.job for r in running])) is not None:
                     waiting.remove(job)
                     board.start(job, typed(job))
@@ -82,13 +82,13 @@ def run_together(jobs: list[Job], console: Console, *, at_once: int, threads: in
     return seconds
 
 
-def typed(job: Job) -> str:
+def typed(job: DemoJob) -> str:
     """The job's command line."""
     program = "python -m pipelines.demo files" if job.command[0] == WRITE else "workbench"
     return f"{program} {shlex.join(job.command)}"
 
 
-def _ready(waiting: list[Job], running: list[Job]) -> Job | None:
+def _ready(waiting: list[DemoJob], running: list[DemoJob]) -> DemoJob | None:
     """The first waiting job all of whose inputs are there and whose output no other is writing."""
     unfinished = [job.output for job in [*waiting, *running]]
     written = {job.output for job in running}

@@ -16,7 +16,7 @@ from functools import cached_property
 from importlib import resources
 from typing import Any
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 RELATIONS = {
     "country": "country",

@@ -24,8 +24,8 @@ import numpy as np
 from pipelines.demo.files import write_jsonl, write_tsv
 from pipelines.demo.sentences import Passage, choose, fill, rounded, templates
 from pipelines.demo.world import RELATIONS, DemoWorld, Entity, build_world, plain
-from workbench.files.drafts import write_text
-from workbench.keyed import generator
+from workbench.core.files.drafts import write_text
+from workbench.core.keyed import generator
 
 STATES_TYPE = frozenset({"is_a", "capital", "capital_of", "continent"})
 FACT = "country"

@@ -17,12 +17,12 @@ from pipelines.preparing.splits import HELD_OUT_TAIL, MAIN, Splits, part_folder
 from pipelines.readers.reader import LEFT_OUT, Drop, MalformedError, RawReader, Record
 from pipelines.stages import Stage, apply
 from pipelines.stages.clean_captions import without_captions
+from workbench.components.calls import ErrorContext
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import atomic, explained
+from workbench.core.processes.children import cores
 from workbench.corpora.manifest import ShardInfo
-from workbench.corpora.writer import ShardWriter, finished_shard
-from workbench.errors import WorkbenchError
-from workbench.files.drafts import atomic, explained
-from workbench.parts.blame import Blame
-from workbench.processes.cores import cores
+from workbench.corpora.shards.writer import ShardWriter, finished_shard
 from workbench.sequences.sequence import Sample
 
 BLOCK = 32
@@ -136,12 +136,12 @@ class Conversion:
         """A raw record as a sample with `meta`, before the stages; a malformed one raises, or is dropped."""
         name = self.reader.origin(record)
         try:
-            with Blame(self.reader):
+            with ErrorContext(self.reader):
                 sample = self.reader.read(record)
         except MalformedError as error:
             if self.on_error == "stop":
                 raise WorkbenchError(
-                    f"{error}. Mend the input, or leave such records out with --on-error skip"
+                    f"{error}. Fix the input, or leave such records out with --on-error skip"
                 ) from error
             return Drop(f"{name}: {error.reason}")
         if isinstance(sample, Drop):
@@ -166,7 +166,7 @@ class ShardTask:
     """What a worker needs to write the shards of a chunk; it is sent to each process once.
 
     Args:
-        output: the corpus's folder; parts lie beside it.
+        output: the corpus's folder; parts lie next to it.
         numbered_keys: samples are numbered instead of keeping their keys.
         log_drops: each sample that is left out is a line of a file in the folder `DROPPED` of the corpus.
     """
@@ -258,7 +258,7 @@ def _log(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def _check_key(key: str, where: str, places: dict[str, str]) -> None:
     if key in places:
         raise WorkbenchError(
-            f"two records have the key {key!r}: {places[key]} and {where}. Mend the ids, or number the records with "
+            f"two records have the key {key!r}: {places[key]} and {where}. Fix the ids, or number the records with "
             "--numbered-keys"
         )
     places[key] = where

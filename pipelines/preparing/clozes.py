@@ -70,7 +70,7 @@ class ClozeReader(RawReader):
             return Drop("entity without a label")
         sample = cloze(dict(self.templates)[relation], triple, labels)
         objects = {other for name, other in store.neighbours(head) if name == relation}
-        sample["meta"]["known"] = sorted(objects | material.beside[head, relation])
+        sample["meta"]["known"] = sorted(objects | material.alongside[head, relation])
         return {"key": record_key("-".join(triple)), **sample}
 
     def _triples(self, relation: str) -> list[Triple]:
@@ -104,7 +104,7 @@ class _Material:
         return candidates_of(self.store, relations, self.reader.candidates, self.others)
 
     @cached_property
-    def beside(self) -> defaultdict[tuple[str, str], set[str]]:
+    def alongside(self) -> defaultdict[tuple[str, str], set[str]]:
         """(head, relation) -> the objects that are not of the graph."""
         found: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         for head, relation, tail in self.others:

@@ -10,7 +10,7 @@ from pathlib import Path
 from pipelines.readers.reader import MalformedError, RawReader, Record
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import FILE_NAME
-from workbench.corpora.record import BadRecordError
+from workbench.corpora.shards.record import BadRecordError
 from workbench.sequences.sequence import Sample
 
 

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 from rich.table import Table
 
-from kg.sequences.mentions import RIGHT
+from kg.sequences.linked_mentions import RIGHT
 from pipelines.stages.tag_sentiment import WORD
 from workbench.corpora.corpus import Corpus
-from workbench.corpora.schema import FIELDS, Field, links_among
+from workbench.corpora.schema.schema import FIELDS, SchemaField, links_among
 from workbench.sequences.sequence import Sample
 
 SAMPLED = 5_000
@@ -25,10 +25,10 @@ TOTAL = "all"
 Spans = Sequence[Sequence[Any]]
 
 
-class Links(Protocol):
+class TextLinker(Protocol):
     """What links texts (`pipelines.stages.link_entities.LinkEntities`)."""
 
-    def stretches(self, sample: Sample, links: Field) -> Any:
+    def stretches(self, sample: Sample, links: SchemaField) -> Any:
         """Where in the text that these links are of names are looked for; None: everywhere."""
 
     def found(self, text: str, inside: Any, min_score: float, candidates: int) -> Sequence[Sequence[Any]]:
@@ -53,7 +53,7 @@ class Coverage:
     characters: int = 0
     linked: int = 0
     known: int = 0
-    told: int = 0
+    reported: int = 0
     right: int = 0
     nil: int = 0
     ambiguous: int = 0
@@ -78,9 +78,9 @@ class Coverage:
             self.links += len(spans)
             self.linked += len({(span[0], span[1]) for span in spans})
             self.known += len({(span[0], span[1]) for span in spans if knows(span[2])})
-            told = {(span[0], span[1], span[4][RIGHT]) for span in spans if len(span) > 4 and RIGHT in span[4]}
-            self.told += len({place[:2] for place in told})
-            self.right += sum(bool(right) for *_, right in told)
+            reported = {(span[0], span[1], span[4][RIGHT]) for span in spans if len(span) > 4 and RIGHT in span[4]}
+            self.reported += len({place[:2] for place in reported})
+            self.right += sum(bool(right) for *_, right in reported)
             self.entities.update(span[2] for span in spans)
             self.total_score += sum(span[3] if len(span) > 3 else 1.0 for span in spans)
             entities = Counter((link[0], link[1]) for link in found)
@@ -97,9 +97,9 @@ class Coverage:
         yield "mentions", f"{self.mentions:,}"
         yield "linked", share(self.linked, self.mentions)
         yield "linked to an entity that the linker knows", share(self.known, self.mentions)
-        if self.told:
-            yield "given mentions found again", f"{self.told:,}"
-            yield "with the right entity among the candidates", share(self.right, self.told)
+        if self.reported:
+            yield "given mentions found again", f"{self.reported:,}"
+            yield "with the right entity among the candidates", share(self.right, self.reported)
         yield "NIL", share(self.nil, self.mentions)
         yield "ambiguous", share(self.ambiguous, self.mentions)
         yield "entities per mention", f"{self.links / max(self.linked, 1):.2f}"
@@ -121,13 +121,13 @@ class Covered:
         hidden = len(self.by_source) - SOURCES
         caption = f"{hidden:,} smaller sources are in {TOTAL!r} alone" if hidden > 0 else None
         table = Table("", *columns, title=f"Links{of_records(self.all.records, self.of)}", caption=caption)
-        told = [dict(counts.rows()) for counts in columns.values()]
-        for name in told[0]:
-            table.add_row(name, *(values.get(name, "") for values in told))
+        reported = [dict(counts.rows()) for counts in columns.values()]
+        for name in reported[0]:
+            table.add_row(name, *(values.get(name, "") for values in reported))
         return table
 
 
-def coverage(corpus: Corpus, links: Links) -> Covered:
+def coverage(corpus: Corpus, links: TextLinker) -> Covered:
     """How much of a corpus's texts, or captions, is linked.
 
     Args:
@@ -194,7 +194,7 @@ def share(part: int, whole: int) -> str:
     return f"{part:,} ({100 * part / max(whole, 1):.1f} %)"
 
 
-def _linked_texts(sample: Sample, links: Links) -> Iterator[tuple[str, Spans, Any]]:
+def _linked_texts(sample: Sample, links: TextLinker) -> Iterator[tuple[str, Spans, Any]]:
     """The texts of a sample that a linker reads, with their spans and the stretches that were given."""
     for found in links_among(FIELDS):
         text, spans = sample.get(found.spans_of or ""), sample.get(found.name)

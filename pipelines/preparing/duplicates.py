@@ -27,10 +27,10 @@ from PIL import Image
 from pipelines.preparing.chunks import Chunk, Conversion, Repeated
 from pipelines.preparing.processes import each
 from pipelines.readers.reader import Drop
-from workbench.corpora.index import ShardIndex, index_name
-from workbench.corpora.places import texts_in
-from workbench.errors import WorkbenchError
-from workbench.images import FAILURES, open_image, upright
+from workbench.core.errors import WorkbenchError
+from workbench.core.images import FAILURES, open_image, upright
+from workbench.corpora.schema.places import texts_in
+from workbench.corpora.shards.index import ShardIndex, index_name
 from workbench.sequences.sequence import Sample
 
 log = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ def hashes_of(task: tuple[Duplicates, Conversion], chunk: Chunk) -> Hashes:
 def content_hash(sample: Sample) -> int:
     """A 64-bit hash of what makes a sample the same: its image, or its texts up to Unicode form and white space.
 
-    Samples with several media are told apart by all of them and their texts, those of a triples corpus by their id.
+    Samples with several media are distinguished by all of them and their texts, those of a triples corpus by their id.
     """
     if "image" in sample:
         content = sample["image"]
@@ -263,7 +263,7 @@ def check_keys(shards: Sequence[Path]) -> None:
     ]
     raise WorkbenchError(
         f"two records have the key {found[0][1]!r} (in {found[0][0]} and {found[1][0]}; {int((counts > 1).sum())} keys "
-        "are used more than once). Mend the ids, or number the records with --numbered-keys, and choose a new --output"
+        "are used more than once). Fix the ids, or number the records with --numbered-keys, and choose a new --output"
     )
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from pipelines.preparing.chunks import DROPPED
 from pipelines.preparing.duplicates import check_keys
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.checksums import matches
+from workbench.core.files.drafts import explained
+from workbench.core.files.lock import locked
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import FILE_NAME, Manifest, finish_corpus, parse_manifest
-from workbench.errors import WorkbenchError
-from workbench.files.checksums import matches
-from workbench.files.drafts import explained
-from workbench.files.lock import locked
 
 PART = "part"
 

@@ -21,9 +21,8 @@ from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
-from workbench.errors import MachineError
-from workbench.processes.lost import how_it_ended
-from workbench.processes.parent import follow_parent
+from workbench.core.errors import MachineError
+from workbench.core.processes.children import follow_parent, how_it_ended
 
 Context = TypeVar("Context")
 Item = TypeVar("Item")
@@ -187,7 +186,7 @@ class Worker:
         advice = "with fewer --workers or a smaller --shard-size" if killed else "with --workers 1 to see more"
         return MachineError(
             f"{how_it_ended(self.process, 'a worker')}{cause}. The finished shards are kept: run the same command "
-            f"again to go on, {advice}"
+            f"again to continue, {advice}"
         )
 
 
@@ -225,7 +224,7 @@ def held_back() -> Iterator[None]:
                 signal.signal(number, keep)
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, GROUP)
         try:
-            resource_tracker.ensure_running()  # the process that Python starts beside others: it must not die either
+            resource_tracker.ensure_running()  # the process that Python starts next to others: it must not die either
             signal.pthread_sigmask(signal.SIG_BLOCK, GROUP)  # that unblocked some
             yield
         finally:

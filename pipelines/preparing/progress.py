@@ -11,9 +11,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from workbench.core.terminal import Terminal
 from workbench.corpora.manifest import Manifest
-from workbench.corpora.writer import NOT_FINITE
-from workbench.terminal import Terminal
+from workbench.corpora.shards.writer import NOT_FINITE
 
 console = Terminal(stderr=True)
 SHOWN = 60
@@ -75,7 +75,7 @@ class Preparation:
     def passed_over(self) -> dict[str, tuple[int, list[str]]]:
         """The files in the inputs' folders that were not read: by kind how many, and the first ones' names."""
         left = self.manifests[""].provenance.get("passed_over", {})
-        return {what: (told["files"], told["first"]) for what, told in left.items()}
+        return {what: (reported["files"], reported["first"]) for what, reported in left.items()}
 
     @property
     def read(self) -> int:

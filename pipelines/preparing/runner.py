@@ -25,12 +25,12 @@ from pipelines.preparing.splits import MAIN, Splits, part_folder
 from pipelines.preparing.workspace import CorpusFacts, MediaVersions, Workspace
 from pipelines.readers.reader import MalformedError, Record
 from pipelines.stages import stage_name
+from workbench.components.calls import ErrorContext
+from workbench.components.trust import code_checksums
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.lock import locked
+from workbench.core.processes.signals import Ended
 from workbench.corpora.manifest import Manifest, finish_corpus
-from workbench.errors import WorkbenchError
-from workbench.files.lock import locked
-from workbench.parts.blame import Blame
-from workbench.parts.trust import code_checksums
-from workbench.processes.ending import Ended
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ def check(
     splits, duplicates, limits = splits or Splits(), duplicates or Duplicates(), limits or Limits()
     task = ShardTask(conversion, kind, output, splits, numbered_keys, log_drops)
     options = _deciding(task, duplicates, limits)
-    with Blame(conversion.reader):
+    with ErrorContext(conversion.reader):
         files = conversion.reader.inputs(inputs)
     folders = {part: part_folder(output, part) for part in splits.parts}
     workspace = Workspace(folders, options, files, facts or CorpusFacts())
@@ -100,7 +100,7 @@ def check_beside(output: Path, inputs: Sequence[Path]) -> None:
     )
     if within is not None:
         raise WorkbenchError(
-            f"--output {output} lies inside of the input {within}, which is read; choose a folder beside it"
+            f"--output {output} lies inside of the input {within}, which is read; choose a folder next to it"
         )
 
 
@@ -151,7 +151,8 @@ def run(plan: PreparationPlan) -> Preparation:
     Raises:
         WorkbenchError: the inputs are empty or damaged, everything was dropped, two records share a key, or another
             process is at work in the output folder, or has begun another preparation there since the check.
-        KeyboardInterrupt, Ended: on Ctrl-C, or within `workbench.processes.ending.ending` on another signal, after the
+        KeyboardInterrupt, Ended: on Ctrl-C, or within `workbench.core.processes.signals.ending` on another signal,
+        after the
             shards under way were finished.
     """
     started = time.monotonic()
@@ -218,7 +219,7 @@ def _chunks(plan: PreparationPlan) -> Iterator[Chunk]:
     conversion = plan.task.conversion
 
     def records() -> Iterator[Record]:
-        with Blame(conversion.reader):
+        with ErrorContext(conversion.reader):
             for record in conversion.reader.records(plan.inputs):
                 if conversion.on_error == "stop" and isinstance(record.data, MalformedError):
                     conversion.read(record)  # stops here, and not once the chunk is full
@@ -267,16 +268,16 @@ def _check_left(records: Mapping[str, int], output: Path) -> None:
     """
     held_out = {part: count for part, count in records.items() if part != MAIN and count}
     if held_out and not records[MAIN]:
-        told = ", ".join(f"{part}: {count:,}" for part, count in held_out.items())
+        reported = ", ".join(f"{part}: {count:,}" for part, count in held_out.items())
         raise NothingLeftError(
-            f"{output}: no record is left for the corpus itself, as all that were kept went to held-out parts ({told})"
+            f"{output}: no record is left for the corpus itself, as all that were kept went to held-out parts ({reported})"
             "; hold out smaller shares, or give more records. Nothing was written"
         )
 
 
 def _say_stopped(output: Path, kept: bool) -> None:
-    """What was ended from outside says how to go on."""
+    """What was ended from outside says how to continue."""
     if kept:
-        console.print(f"stopped; the finished shards of {output} are kept: run the same command again to go on")
+        console.print(f"stopped; the finished shards of {output} are kept: run the same command again to continue")
     else:
         console.print(f"stopped before a shard of {output} with a record was finished: nothing is kept")

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipelines.sources.files import record_key
-from workbench.errors import WorkbenchError
-from workbench.keyed import digest
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import digest
 from workbench.sequences.sequence import Sample
 
 MAIN = ""

@@ -16,13 +16,12 @@ from pipelines.preparing.chunks import DROPPED, Chunk, remove_shard
 from pipelines.preparing.splits import MAIN
 from pipelines.sources.files import identity, is_version
 from pipelines.sources.image_store import ImageRef
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.checksums import matches
+from workbench.core.files.drafts import atomic, explained
+from workbench.core.files.lock import locked
 from workbench.corpora.manifest import FILE_NAME, Manifest, parse_manifest
-from workbench.corpora.unfinished import STATE
-from workbench.corpora.writer import finished_shard
-from workbench.errors import WorkbenchError
-from workbench.files.checksums import matches
-from workbench.files.drafts import atomic, explained
-from workbench.files.lock import locked
+from workbench.corpora.shards.writer import STATE, finished_shard
 
 log = logging.getLogger(__name__)
 NAMED = 20
@@ -30,7 +29,8 @@ NAMED = 20
 MEDIA = ".prepare.media"
 """The file of `MediaVersions`."""
 DRAFTS = ".*.part"
-"""What `workbench.files.drafts.atomic` calls files that are not complete; while nobody writes, all are left over."""
+"""What `workbench.core.files.drafts.atomic` calls files that are not complete; while nobody writes, all are left
+over."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Workspace:
         for path, seen in zip(self.inputs, self._seen, strict=True):
             if not path.is_file() or _version(path) != seen:
                 raise WorkbenchError(
-                    f"{path} changed while it was read: what was made of it may be of both. Delete {self.output} "
+                    f"{path} changed while it was read: what was built from it may be of both. Delete {self.output} "
                     "and run the command again"
                 )
 
@@ -167,7 +167,7 @@ class Workspace:
             if part in self.before and manifest.identity != self.before[part].identity:
                 log.warning(
                     "%s is not what it was: a shard that was made again came out otherwise (another version of the "
-                    "program?). Runs that were trained on it will not go on with it",
+                    "program?). Runs that were trained on it will not continue with it",
                     self.folders[part],
                 )
 
@@ -239,8 +239,8 @@ def _read_state(path: Path) -> dict[str, Any]:
 
 
 class MediaVersions:
-    """Which files (images, videos, sounds in folders) the records of each shard name: a shard that was made of others
-    is made again.
+    """Which files (images, videos, sounds in folders) the records of each shard name: a shard that was built from
+    others is made again.
 
     Inputs are known by their checksums. Of the files that they name, which may be millions, a preparation that resumes
     compares size and time of change, a digest for each shard: lines of a file in the folder; of two lines the later

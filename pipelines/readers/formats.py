@@ -10,14 +10,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pipelines.readers.mixed_inputs import Several
 from pipelines.readers.reader import Match, Peek, RawReader, peek
-from pipelines.readers.several import Several
 from pipelines.sources.columnar import is_columnar
 from pipelines.sources.files import inside, is_media
-from workbench.errors import WorkbenchError, unknown
-from workbench.parts.blame import Blame
-from workbench.parts.building import checked
-from workbench.parts.trust import import_named
+from workbench.components.building import checked
+from workbench.components.calls import ErrorContext
+from workbench.components.trust import import_named
+from workbench.core.errors import WorkbenchError, unknown
 
 Inputs = dict[str, list[Path]]
 """The inputs that each format reads."""
@@ -145,7 +145,7 @@ def find_format(kind: str, name: str) -> type[RawReader]:
         if name not in available:
             raise unknown(f"{kind} format", name, [*available, "module:Class"])
         return available[name]
-    with Blame(f"format {name!r}"):  # to import a module is to run it
+    with ErrorContext(f"format {name!r}"):  # to import a module is to run it
         found = import_named("format", name)
     if not (inspect.isclass(found) and issubclass(found, RawReader) and found.kind == kind):
         raise WorkbenchError(
@@ -175,7 +175,7 @@ def reader_of(kind: str, groups: Inputs, options: Mapping[str, Mapping[str, Any]
     for name in groups:
         reader, place = find_format(kind, name), f"format {name!r}"
         accepted = checked(reader, options[name], place)
-        with Blame(place):
+        with ErrorContext(place):
             parts[name] = reader(**accepted)
     if len(parts) == 1:
         return next(iter(parts.values()))

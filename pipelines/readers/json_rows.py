@@ -34,10 +34,10 @@ def _rows(path: Path) -> Iterator[tuple[int, bytes, int]]:
 
 
 def _table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any], int]]:
-    told: set[str] = set()
+    reported: set[str] = set()
     for number, row, size in columnar.rows(path):
         binary = {name for name, value in row.items() if columnar.holds_bytes(value)}
-        if not binary <= told:
-            told |= binary
+        if not binary <= reported:
+            reported |= binary
             log.warning("%s: the columns %s hold bytes; they are not read", path.name, ", ".join(sorted(binary)))
         yield number, {name: value for name, value in row.items() if name not in binary}, max(1, size)

@@ -17,8 +17,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from pipelines.sources.columnar import first_row, is_columnar
 from pipelines.sources.files import encoding_advice, files, lines, plain_suffix
-from workbench.errors import WorkbenchError
-from workbench.files.json_values import parse_json
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.text_files import parse_json
 from workbench.sequences.sequence import Sample
 
 PEEK_LINES = 50
@@ -183,7 +183,7 @@ class RawReader:
 
     @property
     def shown_as(self) -> str:
-        """Its name for messages, also in other processes (`workbench.parts.build_context.named`)."""
+        """Its name for messages, also in other processes (`workbench.components.build_context.named`)."""
         return f"format {self.format_name()!r}"
 
     @classmethod
@@ -199,7 +199,7 @@ class RawReader:
         return Match.SUFFIX if source.suffix in cls.suffixes else Match.LOOKS
 
     def stated(self) -> dict[str, Any]:
-        """The options, as plain values, by which a preparation that goes on knows its reader."""
+        """The options, as plain values, by which a preparation that continues knows its reader."""
         return asdict(self)
 
     def origin(self, record: Record) -> str:

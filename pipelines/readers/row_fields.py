@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pipelines.readers.reader import MalformedError
-from workbench.corpora.members import IN_JSON
-from workbench.corpora.record import check_sample
-from workbench.corpora.schema import FIELDS, Field, fields_of
-from workbench.corpora.values import LABELS, NAMES, NUMBER, TEXT, TEXTS, Stretches, Value
-from workbench.errors import WorkbenchError, unknown
-from workbench.options.bounds import Name
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.options.bounds import Name
+from workbench.corpora.schema.field_values import LABELS, NAMES, NUMBER, TEXT, TEXTS, Stretches, Value
+from workbench.corpora.schema.members import IN_JSON
+from workbench.corpora.schema.schema import FIELDS, SchemaField, fields_of
+from workbench.corpora.shards.record import check_sample
 from workbench.sequences.sequence import Sample
 
 Source = Name | list[Name] | dict[Name, Name] | None
@@ -34,7 +34,7 @@ QUESTION = {"text": "question", "second": "sentence"}
 """QNLI: a question and the sentence that may answer it."""
 
 
-def fillable(kind: str) -> dict[str, Field]:
+def fillable(kind: str) -> dict[str, SchemaField]:
     """The fields of a kind that a row can fill: those without members of their own, but `meta`."""
     return {name: field for name, field in fields_of(kind).items() if field.codec is IN_JSON and name != "meta"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipelines.readers.reader import MalformedError
-from workbench.corpora.values import times
+from workbench.corpora.schema.field_values import times
 
 
 def stretch(found: Any, where: str) -> list[float]:

@@ -1,7 +1,7 @@
 """Rows of a table and their cells: CSV, whose quoted cells may hold line ends, and TSV, which is quoted on demand.
 
-Quoted tables are read by Python's `csv` (RFC 4180, and what spreadsheets write beside it): a quote opens a cell only at
-its beginning; inside an unquoted cell it is a letter.
+Quoted tables are read by Python's `csv` (RFC 4180, and what spreadsheets write next to it): a quote opens a cell only
+at its beginning; inside an unquoted cell it is a letter.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from pipelines.readers.reader import Malformed, MalformedError, parse_text
 from pipelines.sources.files import LINE_LIMIT, lines, plain_suffix
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ ROW_LIMIT = 16 << 20
 _END = "\0end of the table"
 
 
-class Layout(NamedTuple):
+class TableLayout(NamedTuple):
     """A table's columns, what separates them, and whether cells may be quoted."""
 
     columns: tuple[str, ...]
@@ -35,7 +35,7 @@ class Layout(NamedTuple):
     quoted: bool
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """The cells of a row, the number of its first line, and its bytes."""
 
     number: int
@@ -51,12 +51,12 @@ def table(
     *,
     header: bool = True,
     by_header: bool = False,
-) -> tuple[Layout, Iterator[Row]] | None:
+) -> tuple[TableLayout, Iterator[TableRow]] | None:
     """The layout of a table and its rows after the header, blank ones left out; None where the file has no row.
 
     Args:
         malformed: takes rows that are not UTF-8, and a quote that is never closed: its line is left out, and reading
-            goes on with the next one.
+            continues with the next one.
         separator: by default a comma or semicolon in a .csv, as the first line has it, else a tab.
         quoted: whether cells may be quoted; by default where the separator is a comma or a semicolon.
         header: whether the first row names the columns; without they are called 0, 1, ... A first column without a
@@ -87,7 +87,7 @@ def table(
             f"{path}: the columns {', '.join(map(repr, columns))} are not all named, or not differently; name them "
             f"in the first line{count}"
         )
-    return Layout(columns, SEPARATORS[named], quoted), rows if header else _with_first(top, rows)
+    return TableLayout(columns, SEPARATORS[named], quoted), rows if header else _with_first(top, rows)
 
 
 def rows_of_table(
@@ -141,27 +141,27 @@ def _usual_separator(path: Path, first: str) -> Separator:
     return "semicolon" if first.count(";") > first.count(",") else "comma"
 
 
-def _with_first(first: Row, rows: Iterator[Row]) -> Iterator[Row]:
+def _with_first(first: TableRow, rows: Iterator[TableRow]) -> Iterator[TableRow]:
     yield first
     yield from rows
 
 
-def _plain(path: Path, separator: str, malformed: Malformed) -> Iterator[Row]:
+def _plain(path: Path, separator: str, malformed: Malformed) -> Iterator[TableRow]:
     """A row a line; a quote is a letter. Cells that look quoted are reported once."""
-    told = False
+    reported = False
     for number, line in lines(path):
         where = f"{path.name}:{number}"
         with malformed:
             cells = parse_text(line, where).split(separator)
-            if not told and b'""' in line and (found := next(filter(_looks_quoted, cells), None)) is not None:
-                told = True
+            if not reported and b'""' in line and (found := next(filter(_looks_quoted, cells), None)) is not None:
+                reported = True
                 log.warning(
                     "%s: the cell %.60s looks quoted. Cells of this table are read with their quotes. If a program "
                     "wrote it that quotes cells (csv.writer, pandas), use --option quoted=true",
                     where,
                     found,
                 )
-            yield Row(number, cells, len(line))
+            yield TableRow(number, cells, len(line))
 
 
 def _looks_quoted(cell: str) -> bool:
@@ -170,7 +170,7 @@ def _looks_quoted(cell: str) -> bool:
     return len(cell) > 3 and cell[0] == cell[-1] == '"' and '""' in inside and '"' not in inside.replace('""', "")
 
 
-def _quoted(path: Path, separator: str, malformed: Malformed) -> Iterator[Row]:
+def _quoted(path: Path, separator: str, malformed: Malformed) -> Iterator[TableRow]:
     """Rows as `csv` reads them."""
     csv.field_size_limit(max(csv.field_size_limit(), LINE_LIMIT))
     source = _Lines(path)
@@ -190,7 +190,7 @@ def _quoted(path: Path, separator: str, malformed: Malformed) -> Iterator[Row]:
                 raise MalformedError("a quote is opened and never closed", where)
             if source.undecodable:
                 parse_text(source.undecodable, where)
-            yield Row(source.first, cells or [""], source.size)
+            yield TableRow(source.first, cells or [""], source.size)
 
 
 class _Lines:

@@ -18,7 +18,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ def is_columnar(path: Path) -> bool:
 
 
 def is_listed(path: Path) -> bool:
-    """Whether a file is of its data set: beside a state.json may lie caches, which that does not list."""
+    """Whether a file is of its data set: next to a state.json may lie caches, which that does not list."""
     listed = _listed(path.parent)
     return listed is None or path.name in listed
 
@@ -61,7 +61,7 @@ def rows(path: Path) -> Iterator[tuple[int, dict[str, Any], int]]:
     are ISO 8601. Where the file's name says its split and no column does, the row has it as `split`.
 
     Raises:
-        WorkbenchError: no pyarrow; a file that is missing, damaged or cut off, or lacks a shard beside it.
+        WorkbenchError: no pyarrow; a file that is missing, damaged or cut off, or lacks a shard next to it.
     """
     _check_shards(path)
     split, number = split_of(path), 0
@@ -209,7 +209,7 @@ def _listed(folder: Path) -> list[str] | None:
 def _check_shards(path: Path) -> None:
     """
     Raises:
-        WorkbenchError: a file that the state.json beside lists is not there.
+        WorkbenchError: a file that the state.json next to lists is not there.
     """
     missing = [name for name in _listed(path.parent) or () if not (path.parent / name).is_file()]
     if missing:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipelines.sources.files import decode, lines
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 HEADER = 16  # bytes of a knowledge base that say how many entities it has, and the length of their vectors
 LEAST = 1e-6  # the prior of a candidate that a knowledge base gives none
@@ -66,7 +66,7 @@ def read_names(path: Path) -> Iterator[EntityName]:
 
 
 def read_words(path: Path) -> dict[str, float]:
-    """Words and how often each occurs, from lines `word count`, parted by white space; what follows is passed over.
+    """Words and how often each occurs, from lines `word count`, separated by white space; what follows is passed over.
 
     Raises:
         WorkbenchError: no such file, a line that is none of these (says which), or no word.

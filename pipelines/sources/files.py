@@ -21,10 +21,10 @@ from typing import IO, Any
 import zstandard
 
 from pipelines.sources.columnar import SUFFIXES, is_listed
-from workbench.errors import WorkbenchError, nearest
-from workbench.files.checksums import matches
-from workbench.files.drafts import sha256_of
-from workbench.files.encodings import ENCODINGS, mark_of
+from workbench.core.errors import WorkbenchError, nearest
+from workbench.core.files.checksums import matches
+from workbench.core.files.drafts import sha256_of
+from workbench.core.files.text_files import ENCODINGS, mark_of
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 NOT_DATA = (".", "README", "LICENSE", "LICENCE")
@@ -37,10 +37,10 @@ ABOUT = (
     "MD5SUMS",
     "SHA256SUMS",
 )
-"""What `datasets`, Spark and people who check sums put beside the data."""
+"""What `datasets`, Spark and people who check sums put next to the data."""
 CHECKSUMS = (".md5", ".sha1", ".sha256", ".sha512", ".crc", ".lock")
 IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
-FILMS = (".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".mpg", ".mpeg")
+VIDEOS = (".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".mpg", ".mpeg")
 SOUNDS = (".wav", ".flac", ".ogg", ".mp3", ".m4a", ".opus")
 READ_SIZE = 1 << 20
 LINE_LIMIT = 256 << 20
@@ -53,7 +53,7 @@ def expand(inputs: Iterable[str | Path]) -> list[Path]:
     """The paths that the user named: files, folders, or glob patterns (sorted).
 
     Raises:
-        WorkbenchError: nothing has that name; names what lies beside it.
+        WorkbenchError: nothing has that name; names what lies next to it.
     """
     paths: list[Path] = []
     for name in inputs:
@@ -146,8 +146,8 @@ def plain_suffix(path: Path) -> str:
 
 
 def is_media(path: Path) -> bool:
-    """Whether a file is an image, a film or a sound, by its suffix."""
-    return plain_suffix(path) in (*IMAGES, *FILMS, *SOUNDS)
+    """Whether a file is an image, a video or a sound, by its suffix."""
+    return plain_suffix(path) in (*IMAGES, *VIDEOS, *SOUNDS)
 
 
 def stem(path: Path) -> str:
@@ -286,9 +286,9 @@ def _missing(path: Path) -> WorkbenchError:
     folder = path.parent
     if not folder.is_dir():
         return WorkbenchError(f"there is no file {path}: the folder {folder} does not exist")
-    beside = [p.name for p in folder.iterdir()]
-    close = nearest(path.name, beside)
-    guess = f" Did you mean {' or '.join(close)}?" if close else f" {folder} has {len(beside)} entries."
+    alongside = [p.name for p in folder.iterdir()]
+    close = nearest(path.name, alongside)
+    guess = f" Did you mean {' or '.join(close)}?" if close else f" {folder} has {len(alongside)} entries."
     return WorkbenchError(f"there is no file {path}.{guess}")
 
 

@@ -13,8 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
 from pipelines.sources.files import expand
-from workbench.errors import WorkbenchError
-from workbench.files.paths import real_path
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import real_path
 
 _HERE = PurePosixPath(".")
 _DRIVE = re.compile(r"[A-Za-z]:/")
@@ -110,8 +110,8 @@ class ImageStore:
     def tell(self, what: str = "images") -> None:
         """Say how many were found by their file name alone."""
         if self.by_name:
-            told = "%d of the %s were found in %s by their file name alone, not by a path (the first is %.200r)"
-            log.info(told, self.by_name, what, self.describe(), self._example)
+            reported = "%d of the %s were found in %s by their file name alone, not by a path (the first is %.200r)"
+            log.info(reported, self.by_name, what, self.describe(), self._example)
 
     def _followed(self, path: PurePosixPath, name: str) -> ImageRef | None:
         """The file of an absolute path that lies in one of the folders."""
@@ -256,9 +256,9 @@ def leads_out(name: str) -> bool:
 
 
 def open_store(annotations: Path, places: Sequence[str], called: str = "images") -> ImageStore:
-    """The images that the user named, else those beside the annotation file.
+    """The images that the user named, else those next to the annotation file.
 
-    Beside `captions_train.jsonl` or `train.jsonl` these are `images_train.tar`, `images_train/`, `images.tar`,
+    Next to `captions_train.jsonl` or `train.jsonl` these are `images_train.tar`, `images_train/`, `images.tar`,
     `images/`, in this order, else the file's own folder.
 
     Args:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.sources.files import open_text_bytes
-from workbench.errors import WorkbenchError
-from workbench.files.json_values import parse_json
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.text_files import parse_json
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipelines.sources.files import LINE_LIMIT, READ_SIZE, open_text_bytes, undamaged
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 
 def is_list(path: Path) -> bool:

@@ -1,6 +1,6 @@
-"""The entities of LUKE's releases (Yamada et al., arXiv:2010.01057), by the rows of their table.
+"""The entities of LUKE's released code (Yamada et al., arXiv:2010.01057), by the rows of their table.
 
-`entity_vocab.json` beside the weights has {title: row}, of mLUKE titles as "en:Title" and several of one row;
+`entity_vocab.json` next to the weights has {title: row}, of mLUKE titles as "en:Title" and several of one row;
 `entity_vocab.jsonl` has a line {"id": row, "entities": [[title, language], ...], "count"} for each row, and
 `entity_vocab.tsv` a line of title and count for each, in the order of the rows.
 """
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipelines.sources.files import decode, lines, plain_suffix
-from workbench.errors import WorkbenchError
-from workbench.files.json_values import parse_json
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.text_files import parse_json
 
 ALLOWED = "entity_vocab.json ({title: row}), .jsonl ({id, entities, count}) or .tsv (title, count)"
 
 
-class Listed(NamedTuple):
+class LinkedTitle(NamedTuple):
     """One title of a row, its language ("" where there is but one), and how often it was linked."""
 
     row: int
@@ -34,7 +34,7 @@ def read_entities(path: Path, language: str) -> list[tuple[str, int]]:
     Raises:
         WorkbenchError: no such file, another format, a row without a title, or a title of several rows.
     """
-    found: dict[int, Listed] = {}
+    found: dict[int, LinkedTitle] = {}
     for each in _listed(path):
         if each.row not in found or (each.language == language != found[each.row].language):
             found[each.row] = each
@@ -45,11 +45,11 @@ def read_entities(path: Path, language: str) -> list[tuple[str, int]]:
         )
     named = [(each.title, each.links) for _, each in sorted(found.items())]
     if len({title for title, _ in named}) < len(named):
-        named = _told_apart(named, [each.language for _, each in sorted(found.items())])
+        named = _distinguished(named, [each.language for _, each in sorted(found.items())])
     return named
 
 
-def _told_apart(named: list[tuple[str, int]], languages: list[str]) -> list[tuple[str, int]]:
+def _distinguished(named: list[tuple[str, int]], languages: list[str]) -> list[tuple[str, int]]:
     """Titles of several languages may be alike: those after the first have theirs in front."""
     seen: set[str] = set()
     apart = []
@@ -60,7 +60,7 @@ def _told_apart(named: list[tuple[str, int]], languages: list[str]) -> list[tupl
     return apart
 
 
-def _listed(path: Path) -> Iterator[Listed]:
+def _listed(path: Path) -> Iterator[LinkedTitle]:
     suffix = plain_suffix(path)
     if suffix == ".json":
         tree = _parsed("\n".join(decode(raw, str(path)) for _, raw in lines(path)), str(path))
@@ -69,7 +69,7 @@ def _listed(path: Path) -> Iterator[Listed]:
         several = all(":" in title or title.startswith("[") for title in tree)
         for title, row in tree.items():
             language, _, name = title.partition(":") if several and not title.startswith("[") else ("", "", title)
-            yield Listed(row, name, language, 0)
+            yield LinkedTitle(row, name, language, 0)
         return
     for number, raw in lines(path):
         text = decode(raw, f"{path}:{number}")
@@ -77,19 +77,19 @@ def _listed(path: Path) -> Iterator[Listed]:
             continue
         if suffix == ".tsv":
             title, _, count = text.partition("\t")
-            yield Listed(number - 1, title, "", int(count) if count.strip().isdigit() else 0)
+            yield LinkedTitle(number - 1, title, "", int(count) if count.strip().isdigit() else 0)
             continue
         yield from _of_row(_parsed(text, f"{path}:{number}"), f"{path}:{number}")
 
 
-def _of_row(row: Any, where: str) -> Iterator[Listed]:
+def _of_row(row: Any, where: str) -> Iterator[LinkedTitle]:
     match row:
         case {"id": int(number), "entities": [_, *_] as titles}:
             count = row.get("count", 0)
             for each in titles:
                 match each:
                     case [str(title), str() | None as language]:
-                        yield Listed(number, title, language or "", count if isinstance(count, int) else 0)
+                        yield LinkedTitle(number, title, language or "", count if isinstance(count, int) else 0)
                     case _:
                         raise WorkbenchError(f"{where}: {each!r:.60} is no [title, language]; allowed: {ALLOWED}")
         case _:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -34,7 +34,7 @@ def spacy_pipeline(name: str) -> Language:
     return pipeline
 
 
-def told(pipeline: Language) -> str:
+def pipeline_version(pipeline: Language) -> str:
     """What it is, for messages: its language and its parts."""
     return f"language {pipeline.lang}, parts: {', '.join(pipeline.pipe_names) or 'none'}"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.sources.files import decode, lines, plain_suffix
-from workbench.errors import WorkbenchError
-from workbench.files.json_values import parse_json
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.text_files import parse_json
 
 ALLOWED = (
     'lines of RELATION<tab>TEMPLATE, JSON lines with "relation" and "template" (LAMA\'s), or JSON {relation: template}'
@@ -33,9 +33,9 @@ def read_templates(path: Path) -> dict[str, str]:
         raise WorkbenchError(f"{path} holds no template; allowed: {ALLOWED}")
     several = [relation for relation, count in Counter(relation for relation, _ in found).items() if count > 1]
     if several:
-        told = [template for relation, template in found if relation == several[0]]
+        reported = [template for relation, template in found if relation == several[0]]
         raise WorkbenchError(
-            f"{path}: {len(told)} templates of the relation {several[0]!r} ({told[0]!r}, {told[1]!r}); a relation has "
+            f"{path}: {len(reported)} templates of the relation {several[0]!r} ({reported[0]!r}, {reported[1]!r}); a relation has "
             "one sentence: keep one, and prepare another corpus with the other"
         )
     return dict(found)

@@ -1,4 +1,4 @@
-"""Triples in lines: head, relation and tail parted by tabs."""
+"""Triples in lines: head, relation and tail separated by tabs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pipelines.sources.files import decode, lines
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 PLACES = ("head", "relation", "tail")
 
@@ -32,7 +32,9 @@ def read_triples(path: Path) -> Iterator[tuple[str, str, str]]:
     for number, line in lines(path):
         columns = decode(line, f"{path}, line {number}").split("\t")
         if wrong := what_is_wrong(columns):
-            raise WorkbenchError(f"{path}, line {number}: {wrong}; a triple is head, relation and tail parted by tabs")
+            raise WorkbenchError(
+                f"{path}, line {number}: {wrong}; a triple is head, relation and tail separated by tabs"
+            )
         yield columns[0], columns[1], columns[2]
     if not number:
         raise WorkbenchError(f"{path} is empty: it should hold triples, a line of head, relation and tail for each")

@@ -13,8 +13,8 @@ from ipaddress import IPv6Address, ip_address
 from typing import Any
 from urllib.parse import urljoin
 
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Count, Retries, Seconds
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Count, Retries, Seconds
 
 AGENT = "pretraining-workbench"
 OPT_OUTS = frozenset({"noai", "noimageai", "noindex", "noimageindex"})
@@ -23,7 +23,7 @@ AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 MOVED = frozenset({301, 302, 303, 307, 308})
 MOST_MOVES = 5
 OTHER_TYPES = ("text/html", "application/json", "application/pdf", "video/", "audio/")
-PART = 1 << 16
+PARTIAL_SUFFIX = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Web:
         """The body as it comes in."""
         size, length = 0, response.headers.get("Content-Length", "")
         try:
-            while part := response.read1(PART, decode_content=False):
+            while part := response.read1(PARTIAL_SUFFIX, decode_content=False):
                 size += len(part)
                 if size > self.manners.most_bytes:
                     raise NotFetchedError("too many bytes")

@@ -11,16 +11,16 @@ from annotated_types import Ge, Le
 from PIL import Image, UnidentifiedImageError
 
 from pipelines.readers.reader import Drop
-from workbench.images import (
+from workbench.core.images import (
     FAILURES,
     TooManyPixelsError,
     UnscaledPixelsError,
-    format_told,
-    format_unread,
+    image_format,
     open_image,
+    unsupported_format,
     upright,
 )
-from workbench.options.bounds import Count, Side
+from workbench.core.options.bounds import Count, Side
 from workbench.sequences.sequence import Sample
 
 STORED = ("JPEG", "PNG")
@@ -50,7 +50,7 @@ class CheckImage:
         data: bytes = sample["image"]
         if not data:
             return Drop("empty image file")
-        unread = format_unread(data)
+        unread = unsupported_format(data)
         if unread:
             return Drop(f"{unread}, a format that is not read here")
         if data[:512].lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
@@ -58,7 +58,7 @@ class CheckImage:
         try:
             stored = self._stored(data)
         except UnidentifiedImageError:
-            return Drop("damaged image" if format_told(data) else "not an image")
+            return Drop("damaged image" if image_format(data) else "not an image")
         except (TooManyPixelsError, Image.DecompressionBombError):
             return Drop("too many pixels")
         except UnscaledPixelsError:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pipelines.readers.reader import Drop
 from pipelines.stages.check_image import CheckImage
 from pipelines.stages.cut_off import CUT_OFF, is_cut_off
-from workbench.corpora.members import IMAGES, medium_kind
-from workbench.errors import WorkbenchError
-from workbench.images import format_told
+from workbench.core.errors import WorkbenchError
+from workbench.core.images import image_format
+from workbench.corpora.schema.members import IMAGES, medium_kind
 from workbench.sequences.sequence import Sample
 
 
@@ -17,7 +17,7 @@ from workbench.sequences.sequence import Sample
 class CheckMedia:
     """Drops a sample with a medium of an unknown format, or an image that `check` would drop.
 
-    Sounds and films are stored as they are; they are known by their first bytes, and dropped where they are cut off.
+    Sounds and videos are stored as they are; they are known by their first bytes, and dropped where they are cut off.
     """
 
     check: CheckImage
@@ -35,7 +35,7 @@ class CheckMedia:
 
     def _stored(self, name: str, data: bytes) -> bytes | Drop:
         try:
-            if format_told(data) is None and medium_kind(name, data) not in IMAGES:  # AVIF's box looks like a film's
+            if image_format(data) is None and medium_kind(name, data) not in IMAGES:  # AVIF's box looks like a video's
                 return Drop(f"a medium: {CUT_OFF.reason}") if is_cut_off(data) else data
         except WorkbenchError:
             pass  # an image of another format, perhaps, which is then stored as one of these

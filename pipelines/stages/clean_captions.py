@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pipelines.readers.reader import Drop
-from workbench.corpora.schema import along, marks_of
+from workbench.corpora.schema.schema import along, marks_of
 from workbench.sequences.sequence import Sample
 
 

@@ -1,4 +1,4 @@
-"""Features of the clips of films, as a stage."""
+"""Features of the clips of videos, as a stage."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from pipelines.stages.stored_features import FeatureType, stored
 from pipelines.stages.times import LATE, are_late
 from pipelines.stages.unusable import OnError, unusable
 from vision.features import backbones
-from vision.video.clips import Clips
-from workbench.errors import BadValueError, WorkbenchError
-from workbench.options.bounds import Count, CountOrZero, Location, Name, Positive, Seed, Side
+from vision.video.clip_encoder import ClipEncoder
+from workbench.core.errors import BadValueError, WorkbenchError
+from workbench.core.options.bounds import Count, CountOrZero, Location, Name, Positive, Seed, Side
 from workbench.sequences.sequence import Sample
 
 
 @dataclass(frozen=True)
 class ClipFeatures:
-    """Adds `clips` (features [n, d], times [n, 2]) and `meta.backbone`, and leaves the film out.
+    """Adds `clips` (features [n, d], times [n, 2]) and `meta.backbone`, and leaves the video out.
 
     `backbone` is a timm network, with `weights` as in `vision.features.backbones.read_weights`, that sees `rate` frames
-    a second of `size` x `size` pixels; a clip is `seconds` long. Features are stored as `dtype`; `keep` keeps the film.
-    A film that cannot be used stops the run, or is dropped where `on_error` says so. The network runs on `device` with
+    a second of `size` x `size` pixels; a clip is `seconds` long. Features are stored as `dtype`; `keep` keeps the
+    video.
+    A video that cannot be used stops the run, or is dropped where `on_error` says so. The network runs on `device` with
     `batch_size` frames at once, which decide nothing but the time it takes.
     """
 
@@ -49,14 +50,14 @@ class ClipFeatures:
             )
 
     @property
-    def source(self) -> Clips:
+    def source(self) -> ClipEncoder:
         return _source(self)
 
     def __call__(self, sample: Sample) -> Sample | Drop:
         where = f"video {sample['key']!r}"
         try:
             if "video" not in sample:
-                raise BadValueError(where, "it has no film, only clips made before", sample, "no film")
+                raise BadValueError(where, "it has no video, only clips made before", sample, "no video")
             clips = self.source(sample["video"], where)
             if are_late(sample.get("caption_times", ()), float(clips["times"][-1, 1])):
                 detail = f"it has captions behind its end, after {clips['times'][-1, 1]:g} s; times are seconds"
@@ -69,8 +70,8 @@ class ClipFeatures:
 
 
 @lru_cache(maxsize=1)
-def _source(stage: ClipFeatures) -> Clips:
+def _source(stage: ClipFeatures) -> ClipEncoder:
     """The network, loaded once in each process; random weights are the same in each."""
     torch.manual_seed(stage.seed)
     network = backbones.load(stage.backbone, stage.weights, size=stage.size, grid=1, stage=stage.stage)
-    return Clips(network.to(stage.device), stage.seconds, stage.rate, stage.batch_size)
+    return ClipEncoder(network.to(stage.device), stage.seconds, stage.rate, stage.batch_size)

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from vision.video.vocabulary import Vocabulary
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Location, Name
-from workbench.sequences.missing import missing
+from vision.video.clip_vocabulary import Vocabulary
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Location, Name
+from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Sample
 
 
 @dataclass(frozen=True)
-class ClipTokens:
+class QuantizedClips:
     """Adds `clips.codes` [n] and `meta.codes`, the `identity` of the vocabulary in the file `place`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Films and sounds that end before their own headers say, as a download or a copy that broke off leaves them.
+"""Videos and sounds that end before their own headers say, as a download or a copy that broke off leaves them.
 
 Only the outermost frames of a file are walked through: nothing is decoded. A file that was written as a stream does not
 say how long it is, and counts as whole.
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pipelines.readers.reader import Drop
-from workbench.corpora.members import medium_kind
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
+from workbench.corpora.schema.members import medium_kind
 
 CUT_OFF = Drop("cut off")
 UNKNOWN = 0x7FFFF000  # what is stated from here on stands for "not known yet": sox writes this, ffmpeg 0xFFFFFFFF
@@ -18,7 +18,7 @@ _SEGMENT = b"\x18\x53\x80\x67"
 
 
 def is_cut_off(medium: bytes) -> bool:
-    """Whether a film or sound lacks its end; what is of another format does not say so."""
+    """Whether a video or sound lacks its end; what is of another format does not say so."""
     try:
         walk = _WALKS.get(medium_kind("medium", medium))
     except WorkbenchError:
@@ -38,7 +38,7 @@ def _wav(data: bytes) -> bool:
 
 
 def _avi(data: bytes) -> bool:
-    """The same; a long film has several after each other."""
+    """The same; a long video has several after each other."""
     at = end = 0
     while data[at : at + 4] == b"RIFF" and at + 8 <= len(data):
         end, size = _chunk(data, at)

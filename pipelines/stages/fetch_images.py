@@ -12,8 +12,8 @@ from threading import BoundedSemaphore
 from pipelines.readers.reader import Drop
 from pipelines.sources.web import Manners, NotFetchedError, web
 from pipelines.stages.check_image import CheckImage
-from workbench.options.bounds import Connections, Count
-from workbench.processes.cores import cores
+from workbench.core.options.bounds import Connections, Count
+from workbench.core.processes.children import cores
 from workbench.sequences.sequence import Sample
 
 

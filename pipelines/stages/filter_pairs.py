@@ -10,9 +10,9 @@ from typing import Any
 
 from pipelines.readers.reader import Drop
 from pipelines.stages.clean_captions import without_captions
-from workbench.errors import WorkbenchError
-from workbench.images import FAILURES, open_image
-from workbench.options.bounds import CountOrZero, Name, Ratio
+from workbench.core.errors import WorkbenchError
+from workbench.core.images import FAILURES, open_image
+from workbench.core.options.bounds import CountOrZero, Name, Ratio
 from workbench.sequences.sequence import Sample
 
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pipelines.sources.spacy_pipeline import spacy_pipeline, told
-from workbench.corpora.schema import FIELDS, Field
-from workbench.corpora.values import MARKS
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Name
+from pipelines.sources.spacy_pipeline import pipeline_version, spacy_pipeline
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Name
+from workbench.corpora.schema.field_values import MARKS
+from workbench.corpora.schema.schema import FIELDS, SchemaField
 from workbench.sequences.sequence import Sample
 from workbench.text.collocations import Collocations, Spans
 
@@ -56,7 +56,7 @@ class FindPhrases:
         return [[[c.start_char, c.end_char] for c in doc.noun_chunks if len(c) > 1] for doc in documents]
 
 
-def phrase_fields() -> list[Field]:
+def phrase_fields() -> list[SchemaField]:
     """The fields of texts' stretches that are masked as a whole."""
     return [f for f in FIELDS.values() if f.value is MARKS]
 
@@ -70,7 +70,7 @@ def chunker(name: str) -> Language:
     pipeline = spacy_pipeline(name)
     if "parser" not in pipeline.pipe_names or pipeline.vocab.get_noun_chunks is None:
         raise WorkbenchError(
-            f"the spaCy pipeline {name!r} ({told(pipeline)}) finds no noun chunks, which takes a parser and a language "
+            f"the spaCy pipeline {name!r} ({pipeline_version(pipeline)}) finds no noun chunks, which takes a parser and a language "
             "that has them; leave --model out: phrases are found by the statistics of the corpus then"
         )
     return pipeline

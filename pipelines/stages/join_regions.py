@@ -14,9 +14,9 @@ import numpy as np
 from pipelines.readers.reader import Drop
 from pipelines.readers.regions.region_files import DamagedRegionsError, ForeignRegions, RegionFiles
 from vision.images.boxes import check_boxes
-from workbench.errors import WorkbenchError
-from workbench.images import FAILURES, open_image
-from workbench.options.bounds import Count, CountOrZero, Name, Share, Size
+from workbench.core.errors import WorkbenchError
+from workbench.core.images import FAILURES, open_image
+from workbench.core.options.bounds import Count, CountOrZero, Name, Share, Size
 from workbench.sequences.sequence import Sample
 
 log = logging.getLogger(__name__)
@@ -28,15 +28,15 @@ OUTSIDE = 1.0
 
 
 @dataclass(frozen=True)
-class Found:
+class FeatureIndex:
     """Where the features of each image are: (number of the file, place in it) by id, and ids by number."""
 
     files: tuple[RegionFiles, ...]
     places: Mapping[str, tuple[int, Any]]
     numbers: Mapping[int, str | None]
 
-    def pictures(self, sample: Sample) -> dict[str, tuple[int, Any] | None]:
-        """Those of a sample's pictures by the names of its media; of one image, whose medium has none, `""`."""
+    def images(self, sample: Sample) -> dict[str, tuple[int, Any] | None]:
+        """Those of a sample's images by the names of its media; of one image, whose medium has none, `""`."""
         return {medium: self._place(names) for medium, names in ids_of(sample).items()}
 
     def _place(self, names: Sequence[str]) -> tuple[int, Any] | None:
@@ -53,13 +53,13 @@ class Found:
 class JoinRegions:
     """Adds `regions` and `meta.backbone`; a sample with an image that has no features is dropped.
 
-    Of a record of named media each is a picture: its rows have its name in `medium` [n], as `RegionFeatures` has them.
+    Of a record of named media each is a image: its rows have its name in `medium` [n], as `RegionFeatures` has them.
     Features of another size than `size` are refused. `boxes` says what the numbers of boxes are where the files leave
     it open, `layout` whether they are corners or a corner, width and height. Regions beyond `most`, and those of less
     confidence than `threshold` behind the first `least`, are left out, as UNITER does.
     """
 
-    found: Found = field(compare=False, repr=False)
+    found: FeatureIndex = field(compare=False, repr=False)
     backbone: Name
     size: Size
     dtype: Literal["float16", "float32"] = "float16"
@@ -72,13 +72,13 @@ class JoinRegions:
 
     def __call__(self, sample: Sample) -> Sample | Drop:
         found: dict[str, dict[str, np.ndarray]] = {}
-        for medium, place in self.found.pictures(sample).items():
+        for medium, place in self.found.images(sample).items():
             if place is None:
                 return Drop("no features of this image")
             file, where = self.found.files[place[0]], place_of(sample, medium)
-            picture = sample["media"][medium] if medium else sample.get("image")
+            image = sample["media"][medium] if medium else sample.get("image")
             try:
-                found[medium] = self._regions(file.read(place[1]), picture, where)
+                found[medium] = self._regions(file.read(place[1]), image, where)
             except DamagedRegionsError as error:
                 if self.on_error == "skip":
                     return Drop(str(error).partition(" (")[0].partition(":")[0])
@@ -90,14 +90,14 @@ class JoinRegions:
         meta = {**sample.get("meta", {}), "backbone": self.backbone}
         return {**sample, "regions": together(found, place_of(sample, "")), "meta": meta}
 
-    def _regions(self, foreign: ForeignRegions, picture: bytes | None, where: str) -> dict[str, np.ndarray]:
+    def _regions(self, foreign: ForeignRegions, image: bytes | None, where: str) -> dict[str, np.ndarray]:
         features = foreign.arrays["features"]
         if features.ndim != 2 or features.shape[1] != self.size:
             raise WorkbenchError(
                 f"{where}: features of shape {list(features.shape)}; wanted: {self.size} numbers a region, what "
                 "--feature-size says or, without it, the first ones have. Name files of one backbone alone"
             )
-        boxes = self._relative(foreign, picture)
+        boxes = self._relative(foreign, image)
         lengths = {name: len(value) for name, value in foreign.arrays.items()} | {"boxes": len(boxes)}
         if len(set(lengths.values())) != 1:
             raise DamagedRegionsError(f"unequal numbers of regions: {lengths}")
@@ -117,7 +117,7 @@ class JoinRegions:
             return self.most
         return min(self.most, max(self.least, int((arrays["confidence"] > self.threshold).sum())))
 
-    def _relative(self, foreign: ForeignRegions, picture: bytes | None) -> np.ndarray:
+    def _relative(self, foreign: ForeignRegions, image: bytes | None) -> np.ndarray:
         """Boxes as corners in 0..1."""
         boxes = np.asarray(foreign.boxes, np.float64)
         if boxes.ndim != 2 or boxes.shape[1] != 4 or not np.isfinite(boxes).all():
@@ -129,7 +129,7 @@ class JoinRegions:
             relative = self.boxes == "relative"
         elif relative is None:
             relative = bool(boxes.max(initial=0) <= 1 + 1e-3)
-        width, height = (1.0, 1.0) if relative else foreign.size or _size(picture)
+        width, height = (1.0, 1.0) if relative else foreign.size or _size(image)
         sides = np.array([width, height, width, height])
         beyond = np.maximum(-boxes, boxes - sides)
         if (beyond > (1e-3 if relative else OUTSIDE)).any():
@@ -146,7 +146,7 @@ class JoinRegions:
 
 
 def ids_of(sample: Sample) -> dict[str, list[str]]:
-    """What may be the id of each picture, in the order that it is looked for, by medium; of one image the medium is "".
+    """What may be the id of each image, in the order that it is looked for, by medium; of one image the medium is "".
 
     Named media are known by the names of their files (`meta.files`), else by the key with the medium's name.
     """
@@ -168,15 +168,15 @@ def _names(file: str, *others: str) -> list[str]:
 
 
 def place_of(sample: Sample, medium: str) -> str:
-    """Which picture it is, for an error."""
+    """Which image it is, for an error."""
     return f"image {sample['key']!r}" + (f", medium {medium!r}" if medium else "")
 
 
 def together(found: Mapping[str, dict[str, np.ndarray]], where: str) -> dict[str, np.ndarray]:
-    """The regions of all pictures of a record, one behind the other, with the names of their media.
+    """The regions of all images of a record, one behind the other, with the names of their media.
 
     Raises:
-        WorkbenchError: the pictures' features have other arrays, or of another size.
+        WorkbenchError: the images' features have other arrays, or of another size.
     """
     if "" in found:
         return found[""]
@@ -185,7 +185,7 @@ def together(found: Mapping[str, dict[str, np.ndarray]], where: str) -> dict[str
     for medium in others:
         if kinds[medium] != kinds[first]:
             raise WorkbenchError(
-                f"{where}: of {first!r} there are {kinds[first]}, of {medium!r} {kinds[medium]}; the pictures of "
+                f"{where}: of {first!r} there are {kinds[first]}, of {medium!r} {kinds[medium]}; the images of "
                 "a record need features of one kind"
             )
     regions = {name: np.concatenate([part[name] for part in found.values()]) for name in found[first]}
@@ -198,7 +198,7 @@ def number_of(name: str) -> int | None:
     return int(digits[1]) if digits and (digits[1] == name or len(digits[1]) >= LONG) else None
 
 
-def find_regions(files: tuple[RegionFiles, ...]) -> Found:
+def find_regions(files: tuple[RegionFiles, ...]) -> FeatureIndex:
     """List the images of all files; of an image that several have, or one has twice, the first features are taken,
     and that is told."""
     places: dict[str, tuple[int, Any]] = {}
@@ -219,15 +219,15 @@ def find_regions(files: tuple[RegionFiles, ...]) -> Found:
             f"{len(set(again)):,}",
             f"{again[0]}, ..." if len(again) > 1 else again[0],
         )
-    return Found(files, places, numbers)
+    return FeatureIndex(files, places, numbers)
 
 
-def _size(picture: bytes | None) -> tuple[float, float]:
+def _size(image: bytes | None) -> tuple[float, float]:
     """Width and height of an image."""
-    if picture is None:
+    if image is None:
         raise DamagedRegionsError("boxes in pixels, and no image to measure")
     try:
-        width, height = open_image(picture).size
+        width, height = open_image(image).size
     except FAILURES as error:
         raise DamagedRegionsError("boxes in pixels, and no image to measure") from error
     return float(width), float(height)

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kg.linking.linker import Link, Linker
-from kg.linking.parted import Parted
-from kg.sequences.mentions import RIGHT
-from workbench.corpora.schema import FIELDS, Field, links_among
-from workbench.corpora.values import Stretches
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Count, Name, Share
+from kg.linking.split_text import SplitText
+from kg.sequences.linked_mentions import RIGHT
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Count, Name, Share
+from workbench.corpora.schema.field_values import Stretches
+from workbench.corpora.schema.schema import FIELDS, SchemaField, links_among
 from workbench.sequences.sequence import Sample
 
-Given = Literal["replace", "keep", "beside", "supervise"]
+Given = Literal["replace", "keep", "next to", "supervise"]
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,9 @@ class LinkEntities:
     """Writes `spans` of the text, `caption_spans` of the captions and so on, and into `meta.linker` who put them there.
 
     `given` says what becomes of spans that were there before: `replace` them; `keep` them, with those of the linker's
-    that overlap none; keep them `beside` all of the linker's (of another graph); or have them `supervise` the linker's:
-    those of the same characters are told whether the entity is the right one (`kg.sequences.mentions.RIGHT`).
+    that overlap none; keep them `next to` all of the linker's (of another graph); or have them `supervise` the
+    linker's:
+    those of the same characters are told whether the entity is the right one (`kg.sequences.linked_mentions.RIGHT`).
 
     With `candidates`, a mention has that many entities at most, as spans of the same characters, the best first. With
     `inside`, a field of stretches (`tags`, `marks`, `mention`), names are found there alone, and in its text alone.
@@ -62,7 +63,7 @@ class LinkEntities:
                 linked[links.name] = _each(self._spans, text, sample.get(links.name), self.stretches(sample, links))
         return linked
 
-    def stretches(self, sample: Sample, links: Field) -> Any:
+    def stretches(self, sample: Sample, links: SchemaField) -> Any:
         """Where in the text that these links are of names are looked for, shaped as they are; None: everywhere."""
         if self.inside is None:
             return None
@@ -80,11 +81,11 @@ class LinkEntities:
         places = None if inside is None else [(stretch[0], stretch[1]) for stretch in inside]
         if not self.signs:
             return self.linker.link(text, min_score, candidates, places)
-        parted = Parted(text)
+        separated = SplitText(text)
         if places is not None:
-            places = [parted.in_joined(*place) for place in places]
-        links = self.linker.link(parted.joined, min_score, candidates, places)
-        return [(*parted.in_text(start, end), entity, score) for start, end, entity, score in links]
+            places = [separated.in_joined(*place) for place in places]
+        links = self.linker.link(separated.joined, min_score, candidates, places)
+        return [(*separated.in_text(start, end), entity, score) for start, end, entity, score in links]
 
     def _spans(
         self, text: str, given: Sequence[list[Any]] | None, inside: Sequence[list[Any]] | None
@@ -110,7 +111,7 @@ class LinkEntities:
         if alike is not None:
             raise WorkbenchError(
                 f"the texts are linked to the graph {self.other}, the linker's is {self.linker.space}; the id "
-                f"{alike!r} is in both and means other entities there, which nobody could tell apart. Give the ids of "
+                f"{alike!r} is in both and means other entities there, which nobody could distinguish. Give the ids of "
                 "one graph a prefix; or, if both graphs mean the same entities, prepare both with one `workbench "
                 "prepare triples --namespace NAME`"
             )
@@ -134,12 +135,13 @@ def stretch_fields(names: Iterable[str]) -> list[str]:
     return [name for name in names if name in FIELDS and FIELDS[name].spans_of in single and _marks(FIELDS[name])]
 
 
-def _marks(field: Field) -> bool:
+def _marks(field: SchemaField) -> bool:
     return isinstance(field.value, Stretches)
 
 
 def _each(make: Callable[[str, Any, Any], Any], text: Any, given: Any, inside: Any) -> Any:
-    """Of a text what is made of it, of several texts as many lists or names with theirs; `given` has those of before.
+    """Of a text what is built from it, of several texts as many lists or names with theirs; `given` has those of
+    before.
 
     Fields that `inside` may name are of one text; other texts are asked for with no stretch, or with None.
     """

@@ -21,8 +21,8 @@ from pipelines.readers.reader import Drop
 from pipelines.stages.cut_off import CUT_OFF, is_cut_off
 from pipelines.stages.stored_features import FeatureType, stored
 from pipelines.stages.times import LATE, are_late
-from workbench.options.bounds import Positive
-from workbench.packages import library
+from workbench.core.options.bounds import Positive
+from workbench.core.packages import library
 from workbench.sequences.sequence import Sample
 
 Mels = Annotated[int, Ge(1), Le(1024)]

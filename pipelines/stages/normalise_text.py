@@ -7,8 +7,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
-from workbench.corpora.schema import FIELDS
-from workbench.corpora.values import TEXT, TEXTS, TEXTS_BY_NAME
+from workbench.corpora.schema.field_values import TEXT, TEXTS, TEXTS_BY_NAME
+from workbench.corpora.schema.schema import FIELDS
 from workbench.sequences.sequence import Sample
 
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")

@@ -15,15 +15,15 @@ from pipelines.readers.reader import Drop
 from pipelines.stages.stored_features import FeatureType, stored
 from pipelines.stages.unusable import OnError, unusable
 from vision.features import backbones
-from vision.features.regions import DETECTORS, Grid, RegionSource, load_detector
-from vision.sequences.steps.boxes_in_text import PREFIX
-from workbench.corpora.members import image_kind
-from workbench.errors import BadValueError, WorkbenchError
-from workbench.options.bounds import Cells, Count, CountOrZero, Location, Name, Seed, Share, Side, Size
+from vision.features.region_sources import DETECTORS, GridRegions, RegionSource, load_detector
+from vision.sequences.transforms.boxes_in_text import PREFIX
+from workbench.core.errors import BadValueError, WorkbenchError
+from workbench.core.options.bounds import Cells, Count, CountOrZero, Location, Name, Seed, Share, Side, Size
+from workbench.corpora.schema.members import image_kind
 from workbench.sequences.sequence import Sample
 
 Seen = list[tuple[str, Tensor]]
-"""The pictures of a record as the network sees them, by the names of the media; a record's one image has none."""
+"""The images of a record as the network sees them, by the names of the media; a record's one image has none."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class RegionFeatures:
 
     `backbone` is a torchvision detector or a timm network; `weights` as in `vision.features.backbones.read_weights`.
     `size`, `grid` and `stage` are for a network, the other numbers for a detector. Features are stored as `dtype`. Of
-    a record of named media each is a picture: its rows have its name in `medium` [n]. With `caption_boxes` the boxes
+    a record of named media each is a image: its rows have its name in `medium` [n]. With `caption_boxes` the boxes
     that captions speak of are regions too, the first ones, and such a caption as a whole is a mention of `region:N`. An
     image that cannot be used stops the run, or its record is dropped where `on_error` says so. The network runs on
     `device` with `batch_size` records at once, on a GPU in half precision where `half`, which decide nothing but the
@@ -72,28 +72,28 @@ class RegionFeatures:
         for start in range(0, len(samples), self.batch_size):
             part = samples[start : start + self.batch_size]
             seen = [self._pixels(sample) for sample in part]
-            usable = [pixels for pictures in seen if not isinstance(pictures, Drop) for _, pixels in pictures]
+            usable = [pixels for images in seen if not isinstance(images, Drop) for _, pixels in images]
             drawn: list[np.ndarray] | None = None
             if self.caption_boxes:
                 pairs = zip(part, seen, strict=True)
                 drawn = [boxes_of(sample) for sample, found in pairs if not isinstance(found, Drop) for _ in found]
             with torch.autocast("cuda", torch.float16, enabled=self.half and self.device.startswith("cuda")):
                 found = iter(self.source(usable, drawn) if usable else ())
-            for sample, pictures in zip(part, seen, strict=True):
-                if isinstance(pictures, Drop):
-                    results.append(pictures)
+            for sample, images in zip(part, seen, strict=True):
+                if isinstance(images, Drop):
+                    results.append(images)
                 else:
-                    results.append(self._with(sample, [(medium, next(found)) for medium, _ in pictures]))
+                    results.append(self._with(sample, [(medium, next(found)) for medium, _ in images]))
         return results
 
     def _pixels(self, sample: Sample) -> Seen | Drop:
         media = {"": sample["image"]} if "image" in sample else sample.get("media", {})
         try:
-            return [(medium, self._picture(data, _place(sample, medium))) for medium, data in media.items()]
+            return [(medium, self._image_tensor(data, _place(sample, medium))) for medium, data in media.items()]
         except BadValueError as error:
             return unusable(error, self.on_error, "images")
 
-    def _picture(self, data: bytes, where: str) -> Tensor:
+    def _image_tensor(self, data: bytes, where: str) -> Tensor:
         _check_storable(data, where)
         return self.source.pixels(data, where)
 
@@ -174,4 +174,4 @@ def _source(features: RegionFeatures) -> RegionSource:
     network = backbones.load(
         features.backbone, features.weights, size=features.size, grid=features.grid, stage=features.stage
     )
-    return Grid(network.to(features.device), features.scores)
+    return GridRegions(network.to(features.device), features.scores)

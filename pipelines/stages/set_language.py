@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workbench.options.bounds import Word
+from workbench.core.options.bounds import Word
 from workbench.sequences.sequence import Sample
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 FeatureType = Literal["float16", "float32"]
 

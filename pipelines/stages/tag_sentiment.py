@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from kg.lexicons.sentiment import UNKNOWN, SentimentLexicon, read_sentiment_lexicon
-from workbench.errors import WorkbenchError
-from workbench.files.drafts import sha256_of
+from kg.lexicons.sentiment_lexicon import UNKNOWN, SentimentLexicon, read_sentiment_lexicon
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import sha256_of
 from workbench.sequences.sequence import Sample
 
 WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")

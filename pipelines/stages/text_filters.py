@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from pipelines.readers.reader import Drop
-from workbench.options.bounds import CountOrZero, Share
+from workbench.core.options.bounds import CountOrZero, Share
 from workbench.sequences.sequence import Sample
 
 

@@ -1,4 +1,4 @@
-"""Whether what a record says is heard or seen in a sound or film can be: milliseconds read as seconds cannot."""
+"""Whether what a record says is heard or seen in a sound or video can be: milliseconds read as seconds cannot."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def are_late(times: Iterable[Sequence[float]], length: float | None) -> bool:
     """Whether one of the stretches [from, to] of seconds begins behind the end, or ends far behind it.
 
     Args:
-        length: of the sound or film in seconds; None where it is not known.
+        length: of the sound or video in seconds; None where it is not known.
     """
     return length is not None and any(start > length or end > length + SLACK for start, end in times)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pipelines.readers.reader import Drop
-from workbench.errors import BadValueError, WorkbenchError
+from workbench.core.errors import BadValueError, WorkbenchError
 
 OnError = Literal["stop", "skip"]
 

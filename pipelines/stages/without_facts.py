@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.readers.reader import LEFT_OUT
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
 from workbench.sequences.sequence import Sample
 
 EXACT = "a fact of a test set"
@@ -39,16 +39,16 @@ class WithoutFacts:
 
     @classmethod
     def of(cls, corpora: Iterable[tuple[Corpus, Iterable[Sample]]]) -> WithoutFacts:
-        """The stage of some corpora of texts with two marked, linked mentions and their relation, beside the samples.
+        """The stage of some corpora of texts with two marked, linked mentions and their relation, next to the samples.
 
         Raises:
             WorkbenchError: one has no such text.
         """
-        from kg.evaluation.contamination import asked_of  # which loads torch
+        from kg.evaluation.contamination import labelled_pair  # which loads torch
 
         sets, facts = list[tuple[str, str]](), set[Fact]()
         for corpus, samples in corpora:
-            asked = [each for each in map(asked_of, samples) if each is not None]
+            asked = [each for each in map(labelled_pair, samples) if each is not None]
             if not asked:
                 raise WorkbenchError(
                     f"--without {corpus.place}: no text there has a marked head and tail that are both linked; "

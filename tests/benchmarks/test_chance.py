@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from benchmarks.chance import Seen, chance
-from kg.lexicons.supersenses import Supersenses
+from kg.lexicons.supersense_table import SupersenseTable
 from kg.objectives.dea import Dea
 from kg.objectives.entity_linking import EntityLinking
 from kg.objectives.supersense import Supersense
 from workbench.objectives.nsp import Nsp
-from workbench.tasks.objective import Objective
+from workbench.pretraining.objective import Objective
 
 
 def seen(*labels: int, candidates: int = 0) -> Seen:
@@ -68,7 +68,7 @@ def test_candidates_of_a_mention_are_alike() -> None:
 
 def test_supersenses_have_their_shares_of_words() -> None:
     allowed = np.array([[True, False], [True, True]])
-    senses = Supersense(Supersenses(("noun.act", "verb.body"), allowed))
+    senses = Supersense(SupersenseTable(("noun.act", "verb.body"), allowed))
     found = chance(senses, seen(0, 0, 1, 1), seen(1, 0), 50)
     first = 4 / 6  # (2 + 2 / 2 + 1) of (4 + 2)
     either = -math.log(1) - (math.log(first) + math.log(1 - first)) / 2

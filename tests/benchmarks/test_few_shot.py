@@ -11,9 +11,9 @@ from scipy import stats
 
 from benchmarks import few_shot_ner
 from benchmarks.few_shot_tables import CONTROLS, GRAPH, gain, place, publish
-from workbench.evaluation.items import Items
+from workbench.components.controls import CONTROLS as KNOWN
+from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.metrics.tallies import Tally
-from workbench.parts.controls import CONTROLS as KNOWN
 
 
 def test_no_sentence_is_in_two_parts_and_few_sentences_have_all_tags(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def written(run: Path, right: np.ndarray) -> None:
     """A tested run that found so many of two entities of each sentence."""
     (run / "evaluations").mkdir(parents=True)
     tally = Tally.of("f1", right, np.full(len(right), 2), np.full(len(right), 2))
-    items = Items([{"key": f"k{i}", "gold": 2, "prediction": 2} for i in range(len(right))], {"f1": tally})
+    items = EvaluationItems([{"key": f"k{i}", "gold": 2, "prediction": 2} for i in range(len(right))], {"f1": tally})
     items.write(run / "evaluations" / "tag-test.jsonl")
     result = {"task": "tag", "numbers": {"f1": tally.whole}, "control": None}
     (run / "evaluations" / "tag-test.json").write_text(json.dumps(result))
@@ -53,14 +53,14 @@ def test_pairs_are_compared_by_seed_and_what_is_there_is_told(tmp_path: Path) ->
             right = rng.binomial(2, 0.8 if control == GRAPH else 0.5, 60)
             written(place(200, control, seed, tmp_path), right)
             found.setdefault(control, []).append(right.mean() / 2)
-    told = gain(200, "no-kg", GRAPH, 3, tmp_path)
-    assert told is not None
-    assert (told.first, told.second, told.items) == (GRAPH, "no-kg", 60)
+    reported = gain(200, "no-kg", GRAPH, 3, tmp_path)
+    assert reported is not None
+    assert (reported.first, reported.second, reported.items) == (GRAPH, "no-kg", 60)
     paired = stats.ttest_rel(found["no-kg"], found[GRAPH])
     interval = paired.confidence_interval()
-    assert told.p == pytest.approx(paired.pvalue)
-    assert (told.spread.low, told.spread.high) == pytest.approx((interval.low, interval.high))
-    assert told.bootstrap[0] < told.spread.mean < told.bootstrap[1] < 0
+    assert reported.p == pytest.approx(paired.pvalue)
+    assert (reported.spread.low, reported.spread.high) == pytest.approx((interval.low, interval.high))
+    assert reported.bootstrap[0] < reported.spread.mean < reported.bootstrap[1] < 0
     assert gain(50, "no-kg", GRAPH, 3, tmp_path) is None
     publish([50, 200], 3, tmp_path)
     assert f"{np.mean(found[GRAPH]):.3f} ± {np.std(found[GRAPH], ddof=1):.3f}" in (tmp_path / "results.md").read_text()

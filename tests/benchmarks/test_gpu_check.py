@@ -17,13 +17,13 @@ import torch
 from benchmarks import gpu_check, gpu_ranks
 from benchmarks.gpu import corpora, kernels, loader, page, recipes, resume, speed, waits
 from benchmarks.gpu.record import Part, Record, Setting, chosen, run_parts
-from vision.sequences.images.patches import cut
-from workbench.errors import WorkbenchError
+from vision.sequences.image_processors.patches import cut
+from workbench.core.errors import WorkbenchError
 from workbench.models.attention import call
 from workbench.models.attention.padded import padded
 from workbench.models.attention.request import Request, Result
 from workbench.sequences.batch import Batch, MicroBatch, Stream
-from workbench.training.verify import ResumeVerdict
+from workbench.training.verify_resume import ResumeVerdict
 
 ABOUT: dict[str, Any] = {"card": "a card", "driver": "1.2", "versions": {"python": "3", "git": "abc"}}
 
@@ -105,7 +105,7 @@ def test_page_and_json_have_the_same_numbers(setting: Setting) -> None:
     assert numbers["versions"]["git"] == "abc"
     assert numbers["parts"][0]["checks"][0]["numbers"] == {"share": 0.25}
     assert numbers["parts"][0]["skipped"] == ["the rest"]
-    for told in (
+    for reported in (
         "A check: FAILED",
         "a card",
         "git abc",
@@ -115,7 +115,7 @@ def test_page_and_json_have_the_same_numbers(setting: Setting) -> None:
         "a\\|b",
         "## What failed",
     ):
-        assert told in text
+        assert reported in text
     assert "failed" not in page.markdown("A check", ABOUT, []).lower()
 
 
@@ -163,7 +163,7 @@ def _far(request: Request) -> Result:
 
 
 def _biased(request: Request) -> Result:
-    out, weights = padded(replace(request, relation=None))
+    out, weights = padded(replace(request, score_bias=None))
     return out, weights
 
 
@@ -330,15 +330,15 @@ def test_a_resumed_run_that_goes_elsewhere_fails(
 def test_ranks_that_differ_or_do_not_scale_fail() -> None:
     one = {"losses": [{"mlm": 2.0, "grad_norm": 1.0}], "per_s": 100.0, "step_s": 0.1}
 
-    def told(loss: float, per_s: float) -> list[bool]:
+    def reported(loss: float, per_s: float) -> list[bool]:
         record = Record("ranks", "", 1.0)
         many = {"losses": [{"mlm": loss, "grad_norm": 1.0}], "per_s": per_s, "step_s": 0.1}
         gpu_ranks.compare("bert", 2, one, many, record)
         return [check.passed for check in record.checks]
 
-    assert told(2.0, 190.0) == [True, True]
-    assert told(2.01, 190.0) == [False, True]
-    assert told(2.0, 110.0) == [True, False]
+    assert reported(2.0, 190.0) == [True, True]
+    assert reported(2.01, 190.0) == [False, True]
+    assert reported(2.0, 110.0) == [True, False]
 
 
 @pytest.mark.parametrize(("asked", "cards"), [([], 1), ([4], 2), ([1], 8), ([16], 16)])

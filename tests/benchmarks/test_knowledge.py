@@ -19,7 +19,7 @@ from workbench.recipe.spec import Recipe
 
 DEFAULTS = {"dropout": 0.1, "token_types": 2, "norm": "layer"}
 OWN = {"embedding", "senses", "path", "extra"}
-"""What the text's embedding may have beside what BERT's has."""
+"""What the text's embedding may have next to what BERT's has."""
 NAMES = [name for name, system in SYSTEMS.items() if system.recipe]
 NO_ARTICLES = {"kg-bert", "k-adapter", "k-adapter-linguistic"}
 
@@ -64,8 +64,8 @@ def test_what_a_system_is_without_knowledge_is_compared_too(name: str) -> None:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_mentions_are_read_at_their_markers(name: str) -> None:
-    told = [*tuned_alike(Budget(10, 0.5, 1, "float32")), *TASKS[name].tuning]
-    options = dict(zip(told[::2], told[1::2], strict=True))
+    reported = [*tuned_alike(Budget(10, 0.5, 1, "float32")), *TASKS[name].tuning]
+    options = dict(zip(reported[::2], reported[1::2], strict=True))
     assert options["--read"] == "markers"
     assert options["--epochs"] == "0.5"
 
@@ -97,5 +97,7 @@ def test_rows_are_evenly_spaced() -> None:
 
 
 def test_a_table() -> None:
-    told = markdown([["", "x"], ["bert", spread([0.5, 0.6, 0.7])], ["k-bert", spread([0.25])], ["wklm", spread([])]])
-    assert told == "|  | x |\n|---|---|\n| bert | 0.600 ± 0.100 |\n| k-bert | 0.250 |\n| wklm |  |"
+    reported = markdown(
+        [["", "x"], ["bert", spread([0.5, 0.6, 0.7])], ["k-bert", spread([0.25])], ["wklm", spread([])]]
+    )
+    assert reported == "|  | x |\n|---|---|\n| bert | 0.600 ± 0.100 |\n| k-bert | 0.250 |\n| wklm |  |"

@@ -1,4 +1,4 @@
-"""Films of photos show them one after the other; words of read captions stand where they are said."""
+"""Videos of photos show them one after the other; words of read captions stand where they are said."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.photo_films import SCENES, SECONDS, write_films
+from benchmarks.photo_videos import SCENES, SECONDS, write_videos
 from benchmarks.spoken_captions import LIBRARY, VOICES, Said, speak, words, write_spoken
 from pipelines.readers.speech_text.sounds_jsonl import SoundsJsonl
 from pipelines.readers.video_text.videos_jsonl import VideosJsonl
-from vision.video.films import frames
+from vision.video.videos import frames
 
 GREYS = (20, 80, 140, 200)
 
@@ -37,12 +37,12 @@ def write_photos(folder: Path) -> tuple[Path, Path]:
 
 def test_a_caption_is_told_while_its_photo_is_seen(tmp_path: Path) -> None:
     captions, images = write_photos(tmp_path)
-    write_films(captions, images, tmp_path / "films.jsonl")
-    (film,) = VideosJsonl(videos=[str(tmp_path / "films")]).samples([tmp_path / "films.jsonl"])
-    shown = [(frame.time, np.asarray(frame.picture).mean()) for frame in frames(film["video"], 2, "it")]
-    assert len(film["captions"]) == SCENES
+    write_videos(captions, images, tmp_path / "videos.jsonl")
+    (video,) = VideosJsonl(videos=[str(tmp_path / "videos")]).samples([tmp_path / "videos.jsonl"])
+    shown = [(frame.time, np.asarray(frame.photograph).mean()) for frame in frames(video["video"], 2, "it")]
+    assert len(video["captions"]) == SCENES
     assert len(shown) == SCENES * SECONDS * 2
-    for caption, (begin, end) in zip(film["captions"], film["caption_times"], strict=True):
+    for caption, (begin, end) in zip(video["captions"], video["caption_times"], strict=True):
         greys = [grey for time, grey in shown if begin <= time < end]
         assert greys == pytest.approx([int(caption.split()[-1])] * 6, abs=3)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.raw_vision import RawVision
-from benchmarks.tiny_corpora import FILMS, MAKERS, overrides_of
+from benchmarks.tiny_corpora import MAKERS, VIDEOS, overrides_of
 from benchmarks.tiny_systems import systems
-from tests.films import film
+from tests.videos import video
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.writer import ShardWriter
+from workbench.corpora.shards.writer import ShardWriter
 from workbench.recipe.reading import load_recipe
 
 SYSTEMS = systems("vision_language")
@@ -20,22 +20,24 @@ SYSTEMS = systems("vision_language")
 
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a corpus of films that knows what made it."""
+    """A folder with a corpus of videos that knows what made it."""
     folder = tmp_path_factory.mktemp("corpora")
     about = {"backbone": "timm:some:1.5s", "codes": "k-means:some"}
-    with ShardWriter(folder / FILMS / "part-000000.tar", kind="video-text") as writer:
-        writer.add("a", {"captions": ["a film"], "video": film()})
+    with ShardWriter(folder / VIDEOS / "part-000000.tar", kind="video-text") as writer:
+        writer.add("a", {"captions": ["a video"], "video": video()})
     assert writer.info is not None
-    finish_corpus(folder / FILMS, kind="video-text", shards=[writer.info], provenance={"command": "test"}, about=about)
+    finish_corpus(folder / VIDEOS, kind="video-text", shards=[writer.info], provenance={"command": "test"}, about=about)
     return folder
 
 
 @pytest.fixture
 def made(corpora: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    for name in ("films", "spoken"):
+    for name in ("videos", "spoken"):
         monkeypatch.setattr(RawVision, name, lambda raw, part: Path(f"{part}.jsonl"))
     commands = [*MAKERS["vision_language"](Path("data"), corpora)]
-    return {name for name, *_ in commands} | {f"{name}-held-out" for name, *told in commands if "--split" in told}
+    return {name for name, *_ in commands} | {
+        f"{name}-held-out" for name, *reported in commands if "--split" in reported
+    }
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -47,7 +49,7 @@ def test_every_file_of_a_vision_language_system_is_made(system: str, corpora: Pa
     assert {f"{name}-held-out" for name in of_tasks} <= made
 
 
-def test_features_of_films_are_those_of_their_corpus(corpora: Path) -> None:
+def test_features_of_videos_are_those_of_their_corpus(corpora: Path) -> None:
     recipe = str(load_recipe("videobert-tiny", overrides_of("videobert", corpora)))
     assert "timm:some:1.5s" in recipe
     assert "k-means:some" in recipe

@@ -1,4 +1,4 @@
-"""What `benchmarks.knowledge_steps` measures beside makes the trees that the step makes, both its ways."""
+"""What `benchmarks.knowledge_steps` measures next to makes the trees that the step makes, both its ways."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.tree_peer import Known, by_pairs, by_rows, sentence_tree
-from kg.sequences.tree import Mention, plant
+from kg.sequences.tree import BranchedMention, plant
 from workbench.sequences.sequence import Sequence
 
 TOKENS = list(range(10, 19))
@@ -17,7 +17,7 @@ MENTIONS = [(1, 3, ((50, 51), (52,))), (4, 5, ((60, 61, 62),)), (8, 9, ((70,),))
 def test_a_tree_of_the_peer_is_ours(filling) -> None:
     ids = np.array(TOKENS)
     sequence = Sequence({"text": {"input_ids": ids, "position_ids": np.arange(len(ids))}}, ())
-    plant(sequence, [Mention(*mention) for mention in MENTIONS])
+    plant(sequence, [BranchedMention(*mention) for mention in MENTIONS])
     text = sequence.streams["text"]
     tree = sentence_tree(Known(TOKENS, MENTIONS), 100, filling)
     assert tree.tokens == text["input_ids"].tolist()

@@ -20,9 +20,8 @@ from vision.objectives.mrc_kl import MrcKl
 from vision.objectives.mrfr import Mrfr
 from vision.objectives.pair_contrast import PairContrast
 from vision.objectives.wra import Wra
+from workbench.pretraining.objective import Objective, SoftTargets
 from workbench.sequences.batch import Batch, Stream
-from workbench.tasks.objective import Objective
-from workbench.tasks.soft_targets import SoftTargets
 
 IDS = torch.tensor([7, 8, 7, 9])
 
@@ -44,7 +43,7 @@ def test_a_contrast_leaves_out_other_captions_of_the_image() -> None:
     assert undecided(named(MomentumContrast(soft, queue=10)), halves) == pytest.approx(np.log([13, 14, 13, 14]))
 
 
-def test_a_choice_among_pairs_has_those_of_other_films() -> None:
+def test_a_choice_among_pairs_has_those_of_other_videos() -> None:
     assert undecided(named(PairContrast("tap")), [batch(video=IDS)]) == pytest.approx(np.log([3, 4, 3, 4]))
     assert undecided(named(PairContrast("tap", negatives=2)), [batch(video=IDS)]) == pytest.approx(np.log([3] * 4))
 
@@ -59,8 +58,8 @@ def test_hidden_clips_are_looked_for_among_all_of_the_step() -> None:
     streams = [{"video": Stream({}, torch.tensor([0, 2, 5]), [2, 3])}, {"video": Stream({}, torch.tensor([0, 4]), [4])}]
     asked = [batch(streams[0], rows=torch.tensor([1, 3])), batch(streams[1])]
     hidden = torch.zeros(9, dtype=torch.bool).index_fill(0, torch.tensor([1, 3]), True)
-    told = {"predicted": torch.zeros(9, 3), "features": torch.ones(9, 3), "hidden": hidden}
-    loss = MaskedClipsHead(MaskedClips(tied=False), 3, 4).loss(told, slice(0, 9)).loss.item()
+    reported = {"predicted": torch.zeros(9, 3), "features": torch.ones(9, 3), "hidden": hidden}
+    loss = MaskedClipsHead(MaskedClips(tied=False), 3, 4).loss(reported, slice(0, 9)).loss.item()
     assert undecided(named(MaskedClips()), asked).sum() == pytest.approx(loss, rel=1e-6)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.vision_systems import SYSTEMS, common
+from workbench.pretraining.assembly import make_model
+from workbench.pretraining.task import build_tasks
 from workbench.recipe.reading import load_recipe
-from workbench.tasks.building import make_root
-from workbench.tasks.task import build_tasks
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 
@@ -21,6 +21,6 @@ def test_the_tasks_and_the_network_of_a_system_are_built(name: str, tmp_path: Pa
     recipe = load_recipe(SYSTEMS[name].recipe, [*SYSTEMS[name].overrides, *common(name, 0, 2, tmp_path, "made-up")])
     resources = {"tokenizer": tokenizer, "vocab_size": tokenizer.vocab_size, "seed": 0, "control": None}
     tasks = build_tasks(recipe.tasks, seed=0, resources=resources)
-    root = make_root(recipe, tasks, tokenizer)
+    root = make_model(recipe, tasks, tokenizer)
     assert sum(weight.numel() for weight in root.parameters()) > 0
     assert all(task.objectives for task in tasks.values())

@@ -11,8 +11,8 @@ from benchmarks.padded_batches import Documents
 from benchmarks.padded_loops import PEERS
 from benchmarks.whole_run_inputs import RECIPES, prepare
 from workbench.corpora.corpus import Corpus
+from workbench.pretraining.task import build_tasks
 from workbench.recipe.reading import load_recipe
-from workbench.tasks.task import build_tasks
 from workbench.text.tokenizer import Tokenizer
 
 LENGTH = 40

@@ -8,9 +8,9 @@ import numpy as np
 from rich.console import Console
 
 from workbench.cli.batch_view import sequence_view
+from workbench.pretraining.objective import Objective
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Rows, Sequence, text_fields
-from workbench.tasks.objective import Objective
 
 
 class Names:

@@ -10,8 +10,8 @@ import pytest
 from workbench.cli.app import COMMANDS, ELSEWHERE, app, version
 from workbench.cli.recipes import list_recipes
 from workbench.cli.show import show
-from workbench.errors import LISTED, NEAREST, WorkbenchError, unknown
-from workbench.recipe.elsewhere import KEYS
+from workbench.core.errors import LISTED, NEAREST, WorkbenchError, unknown
+from workbench.recipe.foreign_names import KEYS
 from workbench.recipe.reading import load_recipe, recipe_names
 
 
@@ -24,15 +24,15 @@ def refused(name: str, *overrides: str) -> str:
 @pytest.mark.parametrize("count", [0, 1, LISTED, LISTED + 1, 60, 5000])
 def test_a_message_names_a_few(count: int) -> None:
     names = [f"name-{number}" for number in range(count)]
-    told = str(unknown("thing", "name-x", names))
-    mentioned = {name for name in names if re.search(rf"\b{name}\b", told)}
+    reported = str(unknown("thing", "name-x", names))
+    mentioned = {name for name in names if re.search(rf"\b{name}\b", reported)}
     assert len(mentioned) == (count if count <= LISTED else NEAREST)
 
 
 def test_the_nearest_of_many_come_first() -> None:
-    told = str(unknown("recipe", "brt", recipe_names()))
-    assert "Did you mean 'bert' or 'bart'" in told
-    assert "the nearest: bert, bart" in told
+    reported = str(unknown("recipe", "brt", recipe_names()))
+    assert "Did you mean 'bert' or 'bart'" in reported
+    assert "the nearest: bert, bart" in reported
 
 
 @pytest.mark.parametrize("key", sorted(KEYS))
@@ -62,10 +62,10 @@ def test_a_key_of_train_and_of_a_task() -> None:
     ],
 )
 def test_a_model_of_the_hub_is_told_from_a_recipe(name: str, recipe: str | None) -> None:
-    told = refused(name)
-    assert "workbench pretrain FOLDER" in told
-    assert ("is the recipe" in told) == (recipe is not None)
-    assert recipe is None or f"is the recipe {recipe!r}" in told
+    reported = refused(name)
+    assert "workbench pretrain FOLDER" in reported
+    assert ("is the recipe" in reported) == (recipe is not None)
+    assert recipe is None or f"is the recipe {recipe!r}" in reported
 
 
 @pytest.mark.parametrize("word", ELSEWHERE)
@@ -85,21 +85,21 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_recipes_in_detail_and_by_words(capsys: pytest.CaptureFixture[str]) -> None:
     list_recipes("k-bert-tiny")
-    told = capsys.readouterr().out
-    assert "kg.sentence_tree" in told
-    assert "vars.data=corpora" in told
-    assert "tasks.wiki.corpora=[...]" in told
-    assert "workbench pretrain k-bert-tiny" in told
+    reported = capsys.readouterr().out
+    assert "kg.sentence_tree" in reported
+    assert "vars.data=corpora" in reported
+    assert "tasks.wiki.corpora=[...]" in reported
+    assert "workbench pretrain k-bert-tiny" in reported
     list_recipes(kind="knowledge", with_word="tree")
-    told = capsys.readouterr().out
-    assert "k-bert" in told
-    assert "lxmert" not in told
+    reported = capsys.readouterr().out
+    assert "k-bert" in reported
+    assert "lxmert" not in reported
     with pytest.raises(WorkbenchError, match="no recipe is so"):
         list_recipes(with_word="zebra")
 
 
 def test_missing_corpora_name_the_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from workbench.tasks.needs import check_corpora
+    from workbench.pretraining.task_corpora import check_corpora
 
     monkeypatch.chdir(tmp_path)
     with pytest.raises(WorkbenchError, match=r"If yours lies elsewhere: 'tasks\.wiki\.corpora=\[FOLDER\]'$"):
@@ -112,7 +112,7 @@ def test_missing_corpora_name_the_overrides(tmp_path: Path, monkeypatch: pytest.
     ("said", "noted"),
     [
         ("there is no tokenizer at corpora/tokenizer.json; expected", ["tokenizer=PLACE"]),
-        ("there is no graph store at corpora/graph (no graph.json)", ["tasks.wiki.sequence.steps[0].graph=PLACE"]),
+        ("there is no graph store at corpora/graph (no graph.json)", ["tasks.wiki.sequence.transforms[0].graph=PLACE"]),
         ("corpora/graphs is damaged", []),
         ("something else", []),
     ],
@@ -120,7 +120,7 @@ def test_missing_corpora_name_the_overrides(tmp_path: Path, monkeypatch: pytest.
 def test_missing_files_name_the_overrides(
     said: str, noted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workbench.tasks.needs import places_named
+    from workbench.pretraining.task_corpora import places_named
 
     monkeypatch.chdir(tmp_path)
     with pytest.raises(WorkbenchError) as error, places_named(load_recipe("k-bert-tiny")):
@@ -140,14 +140,14 @@ def test_show_says_what_a_run_is(tmp_path: Path, capsys: pytest.CaptureFixture[s
     result = '{"task": "classify", "numbers": {"accuracy": 0.75}, "inputs": {"corpus": {"path": "corpora/x"}}}'
     (run / "evaluations" / "a.json").write_text(result)
     show(str(run))
-    told = "".join(capsys.readouterr().out.split())  # long lines are wrapped wherever
+    reported = "".join(capsys.readouterr().out.split())  # long lines are wrapped wherever
     for line in (
         "2 of 4; checkpoints at 2",
         "mlm/loss 4.25",
         "classify on corpora/x: accuracy 0.75",
         f"workbench pretrain {run}/recipe.yaml --output {run}",
     ):
-        assert line.replace(" ", "") in told
+        assert line.replace(" ", "") in reported
 
 
 def test_show_of_nothing_says_what_it_takes(tmp_path: Path) -> None:

@@ -12,34 +12,34 @@ from typing import Any
 
 import pytest
 
-from workbench.evaluation.finding import find_task
-from workbench.evaluation.folders import options_of_task, task_folders
+from workbench.evaluation.scoring.task_finder import find_task
+from workbench.evaluation.task_modules import options_of_task, task_folders
 
 REFUSALS = {
     "export empty --as bert --output out": "empty is not a run",
     "export nowhere --as bert --output out": "nowhere is not a run",
-    "export nowhere --as berd --output out": "unknown release 'berd'. Did you mean 'bert'",
+    "export nowhere --as berd --output out": "unknown family 'berd'. Did you mean 'bert'",
     "export nowhere --as mine:Bert --output text.txt/out": "--output",
     "encode nowhere text.txt --output out.safetensors": "nowhere is not a run",
     "encode package:no-such-package text.txt --output out.safetensors": "no-such-package",
-    "encode release nothing.txt --output out.safetensors": "nothing.txt: No such file",
-    "encode release text.txt --output empty": "--output",
-    "encode release text.txt --output out.safetensors --batch-size 0": "--batch-size = 0; allowed",
+    "encode checkpoint nothing.txt --output out.safetensors": "nothing.txt: No such file",
+    "encode checkpoint text.txt --output empty": "--output",
+    "encode checkpoint text.txt --output out.safetensors --batch-size 0": "--batch-size = 0; allowed",
     "generate nowhere text.txt": "nowhere is not a run",
-    "generate release nothing.txt": "nothing.txt: No such file",
-    "generate release text.txt --beams 0": "--beams = 0; allowed",
-    "generate release text.txt --sample --beams 2": "--sample draws one text, and --beams is 2",
-    "finetune clasify release corpora/x": "Did you mean 'workbench finetune classify'",
+    "generate checkpoint nothing.txt": "nothing.txt: No such file",
+    "generate checkpoint text.txt --beams 0": "--beams = 0; allowed",
+    "generate checkpoint text.txt --sample --beams 2": "--sample draws one text, and --beams is 2",
+    "finetune clasify checkpoint corpora/x": "Did you mean 'workbench finetune classify'",
     "finetune classify nowhere corpora/x": "nowhere is not a run",
-    "finetune classify release corpora/x": "there is no corpus at",
-    "finetune classify release corpora/x --epochs -1": "--epochs = -1.0; allowed",
-    "finetune perplexity release corpora/x": "the task perplexity has nothing to train",
+    "finetune classify checkpoint corpora/x": "there is no corpus at",
+    "finetune classify checkpoint corpora/x --epochs -1": "--epochs = -1.0; allowed",
+    "finetune perplexity checkpoint corpora/x": "the task perplexity has nothing to train",
     "finetune vqa nowhere corpora/x": "nowhere is not a run",
     "finetune entity-typing nowhere corpora/x": "nowhere is not a run",
-    "evaluate clasify release corpora/x": "Did you mean 'workbench evaluate classify'",
+    "evaluate clasify checkpoint corpora/x": "Did you mean 'workbench evaluate classify'",
     "evaluate classify nowhere corpora/x": "nowhere is not a run",
-    "evaluate classify release corpora/x": "there is no corpus at",
-    "evaluate classify release corpora/x --precision float8": "'float8' is not one of 'float32', 'bfloat16', 'float16'",
+    "evaluate classify checkpoint corpora/x": "there is no corpus at",
+    "evaluate classify checkpoint corpora/x --precision float8": "'float8' is not one of 'float32', 'bfloat16', 'float16'",
     "evaluate linking corpora/x --linker nowhere": "there is no nowhere",
     "evaluate link-prediction nowhere corpora/x --graph g": "nowhere is not a run",
     "pretrain tiny-text tasks.text.corpora=[nowhere]": "there is no corpus at",
@@ -64,12 +64,12 @@ HELP = [
     "pretrain",
     "verify-resume",
     "show",
-    "tasks",
+    "downstream",
     "recipes",
     "verify",
     "index",
     "report",
-    "parts",
+    "components",
     "compare",
 ]
 RUN = """
@@ -94,20 +94,20 @@ FACTOR = 5  # for a busy machine; without torch a command takes half a second, w
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Holds a text, an empty folder, and what looks like a release from outside."""
+    """Holds a text, an empty folder, and what looks like a checkpoint from outside."""
     folder = tmp_path_factory.mktemp("refusals")
     (folder / "text.txt").write_text("a line\n")
     (folder / "empty").mkdir()
-    (folder / "release").mkdir()
+    (folder / "checkpoint").mkdir()
     for name in ("config.json", "model.safetensors"):
-        (folder / "release" / name).write_text("{}")
+        (folder / "checkpoint" / name).write_text("{}")
     return folder
 
 
 def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     root = str(Path(__file__).resolve().parents[2])
-    told = {**os.environ, "PYTHONPATH": root, "COLUMNS": "200", **environment}
-    return subprocess.run([sys.executable, *words], cwd=folder, env=told, capture_output=True, text=True)
+    reported = {**os.environ, "PYTHONPATH": root, "COLUMNS": "200", **environment}
+    return subprocess.run([sys.executable, *words], cwd=folder, env=reported, capture_output=True, text=True)
 
 
 def commands(folder: Path, lines: list[str]) -> tuple[str, list[Any]]:
@@ -119,10 +119,10 @@ def commands(folder: Path, lines: list[str]) -> tuple[str, list[Any]]:
 
 def test_refusals_do_without_torch(folder: Path) -> None:
     said, seen = commands(folder, list(REFUSALS))
-    for (line, code, loaded, seconds), told in zip(seen, REFUSALS.values(), strict=True):
+    for (line, code, loaded, seconds), reported in zip(seen, REFUSALS.values(), strict=True):
         here = " ".join(said.partition(f"<{line}>")[2].partition("\n<")[0].replace("│", "").split())
         assert code == 2, (line, here)
-        assert told in here, (line, here)
+        assert reported in here, (line, here)
         assert not loaded, line
         assert seconds < FACTOR, (line, seconds)
     assert "loading" not in said
@@ -147,7 +147,7 @@ def test_a_refusal_takes_a_second(folder: Path, record_property: Any) -> None:
 def test_what_loads_torch_says_so_once(folder: Path, words: str, rank: str, lines: int) -> None:
     """`show alignment` is imported with torch, also for its help."""
     own = "import sys; from workbench.cli.app import main; sys.modules.pop('torch', None); main()"
-    arguments = ["show", "alignment", *(words.split() or ["release", "corpora/x"])]
+    arguments = ["show", "alignment", *(words.split() or ["checkpoint", "corpora/x"])]
     ended = run(folder, "-c", own, *arguments, RANK=rank)
     assert ended.stderr.count("loading ...") == lines, ended.stderr
     assert "loading" not in ended.stdout

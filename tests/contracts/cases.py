@@ -1,6 +1,6 @@
 """What a part's own test file says of it, so that the contracts of its kind run over it.
 
-    CASE = PolicyCase()                                                   # in tests/sequences/policies/test_token.py
+    CASE = MaskingCase()                                                   # in tests/sequences/maskings/test_token.py
     CASES = {"": LayerCase({...}), "wide": LayerCase({...})}              # several ways to make the part
     EXCUSED = "its head reads what another objective has made"           # none of the contracts fits: why
 
@@ -8,8 +8,8 @@ Where a kind is one file with several components, one file of tests may state th
 
     CASES = {"delete": NoiseCase({...}), "mask": {"": NoiseCase({...}), "all": NoiseCase({...})}, "swap": "why"}
 
-`tests/contracts/finding.py` finds it there. `excused` maps a contract to the reason why it does not apply; the tests
-hold the reason against the part where they can.
+`tests/contracts/case_finder.py` finds it there. `excused` maps a contract to the reason why it does not apply; the
+tests hold the reason against the part where they can.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class EmbeddingCase(Case):
 
 
 @dataclass(frozen=True)
-class RelationCase(Case):
+class ScoreBiasCase(Case):
     """A relation, of three heads of 16."""
 
     contracts = frozenset({"flex"})
@@ -102,7 +102,7 @@ class RelationCase(Case):
 
 @dataclass(frozen=True)
 class AdapterCase(Case):
-    """An adapter, of one of the modules of `tests/contracts/adapted.py`."""
+    """An adapter, of one of the modules of `tests/contracts/adapter_places.py`."""
 
     contracts = frozenset({"begins", "merge"})
 
@@ -115,7 +115,7 @@ class BuilderCase(Case):
 
 
 @dataclass(frozen=True)
-class StepCase(Case):
+class TransformCase(Case):
     """A step; `adds` are streams (`entity`) or fields (`text.rank`) that it adds in place."""
 
     contracts = frozenset({"seed", "keeps", "dropped"})
@@ -123,7 +123,7 @@ class StepCase(Case):
 
 
 @dataclass(frozen=True)
-class ImageCase(Case):
+class ImageProcessorCase(Case):
     """An image part; `needs` is the field of the sample that it reads."""
 
     contracts = frozenset({"seed"})
@@ -131,8 +131,8 @@ class ImageCase(Case):
 
 
 @dataclass(frozen=True)
-class PolicyCase(Case):
-    """A policy of masking."""
+class MaskingCase(Case):
+    """A masking strategy of masking."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ class ScheduleCase(Case):
 
 
 @dataclass(frozen=True)
-class ReleaseCase(Case):
-    """A family of releases.
+class FamilyCase(Case):
+    """A family of checkpoints.
 
     Attributes:
         config: a configuration of a tiny model.
@@ -184,8 +184,8 @@ class ReaderCase(Case):
     Attributes:
         text: the text of the data file with so many records, or its bytes.
         file: the name of the data file, in a folder of its own.
-        beside: other files that lie in that folder, by name, for so many records.
-        more: samples beside one a record.
+        next to: other files that lie in that folder, by name, for so many records.
+        more: samples next to one a record.
         folder: the folder is given to `prepare`, and not the file.
         needs: the optional package without which the contracts are skipped.
     """
@@ -193,7 +193,7 @@ class ReaderCase(Case):
     contracts = frozenset({"streams", "long lines", "damaged"})
     text: Callable[[int], str | bytes] = str
     file: str = "data.jsonl"
-    beside: Callable[[int], dict[str, bytes]] = lambda records: {}
+    alongside: Callable[[int], dict[str, bytes]] = lambda records: {}
     more: int = 0
     folder: bool = False
     needs: str = "pipelines"
@@ -220,16 +220,16 @@ KINDS: dict[str, type[Case]] = {
     "objective": ObjectiveCase,
     "layer": LayerCase,
     "embedding": EmbeddingCase,
-    "relation": RelationCase,
+    "score_bias": ScoreBiasCase,
     "adapter": AdapterCase,
     "builder": BuilderCase,
-    "step": StepCase,
-    "image": ImageCase,
-    "policy": PolicyCase,
+    "transform": TransformCase,
+    "image_processor": ImageProcessorCase,
+    "masking": MaskingCase,
     "noise": NoiseCase,
     "optimizer": OptimizerCase,
     "lr_schedule": ScheduleCase,
-    "release": ReleaseCase,
+    "family": FamilyCase,
     "reader": ReaderCase,
     "evaluation": EvaluationCase,
 }

@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from vision.images.boxes import WHOLE, grid_boxes
-from workbench.keyed import Draws
+from workbench.core.keyed import Draws
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.sequence import Fields, Rows, Sample, Sequence, text_fields
@@ -58,7 +58,7 @@ def tokenizer() -> Tokenizer:
     return Tokenizer(train_tokenizer([make_text(rng, 40) for _ in range(30)], "wordpiece", 120))
 
 
-def picture(seed: int, height: int = 12, width: int = 10) -> bytes:
+def photograph(seed: int, height: int = 12, width: int = 10) -> bytes:
     """A noisy image, as PNG."""
     pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
     buffer = io.BytesIO()
@@ -108,7 +108,7 @@ def make_samples(count: int = 8, regions: int = 5) -> list[Sample]:
             "times": np.arange(2 * regions, dtype=np.float32).reshape(regions, 2),
             "codes": np.arange(regions, dtype=np.int32),
         }
-        seen = {"image": picture(i % 7), "captions": [CAPTIONS[i % 8]], "regions": stored, "clips": clips}
+        seen = {"image": photograph(i % 7), "captions": [CAPTIONS[i % 8]], "regions": stored, "clips": clips}
         samples.append(
             {
                 **sample,
@@ -136,7 +136,7 @@ def small_samples() -> list[Sample]:
 
 
 def image_fields(sample: Sample, content: str = "features") -> Fields:
-    """The image's regions, or patches made of them."""
+    """The image's regions, or patches built from them."""
     stored = sample["regions"]
     if content == "features":
         return {name: values.copy() for name, values in stored.items()}
@@ -166,7 +166,7 @@ def draws(seed: int = 0, number: tuple[int, ...] = (0,)) -> Draws:
 
 
 def tiny_network(content: str = "features") -> Network:
-    """A joint layer over text and image, entities beside them, poolers; no dropout."""
+    """A joint layer over text and image, entities next to them, poolers; no dropout."""
     torch.manual_seed(0)
     patches = {"embedding": "vision.patches", "grid": GRID, "patch": PATCH}
     regions = {"embedding": "vision.regions", "feature_size": FEATURES, "dropout": 0.0}

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from tests.contracts.adapted import MADE, Adapted
-from tests.contracts.finding import case_of, cases_of, make, over
-from workbench.errors import WorkbenchError
+from tests.contracts.adapter_places import MADE, Adapted
+from tests.contracts.case_finder import case_of, cases_of, make, over
+from workbench.components.building import find
+from workbench.core.errors import WorkbenchError
 from workbench.models.initialisation import initialise
-from workbench.parts.building import find
 
 EVERY = [0, 1, 2]
 

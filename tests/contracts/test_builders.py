@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.contracts.finding import case_of, cases_of, make, over, parts_of
+from tests.contracts.case_finder import case_of, cases_of, make, over, parts_of
 from tests.contracts.material import TRIPLE, draws, make_samples, plain, small_samples, tokenizer, travelled
-from workbench.errors import BadValueError
-from workbench.parts.building import build as built
+from workbench.components.building import build as built
+from workbench.core.errors import BadValueError
 from workbench.sequences.batch import collate
-from workbench.sequences.missing import how_to_prepare
+from workbench.sequences.missing_fields import how_to_prepare
 from workbench.sequences.sequence import Sample
 
 EVERY = {

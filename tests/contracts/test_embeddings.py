@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from tests.contracts.finding import case_of, make, over
+from tests.contracts.case_finder import case_of, make, over
 from tests.contracts.material import GRID, embedded_fields, travelled
 from workbench.models.initialisation import initialise
 

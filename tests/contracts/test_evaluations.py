@@ -16,19 +16,19 @@ import pytest
 import sacrebleu
 import torch
 
+from tests.contracts.case_finder import case_of, cases_of, over
 from tests.contracts.cases import World
-from tests.contracts.finding import case_of, cases_of, over
-from vision.metrics.captions import words_of
+from vision.metrics.caption_scores import words_of
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import sha256_of
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.writer import ShardWriter
-from workbench.errors import WorkbenchError
-from workbench.evaluation.evaluating import evaluate
-from workbench.evaluation.finding import find_task
-from workbench.evaluation.items import read_items
+from workbench.corpora.shards.writer import ShardWriter
 from workbench.evaluation.options import Scoring
-from workbench.evaluation.result import Result
-from workbench.files.drafts import sha256_of
+from workbench.evaluation.scoring.evaluation import evaluate
+from workbench.evaluation.scoring.evaluation_items import read_items
+from workbench.evaluation.scoring.result import Result
+from workbench.evaluation.scoring.task_finder import find_task
 from workbench.report.page import render
 from workbench.report.panels import find_panel
 from workbench.report.run import load_run
@@ -71,12 +71,12 @@ def result(name: str, results: Callable[[str], Result]) -> Result:
 
 
 def scored(name: str, world: World, *, drawn: bool = False, **options: Any) -> Result:
-    """With its pictures only where they are asked for: they take longer than all else."""
+    """With its photographs only where they are asked for: they take longer than all else."""
     task: Any = find_task(cases_of("evaluation")[name].part)
     if not drawn:
         task.draw = lambda *anything: None
-    told = {"run": world.run, "corpus": world.corpus, "batch_size": 4, **world.options, **options}
-    return evaluate(task, task.scoring(**told))
+    reported = {"run": world.run, "corpus": world.corpus, "batch_size": 4, **world.options, **options}
+    return evaluate(task, task.scoring(**reported))
 
 
 def plain(result: Result) -> dict[str, Any]:
@@ -149,8 +149,8 @@ def test_a_run_without_the_head_is_refused(name: str, world: World) -> None:
 @over("evaluation")
 def test_an_override_changes_what_is_opened(name: str, world: World) -> None:
     task = find_task(cases_of("evaluation")[name].part)
-    told: dict[str, Any] = {"run": world.run, "corpus": world.corpus, **world.options}
-    assert task.open(task.scoring(**told, overrides=["seed=1234"])).loaded.recipe.seed == 1234
+    reported: dict[str, Any] = {"run": world.run, "corpus": world.corpus, **world.options}
+    assert task.open(task.scoring(**reported, overrides=["seed=1234"])).loaded.recipe.seed == 1234
 
 
 @over("evaluation")
@@ -181,7 +181,7 @@ def test_every_item_is_told_and_its_line_is_enough_to_compute_the_numbers(
     assert len(lines) == again.items > 0
     assert all({"key", "gold"} <= line.keys() or "nats" in line for line in lines)
     assert all(isinstance(line["key"], str) and line["key"] for line in lines)
-    assert plain(again) == plain(result)  # a file that is written beside it changes nothing
+    assert plain(again) == plain(result)  # a file that is written next to it changes nothing
     tallies = read_items(file).tallies
     assert tallies
     for number, tally in tallies.items():
@@ -200,8 +200,8 @@ def test_the_headline_follows_from_gold_and_prediction_alone(name: str, world: W
 
 
 def _mean(values: Iterable[float]) -> float:
-    told = list(values)
-    return sum(told) / len(told)
+    reported = list(values)
+    return sum(reported) / len(reported)
 
 
 def _exact(number: str, right: Callable[[Any], bool] = lambda line: line["prediction"] == line["gold"]) -> Headline:

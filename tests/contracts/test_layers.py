@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.contracts.finding import case_of, cases_of, make, over
-from workbench.errors import WorkbenchError
+from tests.contracts.case_finder import case_of, cases_of, make, over
+from workbench.components.building import find, options_of
+from workbench.core.errors import WorkbenchError
 from workbench.models.context import Context
-from workbench.models.past import Past
-from workbench.parts.building import find, options_of
+from workbench.models.kv_cache import KVCache
 from workbench.sequences.batch import Batch, Stream
 
 SIZES = {"text": 16, "image": 16, "entity": 8}
@@ -134,13 +134,13 @@ def test_pieces_with_a_past_are_the_whole(name: str, keeps: Any) -> None:
     for stream, links in (("entity", ["token"]), ("mention", ["token", "last"])):
         moved = {link: torch.searchsorted(early, others[stream].fields[link].contiguous()) for link in links}
         others[stream] = replace(others[stream], fields=others[stream].fields | moved)
-    context = Context(Batch({"text": piece_of(batch, FIRST, early), **others}), past=Past(keeps))
+    context = Context(Batch({"text": piece_of(batch, FIRST, early), **others}), cache=KVCache(keeps))
     first = layer({**hidden, "text": hidden["text"][early]}, context)
     for stream, states in first.items():
         expected = whole["text"][early] if stream == "text" else whole[stream]
         torch.testing.assert_close(states, expected, atol=1e-5, rtol=1e-5)
     left = [length - n for length, n in zip(LENGTHS["text"], FIRST, strict=True)]
-    context = Context(Batch({"text": piece_of(batch, left, late)}), past=context.past_now)
+    context = Context(Batch({"text": piece_of(batch, left, late)}), cache=context.updated_cache)
     nothing = {stream: hidden[stream][:0] for stream in hidden.keys() & others.keys() & context.batch.streams.keys()}
     second = layer({"text": hidden["text"][late], **nothing}, context)
     torch.testing.assert_close(second["text"], whole["text"][late], atol=1e-5, rtol=1e-5)
@@ -148,9 +148,10 @@ def test_pieces_with_a_past_are_the_whole(name: str, keeps: Any) -> None:
 
 @over("layer", "attention")
 def test_every_layer_takes_the_terms_of_attention(name: str) -> None:
-    """A relation, a window, a scale, and no bias anywhere: they change the states, and the packed ones are the same."""
+    """A score bias, a window, a scale, and no bias anywhere: they change the states, and the packed ones are the
+    same."""
     batch, hidden = batch_of([0, 1, 2])
-    changes = [{"relation": "buckets"}, {"scale": 0.1}, *([] if refuses_windows(name) else [{"window": 1}])]
+    changes = [{"score_bias": "buckets"}, {"scale": 0.1}, *([] if refuses_windows(name) else [{"window": 1}])]
     plain = build(name, bias=False)
     assert not [path for path, _ in plain.named_parameters() if path.endswith("bias")]
     for change in changes:

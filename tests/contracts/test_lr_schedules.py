@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.finding import case_of, cases_of, over
-from workbench.optimization.building import learning_rate, make_lr_schedule
+from tests.contracts.case_finder import case_of, cases_of, over
+from workbench.optimization.factory import learning_rate, make_lr_schedule
 from workbench.recipe.spec import TrainSpec
 
 

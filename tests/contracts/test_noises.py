@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.contracts.finding import make, over
+from tests.contracts.case_finder import make, over
 from tests.contracts.material import draws, plain, small_samples, text_samples, tokenizer
-from workbench.keyed import generator
-from workbench.parts.building import build
-from workbench.parts.calls import call
-from workbench.sequences.returns import noised
+from workbench.components.building import build
+from workbench.components.calls import call
+from workbench.core.keyed import generator
 from workbench.sequences.sequence import Rows, Sample, Sequence
+from workbench.sequences.sequence_checks import noised_rows
 
 
 def documents(samples: list[Sample]) -> list[Sequence]:
@@ -41,7 +41,7 @@ def test_special_and_taken_rows_stay_and_labels_follow(name: str) -> None:
         assert sequence.mask_spans
         labels, ends = text["input_ids"][labelled].copy(), text["input_ids"][[0, -1]].tolist()
         sequence.targets["it"] = {"rows": Rows("text", labelled), "labels": labels}
-        call(noise, "", noised(tokenizer().vocab_size), sequence, "text", generator(i))
+        call(noise, "", noised_rows(tokenizer().vocab_size), sequence, "text", generator(i))
         after = sequence.streams["text"]
         assert len({len(values) for values in after.values()}) == 1
         assert after["input_ids"][sequence.targets["it"]["rows"].index].tolist() == labels.tolist()
@@ -54,7 +54,7 @@ def test_special_and_taken_rows_stay_and_labels_follow(name: str) -> None:
 @over("noise")
 def test_noises_on_empty_and_small_texts(name: str) -> None:
     noise = make("noise", name)
-    left = noised(tokenizer().vocab_size)
+    left = noised_rows(tokenizer().vocab_size)
     for seed in range(20):
         for before, sequence in zip(documents(small_samples()), documents(small_samples()), strict=True):
             call(noise, "", left, sequence, "text", generator(seed))

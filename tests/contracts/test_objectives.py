@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.contracts.case_finder import case_of, cases_of, make, over
 from tests.contracts.cases import ObjectiveCase
-from tests.contracts.finding import case_of, cases_of, make, over
 from tests.contracts.material import (
     draws,
     image_fields,
@@ -25,13 +25,13 @@ from tests.contracts.material import (
     tokenizer,
     travelled,
 )
-from workbench.errors import WorkbenchError
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
 from workbench.models.network import Network
-from workbench.parts.building import build
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import LossOutput, Objective
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Rows, Sample, Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import LossOutput, Objective
 
 
 class Prepared:
@@ -48,7 +48,7 @@ class Prepared:
         self.corrupt(seed)
 
     def sequences(self, samples: list[Sample], seed: int) -> list[Sequence]:
-        """Of the case's builder, with the image beside the text; or plain ones."""
+        """Of the case's builder, with the image next to the text; or plain ones."""
         if self.case.sequence is None:
             return [sequence_of(sample, self.case.content) for sample in samples]
         made = build("builder", self.case.sequence, "", tokenizer=tokenizer(), max_length=512)(samples, draws(seed))
@@ -70,7 +70,7 @@ class Prepared:
 def run(part: Objective, network: Network, batch: Batch, states: dict[str, Tensor] | None = None) -> LossOutput:
     torch.manual_seed(1)
     head = part.head(network).eval()
-    return head(Seen.of(network, batch, batch.targets.get("it", {}), states))
+    return head(HeadInputs.of(network, batch, batch.targets.get("it", {}), states))
 
 
 def labelled(case: ObjectiveCase, sequence: Sequence, name: str = "it") -> dict[str, np.ndarray]:
@@ -199,7 +199,7 @@ def test_the_count_is_what_the_loss_counts_and_gradients_are_finite(name: str) -
         read = 0 if rows.grad is None else int((rows.grad.abs().sum(1) > 0).sum())
         assert read * made.case.labels == (count if stream in made.case.reads else 0), stream
     head = made.part.head(network)
-    head(Seen.of(network, batch, batch.targets["it"])).loss.backward()
+    head(HeadInputs.of(network, batch, batch.targets["it"])).loss.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in head.parameters())
     assert all(p.grad is None or p.grad.isfinite().all() for p in network.parameters())
     assert network.embeddings["text"].token.weight.grad.abs().sum() > 0
@@ -250,7 +250,7 @@ def test_no_labels_give_zero_with_a_gradient(name: str) -> None:
     network, batch = made.network(), made.batch()
     assert made.part.count(batch) == 0
     head = made.part.head(network)
-    loss = head(Seen.of(network, batch, batch.targets["it"])).loss
+    loss = head(HeadInputs.of(network, batch, batch.targets["it"])).loss
     assert float(loss.detach()) == 0.0
     loss.backward()
     assert all(p.grad is not None for p in head.parameters())

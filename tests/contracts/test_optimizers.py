@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from tests.contracts.descending import Model, train
-from tests.contracts.finding import case_of, cases_of, over
-from workbench.optimization.building import make_optimizer
+from tests.contracts.case_finder import case_of, cases_of, over
+from tests.contracts.gradient_descent import Model, train
+from workbench.optimization.factory import make_optimizer
 from workbench.recipe.spec import GroupSpec, TrainSpec
 from workbench.runs.checkpoint import restore
 from workbench.runs.checkpoints import Checkpoints
@@ -47,11 +47,11 @@ def test_an_optimizer_follows_its_paper(name: str) -> None:
 
 @over("optimizer")
 def test_state_by_name_goes_on_exactly(tmp_path: Path, name: str) -> None:
-    whole, parted = Model(), Model()
+    whole, separated = Model(), Model()
     train(whole, make_optimizer(whole, spec(name)), range(6))
-    optimizer = make_optimizer(parted, spec(name))
-    train(parted, optimizer, range(3))
-    path = Checkpoints(tmp_path).save(parted, optimizer, {"step": 3})
+    optimizer = make_optimizer(separated, spec(name))
+    train(separated, optimizer, range(3))
+    path = Checkpoints(tmp_path).save(separated, optimizer, {"step": 3})
     again = Model()
     regrouped = replace(spec(name), groups=[GroupSpec("grid", lr_factor=1.0, start_step=0, weight_decay=None)])
     optimizer = make_optimizer(again, regrouped)

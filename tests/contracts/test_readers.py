@@ -10,14 +10,14 @@ import pytest
 
 from pipelines.readers.formats import detect, make_reader
 from pipelines.readers.reader import Drop, RawReader, Record
+from tests.contracts.case_finder import case_of, cases_of, over
 from tests.contracts.cases import ReaderCase
-from tests.contracts.finding import case_of, cases_of, over
 from tests.contracts.material import plain, travelled
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.schema import fields_of, lacking
-from workbench.corpora.writer import ShardWriter
-from workbench.errors import WorkbenchError
+from workbench.corpora.schema.schema import fields_of, lacking
+from workbench.corpora.shards.writer import ShardWriter
 
 GARBAGE = b"\n\xff\xfe{\x00\n"
 MANY = 4000
@@ -35,7 +35,7 @@ class Raw:
         self.file = self.folder / self.case.file
         text = self.case.text(records)
         self.file.write_bytes(text.encode() if isinstance(text, str) else text)
-        for other, data in self.case.beside(records).items():
+        for other, data in self.case.alongside(records).items():
             (self.folder / other).write_bytes(data)
         self.paths = [self.folder if self.case.folder else self.file]
 

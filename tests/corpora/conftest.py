@@ -15,7 +15,7 @@ from PIL import Image
 
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.writer import ShardWriter
+from workbench.corpora.shards.writer import ShardWriter
 
 Write = Callable[..., Corpus]
 

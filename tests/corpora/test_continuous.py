@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.corpora.order import Order
-from workbench.corpora.reader import FinitePass, Reader
-from workbench.errors import WorkbenchError
+from workbench.corpora.reading.order import EpochOrder
+from workbench.corpora.reading.reader import FinitePass, Reader
 
 Windows = list[tuple[str, str, int]]
 OPTIONS: dict[str, Any] = {"unit": "text", "window": 40, "order": "continuous"}
@@ -49,7 +49,7 @@ def check_reads_on(corpus: Corpus, samples: list[dict[str, Any]]) -> Counter[tup
         else:
             assert before is None or before[1] + 1 == lengths[before[0]] or sample["draw"][1] != epoch
             numbers = [n for n in range(lengths[sample["key"]]) if known[sample["key"], n] == sample["text"]]
-            here = (sample["key"], numbers[0])  # of equal windows, which are told apart by what follows
+            here = (sample["key"], numbers[0])  # of equal windows, which are distinguished by what follows
         assert (sample["key"], sample["text"]) == (here[0], known[here])
         seen[here] += 1
         before, epoch = here, sample["draw"][1]
@@ -58,7 +58,7 @@ def check_reads_on(corpus: Corpus, samples: list[dict[str, Any]]) -> Counter[tup
 
 @pytest.mark.parametrize(("lanes", "size"), [(1, 1), (1, 5), (3, 2), (2, 7)])
 def test_slots_read_texts_on_and_every_window_once_an_epoch(write: Any, lanes: int, size: int) -> None:
-    corpus = write([{"text": " ".join(f"{n}.{i} words go on." for i in range(n % 13))} for n in range(40)])
+    corpus = write([{"text": " ".join(f"{n}.{i} words continue." for i in range(n % 13))} for n in range(40)])
     reader = Reader([(corpus, 1.0)], seed=3, lanes=lanes, micro_batch_size=size, **OPTIONS)
     total = reader.items(0)
     found: Counter[tuple[str, int]] = Counter()
@@ -90,7 +90,7 @@ def test_groups_of_shards_keep_the_windows_of_a_record_together() -> None:
     lengths = [np.array([3, 0, 1]), np.array([2]), np.array([0]), np.array([1, 4]), np.array([5])]
     counts = np.array([part.sum() for part in lengths])
     for group_shards in (1, 2, 8):
-        order = Order(counts, seed=9, group_shards=group_shards, runs=lengths.__getitem__)
+        order = EpochOrder(counts, seed=9, group_shards=group_shards, runs=lengths.__getitem__)
         for epoch in (0, 3):
             shard, item = order.locate(epoch, np.arange(order.total))
             firsts = {(s, int(first)) for s, part in enumerate(lengths) for first in np.cumsum(part) - part}
@@ -164,9 +164,9 @@ def test_what_cannot_be_read_on_is_refused(write: Any, texts: Any, images: Any) 
     options: dict[str, Any] = {"seed": 0, "lanes": 1, "order": "continuous"}
     with pytest.raises(WorkbenchError, match=r"window after window, but of corpus 'a corpus' .* whole records"):
         Reader([(corpus, 1.0)], micro_batch_size=2, unit="text", **options)
-    pictures = write(images(9), kind="image-text", name="pictures")
-    with pytest.raises(WorkbenchError, match=r"'pictures' .* elements of captions"):
-        Reader.finite([pictures], lanes=1, micro_batch_size=2, unit="captions", order="continuous")
+    photographs = write(images(9), kind="image-text", name="photographs")
+    with pytest.raises(WorkbenchError, match=r"'photographs' .* elements of captions"):
+        Reader.finite([photographs], lanes=1, micro_batch_size=2, unit="captions", order="continuous")
     with pytest.raises(WorkbenchError, match=r"items for 4000 texts that are read side by side"):
         Reader([(corpus, 1.0)], micro_batch_size=4000, unit="text", window=40, **options)
     with pytest.raises(WorkbenchError, match=r"among the corpora by their weights \[1.0, 99.0\], and one gets none"):

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from workbench.corpora.cuts import REACH, cut_points, windows
+from workbench.corpora.shards.cuts import REACH, cut_points, windows
 
 
 def decoded(points: list[int]) -> list[tuple[int, bool]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.files.drafts import atomic, draft_folder, write_text
+from workbench.core.files.drafts import atomic, draft_folder, write_text
 
 
 def a_dead_process() -> int:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import webdataset
 
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
-from workbench.corpora.reader import Reader
+from workbench.corpora.reading.reader import Reader
 from workbench.corpora.verify import verify
-from workbench.errors import WorkbenchError
 
 
 def test_an_image_text_set(make_tar: Any, encoded: Any) -> None:

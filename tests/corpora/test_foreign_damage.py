@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.foreign import index_foreign
-from workbench.errors import WorkbenchError
 
 
 def entry(name: str, size: int = 0, **fields: Any) -> tarfile.TarInfo:

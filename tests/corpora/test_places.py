@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from workbench.corpora.places import splice
+from workbench.corpora.schema.places import splice
 
 
 def test_what_is_marked_follows_what_is_put_in() -> None:

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from torch.utils.data import DataLoader, Dataset
 
-from workbench.corpora import items as items_module
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.corpora.items import Items
-from workbench.corpora.mixture import Mixture, block_counts
-from workbench.corpora.order import Order
-from workbench.corpora.reader import FinitePass, Reader
-from workbench.corpora.record import BadRecordError, decode
-from workbench.errors import WorkbenchError
+from workbench.corpora.reading import items as items_module
+from workbench.corpora.reading.items import CorpusItems
+from workbench.corpora.reading.lanes import Mixture, block_counts
+from workbench.corpora.reading.order import EpochOrder
+from workbench.corpora.reading.reader import FinitePass, Reader
+from workbench.corpora.shards.record import BadRecordError, decode
 
 
 def identity(sample: dict[str, Any]) -> tuple[Any, ...]:
@@ -124,14 +124,14 @@ def test_lanes_are_consecutive_ranges_of_one_order(write: Any, texts: Any) -> No
 def test_the_order_is_a_permutation_that_mixes_shards() -> None:
     counts = np.array([5, 0, 300, 17, 1, 64, 2, 9, 30, 30, 30, 30, 0, 30])
     for group_shards in (1, 3, 8, 20):
-        order = Order(counts, seed=9, group_shards=group_shards)
+        order = EpochOrder(counts, seed=9, group_shards=group_shards)
         for epoch in (0, 7):
             shard, item = order.locate(epoch, np.arange(order.total))
             found = set(zip(shard.tolist(), item.tolist(), strict=True))
             assert found == {(s, i) for s, n in enumerate(counts) for i in range(n)}
             one, alone = order.locate(epoch, np.array([order.total // 2]))
             assert (one[0], alone[0]) == (shard[order.total // 2], item[order.total // 2])
-    mixed, _ = Order(np.full(8, 100), seed=0).locate(0, np.arange(100))
+    mixed, _ = EpochOrder(np.full(8, 100), seed=0).locate(0, np.arange(100))
     assert len(set(mixed.tolist())) == 8
 
 
@@ -286,16 +286,16 @@ def test_wrong_units_and_small_corpora_are_explained(write: Any, texts: Any, ima
     with pytest.raises(
         WorkbenchError, match=r"'a corpus' is of kind text, which is not cut by 'captions'; allowed: text"
     ):
-        Items(corpus, "captions")
+        CorpusItems(corpus, "captions")
     with pytest.raises(WorkbenchError, match=r"5 items for 8 lanes"):
         Reader([(corpus, 1.0)], seed=0, lanes=8, micro_batch_size=1)
     without = write(images(1), kind="image-text", name="no captions")
     with pytest.raises(WorkbenchError, match="empty: no captions in its 1 records"):
-        Items(without, "captions")
+        CorpusItems(without, "captions")
     with pytest.raises(WorkbenchError, match="at least one"):
         Reader([], seed=0, lanes=1, micro_batch_size=1)
     with pytest.raises(WorkbenchError, match="at least 1 character"):
-        Items(corpus, "text", 0)
+        CorpusItems(corpus, "text", 0)
 
 
 def test_a_long_text_is_decoded_once_for_its_windows(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,17 +312,17 @@ def test_window_counts_of_large_corpora_are_kept(
     write: Any, texts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = write(texts(30)).place
-    expected = [Items(Corpus.open(place), "text", width).counts.tolist() for width in (40, 50)]
+    expected = [CorpusItems(Corpus.open(place), "text", width).counts.tolist() for width in (40, 50)]
     monkeypatch.setattr(items_module, "REMEMBERED", 10)
     for _ in range(2):
         corpus = Corpus.open(place, cache=tmp_path / "kept")
-        assert [Items(corpus, "text", width).counts.tolist() for width in (40, 50)] == expected
-        monkeypatch.setattr(Items, "_load", lambda *_: pytest.fail("counted again"))
+        assert [CorpusItems(corpus, "text", width).counts.tolist() for width in (40, 50)] == expected
+        monkeypatch.setattr(CorpusItems, "_load", lambda *_: pytest.fail("counted again"))
     assert len(list((tmp_path / "kept" / "windows").iterdir())) == 2
     monkeypatch.undo()
     monkeypatch.setattr(items_module, "REMEMBERED", 10)
     (tmp_path / "a file").touch()
-    assert Items(Corpus.open(place, cache=tmp_path / "a file"), "text", 40).counts.tolist() == expected[0]
+    assert CorpusItems(Corpus.open(place, cache=tmp_path / "a file"), "text", 40).counts.tolist() == expected[0]
 
 
 def test_a_remote_corpus_is_fetched_once_and_checked(

@@ -10,16 +10,16 @@ import pytest
 from rich.console import Console
 
 from tests.corpora.conftest import image_bytes
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
-from workbench.corpora.places import take, with_texts
-from workbench.corpora.record import encode
-from workbench.corpora.schema import KINDS, SCHEMA
-from workbench.corpora.show import preview
+from workbench.corpora.preview import preview
+from workbench.corpora.schema.places import take, with_texts
+from workbench.corpora.schema.schema import KINDS, SCHEMA
+from workbench.corpora.shards.record import encode
 from workbench.corpora.verify import verify
-from workbench.errors import WorkbenchError
 
-WAV, FILM = b"RIFF\x04\x00\x00\x00WAVEfmt ", b"\x00\x00\x00\x18ftypmp42"
+WAV, VIDEO = b"RIFF\x04\x00\x00\x00WAVEfmt ", b"\x00\x00\x00\x18ftypmp42"
 LEFT, RIGHT = image_bytes(), image_bytes(kind="PNG", colour=7)
 QUALIFIER = {"relation": "P580", "relation_text": "start", "tail": "Q3", "tail_text": "1900"}
 TEXT: dict[str, Any] = {
@@ -49,7 +49,7 @@ TEXT: dict[str, Any] = {
 }
 IMAGE = {
     "image": LEFT,
-    "media": {"left": LEFT, "right": RIGHT, "sound": WAV, "film": FILM},
+    "media": {"left": LEFT, "right": RIGHT, "sound": WAV, "video": VIDEO},
     "captions": ["the same house twice"],
     "caption_spans": [[[9, 14, "Q2", 1.0]]],
     "caption_boxes": [[0.25, 0, 1, 0.5]],
@@ -76,7 +76,7 @@ TRIPLES = {
 }
 CLIPS = {"features": np.ones((2, 3), np.float16), "times": np.float32([[0, 1.5], [1.5, 2]]), "codes": np.int32([3, 0])}
 VIDEO = {
-    "video": FILM,
+    "video": VIDEO,
     "clips": CLIPS,
     "captions": ["a house", "a door"],
     "caption_spans": [[[2, 7, "Q2", 1.0]], []],
@@ -118,7 +118,7 @@ def test_every_field_comes_back_exactly_and_is_shown(write: Any, kind: str) -> N
             "Whom did Ann [Q1] meet?",
             "Anna [Q1] traf",
         ],
-        "image-text": ["left: JPEG 8 x 6", "right: PNG 8 x 6", "sound: wav, 16 B", "film: mp4", "house [Q2]"],
+        "image-text": ["left: JPEG 8 x 6", "right: PNG 8 x 6", "sound: wav, 16 B", "video: mp4", "house [Q2]"],
         "video-text": [
             "mp4",
             "features [2, 3] float16, times [2, 2] float32, codes [2] int32",
@@ -169,7 +169,7 @@ def test_every_field_comes_back_exactly_and_is_shown(write: Any, kind: str) -> N
         ("video-text", {"video": LEFT}, "the video is jpg; allowed: mp4, webm, avi"),
         ("video-text", {"caption_times": [[0, 1]]}, "caption_times: 1 for 2 captions; give one for each"),
         ("video-text", {"caption_times": [[0, 1], [2, 1]]}, r"\[2, 1\] is not \[from, to\] in seconds"),
-        ("speech-text", {"sound": FILM}, "the sound is mp4; allowed: wav, flac"),
+        ("speech-text", {"sound": VIDEO}, "the sound is mp4; allowed: wav, flac"),
         ("speech-text", {"words": [[0, 3, 1.0, 0.5]]}, r"words: \[1.0, 0.5\] is not \[from, to\]"),
         ("speech-text", {"words": [[0, 99, 0.0, 0.5]]}, "words: .* lies outside its text of 12 characters"),
         ("image-text", {"questions": [{"question": "Red?"}]}, "has no 'answers'"),
@@ -229,7 +229,7 @@ def test_a_damaged_medium_is_found(write: Any, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_other_texts_have_none_of_the_marks_and_as_many_keep_their_times() -> None:
-    film = {"captions": ["Oslo", "Rome"], "caption_spans": [[[0, 4, "Q1", 1]], []], "caption_times": [[0, 1], [1, 2]]}
-    assert with_texts(film, "captions", ["a", "b"]) == {"captions": ["a", "b"], "caption_times": [[0, 1], [1, 2]]}
-    assert with_texts(film, "captions", [""]) == {"captions": [""]}
-    assert film["captions"] == ["Oslo", "Rome"]
+    video = {"captions": ["Oslo", "Rome"], "caption_spans": [[[0, 4, "Q1", 1]], []], "caption_times": [[0, 1], [1, 2]]}
+    assert with_texts(video, "captions", ["a", "b"]) == {"captions": ["a", "b"], "caption_times": [[0, 1], [1, 2]]}
+    assert with_texts(video, "captions", [""]) == {"captions": [""]}
+    assert video["captions"] == ["Oslo", "Rome"]

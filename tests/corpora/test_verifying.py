@@ -16,11 +16,13 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from workbench.cli import corpora as commands
-from workbench.corpora import members, record, verify
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import sha256_of
+from workbench.corpora import verify
 from workbench.corpora.corpus import Corpus
-from workbench.corpora.show import describe, marked, preview, previews
-from workbench.errors import WorkbenchError
-from workbench.files.drafts import sha256_of
+from workbench.corpora.preview import describe, marked, preview, previews
+from workbench.corpora.schema import members
+from workbench.corpora.shards import record
 
 
 def problems(corpus: Corpus, graph: Any = None) -> list[str]:
@@ -174,8 +176,8 @@ def test_show_counts_and_previews(write: Any, texts: Any, images: Any) -> None:
     assert len(shown) == 3
     assert [rendered(s) for s in shown] == [rendered(s) for s in previews(corpus, 3)]
     assert marked("in Paris", [[3, 8, "Q90", 1.0]]).plain == "in Paris [Q90]"
-    pictures = write(images(4), kind="image-text", name="images")
-    text = rendered(preview(pictures.read(0, 3)))
+    photographs = write(images(4), kind="image-text", name="images")
+    text = rendered(preview(photographs.read(0, 3)))
     assert "PNG 8 x 6" in text
     assert "features [3, 5] float16" in text
     assert "caption [Q1] 2 of image 3" in text

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 import webdataset
 
-from workbench.corpora import index as index_module
-from workbench.corpora import writer as writer_module
+from workbench.core.errors import WorkbenchError
+from workbench.core.files import drafts as files
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus, parse_manifest
-from workbench.corpora.record import decode, encode
-from workbench.corpora.writer import ShardWriter, finished_shard
-from workbench.errors import WorkbenchError
-from workbench.files import drafts as files
+from workbench.corpora.shards import index as index_module
+from workbench.corpora.shards import writer as writer_module
+from workbench.corpora.shards.record import decode, encode
+from workbench.corpora.shards.writer import ShardWriter, finished_shard
 
 READING = ("key", "corpus", "draw")
 

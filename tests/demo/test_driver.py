@@ -14,22 +14,22 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pipelines.demo.plan import WRITE, Job, plan
+from pipelines.demo.plan import WRITE, DemoJob, plan
 from pipelines.demo.processes import IMPORTED
 from pipelines.demo.progress import PRIOR, WINDOW, Board, Pace
-from pipelines.demo.raw import PARTS, write_part
-from pipelines.demo.together import Interrupted, _ready, run_together
-from workbench.errors import WorkbenchError
+from pipelines.demo.raw import RAW_SPLITS, write_raw_split
+from pipelines.demo.together import DemoInterrupted, _ready, run_together
+from workbench.core.errors import WorkbenchError
 from workbench.recipe.reading import find_recipe, recipe_names
 
 
-def job(*command: str, output: str, needs: tuple[str, ...] = (), weight: float = 1.0) -> Job:
-    return Job("test", command, output, weight, needs)
+def job(*command: str, output: str, needs: tuple[str, ...] = (), weight: float = 1.0) -> DemoJob:
+    return DemoJob("test", command, output, weight, needs)
 
 
-def order(jobs: list[Job]) -> list[Job]:
+def order(jobs: list[DemoJob]) -> list[DemoJob]:
     """The jobs in the order of one core."""
-    waiting, done = list(jobs), list[Job]()
+    waiting, done = list(jobs), list[DemoJob]()
     while waiting:
         following = _ready(waiting, [])
         assert following is not None
@@ -55,7 +55,7 @@ def test_everything_is_made_before_it_is_used() -> None:
 def test_jobs_name_recipes_and_raw_files_that_there_are_and_logs_of_their_own() -> None:
     jobs = plan()
     assert {each.command[1] for each in jobs if each.command[0] == "pretrain"} <= set(recipe_names())
-    assert {each.command[1] for each in jobs if each.command[0] == WRITE} == set(PARTS)
+    assert {each.command[1] for each in jobs if each.command[0] == WRITE} == set(RAW_SPLITS)
     names = [each.name for each in jobs]
     assert len(set(names)) == len(names)
 
@@ -108,7 +108,7 @@ def test_ctrl_c_stops_the_jobs_and_the_same_jobs_go_on(tmp_path: Path, monkeypat
     training = job(*words, "train.max_steps=100000", output="runs/tiny")
     watcher = threading.Thread(target=interrupt_when_there, args=(tmp_path / "runs/tiny/metrics.jsonl",))
     watcher.start()
-    with pytest.raises(Interrupted) as stopped:
+    with pytest.raises(DemoInterrupted) as stopped:
         run_together([training], Console(quiet=True), at_once=1, threads=1, logs=tmp_path / "logs")
     watcher.join()
     assert stopped.value.code == 128 + signal.SIGINT
@@ -162,14 +162,14 @@ def test_a_part_of_the_raw_files_is_there_whole_or_not_at_all(tmp_path: Path, mo
             raise WorkbenchError("no")
         (folder / "two").write_text("")
 
-    monkeypatch.setitem(PARTS, "world", write)
+    monkeypatch.setitem(RAW_SPLITS, "world", write)
     (tmp_path / "broken").touch()
     with pytest.raises(WorkbenchError):
-        write_part("world", tmp_path / "raw", seed=3)
+        write_raw_split("world", tmp_path / "raw", seed=3)
     assert not (tmp_path / "raw" / "world").exists()
     (tmp_path / "broken").unlink()
-    write_part("world", tmp_path / "raw", seed=3)
-    write_part("world", tmp_path / "raw", seed=4)
+    write_raw_split("world", tmp_path / "raw", seed=3)
+    write_raw_split("world", tmp_path / "raw", seed=4)
     assert sorted(file.name for file in (tmp_path / "raw" / "world").iterdir()) == ["one", "two"]
     assert (tmp_path / "raw" / "world" / "one").read_text() == "3"
 

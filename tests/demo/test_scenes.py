@@ -12,7 +12,7 @@ from PIL import Image
 from pipelines.demo.captions import Claim, Phrase, captions, ceiling
 from pipelines.demo.scene_files import write_scenes
 from pipelines.demo.scenes import COLOURS, PIXELS, Scene, Thing, make_scenes, render
-from workbench.keyed import generator
+from workbench.core.keyed import generator
 
 
 def scene() -> Scene:

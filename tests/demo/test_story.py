@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 from pipelines.demo.plan import plan
-from pipelines.demo.story import ABLATED, Found, chapters, show
+from pipelines.demo.story import ABLATED, SummaryNumbers, chapters, show
 from pipelines.demo.summary import NUMBERS, write_summary
-from workbench.report.opening import Chapter
+from workbench.report.introduction import Chapter
 
 Value = Callable[[str, str, str | None], float]
 
@@ -41,7 +41,7 @@ def evaluations(value: Value) -> list[dict[str, Any]]:
     return rows
 
 
-def told(value: Value) -> list[Chapter]:
+def reported(value: Value) -> list[Chapter]:
     return chapters(
         {
             "seconds_in_all": 272.4,
@@ -59,7 +59,7 @@ def test_the_story_has_a_row_for_every_model_and_follows_the_numbers() -> None:
             return 0.95 if run in ("k-bert", "ernie-thu") else 0.011
         return 0.25 if control else 0.8
 
-    facts, typing, questions, retrieval, whole = told(reads)
+    facts, typing, questions, retrieval, whole = reported(reads)
     assert "2 small models were trained and tested in 4 min 32 s" in whole.text[0]
     assert "took 340 seconds of one core: pretrain 300, evaluate 40" in whole.text[1]
     assert [row[0] for row in facts.rows[: len(ABLATED)]] == list(ABLATED)
@@ -72,7 +72,7 @@ def test_the_story_has_a_row_for_every_model_and_follows_the_numbers() -> None:
 
 
 def test_another_outcome_is_told_otherwise() -> None:
-    facts = told(lambda run, corpus, control: 0.5 if run == "k-bert-shuffled-graph" else 0.3)[0]
+    facts = reported(lambda run, corpus, control: 0.5 if run == "k-bert-shuffled-graph" else 0.3)[0]
     assert "of the graph, k-bert rises from 30.0% to 50.0%" in facts.text[2]
     assert "matrix it stays at 30.0%" in facts.text[2]
 
@@ -82,7 +82,7 @@ def test_a_baseline_that_differs_by_run_names_its_run() -> None:
         baselines = {"probe": {"f1": probe}, "chance": {"f1": 0.1}, "none": {}}
         return {"task": "typing", "run": run, "corpus": "test", "control": None, "baselines": baselines}
 
-    found = Found([row("random", 0.5), row("trained", 0.9)])
+    found = SummaryNumbers([row("random", 0.5), row("trained", 0.9)])
     assert found.baselines("typing", "test", ["random", "trained"]) == {
         "probe, random": {"f1": 0.5},
         "probe, trained": {"f1": 0.9},
@@ -92,7 +92,7 @@ def test_a_baseline_that_differs_by_run_names_its_run() -> None:
 
 def test_the_terminal_shows_tables_and_sentences() -> None:
     console = Console(record=True, width=120, quiet=False, file=open("/dev/null", "w"))  # noqa: SIM115
-    show(told(lambda run, corpus, control: 0.5), console)
+    show(reported(lambda run, corpus, control: 0.5), console)
     shown = console.export_text()
     for words in (
         "held-out facts",

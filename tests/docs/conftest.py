@@ -21,7 +21,7 @@ import torch
 
 from pipelines.demo.files import write_jsonl
 from pipelines.demo.small_files import write_small_files
-from tests.films import film, tone
+from tests.videos import tone, video
 from workbench.cli.app import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,20 +29,20 @@ LONG = 100
 """Trainings of more steps are run with a few: what is tested of a page is that its commands run."""
 
 
-def write_films(folder: Path) -> None:
-    """films/ with films.jsonl, sounds/ with spoken.jsonl."""
-    films, spoken = [], []
-    for name in ("films", "sounds"):
+def write_videos(folder: Path) -> None:
+    """videos/ with videos.jsonl, sounds/ with spoken.jsonl."""
+    videos, spoken = [], []
+    for name in ("videos", "sounds"):
         (folder / name).mkdir()
     for n in range(12):
-        (folder / "films" / f"{n}.avi").write_bytes(film(n))
+        (folder / "videos" / f"{n}.avi").write_bytes(video(n))
         (folder / "sounds" / f"{n}.wav").write_bytes(tone(300 + 20 * n, 0.6))
         captions = [f"it is number {n}", "and it brightens"]
-        films.append({"video": f"{n}.avi", "captions": captions, "times": [[0, 1.5], [1.5, 3]]})
+        videos.append({"video": f"{n}.avi", "captions": captions, "times": [[0, 1.5], [1.5, 3]]})
         words = [{"word": "many", "start": 0, "end": 0.3}, {"word": "people", "start": 0.3, "end": 0.6}]
         labels = {"pitch": "high" if n > 5 else "low"}
         spoken.append({"sound": f"{n}.wav", "transcript": "many people", "words": words, "labels": labels})
-    write_jsonl(folder / "films.jsonl", films)
+    write_jsonl(folder / "videos.jsonl", videos)
     write_jsonl(folder / "spoken.jsonl", spoken)
 
 
@@ -53,12 +53,12 @@ def imported() -> None:
         "pipelines.commands.app",
         "workbench.cli.training",
         "workbench.training.pretrain",
-        "workbench.training.verify",
+        "workbench.training.verify_resume",
         "workbench.cli.report",
-        "kg.evaluation.entity_typing.task",
-        "kg.evaluation.facts.task",
-        "vision.evaluation.vqa.task",
-        "vision.sequences.images.patches",
+        "kg.evaluation.tasks.entity_typing",
+        "kg.evaluation.tasks.facts",
+        "vision.evaluation.tasks.vqa",
+        "vision.sequences.image_processors.patches",
         "vision.models.embeddings.patches",
         "pykeen.models",
         "transformers",
@@ -74,7 +74,7 @@ def imported() -> None:
 @pytest.fixture(scope="session")
 def raw_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("raw")
-    for write in (write_small_files, write_films):
+    for write in (write_small_files, write_videos):
         write(folder)
     return folder
 

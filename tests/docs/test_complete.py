@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from workbench.cli.app import COMMANDS
-from workbench.evaluation.listing import tasks
-from workbench.parts.controls import CONTROLS
+from workbench.components.controls import CONTROLS
+from workbench.evaluation.task_listing import tasks
 from workbench.recipe import spec as config
 from workbench.recipe.reading import shipped
 from workbench.recipe.readme import with_systems

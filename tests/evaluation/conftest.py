@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from pipelines.commands.text import text as prepare_text
+from pipelines.commands.corpora.text import text as prepare_text
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.writer import ShardWriter
+from workbench.corpora.shards.writer import ShardWriter
 from workbench.recipe.trees import recipe_from_dict
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 from workbench.training.pretrain import pretrain
@@ -49,7 +49,7 @@ def make_texts(folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """`prepared(name, rows)`: a corpus that `prepare text` made of JSON lines; made once."""
+    """`prepared(name, rows)`: a corpus that `prepare text` built from JSON lines; made once."""
     folder = tmp_path_factory.mktemp("prepared")
 
     return lambda name, lines: prepare(folder, name, lines)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from workbench.evaluation.examples import keep_image
+from workbench.evaluation.scoring.example_images import keep_image
 from workbench.report.html import image
 
 

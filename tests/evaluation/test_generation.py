@@ -11,11 +11,11 @@ import torch
 
 from tests.evaluation.conftest import network, recipe_tree
 from workbench.cli.generation import generate
-from workbench.errors import WorkbenchError
-from workbench.evaluation.generation import Generator, generate_texts
+from workbench.core.errors import WorkbenchError
+from workbench.evaluation.analysis.generation import Generator, generate_texts
 from workbench.generation.decoding import Decoding
 from workbench.recipe.trees import recipe_from_dict
-from workbench.runs.loading import load
+from workbench.runs.loaded_run import load
 from workbench.sequences.batch import collate
 from workbench.training.pretrain import pretrain
 
@@ -25,7 +25,7 @@ SHORT = Decoding(max_new_tokens=5)
 
 @pytest.fixture(scope="session")
 def causal(texts: Path) -> Path:
-    """A small language model that packs its documents, and a masked one beside it."""
+    """A small language model that packs its documents, and a masked one next to it."""
     objectives = [{"objective": "clm", "network": "gpt"}, {"objective": "mlm", "network": "bert", "view": "masked"}]
     tree = recipe_tree(texts, {"gpt": network(16), "bert": network(8)}, objectives)
     tree["tasks"]["text"]["sequence"] = CAUSAL
@@ -40,13 +40,13 @@ def lines(tmp_path: Path) -> Path:
     return path
 
 
-def told(output: Path) -> list[dict[str, Any]]:
+def reported(output: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
 
 
 def test_lines_are_continued_with_the_likeliest_tokens(causal: Path, lines: Path, tmp_path: Path) -> None:
     generate(causal, lines, SHORT, tmp_path / "out.jsonl", batch_size=2)
-    made = told(tmp_path / "out.jsonl")
+    made = reported(tmp_path / "out.jsonl")
     assert [(text["key"], text["prompt"]) for text in made] == [
         ("1", "the red house"),
         ("3", "the"),
@@ -103,7 +103,7 @@ class Shift(torch.nn.Module):
 def test_a_layer_that_mixes_rows_without_a_past_is_refused(causal: Path) -> None:
     loaded = load(causal)
     loaded.model.network("gpt").layers.append(Shift())
-    with pytest.raises(WorkbenchError, match="mixes rows by other means than attention and has no past"):
+    with pytest.raises(WorkbenchError, match="mixes rows by other means than attention and has no cache"):
         generate_texts(loaded, ["the red house"], SHORT)
 
 
@@ -147,7 +147,7 @@ def test_a_prompt_without_room_is_refused(causal: Path, prompt: str, said: str) 
 def test_a_prompt_that_is_too_long_stops_no_other(causal: Path, tmp_path: Path, caplog: Any) -> None:
     (tmp_path / "prompts.txt").write_text(f"the red house\n\n{'the red house is old . ' * 8}\nthe\n")
     generate(causal, tmp_path / "prompts.txt", SHORT, tmp_path / "out.jsonl")
-    made = told(tmp_path / "out.jsonl")
+    made = reported(tmp_path / "out.jsonl")
     assert [text["key"] for text in made] == ["1", "3", "4"]
     assert [sorted(text) for text in made[:2]] == [
         ["ended", "key", "made_by", "prompt", "score", "text", "tokens"],
@@ -156,7 +156,7 @@ def test_a_prompt_that_is_too_long_stops_no_other(causal: Path, tmp_path: Path, 
     assert "line 3 has 48 tokens" in made[1]["error"]
     assert "1 of 3 prompts have no text, the first: line 3" in caplog.text
     generate(causal, tmp_path / "prompts.txt", SHORT, tmp_path / "short.jsonl", limit=1)
-    assert told(tmp_path / "short.jsonl")[0] == made[0]
+    assert reported(tmp_path / "short.jsonl")[0] == made[0]
 
 
 def test_input_that_is_none_is_refused(causal: Path, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from workbench.errors import WorkbenchError
-from workbench.evaluation.inputs import text_lines
+from workbench.core.errors import WorkbenchError
+from workbench.evaluation.scoring.inputs import text_lines
 
 
 def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:

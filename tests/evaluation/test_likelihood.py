@@ -1,4 +1,4 @@
-"""Probabilities of tokens, added up: whatever ranks share them, beside what frequencies alone tell."""
+"""Probabilities of tokens, added up: whatever ranks share them, next to what frequencies alone tell."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from tests.evaluation.conftest import prepare
-from tests.evaluation.perplexity.test_task import causal
-from tests.evaluation.test_measured import scored_by_ranks
+from tests.evaluation.tasks.test_perplexity import causal
+from tests.evaluation.test_objective_task import scored_by_ranks
+from workbench.core.errors import WorkbenchError
+from workbench.core.packages import library
+from workbench.core.processes.distributed import World
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
-from workbench.evaluation.likelihood import Cost, entropy, unigram_loss
-from workbench.evaluation.likelihood_task import LikelihoodTask
-from workbench.evaluation.perplexity.task import Perplexity
-from workbench.evaluation.pseudo_perplexity.task import PseudoPerplexity
-from workbench.evaluation.result import Result
-from workbench.packages import library
-from workbench.processes.distributed import World
+from workbench.evaluation.scoring.likelihood import Cost, entropy, unigram_loss
+from workbench.evaluation.scoring.likelihood_task import LikelihoodTask
+from workbench.evaluation.scoring.result import Result
+from workbench.evaluation.tasks.perplexity import Perplexity
+from workbench.evaluation.tasks.pseudo_perplexity import PseudoPerplexity
 
 
 @pytest.mark.parametrize("task", [Perplexity(), PseudoPerplexity()], ids=lambda task: task.name)

@@ -12,15 +12,15 @@ from safetensors.torch import load_file
 from tests.evaluation.conftest import network, recipe_tree
 from workbench.cli.encoding import encode
 from workbench.cli.export import export
-from workbench.errors import WorkbenchError
-from workbench.evaluation.finetuning import fine_tune, run_folder
-from workbench.evaluation.opening import find_objective
+from workbench.core.errors import WorkbenchError
+from workbench.evaluation.finetuning.finetuning import fine_tune, run_folder
 from workbench.evaluation.options import Scoring, Tuning
-from workbench.evaluation.task import DownstreamTask, Setup
+from workbench.evaluation.scoring.downstream_task import DownstreamTask, Setup
+from workbench.evaluation.scoring.evaluated_run import find_objective
 from workbench.objectives.mlm import Mlm
 from workbench.recipe.spec import Recipe, SequenceSpec
 from workbench.recipe.trees import recipe_from_dict
-from workbench.runs.loading import load
+from workbench.runs.loaded_run import load
 from workbench.training.pretrain import pretrain
 
 SEVERAL = r"networks:? (large, small|small, large)"

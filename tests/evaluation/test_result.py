@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from workbench.errors import WorkbenchError
-from workbench.evaluation.items import Items
+from workbench.core.errors import WorkbenchError
+from workbench.evaluation.finetuning.seed_runs import SeedStatistics
 from workbench.evaluation.options import Scoring
-from workbench.evaluation.result import Result
-from workbench.evaluation.seeds import Spread
-from workbench.evaluation.tables import number_table
+from workbench.evaluation.scoring.evaluation_items import EvaluationItems
+from workbench.evaluation.scoring.result import Result
+from workbench.evaluation.scoring.tables import number_table
 from workbench.metrics.baselines import against
 from workbench.metrics.tallies import Tally
 
@@ -149,28 +149,28 @@ def test_groups_of_many_stand_in_a_table_of_their_own_that_80_columns_hold() -> 
 
 def test_a_mean_of_several_seeds_below_a_baseline_is_told() -> None:
     runs = {"one": {"accuracy": 0.9}, "two": {"accuracy": 0.3}}
-    assert Spread("classify", "dev", runs, baselines={"always a": {"accuracy": 0.7}}).table().caption == (
+    assert SeedStatistics("classify", "dev", runs, baselines={"always a": {"accuracy": 0.7}}).table().caption == (
         "mean: accuracy below always a"
     )
-    assert Spread("classify", "dev", runs, baselines={"always a": {"accuracy": 0.5}}).table().caption is None
+    assert SeedStatistics("classify", "dev", runs, baselines={"always a": {"accuracy": 0.5}}).table().caption is None
 
 
 def test_items_seed_and_intervals_stand_beside_the_numbers() -> None:
     """And who is below what nothing can exceed is not told so."""
     baselines = {"best possible": {"accuracy": 0.9}, "chance": {"accuracy": 0.8}}
-    items = Items(
+    items = EvaluationItems(
         [{"key": str(n), "gold": 1, "prediction": n % 2} for n in range(40)], {"accuracy": Tally.share([0, 1] * 20)}
     )
     result = made(0.5, baselines=baselines, bounds=["best possible"], predictions=items, seed=7)
     result.take_intervals()
     console = Console(file=io.StringIO(), width=120)
     result.show(console)
-    told = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "0.352 - 0.648" in told  # Wilson's of 20 in 40
-    assert "40 items, seed 7" in told
-    assert "95 % intervals over records: Wilson" in " ".join(told.split())
-    assert "best possible (upper bound)" in " ".join(told.replace("┃", " ").split())
-    assert "accuracy below chance" in " ".join(told.split())
+    reported = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "0.352 - 0.648" in reported  # Wilson's of 20 in 40
+    assert "40 items, seed 7" in reported
+    assert "95 % intervals over records: Wilson" in " ".join(reported.split())
+    assert "best possible (upper bound)" in " ".join(reported.replace("┃", " ").split())
+    assert "accuracy below chance" in " ".join(reported.split())
     record = result.record()
     assert (record["items"], record["seed"], record["intervals"]["accuracy"]["by"]) == (40, 7, "Wilson")
     assert against({"x": 1.0}, {"top": {"x": 2.0}}, ["top"]) == ""
@@ -191,13 +191,15 @@ def test_items_seed_and_intervals_stand_beside_the_numbers() -> None:
 def test_items_that_do_not_add_up_to_the_numbers_are_refused(
     numbers: dict[str, float], lines: int, tallies: dict[str, Any], said: str
 ) -> None:
-    result = Result("mine", numbers, {"texts": 4}, predictions=Items([{"key": str(n)} for n in range(lines)], tallies))
+    result = Result(
+        "mine", numbers, {"texts": 4}, predictions=EvaluationItems([{"key": str(n)} for n in range(lines)], tallies)
+    )
     with pytest.raises(WorkbenchError, match=f"task mine: Result.predictions: .*{said}"):
         result.take_intervals()
 
 
 def test_an_item_without_a_key_is_refused_by_its_place() -> None:
-    items = Items([{"key": "a"}, {"gold": 1}], {"accuracy": Tally.share([1, 1])})
+    items = EvaluationItems([{"key": "a"}, {"gold": 1}], {"accuracy": Tally.share([1, 1])})
     with pytest.raises(WorkbenchError, match=r"Result.predictions: line 2 of 2 has no `key`: \{'gold': 1\}; allowed"):
         Result("mine", {"accuracy": 1.0}, {"texts": 2}, predictions=items).take_intervals()
 
@@ -209,8 +211,8 @@ def test_ranks_among_other_images_are_no_rivals_and_a_control_that_finds_images_
     same = {"image_retrieval/r1": 0.0, "image_retrieval/mean_rank": 13.0}
     assert against(numbers, {**chance, "same features, 25 images": same}) == ""
     leaking = {**same, "image_retrieval/mean_rank": 6.5}
-    told = against(numbers, {**chance, "same features, 25 images": leaking})
-    assert "same features, 25 images: image_retrieval/mean_rank 6.5 is better than the 13 of chance" in told
+    reported = against(numbers, {**chance, "same features, 25 images": leaking})
+    assert "same features, 25 images: image_retrieval/mean_rank 6.5 is better than the 13 of chance" in reported
     assert "below chance" in against({"image_retrieval/r1": 0.0}, chance)
 
 

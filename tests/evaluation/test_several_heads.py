@@ -11,21 +11,20 @@ import pytest
 import torch
 
 from tests.evaluation.conftest import network, prepare, recipe_tree
-from workbench.errors import WorkbenchError
-from workbench.evaluation.classify.options import ClassifyScoring, ClassifyTuning
-from workbench.evaluation.classify.task import Classification
-from workbench.evaluation.evaluating import evaluate
-from workbench.evaluation.finetuning import recipe_of
-from workbench.evaluation.measured import measured
-from workbench.evaluation.opening import open_run
-from workbench.evaluation.pseudo_perplexity.options import PseudoPerplexityScoring
-from workbench.evaluation.pseudo_perplexity.task import PseudoPerplexity
-from workbench.interop.exporting import one_of_a_kind
-from workbench.parts.trust import allow
+from workbench.components.trust import allow
+from workbench.core.errors import WorkbenchError
+from workbench.evaluation.finetuning.finetuning import recipe_of
+from workbench.evaluation.scoring.evaluated_run import open_run
+from workbench.evaluation.scoring.evaluation import evaluate
+from workbench.evaluation.scoring.objective_task import measured
+from workbench.evaluation.task_options import ClassifyScoring, ClassifyTuning, PseudoPerplexityScoring
+from workbench.evaluation.tasks.classify import Classification
+from workbench.evaluation.tasks.pseudo_perplexity import PseudoPerplexity
+from workbench.interop.checkpoint_writer import one_of_a_kind
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import Head, LossOutput, Objective
 from workbench.recipe.trees import recipe_from_dict
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import Head, LossOutput, Objective
 from workbench.training.pretrain import pretrain
 
 ROWS = [
@@ -62,8 +61,8 @@ class FollowerHead(Head):
         super().__init__()
         self.weight = torch.nn.Parameter(torch.ones(1))
 
-    def forward(self, seen: Seen) -> LossOutput:
-        return LossOutput(self.weight.sum(), {}, {"predicted": seen.made("hour")["predicted"]})
+    def forward(self, seen: HeadInputs) -> LossOutput:
+        return LossOutput(self.weight.sum(), {}, {"predicted": seen.outputs("hour")["predicted"]})
 
 
 @pytest.fixture(scope="module")

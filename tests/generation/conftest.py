@@ -10,16 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from workbench.components.building import build
+from workbench.core.keyed import Draws
 from workbench.generation.decoder import Decoder
-from workbench.keyed import Draws
 from workbench.models.network import Network
-from workbench.parts.building import build
+from workbench.pretraining.objective import Continuation, Head
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Fields
 from workbench.sequences.sequence import Sequence as TokenSequence
-from workbench.tasks.continuation import Continuation
-from workbench.tasks.objective import Head
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 TEXTS = ["the old river flows past", "people", "boats look for songs about questions nobody answered", "winter came"]
@@ -98,7 +97,7 @@ def setting(tokenizer: Tokenizer) -> Callable[..., Setting]:
 
 @pytest.fixture
 def decoders(setting: Callable[..., Setting]) -> Callable[..., tuple[Decoder, Any]]:
-    """(builder, options of the layers, `objective`) -> one that keeps a past, and one that doesn't."""
+    """(builder, options of the layers, `objective`) -> one that keeps a KV cache, and one that doesn't."""
 
     def make(builder: dict[str, Any], **options: Any) -> tuple[Decoder, Any]:
         network, head, continuation, prompts = setting(builder, **options)

@@ -1,4 +1,4 @@
-"""Greedy, beams and draws: with a past as without, one prompt as among others."""
+"""Greedy, beams and draws: with a KV cache as without, one prompt as among others."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import generator
 from workbench.generation.beams import Search, beam_search
 from workbench.generation.decoder import Decoder
-from workbench.generation.decoding import Decoding
-from workbench.generation.draws import distribution, draw, drawn
-from workbench.keyed import generator
+from workbench.generation.decoding import Decoding, distribution, draw, drawn
 from workbench.models.network import Network
 from workbench.objectives._token_head import TokenHead
+from workbench.pretraining.objective import Continuation
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, Stream, collate
-from workbench.tasks.continuation import Continuation
 
 CAUSAL = {"builder": "document", "begin": "cls", "visibility": "causal"}
 PREFIX = {"builder": "sentence_pair", "visibility": "prefix"}
@@ -26,10 +25,10 @@ MIXTURE = {"builder": "sentence_pair", "visibility": {"bidirectional": 1, "prefi
 SETTINGS = [
     (CAUSAL, {}),
     (CAUSAL, {"rotary": 10000.0, "norm_place": "pre"}),
-    (CAUSAL, {"relation": "alibi", "window": 6}),
-    (PREFIX, {"share": "all", "relation": "buckets"}),
+    (CAUSAL, {"score_bias": "alibi", "window": 6}),
+    (PREFIX, {"share": "all", "score_bias": "buckets"}),
     (PREFIX, {"objective": "mlm"}),
-    (MIXTURE, {"objective": "mlm", "relation": "buckets"}),
+    (MIXTURE, {"objective": "mlm", "score_bias": "buckets"}),
     ({"builder": "document"}, {"objective": "blank_filling", "embedding": "blank_token"}),
     ({"builder": "document"}, {"objective": "blank_filling", "embedding": "blank_token", "blank": " [MASK] water"}),
 ]

@@ -13,17 +13,15 @@ from torch import Tensor
 
 from workbench.generation.beams import beam_search
 from workbench.generation.decoder import Decoder
-from workbench.generation.decoding import Decoding
-from workbench.generation.draws import draw
-from workbench.interop.release import Config
-from workbench.interop.releases.gpt import Gpt
-from workbench.interop.releases.gpt2 import Gpt2
-from workbench.interop.releases.t5 import T5
+from workbench.generation.decoding import Decoding, draw
+from workbench.interop.families.gpt import Gpt
+from workbench.interop.families.gpt2 import Gpt2
+from workbench.interop.families.t5 import T5
+from workbench.interop.family import FamilyConfig
 from workbench.interop.rules import to_ours
 from workbench.models.network import Network
+from workbench.pretraining.objective import Continuation, Head
 from workbench.sequences.batch import Batch, Stream
-from workbench.tasks.continuation import Continuation
-from workbench.tasks.objective import Head
 
 LENGTHS = [5, 2, 7]
 SEARCHES: list[dict[str, Any]] = [
@@ -88,9 +86,9 @@ def test_gpt2(search: dict[str, Any]) -> None:
     sizes = {"vocab_size": 40, "n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 32, "initializer_range": 0.3}
     config = transformers.GPT2Config(**sizes, bos_token_id=None, eos_token_id=None)
     model = transformers.GPT2LMHeadModel(config).eval()
-    told = Config(config.to_dict())
-    network = Network(Gpt2().network(told)).eval()
-    network.load_state_dict(to_ours(model.state_dict(), Gpt2().rules(told)).tensors)
+    reported = FamilyConfig(config.to_dict())
+    network = Network(Gpt2().network(reported)).eval()
+    network.load_state_dict(to_ours(model.state_dict(), Gpt2().rules(reported)).tensors)
 
     prompts, batch = prompts_of_texts()
     width = max(LENGTHS)
@@ -109,9 +107,9 @@ def test_gpt(search: dict[str, Any]) -> None:
     torch.manual_seed(0)
     sizes = {"vocab_size": 40, "n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 32, "initializer_range": 0.3}
     model = transformers.OpenAIGPTLMHeadModel(transformers.OpenAIGPTConfig(**sizes)).eval()
-    told = Config(model.config.to_dict())
-    network = Network(Gpt().network(told)).eval()
-    network.load_state_dict(to_ours(model.state_dict(), Gpt().rules(told)).tensors)
+    reported = FamilyConfig(model.config.to_dict())
+    network = Network(Gpt().network(reported)).eval()
+    network.load_state_dict(to_ours(model.state_dict(), Gpt().rules(reported)).tensors)
 
     prompts, batch = prompts_of_texts()
     for end in (3, 11):
@@ -124,7 +122,7 @@ def test_gpt(search: dict[str, Any]) -> None:
 def test_t5(search: dict[str, Any], shared: Path) -> None:
     transformers = pytest.importorskip("transformers")
     folder = shared / "golden/hf/t5"
-    config = Config(json.loads((folder / "config.json").read_text())["config"])
+    config = FamilyConfig(json.loads((folder / "config.json").read_text())["config"])
     w, inputs = (load_file(folder / f"{kind}.safetensors") for kind in ("weights", "inputs"))
     model = transformers.T5ForConditionalGeneration(transformers.T5Config(**config)).eval()
     model.load_state_dict(w, strict=False)

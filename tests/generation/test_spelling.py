@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.generation.spelling import Spelling
+from workbench.generation.decoding import Spelling
 from workbench.text.tokenizer import Tokenizer
 
 

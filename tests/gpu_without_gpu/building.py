@@ -27,7 +27,7 @@ def unable() -> str | None:
     if torch.version.cuda is None:
         return f"the pretend CUDA device needs a CUDA build of torch, and {torch.__version__} is none"
     if _headers() is None:
-        return "cuda_runtime_api.h lies in no wheel of nvidia beside torch: the pretend CUDA device can't be built"
+        return "cuda_runtime_api.h lies in no wheel of nvidia next to torch: the pretend CUDA device can't be built"
     if torch.cuda.is_available():
         return "a real CUDA device is here, which the pretend one would hide: run benchmarks/gpu_check.py"
     return None

@@ -206,7 +206,7 @@ def differences() -> tuple[dict[str, float], dict[str, float]]:
             packed(),
             one_by_one(left=3, right=1),
         ),
-        "flash causal, keys of a past": (
+        "flash causal, keys of a cache": (
             lambda *x: flash(*x, keys=past, causal=True),
             packed(sum(past)),
             one_by_one(past, right=0),
@@ -260,7 +260,7 @@ def draws() -> dict[str, bool]:
         "rand": both(lambda device: torch.rand(5, device=device)),
         "multinomial": both(lambda device: torch.multinomial(weights.to(device), 2)),
         "dropout by checkpoint": torch.equal(x.grad.cpu(), 2 * plain.detach().cpu()),
-        "goes on": not torch.equal(first.cpu(), second.cpu()),
+        "continues": not torch.equal(first.cpu(), second.cpu()),
     }
 
 

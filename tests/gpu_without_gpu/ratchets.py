@@ -2,7 +2,7 @@
 
     python -m tests.gpu_without_gpu ratchets [--accept-more] [RECIPE ...]
 
-measures recipes (all without a name) and writes the file again. What got worse is refused: mend it, or give
+measures recipes (all without a name) and writes the file again. What got worse is refused: fix it, or give
 `--accept-more` and say in the commit why.
 """
 

@@ -32,15 +32,15 @@ from tests.gpu_without_gpu.emulation.counting import PACKAGES, ROOT, Record, rec
 from tests.recipes.conftest import World as Data  # noqa: E402
 from tests.recipes.conftest import write_world  # noqa: E402
 from tests.recipes.test_recipes import small_recipe  # noqa: E402
+from workbench.core.processes.distributed import World  # noqa: E402
 from workbench.models.attention import call  # noqa: E402
-from workbench.optimization.building import make_optimizer  # noqa: E402
-from workbench.processes.distributed import World  # noqa: E402
+from workbench.optimization.factory import make_optimizer  # noqa: E402
+from workbench.pretraining.assembly import make_model  # noqa: E402
 from workbench.recipe.reading import recipe_names  # noqa: E402
 from workbench.recipe.spec import Recipe  # noqa: E402
 from workbench.recipe.trees import recipe_from_dict  # noqa: E402
-from workbench.tasks.building import make_root  # noqa: E402
+from workbench.training.data import first_batches  # noqa: E402
 from workbench.training.modes import set_training  # noqa: E402
-from workbench.training.readers import first_batches  # noqa: E402
 from workbench.training.step import Updater, Work  # noqa: E402
 
 STEPS = 2
@@ -72,7 +72,7 @@ def steps(recipe: Recipe, device: torch.device) -> tuple[list[dict[str, float]],
     """Losses and the gradient's norm of each step, and what was recorded in the last one."""
     tokenizer, tasks, batches = first_batches(recipe)
     torch.manual_seed(0)
-    root = make_root(recipe, tasks, tokenizer)
+    root = make_model(recipe, tasks, tokenizer)
     root.to(device)
     set_training(root)
     root.progress = 0.0

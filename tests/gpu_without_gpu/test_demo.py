@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.demo.plan import WRITE, Job, plan
-from pipelines.demo.raw import write_part
+from pipelines.demo.plan import WRITE, DemoJob, plan
+from pipelines.demo.raw import write_raw_split
 from tests.gpu_without_gpu.conftest import Run
 
 FEW = ("train.max_steps=3", "train.lr_schedule.warmup_steps=1")
 TIMEOUT_S = 1800
 
 
-def shortened(job: Job) -> list[str]:
+def shortened(job: DemoJob) -> list[str]:
     """The job's words; three steps of pretraining, one epoch or three steps of fine-tuning."""
     words = list(job.command)
     if "--epochs" in words and words[0] == "finetune":
@@ -30,7 +30,7 @@ def test_every_job_of_the_demo_runs(on_device: Run, tmp_path: Path) -> None:
     (tmp_path / "corpora").mkdir()
     for job in jobs:
         if job.command[0] == WRITE:
-            write_part(job.command[1], tmp_path / "raw")
+            write_raw_split(job.command[1], tmp_path / "raw")
     words: list[str] = []
     for job in jobs:
         if job.command[0] != WRITE:

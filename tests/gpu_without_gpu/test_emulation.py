@@ -37,7 +37,7 @@ def test_the_device_says_what_it_is(found: dict[str, Any]) -> None:
         "flash",
         "flash causal",
         "flash window",
-        "flash causal, keys of a past",
+        "flash causal, keys of a cache",
         "flash, heads share keys",
         "varlen",
         "sdpa flash",
@@ -62,7 +62,7 @@ def test_values_and_gradients_are_those_of_the_cpu(found: dict[str, Any], operat
 
 
 def test_random_numbers_are_those_of_the_cpu_and_come_again(found: dict[str, Any]) -> None:
-    assert found["draws"] == {"rand": True, "multinomial": True, "dropout by checkpoint": True, "goes on": True}
+    assert found["draws"] == {"rand": True, "multinomial": True, "dropout by checkpoint": True, "continues": True}
 
 
 def test_dropped_weights_are_a_share_and_the_same_in_the_backward(found: dict[str, Any]) -> None:

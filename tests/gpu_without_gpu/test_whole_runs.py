@@ -16,7 +16,7 @@ import pytest
 from tests.gpu_without_gpu.conftest import Run
 from tests.recipes.test_recipes import small_recipe
 from workbench.recipe.trees import dump_recipe
-from workbench.runs.metrics import read_metrics
+from workbench.runs.metrics_file import read_metrics
 
 EMULATED = ("-m", "tests.gpu_without_gpu.emulated")
 STEPS = 4

@@ -7,7 +7,7 @@
 `memory`: a recipe as it ships, with a vocabulary of a usual size, on sequences that are as long as they may be: the
 allocator's peak of two steps. `compiles`: a small recipe on 50 batches of different sizes, dynamo as always and the
 eager backend in the place of inductor: how often each function is compiled. `kernel`: one step, compiled for real.
-`launches`: launches, waits and processor time of a step at its base size, beside Hugging Face's class on the same
+`launches`: launches, waits and processor time of a step at its base size, next to Hugging Face's class on the same
 batches, padded, with clipping and a fused AdamW; flex attention is left out, as compiling it would take minutes.
 """
 
@@ -34,17 +34,17 @@ from tests.gpu_without_gpu.emulation.counting import WAITS, counts
 from tests.recipes.conftest import World as Data
 from tests.recipes.conftest import linked_texts, write_corpus, write_world
 from tests.recipes.test_recipes import small_recipe
+from workbench.core.processes.distributed import World
 from workbench.models.attention import flex as flex_module
-from workbench.optimization.building import make_optimizer
-from workbench.processes.distributed import World
+from workbench.optimization.factory import make_optimizer
+from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict
-from workbench.tasks.building import make_root, tasks_of
 from workbench.text.tokenizer import Tokenizer
 from workbench.training import step as step_module
+from workbench.training.data import reader_of
 from workbench.training.modes import set_training
-from workbench.training.readers import reader_of
 from workbench.training.step import Updater, Work
 from workbench.training.trainer import prepare_layers
 
@@ -60,7 +60,7 @@ def stepping(recipe: Recipe, *, compiles: bool = False) -> Callable[[int], int]:
     tasks = tasks_of(recipe, tokenizer)
     name, task = next(iter(tasks.items()))
     reader, device = reader_of(recipe, task), torch.device("cuda", 0)
-    root = make_root(recipe, tasks, tokenizer).to(device)
+    root = make_model(recipe, tasks, tokenizer).to(device)
     set_training(root)
     root.progress = 0.0
     optimizer = make_optimizer(root, recipe.train)

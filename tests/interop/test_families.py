@@ -1,12 +1,12 @@
-"""Families of releases are found by the names that people write."""
+"""Families of checkpoints are found by the names that people write."""
 
 from __future__ import annotations
 
 import pytest
 
-from workbench.errors import WorkbenchError
-from workbench.interop.families import family_of
-from workbench.parts.building import short_names
+from workbench.components.building import short_names
+from workbench.core.errors import WorkbenchError
+from workbench.interop.family import family_of
 
 OF_RECIPES = {
     **{name: name for name in ("bert", "roberta", "electra", "albert", "gpt", "bart", "t5", "xlnet", "xlm", "mpnet")},
@@ -29,7 +29,7 @@ def test_a_family_is_called_as_its_recipe(recipe: str) -> None:
 
 
 def test_every_family_is_found_with_and_without_its_package() -> None:
-    for name in short_names("release"):
+    for name in short_names("family"):
         assert family_of(name) == name
         assert family_of(name.replace("_", "-")) == name
         assert family_of(name.rpartition(".")[2]) == name
@@ -37,5 +37,5 @@ def test_every_family_is_found_with_and_without_its_package() -> None:
 
 
 def test_an_unknown_one_is_told() -> None:
-    with pytest.raises(WorkbenchError, match=r"unknown release 'ernie-tuh'.*kg\.ernie_thu"):
+    with pytest.raises(WorkbenchError, match=r"unknown family 'ernie-tuh'.*kg\.ernie_thu"):
         family_of("ernie-tuh")

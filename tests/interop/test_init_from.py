@@ -16,9 +16,9 @@ from torch import Tensor
 import workbench
 from tests.interop.worlds import recipe_file, text_task, texts, tokenizer
 from workbench.cli.export import export
-from workbench.errors import WorkbenchError
-from workbench.files.drafts import sha256_of
-from workbench.interop.sources import read_source
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import sha256_of
+from workbench.interop.weight_sources import read_weight_source
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import InitFrom
 from workbench.training.pretrain import pretrain
@@ -39,7 +39,7 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def source(tmp_path: Path, corpus: Path) -> Path:
-    """A run of four layers, and its export `bert` beside it."""
+    """A run of four layers, and its export `bert` next to it."""
     words = str(tokenizer(tmp_path / "tokenizer.json"))
     recipe = recipe_file(tmp_path / "source.yaml", model(4), text_task(corpus, "mlm"), tokenizer=words)
     run = pretrain(load_recipe(str(recipe), ["train.lr=0.1"]), tmp_path / "source")
@@ -101,7 +101,7 @@ def test_heads_are_taken_as_asked(heads: Any, source: Path, started: Started) ->
         ({"heads": ["mlmm"]}, "unknown head 'mlmm'.*Did you mean 'mlm'"),
         ({"stream": "txt"}, "unknown stream 'txt'.*Did you mean 'text'"),
         ({"network": "teacher"}, "unknown network 'teacher'"),
-        ({"release": "bert"}, "is a run and no release"),
+        ({"family": "bert"}, "is a run and no checkpoint"),
         ({"weight": "x"}, "unknown key 'weight'"),
     ],
 )
@@ -151,7 +151,7 @@ def test_adapters_of_a_run_become_those_of_their_numbers(source: Path, adapted: 
 def test_adapters_beside_other_weights_are_told(adapted: Path, started: Started, tmp_path: Path) -> None:
     started({"weights": str(adapted), "adapters": [0]}, layers=4, adapt=[LORA])
     log = (tmp_path / "new" / "log.txt").read_text()
-    assert "its adapters were trained beside other weights than these" in log
+    assert "its adapters were trained next to other weights than these" in log
 
 
 @pytest.mark.parametrize(
@@ -295,18 +295,18 @@ def test_a_tensor_of_another_kind_is_refused(kind: torch.dtype, key: str, source
     file = source.parent / "bert" / "model.safetensors"
     tensors = load_file(file)
     save_file({**tensors, key: tensors[key].to(kind)}, file)
-    told = (
+    reported = (
         rf"model\.safetensors, .* the tensor {key} is {str(kind).removeprefix('torch.')}; weights are float64, float32"
     )
-    with pytest.raises(WorkbenchError, match=told):
-        read_source(InitFrom(str(file.parent)))
+    with pytest.raises(WorkbenchError, match=reported):
+        read_weight_source(InitFrom(str(file.parent)))
 
 
 @pytest.mark.parametrize("kind", [torch.float64, torch.float16, torch.bfloat16], ids=str)
 def test_floating_point_of_any_width_is_read(kind: torch.dtype, source: Path) -> None:
     file = source.parent / "bert" / "model.safetensors"
     save_file({name: tensor.to(kind) for name, tensor in load_file(file).items()}, file)
-    assert {tensor.dtype for tensor in read_source(InitFrom(str(file.parent))).tensors.values()} == {kind}
+    assert {tensor.dtype for tensor in read_weight_source(InitFrom(str(file.parent))).tensors.values()} == {kind}
 
 
 def test_what_is_no_weight_may_be_anything(source: Path) -> None:
@@ -317,13 +317,13 @@ def test_what_is_no_weight_may_be_anything(source: Path) -> None:
         "x": torch.tensor(torch.nan),
     }
     save_file({**load_file(file), **more}, file)
-    assert read_source(InitFrom(str(file.parent))).unused == ["steps", "x"]
+    assert read_weight_source(InitFrom(str(file.parent))).unused == ["steps", "x"]
 
 
 @pytest.mark.parametrize("number", [torch.nan, torch.inf])
 @pytest.mark.parametrize("place", ["bert", "source"])
 def test_nan_and_infinity_are_refused(place: str, number: float, source: Path) -> None:
-    """In a release under its own name, in a run under ours."""
+    """In a checkpoint under its own name, in a run under ours."""
     file, name = source.parent / "bert" / "model.safetensors", KEY
     if place == "source":
         file = next(source.glob("checkpoints/*/model.safetensors"))
@@ -337,13 +337,13 @@ def test_nan_and_infinity_are_refused(place: str, number: float, source: Path) -
         state["sha256"][file.name] = sha256_of(file)
         (file.parent / "state.json").write_text(json.dumps(state))
     with pytest.raises(WorkbenchError, match=rf"{file}.* the tensor {name} has NaN or infinity in 1 of 96 places"):
-        read_source(InitFrom(str(source.parent / place)))
+        read_weight_source(InitFrom(str(source.parent / place)))
 
 
 @pytest.mark.parametrize("inside", ["checkpoints/step-1", "checkpoints/step-1/model.safetensors"])
 def test_a_checkpoint_s_run_is_to_be_named(inside: str, source: Path) -> None:
     with pytest.raises(WorkbenchError, match=rf"is a checkpoint of the run {source}; name the run folder"):
-        read_source(InitFrom(str(source / inside)))
+        read_weight_source(InitFrom(str(source / inside)))
 
 
 def test_shards_are_read_together(source: Path, tmp_path: Path, started: Started) -> None:
@@ -358,5 +358,5 @@ def test_shards_are_read_together(source: Path, tmp_path: Path, started: Started
     assert torch.equal(layer(started(str(folder)), 1), layer(weights(source), 1))
     index["bert.pooler.dense.weight"] = "../model.safetensors"
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
-    with pytest.raises(WorkbenchError, match=r"names no file beside it: '\.\./model\.safetensors'"):
+    with pytest.raises(WorkbenchError, match=r"names no file next to it: '\.\./model\.safetensors'"):
         started(str(folder))

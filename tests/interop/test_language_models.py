@@ -15,13 +15,13 @@ from torch import Tensor
 
 from tests.interop.worlds import WORDS, equal, model_of, recipe_file, texts, there_and_back, tokenizer
 from workbench.cli.generation import generate
-from workbench.evaluation.generation import Generator
+from workbench.core.keyed import Draws
+from workbench.evaluation.analysis.generation import Generator
 from workbench.generation.decoding import Decoding
-from workbench.keyed import Draws
 from workbench.models.context import Context
-from workbench.runs.loading import Loaded, load
+from workbench.pretraining.forward import HeadInputs
+from workbench.runs.loaded_run import LoadedRun, load
 from workbench.sequences.batch import collate
-from workbench.tasks.forward import Seen
 
 SENTINELS = tuple(f"<extra_id_{number}>" for number in range(9))
 PROMPTS = [" ".join(WORDS[:7]), " ".join(WORDS[5:8]), " ".join(WORDS[3:])]
@@ -133,7 +133,7 @@ def check_logits_and_texts(tmp_path: Path, model: Any) -> None:
         check_states_and_loss(loaded, model)
 
 
-def check_states_and_loss(loaded: Loaded, model: Any) -> None:
+def check_states_and_loss(loaded: LoadedRun, model: Any) -> None:
     """Of a language model: what each layer gives, and the mean loss over the tokens of a text."""
     task, objective = loaded.transforms["it"].evaluating(), loaded.model.heads["clm"]
     (sequence,) = task.sequences([{"key": "it", "text": PROMPTS[0], "draw": (0,)}])
@@ -150,11 +150,11 @@ def check_states_and_loss(loaded: Loaded, model: Any) -> None:
     for mine, their in zip(ours, found.hidden_states, strict=True):
         torch.testing.assert_close(mine, their[0], atol=1e-5, rtol=1e-5)
     targets = batch.targets["clm"]
-    loss = objective(Seen.of(network, batch, targets)).loss / len(targets["labels"])
+    loss = objective(HeadInputs.of(network, batch, targets)).loss / len(targets["labels"])
     torch.testing.assert_close(loss, found.loss, atol=1e-5, rtol=1e-5)
 
 
-def our_logits(loaded: Loaded, prompt: str) -> Tensor:
+def our_logits(loaded: LoadedRun, prompt: str) -> Tensor:
     """Of the rows of a prompt, or of the first row of a decoder."""
     generator = Generator(loaded)
     (sequence,) = generator.task.sequences([{"key": "it", "text": prompt, "draw": (0,)}])

@@ -1,4 +1,5 @@
-"""SpanBERT's pretraining release starts a run, its head of spans too, and comes out as a BERT for the library."""
+"""SpanBERT's pretraining checkpoint_family starts a run, its head of spans too, and comes out as a BERT for the
+library."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.interop.worlds import equal, model_of, recipe_file, text_task, texts, there_and_back, tokenizer
-from workbench.interop.releases.bert import Bert
+from workbench.interop.families.bert import Bert
 
 
 def test_spanbert_goes_in_and_out(shared: Path, tmp_path: Path) -> None:

@@ -10,15 +10,15 @@ import pytest
 import torch
 import transformers
 
-from tests.contracts.finding import cases_of, over
-from tests.contracts.test_releases import made
+from tests.contracts.case_finder import cases_of, over
+from tests.contracts.test_families import made
 from workbench.cli.export import export
-from workbench.evaluation.encoding import encode_texts
-from workbench.interop.exporting import exported, write_release
-from workbench.interop.opening import load
-from workbench.interop.reading import make_release
+from workbench.evaluation.analysis.encoding import encode_texts
+from workbench.interop.checkpoint_reader import make_family
+from workbench.interop.checkpoint_writer import exported_weights, write_checkpoint_folder
+from workbench.interop.run_or_checkpoint import load
 from workbench.text.tokenizer import ROLES, Tokenizer, train_tokenizer
-from workbench.text.training import Kind
+from workbench.text.tokenizer_training import Kind
 
 TEXTS = ["A red Boat is old .", "Ein grünes Haus", "snowman ☃ here", " two  spaces", ""]
 LEARNT = ["a red boat is old .", "ein Haus, two spaces here", "the blue house is new"] * 3
@@ -34,18 +34,20 @@ def words(kind: Kind) -> Tokenizer:
 
 
 def there_and_out(name: str, kind: Kind, tmp_path: Path) -> Path:
-    """A release of the family with a bare tokenizer, opened and written by the command."""
-    release, config, network = made(name, vocab_size=words(kind).vocab_size + SENTINELS)
-    part = cases_of("release")[name].part
-    write_release(tmp_path / "in", exported(part, network, release.network(config), torch.nn.ModuleDict(), {}))
+    """A checkpoint of the family with a bare tokenizer, opened and written by the command."""
+    checkpoint_family, config, network = made(name, vocab_size=words(kind).vocab_size + SENTINELS)
+    part = cases_of("family")[name].part
+    write_checkpoint_folder(
+        tmp_path / "in", exported_weights(part, network, checkpoint_family.network(config), torch.nn.ModuleDict(), {})
+    )
     words(kind).save(tmp_path / "in" / "tokenizer.json")
     export(tmp_path / "in", tmp_path / "out", part)
     return tmp_path / "out"
 
 
-@over("release", "text")
+@over("family", "text")
 def test_the_library_reads_the_same_ids(name: str, tmp_path: Path) -> None:
-    goes_on = make_release(cases_of("release")[name].part).goes_on
+    goes_on = make_family(cases_of("family")[name].part).goes_on
     check_ids(there_and_out(name, "wordpiece", tmp_path), "wordpiece", goes_on)
 
 

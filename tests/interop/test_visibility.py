@@ -10,24 +10,24 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from tests.contracts.finding import case_of
+from tests.contracts.case_finder import case_of
 from tests.interop.worlds import model_of, recipe_file, text_task, texts, tokenizer
 from workbench.cli.export import export
-from workbench.errors import WorkbenchError
-from workbench.interop.described import others
-from workbench.interop.reading import make_release
-from workbench.interop.release import Config
+from workbench.core.errors import WorkbenchError
+from workbench.interop.checkpoint_reader import make_family
+from workbench.interop.family import FamilyConfig
+from workbench.interop.network_description import others
+from workbench.pretraining.task import visibilities_of
 from workbench.recipe.reading import load_recipe
-from workbench.runs.loading import load
+from workbench.runs.loaded_run import load
 from workbench.sequences.batch import collate
-from workbench.tasks.task import visibilities_of
 from workbench.training.pretrain import pretrain
 
 
 def run_of(family: str, visibility: str, folder: Path, name: str = "run", **model: Any) -> Path:
     """A run of the family's network with large random weights."""
     config = {
-        **case_of("release", family).config,
+        **case_of("family", family).config,
         "max_position_embeddings": 20,
         "n_positions": 20,
         "layer_norm_eps": 1e-12,
@@ -51,8 +51,8 @@ def test_their_library_reads_as_the_run_has_read(family: str, visibility: str, t
     with torch.no_grad():
         states = theirs(batch.streams["text"].fields["input_ids"][None]).last_hidden_state[0]
         torch.testing.assert_close(loaded.model.network()(batch)["text"], states, atol=1e-5, rtol=1e-5)
-    config = Config(theirs.config.to_dict())
-    assert make_release(family).visibility(config) == visibility
+    config = FamilyConfig(theirs.config.to_dict())
+    assert make_family(family).visibility(config) == visibility
 
 
 @pytest.mark.parametrize(
@@ -66,22 +66,22 @@ def test_a_family_that_reads_otherwise_is_refused(family: str, visibility: str, 
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("place", ["run", "release"])
+@pytest.mark.parametrize("place", ["run", "checkpoint"])
 @pytest.mark.parametrize(("theirs", "ours"), [("causal", "bidirectional"), ("bidirectional", "causal")])
 def test_a_start_from_weights_that_read_otherwise_is_told(theirs: str, ours: str, place: str, tmp_path: Path) -> None:
     source = run_of("bert", theirs, tmp_path, "source")
-    if place == "release":
+    if place == "checkpoint":
         export(source, tmp_path / "out", "bert")
         source = tmp_path / "out"
-    told = f"its weights have read texts with visibility {theirs}; here the builder's is {ours}"
+    reported = f"its weights have read texts with visibility {theirs}; here the builder's is {ours}"
     run = run_of("bert", ours, tmp_path, init_from=str(source))
-    assert told in (run / "log.txt").read_text()
+    assert reported in (run / "log.txt").read_text()
     same = run_of("bert", theirs, tmp_path, "same", init_from=str(source))
     assert "have read texts with visibility" not in (same / "log.txt").read_text()
 
 
 def test_a_network_is_read_in_all_ways_that_it_has_learnt(tmp_path: Path) -> None:
-    model = model_of("bert", {**case_of("release", "bert").config, "max_position_embeddings": 20})
+    model = model_of("bert", {**case_of("family", "bert").config, "max_position_embeddings": 20})
     task = text_task(texts(tmp_path / "texts"), "mlm")
     recipe = load_recipe(str(recipe_file(tmp_path / "recipe.yaml", model, task)))
     from_left = replace(recipe.tasks["it"], sequence=recipe.tasks["it"].sequence.with_visibility("causal"))

@@ -1,4 +1,4 @@
-"""Releases as folders, made from the golden weights, and the way there and back by a recipe and the command."""
+"""checkpoints as folders, made from the golden weights, and the way there and back by a recipe and the command."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from torch import Tensor
 
 from workbench.cli.export import export
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.writer import ShardWriter
-from workbench.interop.reading import make_release
-from workbench.interop.release import Config
+from workbench.corpora.shards.writer import ShardWriter
+from workbench.interop.checkpoint_reader import make_family
+from workbench.interop.family import FamilyConfig
 from workbench.recipe.reading import load_recipe
 from workbench.training.pretrain import pretrain
 
@@ -40,7 +40,7 @@ def texts(folder: Path, **fields: Any) -> Path:
     return folder
 
 
-def pictures(folder: Path, feature_size: int, picture: bytes, classes: int = 4) -> Path:
+def photographs(folder: Path, feature_size: int, photograph: bytes, classes: int = 4) -> Path:
     """A corpus of captions, questions, and regions with so many numbers each, of so many classes."""
     rng = np.random.default_rng(0)
     with ShardWriter(folder / "part-000000.tar", kind="image-text") as writer:
@@ -53,7 +53,7 @@ def pictures(folder: Path, feature_size: int, picture: bytes, classes: int = 4) 
             regions = {"features": features, "boxes": corners, **sure, **said, **scores}
             caption = " ".join(WORDS[i : i + 4])
             asked = {"question_id": i, "question": caption, "answers": ["yes"]}
-            record = {"image": picture, "captions": [caption], "questions": [asked], "regions": regions}
+            record = {"image": photograph, "captions": [caption], "questions": [asked], "regions": regions}
             writer.add(f"r{i}", {**record, "meta": {"backbone": "made-up", "sha256": str(i)}})
     assert writer.info is not None
     about = {"backbone": "made-up"}
@@ -109,7 +109,7 @@ def model_of(family: str, config: Mapping[str, Any], **streams: Any) -> dict[str
     Args:
         streams: options of a stream's embedding to change.
     """
-    spec = make_release(family).network(Config(config))
+    spec = make_family(family).network(FamilyConfig(config))
     changed = {name: {**part, **streams.get(name, {})} for name, part in spec.streams.items()}
     return {"streams": changed, "layers": spec.layers, "poolers": spec.poolers, "tie": spec.tie}
 
@@ -131,6 +131,6 @@ def equal(
 
 
 def as_torch(weights: Path, file: Path) -> Path:
-    """The weights as a file of torch, as most releases are."""
+    """The weights as a file of torch, as most checkpoints are."""
     torch.save(load_file(weights), file)
     return file

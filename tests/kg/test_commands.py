@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from kg.graph.store import GraphStore
 from kg.vectors.vectors import load_vectors
-from pipelines.commands.graphs import graph
-from pipelines.commands.vectors import read_triples, vectors
-from workbench.errors import WorkbenchError
-from workbench.options.command import command
+from pipelines.commands.knowledge.graphs import graph
+from pipelines.commands.knowledge.vectors import read_triples, vectors
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.command import command
 
 
 @pytest.fixture

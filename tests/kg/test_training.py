@@ -7,15 +7,15 @@ import tokenizers
 import torch
 from tokenizers import models, pre_tokenizers
 
-from kg.graph.facts import Fact
+from kg.graph.entity_facts import Fact
+from workbench.components.controls import CONTROLS
+from workbench.core.options.values import check
 from workbench.models.network import Network
-from workbench.options.values import check
-from workbench.parts.controls import CONTROLS
+from workbench.pretraining.forward import ViewKey
+from workbench.pretraining.model import PretrainingModel
+from workbench.pretraining.task import Task
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import NetworkSpec, TaskSpec
-from workbench.tasks.forward import Sight
-from workbench.tasks.root import Root
-from workbench.tasks.task import Task
 from workbench.text.tokenizer import Tokenizer
 
 NAMES = ["lyon", "paris", "rome", "turin", "france", "italy"]
@@ -67,9 +67,9 @@ def task(tokenizer: Tokenizer, control: str | None = None) -> Task:
         "sequence": {
             "builder": "sentence_pair",
             "max_length": 32,
-            "steps": [
-                {"step": "kg.sentence_tree", "graph": Graph(), "max_length": 64},
-                {"step": "kg.entity_stream", "table": {f"Q{i}": i for i in range(6)}},
+            "transforms": [
+                {"transform": "kg.sentence_tree", "graph": Graph(), "max_length": 64},
+                {"transform": "kg.entity_stream", "table": {f"Q{i}": i for i in range(6)}},
             ],
         },
         "objectives": [
@@ -82,7 +82,7 @@ def task(tokenizer: Tokenizer, control: str | None = None) -> Task:
     return Task("wiki", parsed, seed=0, resources={"tokenizer": tokenizer, "control": control})
 
 
-def root_of(made: Task, vocab_size: int) -> Root:
+def root_of(made: Task, vocab_size: int) -> PretrainingModel:
     torch.manual_seed(0)
     fused = {
         "layer": "kg.aggregator",
@@ -104,10 +104,10 @@ def root_of(made: Task, vocab_size: int) -> Root:
     )
     network = Network(spec)
     names = {placed.name: placed.objective for placed in made.objectives}
-    return Root(
+    return PretrainingModel(
         {"main": network},
         {name: objective.head(network) for name, objective in names.items()},
-        {name: Sight("main", "main") for name in names},
+        {name: ViewKey("main", "main") for name in names},
     )
 
 

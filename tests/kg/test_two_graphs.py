@@ -11,19 +11,19 @@ import torch
 import yaml
 
 import workbench
-from kg.evaluation.entity_typing.options import TypingTuning
-from kg.evaluation.entity_typing.task import EntityTyping
-from kg.vectors.vectors import Vectors, save_vectors
+from kg.evaluation.task_options import TypingTuning
+from kg.evaluation.tasks.entity_typing import EntityTyping
+from kg.vectors.vectors import GraphVectors, save_vectors
 from tests.kg.evaluation.conftest import TOWNS, WORDINGS, make_world, typed, write
-from tests.kg.evaluation.disambiguation.test_task import told, tree
+from tests.kg.evaluation.tasks.test_disambiguation import reported, tree
 from tests.training.conftest import launch  # noqa: F401 - a fixture
 from tests.training.test_ranks import columns, run_ranks
-from workbench.errors import WorkbenchError
-from workbench.evaluation.finetuning import fine_tune
+from workbench.core.errors import WorkbenchError
+from workbench.evaluation.finetuning.finetuning import fine_tune
+from workbench.pretraining.forward import read
 from workbench.recipe.trees import recipe_from_dict
-from workbench.tasks.forward import read
 from workbench.training.pretrain import pretrain
-from workbench.training.verify import verify_resume
+from workbench.training.verify_resume import verify_resume
 
 METRICS = ("mlm/loss", "towns_linking/loss", "words_linking/loss", "towns_linking/prior_accuracy")
 
@@ -32,20 +32,20 @@ METRICS = ("mlm/loss", "towns_linking/loss", "words_linking/loss", "towns_linkin
 def told_world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Texts whose towns and countries are linked to one graph, and whose words to another; and the latter's vectors."""
     folder = make_world(tmp_path_factory.mktemp("two-graphs"))
-    records = [told(t, w) for t in range(len(TOWNS)) for w in WORDINGS[:2]]
+    records = [reported(t, w) for t in range(len(TOWNS)) for w in WORDINGS[:2]]
     for record in records:
         start = record["text"].index("town")
         words = [[start, start + 4, "w1", 0.7, {"right": 0}], [start, start + 4, "w2", 0.3, {"right": 1}]]
         record["spans"] = sorted([*record["spans"], *words], key=lambda span: span[:2])
-    write(folder / "told", records)
+    write(folder / "reported", records)
     write(folder / "typing", [typed("the stead", f"t{i}", ["place"], "we saw") for i in range(8)])
     words = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
-    save_vectors(Vectors(["w1", "w2", "w3"], words, ["r"], torch.zeros(1, 4)), folder / "words.safetensors")
+    save_vectors(GraphVectors(["w1", "w2", "w3"], words, ["r"], torch.zeros(1, 4)), folder / "words.safetensors")
     return folder
 
 
 def both(folder: Path, **top: Any) -> dict[str, Any]:
-    """Dropout on, several lanes, masked words beside the linkers of both graphs."""
+    """Dropout on, several lanes, masked words next to the linkers of both graphs."""
     recipe = tree(folder, steps=6) | top
     vectors = str(folder / "words.safetensors")
     recipe["model"]["streams"]["words"] = {"embedding": "kg.entity_table", "path": vectors}
@@ -53,8 +53,8 @@ def both(folder: Path, **top: Any) -> dict[str, Any]:
     second = {"layer": "kg.kar", "candidates": "words", "mentions": "word_mentions", "threshold": 0.0, **plain}
     recipe["model"]["layers"] += [{"layer": "self", **plain}, second, {"layer": "self", **plain}]
     task = recipe["tasks"]["facts"]
-    step = {"step": "kg.candidates", "table": vectors, "stream": "words", "mentions": "word_mentions"}
-    task["sequence"]["steps"].append(step)
+    step = {"transform": "kg.candidates", "table": vectors, "stream": "words", "mentions": "word_mentions"}
+    task["sequence"]["transforms"].append(step)
     linking = {"objective": "kg.entity_linking"}
     task["objectives"] = [
         {"objective": "mlm", "rate": 0.2},
@@ -111,7 +111,9 @@ def test_two_ranks_equal_one(
 def states(run: Path, control: str | None = None) -> torch.Tensor:
     loaded = workbench.load(run, control=control)
     made = loaded.transforms["facts"].evaluating()
-    batch = made.micro_batch([{**told(3, WORDINGS[0]), "key": "a", "corpus": "c", "draw": (0,)}], (0,)).views["main"]
+    batch = made.micro_batch([{**reported(3, WORDINGS[0]), "key": "a", "corpus": "c", "draw": (0,)}], (0,)).views[
+        "main"
+    ]
     with torch.no_grad():
         return read(loaded.model.network("main"), batch).states["text"]
 
@@ -137,7 +139,7 @@ def test_knowledge_stays_in_fine_tuning(told_world: Path, tmp_path: Path) -> Non
     tuning = TypingTuning(run=run, corpus=str(told_world / "typing"), overrides=quick, max_length=24)
     tuned = workbench.load(fine_tune(EntityTyping(), tuning))
     (task,) = tuned.transforms.values()
-    assert [step.stream for step in task.steps] == ["towns", "words"]
+    assert [step.stream for step in task.transforms] == ["towns", "words"]
     sample = {**typed("the stead", "t1", ["place"], "we saw"), "key": "a", "corpus": "c", "draw": (0,)}
     batch = task.evaluating().micro_batch([sample], (0,)).views["main"]
     assert batch.streams["towns"].fields["entity_ids"].tolist() == [2]

@@ -49,8 +49,8 @@ def test_scores_count_chunks_of_all_texts_alike() -> None:
 
 
 def test_a_chunk_ends_with_its_text() -> None:
-    whole, parted = (tag_scores(np.array([1, 2]), np.array([1, 2]), words, NAMES) for words in ([2], [1, 1]))
-    assert whole == parted
+    whole, separated = (tag_scores(np.array([1, 2]), np.array([1, 2]), words, NAMES) for words in ([2], [1, 1]))
+    assert whole == separated
     assert tag_scores(np.array([1, 2]), np.array([1, 1]), [1, 1], NAMES)["f1"] == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from workbench.metrics.ranks import rank_tallies
-from workbench.metrics.resampling import compared, intervals, units_of, wilson
+from workbench.metrics.resampling import compared_numbers, intervals, units_of, wilson
 from workbench.metrics.tallies import Tally
 
 
@@ -59,7 +59,7 @@ def test_whoever_makes_a_tally_says_whether_it_is_a_share() -> None:
 def test_a_difference_is_that_of_every_draw_of_three_items() -> None:
     """27 draws of three items, counted out: the p value, and the interval's ends."""
     one, other = np.array([0.0, 0.0, 1.0]), np.array([1.0, 0.5, 1.0])
-    found = compared([Tally.mean(one)], [Tally.mean(other)], alone(3), count=40_000)
+    found = compared_numbers([Tally.mean(one)], [Tally.mean(other)], alone(3), count=40_000)
     every = [np.mean((other - one)[list(draw)]) for draw in product(range(3), repeat=3)]
     observed = np.mean(other - one)
     assert found.difference == pytest.approx(0.5)
@@ -69,7 +69,7 @@ def test_a_difference_is_that_of_every_draw_of_three_items() -> None:
 
 def test_the_same_predictions_do_not_differ() -> None:
     tally = Tally.mean(np.random.default_rng(0).random(50))
-    assert compared([tally], [tally], alone(50), count=500)[2:] == (0.0, 0.0, 0.0, 1.0)
+    assert compared_numbers([tally], [tally], alone(50), count=500)[2:] == (0.0, 0.0, 0.0, 1.0)
 
 
 def test_of_runs_that_do_not_differ_p_is_uniform_and_intervals_hold_zero() -> None:
@@ -78,7 +78,7 @@ def test_of_runs_that_do_not_differ_p_is_uniform_and_intervals_hold_zero() -> No
     for _ in range(300):
         hard = rng.random(80)  # items are hard for both sides, which is why they are paired
         sides = [Tally.mean((rng.random(80) < hard).astype(float)) for _ in range(2)]
-        found.append(compared([sides[0]], [sides[1]], alone(80), count=400, seed=int(rng.integers(1 << 30))))
+        found.append(compared_numbers([sides[0]], [sides[1]], alone(80), count=400, seed=int(rng.integers(1 << 30))))
     p = np.array([each.p for each in found])
     for level in (0.05, 0.2, 0.5):
         assert np.mean(p <= level) == pytest.approx(level, abs=4 * np.sqrt(level * (1 - level) / 300) + 0.02)
@@ -88,7 +88,7 @@ def test_of_runs_that_do_not_differ_p_is_uniform_and_intervals_hold_zero() -> No
 def test_a_real_difference_is_found_where_items_are_paired() -> None:
     hard = np.random.default_rng(0).normal(size=100)
     one, other = Tally.mean(hard), Tally.mean(hard + 0.1 + 0.1 * np.random.default_rng(1).normal(size=100))
-    found = compared([one], [other], alone(100), count=2_000)
+    found = compared_numbers([one], [other], alone(100), count=2_000)
     assert found.p < 0.01 < 0.05 < found.low + 0.05
     assert found.low < found.difference < found.high
 
@@ -97,12 +97,14 @@ def test_seeds_widen_the_interval_by_how_much_they_differ() -> None:
     x = np.random.default_rng(0).normal(size=60)
     still = [Tally.mean(x)] * 3
     moving = [Tally.mean(x + shift) for shift in (0.0, 1.0, 2.0)]
-    same = compared(still, still, alone(60), count=1_000)
+    same = compared_numbers(still, still, alone(60), count=1_000)
     assert (same.low, same.high) == (0, 0)
-    found = compared(still, moving, alone(60), count=1_000)
+    found = compared_numbers(still, moving, alone(60), count=1_000)
     assert found.difference == pytest.approx(1.0)
     assert found.low < 0.5 < 1.5 < found.high
-    apart = compared(still, [Tally.mean(x), Tally.mean(x)], alone(60), count=1_000)  # so many seeds cannot be paired
+    apart = compared_numbers(
+        still, [Tally.mean(x), Tally.mean(x)], alone(60), count=1_000
+    )  # so many seeds cannot be paired
     assert apart.difference == pytest.approx(0)
 
 

@@ -1,4 +1,4 @@
-"""Scores of texts in several scripts, by hand; of English ones beside rouge-score as it is."""
+"""Scores of texts in several scripts, by hand; of English ones next to rouge-score as it is."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.models.attention.call import Request, attend, choose, use_kernel
 from workbench.models.context import Context
 from workbench.models.layout import Layout

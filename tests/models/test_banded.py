@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.models.attention import banded as module
 from workbench.models.attention.call import attend, choose, use_kernel
 from workbench.models.attention.request import Request
 from workbench.models.attention.varlen import varlen_lacks
 from workbench.models.context import Context
 from workbench.models.layout import layout_of
-from workbench.models.relations.alibi import Alibi
-from workbench.models.relations.buckets import Buckets
-from workbench.models.relations.relative import Relative
+from workbench.models.score_biases.alibi import AlibiBias
+from workbench.models.score_biases.buckets import BucketsBias
+from workbench.models.score_biases.relative import RelativeBias
 from workbench.sequences.batch import VISIBILITY, Batch, Stream
 from workbench.sequences.pattern import pattern_of
 
@@ -50,12 +50,12 @@ def batch_of(lengths: list[int], integers: bool = False, everywhere: float = 0.0
 
 
 def run(kernel: str, batch: Batch, streams: tuple[str, ...], **options: Any) -> list[Tensor]:
-    """The result, and the gradients of queries, keys, values and of a relation's parameters."""
+    """The result, and the gradients of queries, keys, values and of a score bias's parameters."""
     layout = Context(batch).layout(*streams)
     g = torch.Generator().manual_seed(1)
     inputs = [torch.randn(layout.rows, HEADS, SIZE, generator=g, requires_grad=True) for _ in range(3)]
-    relation = options.get("relation")
-    parameters = [] if relation is None else list(relation.parameters())
+    score_bias = options.get("score_bias")
+    parameters = [] if score_bias is None else list(score_bias.parameters())
     with use_kernel(kernel):
         out, _ = attend(*inputs, layout, layout, **options)
     loss = (out * torch.randn(out.shape, generator=g)).sum()
@@ -125,13 +125,13 @@ def test_a_row_that_is_everywhere_sees_all_and_is_seen_by_all() -> None:
 
 @pytest.mark.parametrize("streams", [("text",), ("text", "image")])
 @pytest.mark.parametrize("share", [0.0, 0.1])
-@pytest.mark.parametrize("make", [Alibi, Buckets, lambda heads: Relative(heads, SIZE, segments=True)])
+@pytest.mark.parametrize("make", [AlibiBias, BucketsBias, lambda heads: RelativeBias(heads, SIZE, segments=True)])
 def test_relations(make: Any, share: float, streams: tuple[str, ...]) -> None:
     torch.manual_seed(0)
-    relation = make(HEADS)
-    for parameter in relation.parameters():
+    score_bias = make(HEADS)
+    for parameter in score_bias.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
-    check(batch_of([60, 1, 33, 20], True, share), streams, window=6, relation=relation)
+    check(batch_of([60, 1, 33, 20], True, share), streams, window=6, score_bias=score_bias)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1])
@@ -174,10 +174,10 @@ class Largest(TorchDispatchMode):
         return out
 
 
-@pytest.mark.parametrize("options", [{}, {"dropout": 0.1}, {"relation": "alibi"}, {"relation": "relative"}])
+@pytest.mark.parametrize("options", [{}, {"dropout": 0.1}, {"score_bias": "alibi"}, {"score_bias": "relative"}])
 def test_no_tensor_grows_with_the_square(options: dict[str, Any]) -> None:
-    relations = {"alibi": Alibi(HEADS), "relative": Relative(HEADS, SIZE)}
-    options = {**options, "relation": relations.get(options.get("relation", ""))}
+    score_biases = {"alibi": AlibiBias(HEADS), "relative": RelativeBias(HEADS, SIZE)}
+    options = {**options, "score_bias": score_biases.get(options.get("score_bias", ""))}
     found = []
     for rows in (1024, 4096):
         with Largest() as largest:
@@ -204,8 +204,8 @@ def test_it_is_chosen_where_a_window_is_short_against_the_sequences() -> None:
     assert chosen(marked, 64) == "padded"
     few = batch_of([1024], everywhere=0.01)
     assert chosen(few, 64) == "banded"
-    assert chosen(few, 64, relation=Alibi(HEADS)) == "banded"
-    assert chosen(few, 64, relation=Relative(HEADS, SIZE)) == "padded"
+    assert chosen(few, 64, score_bias=AlibiBias(HEADS)) == "banded"
+    assert chosen(few, 64, score_bias=RelativeBias(HEADS, SIZE)) == "padded"
 
 
 def test_what_it_cannot_do_is_told() -> None:

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.models.context import Context
-from workbench.models.embeddings.token import Token
+from workbench.models.embeddings.token import TokenEmbedding
 from workbench.models.initialisation import initialise
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec
@@ -139,17 +139,17 @@ def test_wrong_specs() -> None:
 
 
 def test_layers_that_share_a_relation_share_nothing_else() -> None:
-    layer = {"layer": "self", "stream": "text", "num_heads": 4, "relation": "buckets", **QUIET}
-    group = {"group": [{"layer": "norm", "stream": "text"}, layer], "repeat": 3, "share": "relation"}
+    layer = {"layer": "self", "stream": "text", "num_heads": 4, "score_bias": "buckets", **QUIET}
+    group = {"group": [{"layer": "norm", "stream": "text"}, layer], "repeat": 3, "share": "score_bias"}
     network = Network(NetworkSpec({"text": TEXT}, [group]))
     attentions = [network.layers[i].attention.attention for i in (1, 3, 5)]
-    assert attentions[0].relation is attentions[1].relation is attentions[2].relation
+    assert attentions[0].score_bias is attentions[1].score_bias is attentions[2].score_bias
     assert len({id(attention.qkv) for attention in attentions}) == 3
 
 
 def test_to_share_what_is_not_there_is_refused() -> None:
-    layer = {"layer": "self", "stream": "text", "num_heads": 4, "repeat": 2, "share": "relation"}
-    with pytest.raises(WorkbenchError, match=r"layers\[0\]: share = 'relation'"):
+    layer = {"layer": "self", "stream": "text", "num_heads": 4, "repeat": 2, "share": "score_bias"}
+    with pytest.raises(WorkbenchError, match=r"layers\[0\]: share = 'score_bias'"):
         Network(NetworkSpec({"text": TEXT}, [layer]))
 
 
@@ -213,7 +213,7 @@ def test_residuals_of_two_streams_are_counted_apart() -> None:
 
 
 def test_a_segment_beyond_the_table_is_told() -> None:
-    embedding = Token(8, 10, token_types=2)
+    embedding = TokenEmbedding(8, 10, token_types=2)
     ids = torch.tensor([1, 2])
     with pytest.raises(WorkbenchError, match="segment 2, but the network has token_types = 2: enlarge it"):
         embedding({"input_ids": ids, "position_ids": ids, "token_type_ids": torch.tensor([0, 2])})
@@ -221,10 +221,10 @@ def test_a_segment_beyond_the_table_is_told() -> None:
 
 def test_one_row_of_segments_is_that_of_all() -> None:
     """As RoBERTa reads pairs."""
-    embedding = Token(8, 10, token_types=1, dropout=0.0)
+    embedding = TokenEmbedding(8, 10, token_types=1, dropout=0.0)
     ids = torch.tensor([1, 2])
     fields = {"input_ids": ids, "position_ids": ids}
-    told, plain = (embedding({**fields, "token_type_ids": torch.tensor(types)}) for types in ([0, 1], [0, 0]))
-    torch.testing.assert_close(told, plain, atol=0, rtol=0)
+    reported, plain = (embedding({**fields, "token_type_ids": torch.tensor(types)}) for types in ([0, 1], [0, 0]))
+    torch.testing.assert_close(reported, plain, atol=0, rtol=0)
     bare = embedding.norm(embedding.token(ids) + embedding.position(ids) + embedding.token_type.weight[0])
-    torch.testing.assert_close(told, bare)
+    torch.testing.assert_close(reported, bare)

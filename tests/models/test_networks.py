@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.models.networks import build_networks, follow
+from workbench.pretraining.model import PretrainingModel
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict
-from workbench.tasks.root import Root
 
 LAYERS = [{"layer": "self", "stream": "text", "num_heads": 2}]
 TEXT = {"embedding": "token", "hidden_size": 8}
@@ -79,7 +79,7 @@ def test_a_follower_starts_as_a_copy_and_moves() -> None:
     own, other = (made[name].embeddings["text"].token.weight for name in ("momentum", "main"))
     with torch.no_grad():
         other.add_(1)
-    Root(made, {}, {}, described_networks.followers).start_followers()
+    PretrainingModel(made, {}, {}, described_networks.followers).start_followers()
     torch.testing.assert_close(own, other)
     with torch.no_grad():
         other.add_(4)

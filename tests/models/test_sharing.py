@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from workbench.models.network import Network
+from workbench.pretraining.forward import ForwardPass, ViewKey
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, MicroBatch, Stream, share_streams
-from workbench.tasks.forward import Forward, Sight
 
 SIZE, TEXT, IMAGE = 8, [3, 2], [2, 4]
 QUIET = {"num_heads": 2, "dropout": 0.0, "attention_dropout": 0.0}
@@ -62,10 +62,10 @@ def counted(made: Network) -> Counter[int]:
 
 
 def states(made: Network, views: dict[str, Batch]) -> dict[str, dict[str, Tensor]]:
-    forward = Forward({"main": made}, views)
+    forward = ForwardPass({"main": made}, views)
     found = {}
     for name in views:
-        read = forward.read(Sight("main", name))
+        read = forward.read(ViewKey("main", name))
         found[name] = {**read.states, **{f"tap {s}": rows for s, rows in read.taps.get("tap", {}).items()}}
     return found
 
@@ -120,10 +120,10 @@ def test_views_with_nothing_in_common_share_nothing() -> None:
 
 def test_states_without_a_graph_are_not_taken_where_gradients_flow() -> None:
     made = network(*ALBEF)
-    forward = Forward({"main": made}, share_streams({"main": view(), "masked": view(text=7)}))
+    forward = ForwardPass({"main": made}, share_streams({"main": view(), "masked": view(text=7)}))
     with torch.no_grad():
-        forward.read(Sight("main", "main"))
-    forward.read(Sight("main", "masked")).states["image"].sum().backward()
+        forward.read(ViewKey("main", "main"))
+    forward.read(ViewKey("main", "masked")).states["image"].sum().backward()
     assert made.layers[0].attention.attention.qkv.weight.grad is not None
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from tests.contracts import material
-from workbench.keyed import Draws
+from workbench.components.building import build
+from workbench.core.keyed import Draws
 from workbench.models.network import Network
-from workbench.parts.building import build
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws, generator
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws, generator
 from workbench.models.attention.visibility import visible
 from workbench.models.network import Network
-from workbench.objectives._blanks import Filling
+from workbench.objectives._blanks import BlankFillings
 from workbench.objectives.blank_filling import BlankFilling, placed
-from workbench.parts.building import build
+from workbench.pretraining.forward import HeadInputs
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Rows, Sequence, Span, text_fields
-from workbench.tasks.forward import Seen
 
 EXCUSED = "it moves rows, and the network of the contracts does not read their places in blanks"
 DRAWS = Draws(0, "task", "it", number=(0,))
@@ -56,7 +56,7 @@ def blanks(sequence: Sequence) -> list[np.ndarray]:
 def test_the_example_of_the_paper() -> None:
     """Figure 2: x1 .. x6 with x3 and x5 x6 cut out, written in the order x5 x6, x3 (positions count from 0 here)."""
     sequence = Sequence({"text": text_fields(np.arange(1, 7))}, (0,))
-    rows, labels = Filling("text", MASK, START, END)([np.array([4, 5]), np.array([2])], sequence)
+    rows, labels = BlankFillings("text", MASK, START, END)([np.array([4, 5]), np.array([2])], sequence)
     text = sequence.streams["text"]
     assert text["input_ids"].tolist() == [1, 2, MASK, 4, MASK, START, 5, 6, START, 3]
     assert text["position_ids"].tolist() == [0, 1, 2, 3, 4, 4, 4, 4, 2, 2]
@@ -169,7 +169,7 @@ def test_what_points_into_the_text_follows(tokenizer: Any) -> None:
     sequence = plain(8)
     sequence.spans = [Span(4, 6, "inside"), Span(2, 5, "cut in two")]
     sequence.streams["entity"] = {"entity_ids": np.array([1, 2]), "token": Rows("text", np.array([4, 6]))}
-    Filling("text", MASK, START, END)([np.array([4, 5])], sequence)
+    BlankFillings("text", MASK, START, END)([np.array([4, 5])], sequence)
     assert sequence.streams["text"]["input_ids"].tolist() == [0, 1, 2, 3, MASK, 6, 7, START, 4, 5]
     assert [(s.start, s.end, s.entity) for s in sequence.spans] == [(8, 10, "inside")]
     assert np.asarray(sequence.streams["entity"]["token"]).tolist() == [8, 5]
@@ -202,7 +202,7 @@ def test_sequences_together_have_the_losses_they_have_alone(tokenizer: Any, make
 
     def loss(chosen: list[Sequence]) -> torch.Tensor:
         batch = collate(chosen)
-        found: torch.Tensor = head(Seen.of(network, batch, batch.targets["it"])).loss
+        found: torch.Tensor = head(HeadInputs.of(network, batch, batch.targets["it"])).loss
         return found
 
     together = loss(sequences)

@@ -10,12 +10,12 @@ import torch
 
 from tests.contracts.cases import ObjectiveCase
 from tests.contracts.material import token_originals
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
 from workbench.objectives.clm import Clm
-from workbench.parts.building import build
+from workbench.pretraining.forward import HeadInputs
 from workbench.sequences.batch import collate
-from workbench.tasks.forward import Seen
 
 CASE = ObjectiveCase(
     {},
@@ -82,7 +82,7 @@ def test_head_is_the_tied_table(tokenizer, make_samples, make_network):
     sequences = built(tokenizer, make_samples(3, 12))
     batch = collate(sequences)
     states = network(batch)
-    output = head(Seen.of(network, batch, batch.targets["clm"], states))
+    output = head(HeadInputs.of(network, batch, batch.targets["clm"], states))
     table = network.embeddings["text"].token.weight
     total = 0.0
     for row, label in zip(batch.targets["clm"]["rows"], batch.targets["clm"]["labels"], strict=True):

@@ -12,17 +12,17 @@ import torch
 from safetensors.torch import load_file
 
 from tests.contracts.material import text_samples, tokenizer
-from workbench.errors import WorkbenchError
-from workbench.interop.reading import make_release
-from workbench.interop.release import Config
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.interop.checkpoint_reader import make_family
+from workbench.interop.family import FamilyConfig
 from workbench.interop.rules import to_ours
-from workbench.keyed import Draws
 from workbench.models.network import Network
 from workbench.objectives._decoder import DecoderObjective
-from workbench.parts.building import build
+from workbench.pretraining.forward import HeadInputs
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sequence, text_fields
-from workbench.tasks.forward import Seen
 
 DRAWS = Draws(0, "task", "it", number=(0,))
 FRAME = {"builder": "document", "begin": None, "end": "eos"}
@@ -49,9 +49,9 @@ def documents(count: int = 6, builder: str = "document") -> list[Sequence]:
 
 def network() -> Network:
     """An encoder and a decoder with rows for some sentinels."""
-    config = Config(BART | {"vocab_size": tokenizer().vocab_size + 20})
+    config = FamilyConfig(BART | {"vocab_size": tokenizer().vocab_size + 20})
     torch.manual_seed(0)
-    return Network(make_release("bart").network(config)).eval()
+    return Network(make_family("bart").network(config)).eval()
 
 
 BART = {"model_type": "bart", "d_model": 16, "max_position_embeddings": 80} | {
@@ -66,7 +66,7 @@ def test_together_is_the_sum_of_each_alone(name: str) -> None:
     losses, counts = [], []
     for group in (sequences, *([sequence] for sequence in sequences)):
         batch = collate(group)
-        losses.append(objective.head(model)(Seen.of(model, batch, batch.targets["it"])).loss)
+        losses.append(objective.head(model)(HeadInputs.of(model, batch, batch.targets["it"])).loss)
         counts.append(objective.count(batch))
     torch.testing.assert_close(losses[0], torch.stack(losses[1:]).sum(), rtol=1e-5, atol=1e-4)
     assert counts[0] == sum(counts[1:]) > 0
@@ -110,19 +110,19 @@ def test_packed_documents_are_refused(name: str) -> None:
 @torch.no_grad()
 def test_logits_and_loss_are_the_published_ones(shared: Path, folder: str, family: str, name: str) -> None:
     """Of pairs: the decoder's input is that which the objective makes of the labels."""
-    place, release = shared / "golden/hf" / folder, make_release(family)
+    place, checkpoint_family = shared / "golden/hf" / folder, make_family(family)
     plain = json.loads((place / "config.json").read_text())["config"]
     weights, inputs, wanted = (load_file(place / f"{kind}.safetensors") for kind in ("weights", "inputs", "outputs"))
-    config = release.completed(Config({"model_type": family, **plain}), weights)
-    spec = release.network(config)
+    config = checkpoint_family.completed(FamilyConfig({"model_type": family, **plain}), weights)
+    spec = checkpoint_family.network(config)
     model = Network(spec).eval()
     for ours, other in spec.tie.items():
         stream, module = ours.split(".")
         setattr(model.embeddings[stream], module, model.embeddings.get_submodule(other))
-    tensors = to_ours(weights, release.rules(config))[0]
+    tensors = to_ours(weights, checkpoint_family.rules(config))[0]
     missing = model.load_state_dict({n: t for n, t in tensors.items() if not n.startswith(name)}, strict=False)
     assert not missing.unexpected_keys
-    stated = release.heads(config)[name]
+    stated = checkpoint_family.heads(config)[name]
     objective = made(name, **{key: value for key, value in stated.items() if key != "objective"})
     objective.start = plain.get("decoder_start_token_id", 0)
     if name == "span_corruption":
@@ -143,5 +143,5 @@ def test_logits_and_loss_are_the_published_ones(shared: Path, folder: str, famil
     torch.testing.assert_close(states["text"], wanted["encoder_last"][real], atol=1e-5, rtol=1e-5)
     logits = head.logits(model, states["target"])  # type: ignore[operator]
     torch.testing.assert_close(logits, wanted["logits"][kept], atol=1e-5, rtol=1e-5)
-    loss = head(Seen.of(model, batch, batch.targets["it"], states)).loss / objective.count(batch)
+    loss = head(HeadInputs.of(model, batch, batch.targets["it"], states)).loss / objective.count(batch)
     torch.testing.assert_close(loss, wanted["loss"], atol=1e-5, rtol=1e-5)

@@ -9,8 +9,8 @@ import pytest
 
 from tests.contracts.material import tokenizer
 from tests.objectives.test_decoder import DRAWS, documents, made
-from workbench.errors import WorkbenchError
-from workbench.parts.build_context import mark
+from workbench.components.build_context import mark
+from workbench.core.errors import WorkbenchError
 from workbench.sequences.protocols import Noise
 from workbench.sequences.sequence import Mark, Rows, Sequence
 
@@ -69,7 +69,7 @@ class Wrong(Noise):
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "reported"),
     [
         ("returns", "returned something of type Sequence"),
         ("list", "left input_ids of the stream 'text' as a list of int"),
@@ -82,7 +82,7 @@ class Wrong(Noise):
         ("link", "left row 3 of the stream 'text' with 2 in rows of targets of earlier"),
     ],
 )
-def test_what_a_noise_returns_and_leaves_is_checked_where_it_does(how: str, told: str) -> None:
+def test_what_a_noise_returns_and_leaves_is_checked_where_it_does(how: str, reported: str) -> None:
     after = documents(1)
     after[0].spans = after[0].mask_spans = []
     if how == "mark":
@@ -92,5 +92,5 @@ def test_what_a_noise_returns_and_leaves_is_checked_where_it_does(how: str, told
     objective = made("denoising")
     objective.noises = [mark(Wrong(how), "noises[1]: noise 'wrong'")]  # type: ignore[attr-defined]
     place, allowed = r"noises\[1\]: noise 'wrong'", tokenizer().vocab_size - 1
-    with pytest.raises(WorkbenchError, match=f"^{place} .*{told}.*; allowed: None, .* ids from 0 to {allowed}, "):
+    with pytest.raises(WorkbenchError, match=f"^{place} .*{reported}.*; allowed: None, .* ids from 0 to {allowed}, "):
         objective.corrupt(after, DRAWS)

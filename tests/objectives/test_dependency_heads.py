@@ -10,14 +10,14 @@ import torch
 
 from tests.contracts.cases import ObjectiveCase
 from tests.contracts.material import chain, draws, tokenizer
-from tests.objectives.test_tag import check_unchanged
-from workbench.errors import WorkbenchError
+from tests.objectives.test_token_classification import check_unchanged
+from workbench.core.errors import WorkbenchError
 from workbench.objectives.dependency_heads import DependencyHeads
+from workbench.pretraining.forward import HeadInputs
 from workbench.sequences.batch import collate
-from workbench.sequences.builders.document import Document
-from workbench.sequences.builders.tagged_text import TaggedText
+from workbench.sequences.builders.document import DocumentBuilder
+from workbench.sequences.builders.tagged_text import TaggedTextBuilder
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen
 
 CASE = ObjectiveCase(
     {"max_length": 512, "dropout": 0.0},
@@ -41,7 +41,7 @@ def made(found: list[list[Any]], text: str = TEXT, size: int = 40, **options: An
     objective = DependencyHeads(size, dropout=0.0)
     objective.name = "heads"
     sample = {"key": "a", "draw": (0,), "text": text, "dependencies": found}
-    sequences = TaggedText(tokenizer(), size, **options)([sample], draws())
+    sequences = TaggedTextBuilder(tokenizer(), size, **options)([sample], draws())
     objective.corrupt(sequences, draws())
     return sequences
 
@@ -91,7 +91,7 @@ def test_the_loss_is_that_of_a_loop() -> None:
     states = torch.randn(batch.streams["text"].rows, 6, generator=torch.Generator().manual_seed(0))
     network: Any = type("Sized", (), {"sizes": {"text": 6}})()
     head: Any = objective.head(network)
-    seen = Seen.of(network, batch, batch.targets["heads"], {"text": states})
+    seen = HeadInputs.of(network, batch, batch.targets["heads"], {"text": states})
     out = head(seen)
     wanted = 0.0
     for sequence, offset in zip(sequences, batch.streams["text"].offsets.tolist(), strict=False):
@@ -101,14 +101,16 @@ def test_the_loss_is_that_of_a_loop() -> None:
             wanted -= torch.log(torch.softmax(scores, 0)[label]).item()
     assert out.loss.item() == pytest.approx(wanted, rel=1e-5)
     assert objective.count(batch) == len(HEADS) + 4
-    assert objective.measure(out.made)["uas"] == float((out.made["predicted"] == out.made["gold"]).double().mean())
+    assert objective.measure(out.outputs)["uas"] == float(
+        (out.outputs["predicted"] == out.outputs["gold"]).double().mean()
+    )
 
 
 def test_what_cannot_be_read_is_refused() -> None:
     objective = DependencyHeads(40)
     sample = {"key": "a", "draw": (0,), "text": TEXT, "dependencies": chain(TEXT)}
     with pytest.raises(WorkbenchError, match=r"nothing says which words .* use the builder `tagged_text`"):
-        objective.corrupt(Document(tokenizer(), 40)([sample], draws()), draws())
+        objective.corrupt(DocumentBuilder(tokenizer(), 40)([sample], draws()), draws())
     (sequence,) = made(chain(TEXT))
     sequence.streams["text"]["special"] = np.zeros(sequence.length("text"), bool)
     with pytest.raises(WorkbenchError, match=r"the root of a sentence needs one of its own; let the builder begin"):

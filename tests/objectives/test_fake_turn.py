@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.keyed import Draws
+from workbench.core.keyed import Draws
 from workbench.objectives.fake_turn import FakeTurn
 
 EXCUSED = "it reads turns, which the samples of the contracts don't have"

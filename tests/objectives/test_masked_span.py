@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.contracts.material import tokenizer
 from tests.objectives.test_decoder import DRAWS, documents, made
-from workbench.keyed import generator
+from workbench.core.keyed import generator
 from workbench.objectives.masked_span import stretch
 
 EXCUSED = "it makes a stream that the network of the contracts does not have"

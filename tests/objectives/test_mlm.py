@@ -11,19 +11,19 @@ from safetensors.torch import load_file
 
 from tests.contracts.cases import ObjectiveCase
 from tests.contracts.material import draws, make_samples, token_originals, tokenizer
-from vision.sequences.images.clip_tokens import ClipTokens
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from vision.sequences.image_processors.clip_tokens import ClipTokensProcessor
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
 from workbench.objectives.mlm import Mlm, MlmHead
-from workbench.parts.building import build
+from workbench.pretraining.forward import ViewKey
+from workbench.pretraining.model import PretrainingModel
+from workbench.pretraining.objective import SoftTargets, soft_cross_entropy
 from workbench.recipe.spec import Follower
 from workbench.sequences.batch import MicroBatch, collate
-from workbench.sequences.protocols import Policy
-from workbench.sequences.replacing import Replacement, Replacing
+from workbench.sequences.protocols import Masking
+from workbench.sequences.replacement import ReplacementOptions, TokenReplacement
 from workbench.sequences.sequence import Sequence, Span, text_fields
-from workbench.tasks.forward import Sight
-from workbench.tasks.root import Root
-from workbench.tasks.soft_targets import SoftTargets, soft_cross_entropy
 from workbench.text.similar_words import save_similar_words
 
 CASE = ObjectiveCase(
@@ -82,14 +82,14 @@ def test_the_rate_may_move_with_the_progress_of_the_run(tokenizer, make_samples)
 
 def test_shares_may_be_extreme(tokenizer, make_samples):
     for mask, random, place in ((1.0, 0.0, 0), (0.0, 1.0, 1), (0.0, 0.0, 2)):
-        made = Mlm(tokenizer, replace=Replacement(mask, random))
+        made = Mlm(tokenizer, replace=ReplacementOptions(mask, random))
         counts = shares(*corrupted(made, tokenizer, make_samples(20)), made)
         assert counts.argmax() == place
         assert counts[place] >= 0.9 * counts.sum()
 
 
 def test_random_tokens_are_ordinary(tokenizer, make_samples):
-    made = Mlm(tokenizer, rate=1.0, replace=Replacement(mask=0.0, random=1.0))
+    made = Mlm(tokenizer, rate=1.0, replace=ReplacementOptions(mask=0.0, random=1.0))
     _, after = corrupted(made, tokenizer, make_samples(60))
     seen = {i for s in after for i in s.streams["text"]["input_ids"][~s.streams["text"]["special"]].tolist()}
     assert not seen & set(tokenizer.special_ids.tolist())
@@ -97,11 +97,11 @@ def test_random_tokens_are_ordinary(tokenizer, make_samples):
 
 
 def test_replacement_per_group(tokenizer, make_samples):
-    made = Mlm(tokenizer, rate=0.5, policy="span", replace=Replacement(random=0.0, mask=0.5, per="group"))
+    made = Mlm(tokenizer, rate=0.5, masking="span", replace=ReplacementOptions(random=0.0, mask=0.5, per="group"))
     clean, after = corrupted(made, tokenizer, make_samples(60))
     fates = []
     for a, b in zip(clean, after, strict=True):
-        groups = made.policy(a, "text", made.rate, DRAWS.of(a.draw))
+        groups = made.masking(a, "text", made.rate, DRAWS.of(a.draw))
         for rows in groups:
             became = b.streams["text"]["input_ids"][rows] == made.replace.mask_id
             assert became.all() or not became.any()
@@ -110,14 +110,16 @@ def test_replacement_per_group(tokenizer, make_samples):
 
 
 def test_max_predictions(tokenizer, make_samples):
-    made = Mlm(tokenizer, rate=0.5, policy="whole_word", max_predictions=4)
+    made = Mlm(tokenizer, rate=0.5, masking="whole_word", max_predictions=4)
     _, after = corrupted(made, tokenizer, make_samples(10))
     assert {len(s.targets["mlm"]["labels"]) for s in after} == {4}
     assert all(s.streams["text"]["taken"].sum() == 4 for s in after)
 
 
 def test_policy_with_options_and_injected_tokens(tokenizer, make_samples):
-    made = Mlm(tokenizer, rate=0.05, policy={"policy": "field", "probability": 1.0}, replace=Replacement(1.0, 0.0))
+    made = Mlm(
+        tokenizer, rate=0.05, masking={"masking": "field", "probability": 1.0}, replace=ReplacementOptions(1.0, 0.0)
+    )
     clean, after = corrupted(made, tokenizer, make_samples(10))
     for sequence in after:
         [span] = sequence.mask_spans
@@ -139,8 +141,8 @@ def test_policy_with_options_and_injected_tokens(tokenizer, make_samples):
         ({"replace": {"masks": 0.9}}, "unknown key 'masks'"),
         ({"head": {"transform": {"norm_eps": 2}}}, "head.transform.norm_eps = 2"),
         ({"max_predictions": 0}, "max_predictions = 0"),
-        ({"policy": "wholeword"}, "unknown policy 'wholeword'.* Did you mean 'whole_word'"),
-        ({"policy": {"policy": "span", "q": 1}}, "unknown option 'q'"),
+        ({"masking": "wholeword"}, "unknown masking 'wholeword'.* Did you mean 'whole_word'"),
+        ({"masking": {"masking": "span", "q": 1}}, "unknown option 'q'"),
     ],
 )
 def test_options_are_checked(tokenizer, options, message):
@@ -174,10 +176,10 @@ def test_soft_targets_are_those_of_the_moving_average(make_network, tokenizer, m
     """Network and head of the follower, at the same masked positions, ramped by the run's progress."""
     made = Mlm(tokenizer, soft=SoftTargets("slow", 0.4, ramp=0.5))
     network, slow = make_network(), make_network().requires_grad_(False)
-    root = Root(
+    root = PretrainingModel(
         {"main": network, "slow": slow},
         {"mlm": made.head(network)},
-        {"mlm": Sight("main", "main")},
+        {"mlm": ViewKey("main", "main")},
         {"slow": Follower("main", 0.9)},
     )
     for parameter in root.averages.parameters():
@@ -224,7 +226,7 @@ def similar(tokenizer, make_samples, tmp_path):
 
 
 def test_a_word_is_masked_replaced_or_kept_as_a_whole(tokenizer, make_samples):
-    made = Mlm(tokenizer, rate=0.5, policy="whole_word", replace=Replacement(0.5, 0.0, "word"))
+    made = Mlm(tokenizer, rate=0.5, masking="whole_word", replace=ReplacementOptions(0.5, 0.0, "word"))
     fates = []
     for a, b in zip(*corrupted(made, tokenizer, make_samples(200)), strict=True):
         for rows in words_selected(b):
@@ -236,7 +238,7 @@ def test_a_word_is_masked_replaced_or_kept_as_a_whole(tokenizer, make_samples):
 
 def test_words_become_similar_ones_at_the_published_shares(tokenizer, make_samples, similar):
     file, near = similar
-    made = Mlm(tokenizer, rate=0.5, policy="whole_word", replace=Replacement(per="word", similar=file))
+    made = Mlm(tokenizer, rate=0.5, masking="whole_word", replace=ReplacementOptions(per="word", similar=file))
     counts, drawn = np.zeros(3, int), np.zeros(2, int)  # similar, other, as it was
     for a, b in zip(*corrupted(made, tokenizer, make_samples(300)), strict=True):
         old, new = a.streams["text"]["input_ids"], b.streams["text"]["input_ids"]
@@ -262,9 +264,11 @@ def test_a_word_without_similar_ones_or_selected_in_part_becomes_random_tokens(t
     )
     near = str(tmp_path / "near.safetensors")
     fields = text_fields(np.array([first]))
-    Replacing(tokenizer, Replacement(0.0, 0.0, "word", near))(fields, [np.array([0])], np.random.default_rng(0))
+    TokenReplacement(tokenizer, ReplacementOptions(0.0, 0.0, "word", near))(
+        fields, [np.array([0])], np.random.default_rng(0)
+    )
     assert fields["input_ids"].tolist() == [first]
-    became, replacing = [], Replacing(tokenizer, Replacement(1.0, 0.0, "word", near))
+    became, replacing = [], TokenReplacement(tokenizer, ReplacementOptions(1.0, 0.0, "word", near))
     for seed in range(200):
         fields = text_fields(np.array([first, alone, first, alone]), word_ids=np.array([0, 0, 1, 2]))
         replacing(fields, [np.array([0, 2, 3])], np.random.default_rng(seed))
@@ -280,13 +284,13 @@ def test_a_word_without_similar_ones_or_selected_in_part_becomes_random_tokens(t
 def test_similar_words_are_of_the_run_s_tokenizer_and_per_word(tokenizer, tmp_path, similar):
     save_similar_words(tmp_path / "other.safetensors", [(1,)], np.array([[-1]]), "another", {})
     with pytest.raises(WorkbenchError, match="those of another tokenizer"):
-        Mlm(tokenizer, replace=Replacement(per="word", similar=str(tmp_path / "other.safetensors")))
+        Mlm(tokenizer, replace=ReplacementOptions(per="word", similar=str(tmp_path / "other.safetensors")))
     with pytest.raises(WorkbenchError, match="similar words with per = 'token'; allowed: per = 'word'"):
-        Mlm(tokenizer, replace=Replacement(similar=similar[0]))
+        Mlm(tokenizer, replace=ReplacementOptions(similar=similar[0]))
 
 
 class Replay:
-    """A generator that draws what SpanBERT's release has drawn."""
+    """A generator that draws what SpanBERT's released code has drawn."""
 
     def __init__(self, draws, left_out):
         uniform = [drawn for kind, drawn in draws if kind == "uniform"]
@@ -301,14 +305,14 @@ class Replay:
 
 
 def test_tokens_become_what_they_become_in_spanbert(shared, monkeypatch, tokenizer):
-    """Of every recorded example, a draw for each span or for each token; before these there the release draws once more
-    for the span."""
+    """Of every recorded example, a draw for each span or for each token; before these there the released code draws
+    once more for the span."""
     for example in json.loads((shared / "golden/spanbert/masking/examples.json").read_text()):
         whole, spans = example["settings"]["replacement_method"] == "span", example["merged_spans"]
-        made = Mlm(tokenizer, replace=Replacement(per="group" if whole else "token"))
+        made = Mlm(tokenizer, replace=ReplacementOptions(per="group" if whole else "token"))
         made.replace.mask_id, made.replace.ordinary = 4, np.arange(100)
         recorded = [np.arange(first, last + 1) for first, last in spans]
-        made.policy = type("Recorded", (Policy,), {"__call__": lambda *_, groups=recorded: groups})()
+        made.masking = type("Recorded", (Masking,), {"__call__": lambda *_, groups=recorded: groups})()
         begins = np.cumsum([0, *(1 + len(rows) for rows in recorded)])
         replay = Replay(example["draws"], [] if whole else begins)
         draws = Draws(0, number=(0,))
@@ -326,7 +330,7 @@ def test_codes_of_another_vocabulary_are_masked_by_the_code_behind_them() -> Non
         "objective", {"objective": "mlm", "rate": 0.5, "codes": 6, "stream": "video"}, "", tokenizer=tokenizer()
     )
     objective.name = "it"
-    part, seen = ClipTokens("tree", 6, "made-up"), set()
+    part, seen = ClipTokensProcessor("tree", 6, "made-up"), set()
     for i, sample in enumerate(make_samples(40)):
         sequence = Sequence({"video": part(sample, None)}, (i,))
         before = sequence.streams["video"]["input_ids"].copy()

@@ -10,15 +10,15 @@ import torch
 import torch.nn.functional as F
 
 from tests.objectives.conftest import DRAWS, built
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.models.attention.visibility import visible
 from workbench.models.network import Network
 from workbench.models.networks import build_networks
 from workbench.objectives.mplm import Mplm
+from workbench.pretraining.forward import HeadInputs
 from workbench.recipe.reading import load_recipe
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.rows import drop
-from workbench.tasks.forward import Seen
 from workbench.text.tokenizer import Tokenizer
 
 EXCUSED = "it makes a stream that the network of the contracts does not have"
@@ -50,7 +50,7 @@ def published(kept: int, predicted: int) -> tuple[np.ndarray, np.ndarray]:
 def test_who_sees_whom_is_as_published(tokenizer: Tokenizer, make_samples: Any) -> None:
     sequences = built(tokenizer, make_samples(40))
     lengths = [sequence.length("text") for sequence in sequences]
-    made(tokenizer, rate=0.3, policy="token").corrupt(sequences, DRAWS)
+    made(tokenizer, rate=0.3, masking="token").corrupt(sequences, DRAWS)
     for sequence, length in zip(sequences, lengths, strict=True):
         text = {name: torch.from_numpy(sequence.streams["text"][name]) for name in ("rank", "until")}
         asking = sequence.streams["query"]
@@ -130,7 +130,7 @@ def test_a_query_begins_as_the_mask_at_its_position(tokenizer: Tokenizer, make_s
 def test_the_loss_is_that_of_berts_head_on_the_queries(tokenizer: Tokenizer, make_samples: Any) -> None:
     objective, read, batch = made(tokenizer), mpnet(tokenizer), corrupted(tokenizer, make_samples)
     head = objective.head(read)
-    output = head(Seen.of(read, batch, batch.targets["it"]))
+    output = head(HeadInputs.of(read, batch, batch.targets["it"]))
     states = read(batch)["query"]
     hidden = head.norm(F.gelu(head.dense(states)))  # type: ignore[operator]
     logits = F.linear(hidden, read.embeddings["text"].token.weight, head.bias)  # type: ignore[arg-type]
@@ -150,6 +150,6 @@ def test_empty_and_short_texts(tokenizer: Tokenizer) -> None:
     sequences = built(tokenizer, samples)
     made(tokenizer).corrupt(sequences, DRAWS)
     batch, read = collate(sequences), mpnet(tokenizer)
-    loss = made(tokenizer).head(read)(Seen.of(read, batch, batch.targets["it"])).loss
+    loss = made(tokenizer).head(read)(HeadInputs.of(read, batch, batch.targets["it"])).loss
     assert torch.isfinite(loss)
     loss.backward()

@@ -7,12 +7,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws, generator
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws, generator
 from workbench.objectives._pair import PairHead
 from workbench.objectives.nsp import Nsp
 from workbench.objectives.sop import Sop
-from workbench.sequences.builders.sentence_pair import SentencePair
+from workbench.sequences.builders.sentence_pair import SentencePairBuilder
 from workbench.sequences.segments import in_two, segments_of, sentence_pairs, swapped
 
 
@@ -77,7 +77,7 @@ def test_next_sentences_of_pairs_of_sentences(make_samples, tokenizer):
     labels = [s["labels"]["nsp"] for s in arranged]
     assert set(labels) == {0, 1}
     assert abs(np.mean(labels) - 0.5) < 4 * 0.5 / len(labels) ** 0.5
-    sequences = SentencePair(tokenizer, 64)(arranged, draws())
+    sequences = SentencePairBuilder(tokenizer, 64)(arranged, draws())
     assert len({s.draw for s in sequences}) == len({s.group for s in sequences}) == len(arranged)
     assert [s.labels["nsp"] for s in sequences] == labels
 

@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 
 from tests.objectives.conftest import DRAWS, built
-from workbench.errors import WorkbenchError
-from workbench.keyed import generator
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import generator
 from workbench.models.attention.visibility import visible
 from workbench.models.network import Network
 from workbench.objectives.plm import Plm, order
+from workbench.pretraining.forward import HeadInputs
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, collate
-from workbench.tasks.forward import Seen
 from workbench.text.tokenizer import Tokenizer
 
 EXCUSED = "it makes a stream that the network of the contracts does not have"
@@ -100,10 +100,10 @@ def test_the_text_stays_and_queries_stand_at_its_tokens(tokenizer: Tokenizer, ma
 
 def test_a_sixth_is_predicted_in_spans_of_one_to_five_words(tokenizer: Tokenizer, make_samples: Any) -> None:
     weights = np.array([60, 30, 20, 15, 12])
-    policy = {"policy": "ngram", "lengths": weights.tolist(), "unit": "word"}
+    masking = {"masking": "ngram", "lengths": weights.tolist(), "unit": "word"}
     sequences = built(tokenizer, make_samples(60), begin=None, end=None)
     total = sum(sequence.length("text") for sequence in sequences)
-    made(rate=1 / 6, policy=policy).corrupt(sequences, DRAWS)
+    made(rate=1 / 6, masking=masking).corrupt(sequences, DRAWS)
     chosen = sum(sequence.length("query") for sequence in sequences)
     assert abs(chosen - total / 6) < 4 * (total * 5 / 36) ** 0.5
     for sequence in sequences:
@@ -119,7 +119,7 @@ def network(tokenizer: Tokenizer, memory: int = 0) -> Network:
         "stream": "text",
         "query": "query",
         "num_heads": 2,
-        "relation": {"relation": "relative", "segments": True},
+        "relation": {"score_bias": "relative", "segments": True},
         "dropout": 0.0,
         "attention_dropout": 0.0,
         "repeat": 2,
@@ -139,7 +139,7 @@ def test_the_loss_is_that_of_the_queries(tokenizer: Tokenizer, make_samples: Any
     batch = batch_of(tokenizer, make_samples, rate=0.3)
     head = objective.head(read)
     torch.nn.init.normal_(head.bias)  # type: ignore[arg-type]
-    output = head(Seen.of(read, batch, batch.targets["it"]))
+    output = head(HeadInputs.of(read, batch, batch.targets["it"]))
     states, labels = read(batch)["query"], batch.targets["it"]["labels"]
     logits = states @ read.embeddings["text"].token.weight.T + head.bias
     torch.testing.assert_close(output.loss, F.cross_entropy(logits, labels, reduction="sum"), atol=1e-4, rtol=1e-5)
@@ -179,7 +179,7 @@ def test_empty_and_short_texts(tokenizer: Tokenizer) -> None:
     made().corrupt(sequences, DRAWS)
     batch = collate(sequences)
     read = network(tokenizer)
-    loss = made().head(read)(Seen.of(read, batch, batch.targets["it"])).loss
+    loss = made().head(read)(HeadInputs.of(read, batch, batch.targets["it"])).loss
     assert torch.isfinite(loss)
     assert made().count(batch) == sum(sequence.length("query") for sequence in sequences) > 0
     loss.backward()

@@ -1,4 +1,4 @@
-"""Replaced token detection: what is drawn, what is learnt, and the published heads and embeddings to 1e-5."""
+"""Replaced token detection: what is drawn, what is learned, and the published heads and embeddings to 1e-5."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from workbench.interop.release import Config
-from workbench.interop.releases.electra import Electra
+from workbench.interop.families.electra import Electra
+from workbench.interop.family import FamilyConfig
 from workbench.interop.rules import to_ours
 from workbench.models.network import Network
 from workbench.objectives.mlm import MlmHead
 from workbench.objectives.rtd import Rtd, RtdHead
+from workbench.pretraining.forward import ViewKey
+from workbench.pretraining.model import PretrainingModel
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, MicroBatch, Stream
-from workbench.tasks.forward import Sight
-from workbench.tasks.root import Root
 
 EXCUSED = "its head reads what another objective has made"
 LENGTHS = [5, 3]
@@ -34,11 +34,11 @@ def spec(size: int = 8, **more: Any) -> NetworkSpec:
 
 
 @pytest.fixture
-def root() -> Root:
+def root() -> PretrainingModel:
     torch.manual_seed(0)
     networks = {"generator": Network(spec(4), vocab_size=20), "main": Network(spec(), vocab_size=20)}
     heads = {"mlm": MlmHead(networks["generator"]), "rtd": Rtd().head(networks["main"])}
-    return Root(networks, heads, {"mlm": Sight("generator", "main"), "rtd": Sight("main", "main")})
+    return PretrainingModel(networks, heads, {"mlm": ViewKey("generator", "main"), "rtd": ViewKey("main", "main")})
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def batch() -> Batch:
     return Batch({"text": Stream(fields, torch.tensor([0, 5, 8]), LENGTHS)}, targets, ["a", "b"])
 
 
-def run(root: Root, batch: Batch) -> dict[str, Any]:
+def run(root: PretrainingModel, batch: Batch) -> dict[str, Any]:
     return root(MicroBatch("text", {"main": batch}, {}), ["mlm", "rtd"])
 
 
@@ -61,7 +61,7 @@ def always(head: MlmHead, token: int) -> None:
         head.bias[token] = 1e4
 
 
-def given_to_the_discriminator(root: Root, batch: Batch) -> Tensor:
+def given_to_the_discriminator(root: PretrainingModel, batch: Batch) -> Tensor:
     found: list[Tensor] = []
     hook = root.network("main").register_forward_pre_hook(
         lambda _, arguments: found.append(arguments[0].streams["text"].fields["input_ids"])
@@ -71,20 +71,20 @@ def given_to_the_discriminator(root: Root, batch: Batch) -> Tensor:
     return found[0]
 
 
-def test_the_discriminator_reads_the_text_with_what_was_drawn(root: Root, batch: Batch) -> None:
+def test_the_discriminator_reads_the_text_with_what_was_drawn(root: PretrainingModel, batch: Batch) -> None:
     always(root.heads["mlm"], 13)
     assert given_to_the_discriminator(root, batch).tolist() == [5, 13, 7, 8, 13, 10, 11, 12]
     assert run(root, batch)["rtd"].metrics["found"][1] == 2
 
 
-def test_a_draw_that_hits_the_original_is_no_replacement(root: Root, batch: Batch) -> None:
+def test_a_draw_that_hits_the_original_is_no_replacement(root: PretrainingModel, batch: Batch) -> None:
     always(root.heads["mlm"], 6)
     output = run(root, batch)["rtd"]
     assert output.metrics["found"][1] == 1
     assert output.metrics["accuracy"][1] == 8
 
 
-def test_draws_follow_the_generators_distribution(root: Root, batch: Batch) -> None:
+def test_draws_follow_the_generators_distribution(root: PretrainingModel, batch: Batch) -> None:
     with torch.no_grad():
         for parameter in root.heads["mlm"].parameters():
             parameter.zero_()
@@ -96,7 +96,7 @@ def test_draws_follow_the_generators_distribution(root: Root, batch: Batch) -> N
     assert abs((drawn == 6).float().mean() - 0.75) < 5 * (0.75 * 0.25 / 400) ** 0.5
 
 
-def test_no_gradient_goes_through_the_draw(root: Root, batch: Batch) -> None:
+def test_no_gradient_goes_through_the_draw(root: PretrainingModel, batch: Batch) -> None:
     run(root, batch)["rtd"].loss.backward()
     assert all(parameter.grad is None for parameter in root.network("generator").parameters())
     assert all(p.grad is not None and p.grad.isfinite().all() for p in root.heads["rtd"].parameters())
@@ -106,7 +106,7 @@ def test_every_token_counts(batch: Batch) -> None:
     assert Rtd().count(batch) == 8
 
 
-def test_the_draw_is_that_of_the_device_generator(root: Root, batch: Batch) -> None:
+def test_the_draw_is_that_of_the_device_generator(root: PretrainingModel, batch: Batch) -> None:
     losses = []
     for seed in (0, 0, 1, 2):
         torch.manual_seed(seed)
@@ -117,7 +117,7 @@ def test_the_draw_is_that_of_the_device_generator(root: Root, batch: Batch) -> N
 
 def released(folder: Path, kind: str) -> tuple[Network, dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
     """The network with the released classes' weights, the weights of its head, inputs and outputs."""
-    config = Config({"model_type": "electra", **json.loads((folder / "config.json").read_text())["config"]})
+    config = FamilyConfig({"model_type": "electra", **json.loads((folder / "config.json").read_text())["config"]})
     weights, unused = to_ours(load_file(folder / "weights.safetensors"), Electra().rules(config))
     assert not unused
     network = Network(Electra().network(config)).eval()

@@ -12,21 +12,21 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.sequences.test_policies import sequence
-from workbench.errors import WorkbenchError
-from workbench.interop.reading import make_release
-from workbench.interop.release import Config
+from tests.sequences.test_maskings import sequence
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.interop.checkpoint_reader import make_family
+from workbench.interop.family import FamilyConfig
 from workbench.interop.rules import to_ours
-from workbench.keyed import Draws
 from workbench.models.network import Network
 from workbench.objectives.mlm import Mlm, MlmHead
 from workbench.objectives.sbo import Sbo, SboHead
-from workbench.parts.building import build
+from workbench.pretraining.forward import ViewKey
+from workbench.pretraining.model import PretrainingModel
 from workbench.sequences.batch import Batch, MicroBatch, Stream, collate
-from workbench.sequences.replacing import Replacement
+from workbench.sequences.replacement import ReplacementOptions
 from workbench.sequences.sequence import Rows, Sample, Sequence
-from workbench.tasks.forward import Sight
-from workbench.tasks.root import Root
 from workbench.text.tokenizer import Tokenizer
 
 EXCUSED = "its labels are those of another objective"
@@ -68,7 +68,7 @@ def test_what_a_span_has_beyond_the_limit_is_left_out() -> None:
 
 
 def test_pairs_are_those_of_the_release(shared: Path) -> None:
-    """Of every recorded example: boundaries and tokens, which the release cuts at `max_pair_targets`."""
+    """Of every recorded example: boundaries and tokens, which the released code cuts at `max_pair_targets`."""
     compared = 0
     for example in json.loads((shared / "golden/spanbert/masking/examples.json").read_text()):
         if example["settings"]["endpoints"] != "external":
@@ -96,7 +96,7 @@ def test_every_labelled_token_is_counted_and_learnt(
     tokenizer: Tokenizer, make_samples: Callable[..., list[Sample]], make_network: Callable[..., Network]
 ) -> None:
     sequences = build("builder", "document", "", tokenizer=tokenizer, max_length=64)(make_samples(8), DRAWS)
-    mlm, sbo = Mlm(tokenizer, rate=0.3, policy="span", replace=Replacement(per="group")), made()
+    mlm, sbo = Mlm(tokenizer, rate=0.3, masking="span", replace=ReplacementOptions(per="group")), made()
     originals = [one.streams["text"]["input_ids"].copy() for one in sequences]
     mlm.corrupt(sequences, DRAWS)
     sbo.corrupt(sequences, DRAWS)
@@ -106,7 +106,7 @@ def test_every_labelled_token_is_counted_and_learnt(
         around = np.concatenate([np.asarray(one.targets["sbo"][side]) for side in ("left", "right")])
         assert not np.isin(around, np.asarray(one.targets["mlm"]["rows"])).any()
     batch, network = collate(sequences), make_network()
-    root = Root({"main": network}, {"sbo": sbo.head(network)}, {"sbo": Sight("main", "main")})
+    root = PretrainingModel({"main": network}, {"sbo": sbo.head(network)}, {"sbo": ViewKey("main", "main")})
     output = root(MicroBatch("text", {"main": batch}, {}), ["sbo"])["sbo"]
     assert sbo.count(batch) == output.metrics["accuracy"][1] > 20
     output.loss.backward()
@@ -116,12 +116,14 @@ def test_every_labelled_token_is_counted_and_learnt(
 @torch.no_grad()
 def test_states_logits_and_losses_are_the_released_ones(shared: Path) -> None:
     folder = shared / "golden/spanbert/model"
-    config, release = Config(json.loads((folder / "config.json").read_text())), make_release("bert")
-    state = {release.spelt(name): tensor for name, tensor in load_file(folder / "weights.safetensors").items()}
-    weights, unused = to_ours(state, release.rules(config))
+    config, checkpoint_family = FamilyConfig(json.loads((folder / "config.json").read_text())), make_family("bert")
+    state = {
+        checkpoint_family.spelt(name): tensor for name, tensor in load_file(folder / "weights.safetensors").items()
+    }
+    weights, unused = to_ours(state, checkpoint_family.rules(config))
     assert unused == []
     inputs, outputs = load_file(folder / "inputs.safetensors"), load_file(folder / "outputs.safetensors")
-    network = Network(release.network(config)).eval()
+    network = Network(checkpoint_family.network(config)).eval()
     left = network.load_state_dict({n: t for n, t in weights.items() if n in network.state_dict()}, strict=False)
     assert [name for name in left.missing_keys if not name.startswith("poolers")] == []
     mask = inputs["src_tokens"] != config["pad_id"]
@@ -142,7 +144,7 @@ def test_states_logits_and_losses_are_the_released_ones(shared: Path) -> None:
     loss = mlm.loss(logits, labels.where(labels != config["pad_id"], -100)).loss
     torch.testing.assert_close(loss, outputs["lm_loss_sum"], rtol=1e-6, atol=1e-5)
 
-    said = release.heads(config)["sbo"]
+    said = checkpoint_family.heads(config)["sbo"]
     head = SboHead(network, "text", said["max_span"], said["place_size"])
     head.load_state_dict({n.removeprefix("sbo."): t for n, t in weights.items() if n.startswith("sbo.")})
     tokens = inputs["pair_targets"]
@@ -154,4 +156,4 @@ def test_states_logits_and_losses_are_the_released_ones(shared: Path) -> None:
     released = outputs["sbo_logits"][torch.arange(len(count)).repeat_interleave(count), spots]
     torch.testing.assert_close(logits, released, **close)
     torch.testing.assert_close(head.loss(logits, wanted).loss, outputs["sbo_loss_sum"], rtol=1e-6, atol=1e-5)
-    assert len(wanted) == outputs["npairs"] - 1  # the release counts one more
+    assert len(wanted) == outputs["npairs"] - 1  # the released code counts one more

@@ -7,18 +7,18 @@ import torch
 
 from tests.contracts.material import draws, tokenizer
 from tests.sequences.builders.test_spoken_words import sample
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.models.network import Network
 from workbench.objectives.segment_autoencoder import SegmentAutoencoder
+from workbench.pretraining.forward import HeadInputs
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import collate
-from workbench.sequences.builders.spoken_words import SpokenWords
-from workbench.tasks.forward import Seen
+from workbench.sequences.builders.spoken_words import SpokenWordsBuilder
 
 EXCUSED = "it reads the embedding `segments`, which the contracts' network has not; tested here"
 
 
-def seen(words: list[list[float]] | None = None) -> tuple[SegmentAutoencoder, Seen]:
+def seen(words: list[list[float]] | None = None) -> tuple[SegmentAutoencoder, HeadInputs]:
     torch.manual_seed(0)
     text = {"embedding": "token", "hidden_size": 16, "vocab_size": tokenizer().vocab_size}
     speech = {"embedding": "segments", "hidden_size": 16, "vocab_size": text["vocab_size"], "feature_size": 3}
@@ -27,10 +27,10 @@ def seen(words: list[list[float]] | None = None) -> tuple[SegmentAutoencoder, Se
     objective = SegmentAutoencoder(weight_l1=0.5, inner_size=8)
     objective.name = "it"
     given = sample() if words is None else sample(words=words)
-    sequences = SpokenWords(tokenizer(), 10, 8)([given], draws())
+    sequences = SpokenWordsBuilder(tokenizer(), 10, 8)([given], draws())
     objective.corrupt(sequences, draws())
     batch = collate(sequences, {})
-    return objective, Seen.of(network, batch, batch.targets["it"])
+    return objective, HeadInputs.of(network, batch, batch.targets["it"])
 
 
 def test_the_loss_is_that_of_a_loop() -> None:

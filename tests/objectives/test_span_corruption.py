@@ -11,24 +11,23 @@ import torch
 from torch import Tensor
 
 from tests.generation.conftest import Uncached
-from workbench.errors import WorkbenchError
-from workbench.evaluation.generation import generate_texts
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws, generator
+from workbench.evaluation.analysis.generation import generate_texts
 from workbench.generation.beams import beam_search
 from workbench.generation.decoder import Decoder
-from workbench.generation.decoding import Decoding
-from workbench.generation.draws import draw
-from workbench.keyed import Draws, generator
+from workbench.generation.decoding import Decoding, draw
 from workbench.models.network import Network
 from workbench.models.networks import build_networks
 from workbench.objectives.span_corruption import SpanCorruption, noise
-from workbench.parts.building import build
+from workbench.pretraining.assembly import make_model, tasks_of
+from workbench.pretraining.forward import HeadInputs
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
-from workbench.runs.loading import Loaded
+from workbench.runs.loaded_run import LoadedRun
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.building import make_root, tasks_of
-from workbench.tasks.forward import Seen
 from workbench.text.tokenizer import Tokenizer
 
 EXCUSED = "it makes a stream that the network of the contracts does not have"
@@ -147,7 +146,7 @@ def test_short_texts_give_nothing_to_predict_and_finite_gradients(tokenizer: Tok
         assert count is None or len(labels) == count
         network.zero_grad()
         head = objective.head(network)
-        output = head(Seen.of(network, batch, batch.targets["it"]))
+        output = head(HeadInputs.of(network, batch, batch.targets["it"]))
         assert count is None or float(output.loss.detach()) == 0.0
         output.loss.backward()
         assert all(p.grad is not None and p.grad.isfinite().all() for p in network.parameters())
@@ -168,8 +167,10 @@ def test_tables_with_fewer_rows_than_the_tokenizer_are_refused(tokenizer: Tokeni
     objective.head(network)
     for stream in ("target", "text"):  # as if they were not tied
         network.embeddings[stream].token = torch.nn.Embedding(size - 1, 32)
-        told = f"{size:,} tokens and 3 sentinels need ids up to {size - 1}, but the table of the stream '{stream}' has"
-        with pytest.raises(WorkbenchError, match=told):
+        reported = (
+            f"{size:,} tokens and 3 sentinels need ids up to {size - 1}, but the table of the stream '{stream}' has"
+        )
+        with pytest.raises(WorkbenchError, match=reported):
             objective.head(network)
 
 
@@ -208,7 +209,7 @@ def test_a_run_writes_what_is_left_out(tokenizer: Tokenizer, make_samples: Any) 
     """As `workbench generate` does, of lines of several lengths."""
     recipe = small(tokenizer)
     tasks = tasks_of(recipe, tokenizer)
-    loaded = Loaded(make_root(recipe, tasks, tokenizer).eval(), tokenizer, recipe, tasks)
+    loaded = LoadedRun(make_model(recipe, tasks, tokenizer).eval(), tokenizer, recipe, tasks)
     lines = [sample["text"] for n in (20, 3, 9) for sample in make_samples(1, n)]
     for decoding in (Decoding(max_new_tokens=6), Decoding(max_new_tokens=6, beams=3)):
         made = generate_texts(loaded, lines, decoding)

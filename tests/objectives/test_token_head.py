@@ -1,4 +1,4 @@
-"""The head of objectives that predict tokens: every way in which a recipe may say it, held against the equation."""
+"""The head of objectives that predict tokens: every way in which a recipe may say it, compared with the equation."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from workbench.components.building import build
+from workbench.core.options.values import check
 from workbench.models.network import Network
-from workbench.objectives._token_head import BertHeadOptions, HeadOptions, TokenHead, Transform
+from workbench.objectives._token_head import BertHeadOptions, HeadOptions, HeadTransform, TokenHead
 from workbench.objectives.clm import Clm
 from workbench.objectives.mlm import Mlm
-from workbench.options.values import check
-from workbench.parts.building import build
 from workbench.text.tokenizer import Tokenizer
 
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("embedding_size", [16, 12])
-@pytest.mark.parametrize("transform", [None, Transform("tanh", 0.1, bias=True), Transform(bias=False)], ids=str)
+@pytest.mark.parametrize("transform", [None, HeadTransform("tanh", 0.1, bias=True), HeadTransform(bias=False)], ids=str)
 def test_logits_are_those_of_the_equation(
-    make_network: Callable[..., Network], tied: bool, embedding_size: int, transform: Transform | None
+    make_network: Callable[..., Network], tied: bool, embedding_size: int, transform: HeadTransform | None
 ) -> None:
     network = make_network(embedding_size=embedding_size)
     head = TokenHead(network, "text", HeadOptions(tied, bias=True, transform=transform), scaled=True)

@@ -10,11 +10,11 @@ import pytest
 
 from tests.contracts.cases import ObjectiveCase
 from tests.contracts.material import token_originals
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
 from workbench.objectives.mlm import Mlm
 from workbench.objectives.word_structure import WordStructure
-from workbench.parts.building import build
 
 CASE = ObjectiveCase(
     {"rate": 0.5},

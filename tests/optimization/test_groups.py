@@ -9,11 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.models.network import Network
-from workbench.optimization.building import make_optimizer
-from workbench.optimization.groups import hold_back, set_learning_rate
-from workbench.optimization.parameters import freeze
+from workbench.optimization.factory import make_optimizer
+from workbench.optimization.groups import freeze, hold_back, set_learning_rate
 from workbench.recipe.spec import GroupSpec, NetworkSpec, TrainSpec
 
 SPEC = TrainSpec(max_steps=9, global_batch_size=1, micro_batch_size=1, lr=0.1)

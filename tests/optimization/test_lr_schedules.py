@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from workbench.errors import WorkbenchError
-from workbench.optimization.building import learning_rate, make_lr_schedule
+from workbench.core.errors import WorkbenchError
+from workbench.optimization.factory import learning_rate, make_lr_schedule
 from workbench.recipe.spec import TrainSpec
 
 STEPS = 12

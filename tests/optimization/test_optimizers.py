@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from tests.contracts.descending import Model, train
-from workbench.errors import WorkbenchError
-from workbench.optimization.building import make_optimizer
+from tests.contracts.gradient_descent import Model, train
+from workbench.core.errors import WorkbenchError
+from workbench.optimization.factory import make_optimizer
 from workbench.recipe.spec import GroupSpec, TrainSpec
 
 SPEC = TrainSpec(max_steps=9, global_batch_size=1, micro_batch_size=1, lr=0.1)

@@ -19,7 +19,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy of the sources (a build leaves files beside them)."""
+    """The wheel, built from a copy of the sources (a build leaves files next to them)."""
     folder = tmp_path_factory.mktemp("wheel")
     sources = folder / "sources"
     sources.mkdir()

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from workbench.shipped import PACKAGES, ROOT
+from workbench.core.shipped import PACKAGES, PROJECT_ROOT
 
 BUILT = """
-from workbench.parts.building import find, short_names
-for kind, name in [("release", "vision.clip"), ("layer", "kg.aggregator"), ("image", "vision.patches")]:
+from workbench.components.building import find, short_names
+for kind, name in [("family", "vision.clip"), ("layer", "kg.aggregator"), ("image_processor", "vision.patches")]:
     assert name in short_names(kind)
     print(find(kind, name).__module__)
-from workbench.parts.kinds import import_paths
-from workbench.parts.trust import allow
+from workbench.components.kinds import import_paths
+from workbench.components.trust import allow
 from pathlib import Path
-allow(import_paths({"layer": "kg.aggregator", "image": "vision.patches"}), Path.cwd(), "a recipe", trust=False)
+allow(import_paths({"layer": "kg.aggregator", "image_processor": "vision.patches"}), Path.cwd(), "a recipe", trust=False)
 """
-FOUND = ["vision.interop.releases.clip", "kg.models.layers.aggregator", "vision.sequences.images.patches"]
+FOUND = ["vision.interop.families.clip", "kg.models.layers.aggregator", "vision.sequences.image_processors.patches"]
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def own(tmp_path: Path) -> Path:
 
 def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """As in a notebook: the current folder comes first (`-c` puts '' there)."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT_ROOT), "CUDA_VISIBLE_DEVICES": ""}
     return subprocess.run(
         [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
@@ -55,6 +55,6 @@ def test_files_that_were_imported_before_stay_what_they_are(own: Path) -> None:
 
 
 def test_a_file_of_such_a_name_that_a_recipe_means_is_told(own: Path) -> None:
-    done = run("import workbench\nfrom workbench.parts.building import find\nfind('layer', 'vision:Mine')", own)
+    done = run("import workbench\nfrom workbench.components.building import find\nfind('layer', 'vision:Mine')", own)
     assert "unknown layer 'Mine' in vision" in done.stderr
-    assert str(ROOT / "vision") in done.stderr
+    assert str(PROJECT_ROOT / "vision") in done.stderr

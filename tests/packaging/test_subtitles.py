@@ -1,4 +1,4 @@
-"""A raw format and a panel of the report beside a recipe, with nothing but the installed wheel."""
+"""A raw format and a panel of the report next to a recipe, with nothing but the installed wheel."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_does_not_fit_the_format_is_told_with_its_place(run: Run, tmp_path:
         film.write("\n7\n00:02:07 -> soon\nNobody.\n")
     command = "prepare text films --format subtitles:Subtitles --trust --workers 1 --output scenes"
     prepare = ("-m", "workbench", *command.split())
-    told = run(*prepare, code=2).stderr
-    assert "film0.srt:28: a cue needs a number, and a time line" in " ".join(told.split())
+    reported = run(*prepare, code=2).stderr
+    assert "film0.srt:28: a cue needs a number, and a time line" in " ".join(reported.split())
     kept = run(*prepare, "--on-error", "skip").stderr
     assert json.loads((tmp_path / "scenes/corpus.json").read_text())["shards"][0]["records"] == 2, kept

@@ -31,7 +31,7 @@ import numpy as np
 from torch import nn
 from torch.nn import functional as F
 
-from workbench.tasks.objective import Head, LossOutput, Objective
+from workbench.pretraining.objective import Head, LossOutput, Objective
 from workbench.sequences.sequence import Rows
 
 

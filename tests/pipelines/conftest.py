@@ -21,8 +21,8 @@ from workbench.corpora.corpus import Corpus
 
 
 @pytest.fixture
-def picture() -> Callable[..., bytes]:
-    """Encoded noise: `picture(seed, size, format)`."""
+def photograph() -> Callable[..., bytes]:
+    """Encoded noise: `photograph(seed, size, format)`."""
 
     def make(seed: int = 0, size: tuple[int, int] = (24, 16), format: str = "JPEG", mode: str = "RGB") -> bytes:
         channels = len(mode)
@@ -105,7 +105,7 @@ def text_job(tmp_path: Path) -> Callable[..., Job]:
 
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An English spaCy pipeline named chunks, whose parser has learnt a sentence by heart."""
+    """An English spaCy pipeline named chunks, whose parser has learned a sentence by heart."""
     spacy = pytest.importorskip("spacy")
     from spacy.tokens import Doc
     from spacy.training import Example

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tests.pipelines.test_commands import prepare
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 
 @pytest.fixture
-def questions(tmp_path: Path, json_lines: Callable[..., Path], tar: Callable[..., Any], picture: Any) -> Path:
-    tar("images.tar", {"a.jpg": picture(1), "b.jpg": picture(2)})
+def questions(tmp_path: Path, json_lines: Callable[..., Path], tar: Callable[..., Any], photograph: Any) -> Path:
+    tar("images.tar", {"a.jpg": photograph(1), "b.jpg": photograph(2)})
     given = ["Two", "2", "a red one", "yes", "Yes.", "yes"]
     rows = [
         {"question_id": i, "image": f"{'ab'[i % 2]}.jpg", "question": f"what {i}?", "answer": answer}
@@ -35,17 +35,17 @@ def test_answers_are_listed_in_normal_form_the_frequent_ones_first(questions: Pa
     assert not (tmp_path / "none.json").exists()
 
 
-def test_a_corpus_without_questions_is_refused(tmp_path: Path, json_lines: Any, tar: Any, picture: Any) -> None:
-    tar("images.tar", {"a.jpg": picture(1)})
+def test_a_corpus_without_questions_is_refused(tmp_path: Path, json_lines: Any, tar: Any, photograph: Any) -> None:
+    tar("images.tar", {"a.jpg": photograph(1)})
     prepare("image-text", json_lines("c.jsonl", [{"image": "a.jpg", "captions": ["x"]}]), "-o", tmp_path / "c")
     with pytest.raises(WorkbenchError, match="corpus 'c' has no questions"):
         prepare("answers", tmp_path / "c", "-o", tmp_path / "answers.json")
 
 
-def test_answers_that_are_read_keep_their_signs(questions: Path, tmp_path: Path, tar: Any, picture: Any) -> None:
-    tar("pages.tar", {"7.png": picture(3)})
-    told = {"question": "When?", "image": "documents/7.png", "answers": ["1/8/93"]}
-    rows = [{**told, "questionId": 1}, {**told, "questionId": 2}]
+def test_answers_that_are_read_keep_their_signs(questions: Path, tmp_path: Path, tar: Any, photograph: Any) -> None:
+    tar("pages.tar", {"7.png": photograph(3)})
+    reported = {"question": "When?", "image": "documents/7.png", "answers": ["1/8/93"]}
+    rows = [{**reported, "questionId": 1}, {**reported, "questionId": 2}]
     (tmp_path / "val_v1.0.json").write_text(json.dumps({"dataset_name": "docvqa", "data": rows}))
     pages = ("--images", tmp_path / "pages.tar", "-o", tmp_path / "pages", "--workers", 1)
     prepare("image-text", tmp_path / "val_v1.0.json", *pages)

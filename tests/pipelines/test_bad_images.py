@@ -1,4 +1,4 @@
-"""Pictures as they come: what is dropped is counted by reason, what is kept is read upright, in eight bits."""
+"""Photographs as they come: what is dropped is counted by reason, what is kept is read upright, in eight bits."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pipelines.stages.check_image import CheckImage
 from pipelines.stages.check_media import CheckMedia
 from tests.pipelines.test_commands import prepare
 from vision.images.decoding import decode
+from workbench.core.images import image_format
 from workbench.corpora.corpus import Corpus
-from workbench.corpora.show import preview
-from workbench.images import format_told
+from workbench.corpora.preview import preview
 
 RED, GREEN = (220, 20, 20), (20, 160, 20)
 
@@ -136,9 +136,9 @@ def test_a_format_that_is_not_read_is_dropped_by_its_name(name: str) -> None:
 
 
 def test_the_other_ways_in_which_such_files_begin() -> None:
-    assert format_told(BOXED_JXL) == "JPEG XL"
-    assert [format_told(svg) for svg in SVGS] == ["SVG"] * 3
-    assert format_told(encoded(halves(), "ICO", sizes=[(16, 16)])) == "ICO"
+    assert image_format(BOXED_JXL) == "JPEG XL"
+    assert [image_format(svg) for svg in SVGS] == ["SVG"] * 3
+    assert image_format(encoded(halves(), "ICO", sizes=[(16, 16)])) == "ICO"
     page = b"<!doctype html><html><body>" + SVG + b"</body></html>"
     assert CheckImage()({"image": page}) == Drop("a web page, not an image")
 
@@ -164,7 +164,7 @@ def test_formats_that_pillow_may_read(format: str, decoder: str | None) -> None:
     assert CheckImage()({"image": data[: len(data) // 3]}) == Drop("damaged image")
 
 
-def test_media_that_begin_as_films_do() -> None:
+def test_media_that_begin_as_videos_do() -> None:
     """AVIF and HEIC stand in the boxes that MP4 has, too."""
     check = CheckMedia(CheckImage())
     assert check({"media": {"left": UNREAD["HEIC"]}}) == Drop("a medium: HEIC, a format that is not read here")
@@ -172,8 +172,8 @@ def test_media_that_begin_as_films_do() -> None:
         kept = check({"media": {"left": encoded(halves(), "AVIF")}})
         assert not isinstance(kept, Drop)
         assert kept["media"]["left"].startswith(b"\xff\xd8\xff")
-    film = b"\0\0\0\x18ftypmp42\0\0\0\0mp42isom" + bytes(16)
-    assert format_told(film) is None
+    video = b"\0\0\0\x18ftypmp42\0\0\0\0mp42isom" + bytes(16)
+    assert image_format(video) is None
 
 
 def test_a_jpeg_that_goes_on_otherwise_is_damaged() -> None:
@@ -181,7 +181,7 @@ def test_a_jpeg_that_goes_on_otherwise_is_damaged() -> None:
 
 
 def _noted(kind: str) -> bytes:
-    """A PNG with more in a chunk beside its pixels than Pillow unpacks; `behind` has it after them."""
+    """A PNG with more in a chunk next to its pixels than Pillow unpacks; `behind` has it after them."""
     notes = PngImagePlugin.PngInfo()
     if kind == "profile":
         profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()

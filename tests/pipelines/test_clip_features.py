@@ -1,4 +1,4 @@
-"""The stages that make clips of films, and tokens of clips."""
+"""The stages that make clips of videos, and tokens of clips."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import torch
 from pipelines.readers.reader import Drop
 from pipelines.stages.check_video import CheckVideo
 from pipelines.stages.clip_features import ClipFeatures
-from pipelines.stages.clip_tokens import ClipTokens
-from tests.films import film
-from vision.images.transforms import Square
-from vision.video.films import frames
-from vision.video.vocabulary import Vocabulary
-from workbench.errors import WorkbenchError
+from pipelines.stages.clip_tokens import QuantizedClips
+from tests.videos import video
+from vision.images.transforms import SquareCrop
+from vision.video.clip_vocabulary import Vocabulary
+from vision.video.videos import frames
+from workbench.core.errors import WorkbenchError
 
 OPTIONS = {"backbone": "resnet10t", "size": 32, "rate": 4.0}
 
@@ -27,12 +27,12 @@ def sample(data: bytes, key: str = "a") -> dict:
 
 def test_a_clip_is_the_mean_of_its_frames() -> None:
     stage = ClipFeatures(**OPTIONS, seconds=1.0, dtype="float32", batch_size=3)
-    data = film(frames=10, rate=4.0)
+    data = video(frames=10, rate=4.0)
     made = stage(sample(data))
     assert "video" not in made
     assert made["meta"]["backbone"] == stage.source.identity
-    square, network = Square(32), stage.source.backbone
-    shown = torch.stack([square(f.picture, None) for f in frames(data, 4.0, "it")])
+    square, network = SquareCrop(32), stage.source.backbone
+    shown = torch.stack([square(f.photograph, None) for f in frames(data, 4.0, "it")])
     with torch.inference_mode():
         single = [network(pixels[None])[0].mean(0).numpy() for pixels in shown]
     wanted = [np.mean(single[start : start + 4], 0) for start in (0, 4, 8)]
@@ -43,32 +43,32 @@ def test_a_clip_is_the_mean_of_its_frames() -> None:
     assert kept["clips"]["features"].dtype == np.float16
 
 
-def test_a_bad_film_stops_or_is_left_out() -> None:
-    bad = sample(film()[:300])
-    with pytest.raises(WorkbenchError, match=r"video 'a': the film is damaged.*--on-error skip"):
+def test_a_bad_video_stops_or_is_left_out() -> None:
+    bad = sample(video()[:300])
+    with pytest.raises(WorkbenchError, match=r"video 'a': the video is damaged.*--on-error skip"):
         ClipFeatures(**OPTIONS)(bad)
-    assert ClipFeatures(**OPTIONS, on_error="skip")(bad) == Drop("damaged film")
+    assert ClipFeatures(**OPTIONS, on_error="skip")(bad) == Drop("damaged video")
     without = {name: value for name, value in bad.items() if name != "video"}
-    assert ClipFeatures(**OPTIONS, on_error="skip")(without) == Drop("no film")
+    assert ClipFeatures(**OPTIONS, on_error="skip")(without) == Drop("no video")
 
 
-def test_films_are_looked_into() -> None:
-    assert CheckVideo()(sample(film())) == sample(film())
-    assert CheckVideo(20)(sample(film())) == Drop("too small")
-    assert CheckVideo()(sample(b"<html>")) == Drop("not a film")
+def test_videos_are_looked_into() -> None:
+    assert CheckVideo()(sample(video())) == sample(video())
+    assert CheckVideo(20)(sample(video())) == Drop("too small")
+    assert CheckVideo()(sample(b"<html>")) == Drop("not a video")
 
 
 @pytest.mark.parametrize(
     ("times", "late"), [([[0, 1]], False), ([[2.9, 7.9]], False), ([[0, 1], [1000, 2000]], True), ([[0, 900]], True)]
 )
-def test_captions_behind_the_end_are_of_another_film_or_unit(times: list[list[float]], late: bool) -> None:
-    told = {**sample(film(frames=12, rate=4.0)), "captions": ["x"] * len(times), "caption_times": times}
-    assert (CheckVideo()(told) == Drop("times behind the end")) is late
+def test_captions_behind_the_end_are_of_another_video_or_unit(times: list[list[float]], late: bool) -> None:
+    reported = {**sample(video(frames=12, rate=4.0)), "captions": ["x"] * len(times), "caption_times": times}
+    assert (CheckVideo()(reported) == Drop("times behind the end")) is late
     skipping = ClipFeatures(**OPTIONS, on_error="skip")
-    assert (skipping(told) == Drop("times behind the end")) is late
+    assert (skipping(reported) == Drop("times behind the end")) is late
     if late:
         with pytest.raises(WorkbenchError, match=r"captions behind its end, after 3 s; times are seconds.*skip"):
-            ClipFeatures(**OPTIONS)(told)
+            ClipFeatures(**OPTIONS)(reported)
 
 
 def test_clips_without_a_frame_are_refused() -> None:
@@ -79,7 +79,7 @@ def test_clips_without_a_frame_are_refused() -> None:
 def test_tokens_are_of_the_clips_backbone(tmp_path: Path) -> None:
     vocabulary = Vocabulary.fit(np.eye(4, dtype=np.float32), 2, 2, "net")
     vocabulary.save(tmp_path / "v.safetensors")
-    stage = ClipTokens(str(tmp_path / "v.safetensors"), vocabulary.identity)
+    stage = QuantizedClips(str(tmp_path / "v.safetensors"), vocabulary.identity)
     clips = {"features": np.eye(4, dtype=np.float16), "times": np.zeros((4, 2), np.float32)}
     made = stage({"key": "a", "clips": clips, "meta": {"backbone": "net"}})
     np.testing.assert_array_equal(made["clips"]["codes"], vocabulary(np.eye(4, dtype=np.float32)))

@@ -17,7 +17,7 @@ import pytest
 from pipelines.readers.formats import detect
 from pipelines.sources.columnar import rows, split_of
 from tests.pipelines.test_commands import prepare
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 
 def parquet(rows: Sequence[dict[str, Any]], schema: Any = None, group: int = 2) -> bytes:
@@ -169,7 +169,7 @@ def test_text_that_is_not_utf8_is_told_with_the_file(tmp_path: Path) -> None:
 
 
 def test_answers_that_are_numbers_are_refused_by_row(tmp_path: Path) -> None:
-    picture = {"bytes": b"x", "path": "a.png"}
-    (tmp_path / "q.parquet").write_bytes(parquet([{"image": picture, "question": "how many?", "answer": 2}]))
+    photograph = {"bytes": b"x", "path": "a.png"}
+    (tmp_path / "q.parquet").write_bytes(parquet([{"image": photograph, "question": "how many?", "answer": 2}]))
     with pytest.raises(WorkbenchError, match=r"q\.parquet.*answers"):
         prepare("image-text", tmp_path / "q.parquet", "-o", tmp_path / "c", "--workers", 1)

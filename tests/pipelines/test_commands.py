@@ -16,19 +16,19 @@ from spacy.kb import InMemoryLookupKB
 from spacy.vocab import Vocab
 from typer.testing import CliRunner
 
-from kg.evaluation.linking.options import LinkingScoring
-from kg.evaluation.linking.task import Linking
+from kg.evaluation.task_options import LinkingScoring
+from kg.evaluation.tasks.linking import Linking
 from kg.graph.store import GraphStore
 from kg.linking.linker import Linker
-from pipelines.commands.linker import LinkerOptions
-from pipelines.commands.tokenizer import Smoothed
+from pipelines.commands.corpora.tokenizer import Smoothed
+from pipelines.commands.knowledge.linker import LinkerOptions
 from pipelines.preparing.coverage import coverage
 from pipelines.stages.link_entities import LinkEntities
 from tests.preparing import app
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
-from workbench.errors import WorkbenchError
-from workbench.evaluation.evaluating import evaluate
+from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.text.tokenizer import Tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,14 +109,16 @@ def test_typing_set_becomes_a_corpus(tmp_path, json_lines, stored):
     assert (sample["text"], sample["mention"], sample["types"]) == ("Said he .", [5, 7], ["person"])
 
 
-def test_media_become_a_corpus(tmp_path, json_lines, tar, picture, stored):
+def test_media_become_a_corpus(tmp_path, json_lines, tar, photograph, stored):
     wav = b"RIFF\x04\x00\x00\x00WAVE"
-    tar("images.tar", {"a.jpg": picture(1), "b.webp": picture(2, format="WEBP"), "c.jpg": b"<html>", "d.wav": wav})
+    tar(
+        "images.tar", {"a.jpg": photograph(1), "b.webp": photograph(2, format="WEBP"), "c.jpg": b"<html>", "d.wav": wav}
+    )
     rows = [{"media": {"left": "a.jpg", "right": other}, "sentence": "Two."} for other in ("b.webp", "c.jpg", "d.wav")]
     path = json_lines("two.jsonl", [*rows, {"media": {"left": "a.jpg", "right": "lost.jpg"}, "sentence": "x"}])
     prepare("image-text", path, "-o", tmp_path / "out", "--option", "fields={captions: sentence}", "--workers", 1)
     first, second = stored(tmp_path / "out")
-    assert (first["media"]["left"], first["media"]["right"][:2]) == (picture(1), b"\xff\xd8")
+    assert (first["media"]["left"], first["media"]["right"][:2]) == (photograph(1), b"\xff\xd8")
     assert (second["media"]["right"], second["captions"]) == (wav, ["Two."])
     dropped = Corpus.open(tmp_path / "out").manifest.dropped
     assert dropped == {"MediaJsonl: medium not found": 1, "CheckMedia: a medium: a web page, not an image": 1}
@@ -171,12 +173,12 @@ def test_pairs_that_differ_in_one_text_are_no_duplicates(tmp_path, json_lines, s
     assert [sample["second"] for sample in stored(tmp_path / "c")] == ["eats", "sleeps"]
 
 
-def test_image_text_command_counts_bad_images(tmp_path, json_lines, tar, picture, stored):
+def test_image_text_command_counts_bad_images(tmp_path, json_lines, tar, photograph, stored):
     images = {
-        "a.jpg": picture(1, (80, 60)),
+        "a.jpg": photograph(1, (80, 60)),
         "page.jpg": b"<html>gone</html>",
-        "cut.jpg": picture(2, (200, 200))[:5000],
-        "blank.jpg": picture(3),
+        "cut.jpg": photograph(2, (200, 200))[:5000],
+        "blank.jpg": photograph(3),
     }
     tar("images.tar", images)
     rows = [{"image": name, "caption": "" if name == "blank.jpg" else "words"} for name in [*images, "gone.jpg"]]
@@ -192,8 +194,8 @@ def test_image_text_command_counts_bad_images(tmp_path, json_lines, tar, picture
     }
 
 
-def test_images_that_have_labels_alone_become_a_corpus_and_one_of_it(tmp_path, json_lines, tar, picture, stored):
-    tar("images.tar", {f"{name}.jpg": picture(number) for number, name in enumerate("abc")})
+def test_images_that_have_labels_alone_become_a_corpus_and_one_of_it(tmp_path, json_lines, tar, photograph, stored):
+    tar("images.tar", {f"{name}.jpg": photograph(number) for number, name in enumerate("abc")})
     rows = [{"image": "a.jpg", "labels": {"animal": "dog"}}, {"image": "b.jpg", "labels": {"animal": "cat"}}]
     path = json_lines("labelled.jsonl", [*rows, {"image": "c.jpg"}])
     form = ("--format", "media-jsonl", "--option", "media_field=image")
@@ -204,8 +206,8 @@ def test_images_that_have_labels_alone_become_a_corpus_and_one_of_it(tmp_path, j
     assert Corpus.open(tmp_path / "raw").manifest.dropped == {"clean_captions: no caption": 1}
 
 
-def test_copies_of_an_image_stay_on_one_side_of_a_split(tmp_path, json_lines, tar, picture):
-    tar("images.tar", {f"i{n}.jpg": picture(n // 2) for n in range(40)})
+def test_copies_of_an_image_stay_on_one_side_of_a_split(tmp_path, json_lines, tar, photograph):
+    tar("images.tar", {f"i{n}.jpg": photograph(n // 2) for n in range(40)})
     path = json_lines("captions.jsonl", [{"image": f"i{n}.jpg", "caption": "x"} for n in range(40)])
     prepare("image-text", path, "-o", tmp_path / "out", "--split", "dev=0.4", "--workers", 1)
     sides = []
@@ -268,8 +270,8 @@ def test_link_command_on_texts(tmp_path, json_lines, graph, stored):
         prepare("link", tmp_path / "c", "--graph", graph, "-o", tmp_path / "l", "--case", "exact")
 
 
-def test_link_command_on_captions_with_a_saved_linker(tmp_path, json_lines, tar, picture, graph, stored):
-    tar("images.tar", {"a.jpg": picture(1)})
+def test_link_command_on_captions_with_a_saved_linker(tmp_path, json_lines, tar, photograph, graph, stored):
+    tar("images.tar", {"a.jpg": photograph(1)})
     path = json_lines("captions.jsonl", [{"image": "a.jpg", "captions": ["a dog", "bob and ann"]}])
     prepare("image-text", path, "-o", tmp_path / "c", "--workers", 1)
     (tmp_path / "skip.txt").write_text("Ann\n")
@@ -277,7 +279,7 @@ def test_link_command_on_captions_with_a_saved_linker(tmp_path, json_lines, tar,
     prepare("link", tmp_path / "c", "--linker", tmp_path / "linker", "-o", tmp_path / "l", "--workers", 1)
     (sample,) = stored(tmp_path / "l")
     assert sample["caption_spans"] == [[], [[0, 3, "e2", 0.25]]]
-    assert sample["image"] == picture(1)
+    assert sample["image"] == photograph(1)
 
 
 def test_a_linker_notes_the_texts_that_it_has_learnt_from(tmp_path, json_lines, graph, monkeypatch):
@@ -286,11 +288,11 @@ def test_a_linker_notes_the_texts_that_it_has_learnt_from(tmp_path, json_lines, 
         rows = [{"text": f"Ann of {name}", "spans": [[0, 3, "e1", 1.0]]}]
         prepare("text", json_lines(f"{name}.jsonl", rows), "-o", tmp_path / name, "--workers", 1)
     prepare("linker", graph, "-o", tmp_path / "linker", "--anchors", tmp_path / "seen")
-    told = {
+    reported = {
         name: evaluate(Linking(), LinkingScoring(run=tmp_path / "linker", corpus=str(tmp_path / name))).variant
         for name in ("seen", "other")
     }
-    assert told["seen"] == f"{told['other']}; the linker has seen these links (--anchors)"
+    assert reported["seen"] == f"{reported['other']}; the linker has seen these links (--anchors)"
 
 
 def test_link_keeps_gold_links_and_tells_the_coverage(tmp_path, json_lines, graph, stored):
@@ -302,15 +304,15 @@ def test_link_keeps_gold_links_and_tells_the_coverage(tmp_path, json_lines, grap
     assert linked["spans"] == [[0, 3, "gold", 1.0], [4, 10, "gold", 1.0], [15, 18, "e1", 0.25]]
     assert empty["spans"] == []
     assert linked["meta"]["linker"]["given"] == "keep"
-    told = dict(line.strip("│ ").split(" │ ") for line in said.splitlines() if line.count("│") == 3)
-    told = {name.strip(): value.strip() for name, value in told.items()}
-    assert told["records"] == "2"
-    assert told["with a link"] == "1 (50.0 %)"
-    assert told["mentions per 1,000 characters"] == "125.0"
-    assert told["linked to an entity that the linker knows"] == "1 (33.3 %)"
-    assert told["linked"] == "3 (100.0 %)"
-    assert told["NIL"] == "0 (0.0 %)"
-    assert told["mean score"] == "0.750"
+    reported = dict(line.strip("│ ").split(" │ ") for line in said.splitlines() if line.count("│") == 3)
+    reported = {name.strip(): value.strip() for name, value in reported.items()}
+    assert reported["records"] == "2"
+    assert reported["with a link"] == "1 (50.0 %)"
+    assert reported["mentions per 1,000 characters"] == "125.0"
+    assert reported["linked to an entity that the linker knows"] == "1 (33.3 %)"
+    assert reported["linked"] == "3 (100.0 %)"
+    assert reported["NIL"] == "0 (0.0 %)"
+    assert reported["mean score"] == "0.750"
 
 
 def test_links_that_are_there_tell_which_candidate_is_right_and_another_graph_stands_beside(
@@ -324,8 +326,8 @@ def test_links_that_are_there_tell_which_candidate_is_right_and_another_graph_st
     prepare("text", json_lines("d.jsonl", rows), "-o", tmp_path / "c", "--workers", 1)
     linker = ["--linker", tmp_path / "names-linker", "--candidates", 2, "--workers", 1]
     prepare("link", tmp_path / "c", *linker, "--supervise", "-o", tmp_path / "l")
-    told, other = stored(tmp_path / "l")
-    assert [[*span[:3], *span[4:]] for span in told["spans"]] == [
+    reported, other = stored(tmp_path / "l")
+    assert [[*span[:3], *span[4:]] for span in reported["spans"]] == [
         [0, 3, "e1", {"right": 0}],
         [0, 3, "e2", {"right": 1}],
         [8, 11, "e3", {"right": 0}],
@@ -336,7 +338,7 @@ def test_links_that_are_there_tell_which_candidate_is_right_and_another_graph_st
     prepare("link", tmp_path / "l", *second, "-o", tmp_path / "both")
     both, _ = stored(tmp_path / "both")
     assert [span[2] for span in both["spans"]] == ["e1", "e2", "w1", "e3", "w2", "e4"]
-    assert both["spans"][1] == told["spans"][1]
+    assert both["spans"][1] == reported["spans"][1]
     with pytest.raises(WorkbenchError, match="--keep and --beside contradict"):
         prepare("link", tmp_path / "l", *second, "--keep", "-o", tmp_path / "x")
     prepare("text", json_lines("e.jsonl", [{"text": "Roe"}]), "-o", tmp_path / "plain", "--workers", 1)
@@ -417,8 +419,8 @@ def test_linkers_of_given_names(tmp_path, json_lines, graph, caplog):
     (tmp_path / "foreign.tsv").write_text("Q1\t4\n")
     names.write_text("Bobby\tQ1\t3\n")
     for option, place in (("--names", names), ("--priors", tmp_path / "foreign.tsv")):
-        told = rf"{option} .*: none of its 1 rows is of an entity of the graph .* as 'Q1', the graph's as 'e\d'"
-        with pytest.raises(WorkbenchError, match=told):
+        reported = rf"{option} .*: none of its 1 rows is of an entity of the graph .* as 'Q1', the graph's as 'e\d'"
+        with pytest.raises(WorkbenchError, match=reported):
             prepare("linker", graph, "-o", tmp_path / "bad", option, place)
     with pytest.raises(WorkbenchError, match="graphs exists already"):  # before anything is read
         prepare("linker", tmp_path / "gone", "-o", tmp_path / "graphs")
@@ -455,7 +457,7 @@ def test_linkers_of_given_names(tmp_path, json_lines, graph, caplog):
         words.write_text(wrong)
         with pytest.raises(WorkbenchError, match=message):
             prepare("linker", "-o", tmp_path / "bad", "--names", names, "--words", words)
-    with pytest.raises(WorkbenchError, match="without a graph a linker is made of --names or --knowledge-base"):
+    with pytest.raises(WorkbenchError, match="without a graph a linker is built from --names or --knowledge-base"):
         prepare("linker", "-o", tmp_path / "bad")
 
 
@@ -561,11 +563,11 @@ def test_a_tokenizer_is_trained_on_translations(tmp_path, json_lines):
     assert [tokenizer.tokens(tokenizer.encode(word).ids) for word in ("low", "tief")] == [["low"], ["tief"]]
 
 
-def test_regions_command(tmp_path, json_lines, tar, picture, stored):
+def test_regions_command(tmp_path, json_lines, tar, photograph, stored):
     from vision.images.decoding import decode  # the vision extra
 
     assert decode
-    tar("images.tar", {f"i{n}.jpg": picture(n) for n in range(3)})
+    tar("images.tar", {f"i{n}.jpg": photograph(n) for n in range(3)})
     path = json_lines("captions.jsonl", [{"image": f"i{n}.jpg", "caption": "x"} for n in range(3)])
     prepare("image-text", path, "-o", tmp_path / "c", "--workers", 1)
     prepare("regions", tmp_path / "c", "-o", tmp_path / "r", *GRID, "--device", "cpu")
@@ -583,8 +585,8 @@ def test_regions_command(tmp_path, json_lines, tar, picture, stored):
     assert Corpus.open(tmp_path / "r").manifest == manifest, "the very corpus, wherever it is computed"
 
 
-def test_regions_of_a_downloaded_set_with_webp_and_a_broken_image(tmp_path, tar, picture, stored):
-    images = {"a.webp": picture(format="WEBP"), "b.jpg": picture()[:99], "c.png": picture(format="PNG")}
+def test_regions_of_a_downloaded_set_with_webp_and_a_broken_image(tmp_path, tar, photograph, stored):
+    images = {"a.webp": photograph(format="WEBP"), "b.jpg": photograph()[:99], "c.png": photograph(format="PNG")}
     members = {name: data for file in images for name, data in ((file, images[file]), (f"{file[0]}.txt", b"caption"))}
     index_foreign([tar("set.tar", members)], tmp_path / "c")
     with pytest.raises(WorkbenchError, match=r"image 'b': the image is damaged .*--on-error skip"):
@@ -620,7 +622,14 @@ def test_bad_options(tmp_path, json_lines, arguments, message):
 
 def test_module_form_prints_one_message_and_exits_with_2(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines.commands.text", str(tmp_path / "gone.txt"), "-o", str(tmp_path / "out")],
+        [
+            sys.executable,
+            "-m",
+            "pipelines.commands.corpora.text",
+            str(tmp_path / "gone.txt"),
+            "-o",
+            str(tmp_path / "out"),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -13,11 +13,11 @@ from pipelines.readers.reader import Drop
 from pipelines.stages.filter_pairs import CaptionWords, Where
 from tests.pipelines.test_commands import prepare
 from tests.pipelines.test_near_duplicates import encoded, photo
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.writer import ShardWriter
-from workbench.errors import WorkbenchError
+from workbench.corpora.shards.writer import ShardWriter
 
 WORKERS = ("--workers", 1)
 
@@ -27,10 +27,10 @@ def laion(tmp_path, tar):
     """Img2dataset's layout: image, caption, and what the list said of them."""
     members = {}
     for i in range(8):
-        told = {"similarity": i / 10, "NSFW": "UNLIKELY", "caption": f"photo number {i}", "key": f"{i:05d}"}
+        reported = {"similarity": i / 10, "NSFW": "UNLIKELY", "caption": f"photo number {i}", "key": f"{i:05d}"}
         members[f"{i:05d}.jpg"] = encoded(photo(i, (320, 100 if i == 7 else 240)))
-        members[f"{i:05d}.txt"] = told["caption"].encode()
-        members[f"{i:05d}.json"] = json.dumps(told).encode()
+        members[f"{i:05d}.txt"] = reported["caption"].encode()
+        members[f"{i:05d}.json"] = json.dumps(reported).encode()
     (tmp_path / "laion").mkdir()
     tar("laion/00000.tar", members)
     return tmp_path / "laion"
@@ -107,14 +107,14 @@ def test_a_text_corpus_is_split_and_keeps_its_texts(tmp_path, json_lines, stored
         prepare("corpus", tmp_path / "raw", "--min-words", 3, "-o", tmp_path / "other", *WORKERS)
 
 
-def test_captions_of_films_are_left_out_with_their_times(tmp_path, stored):
-    films = {
+def test_captions_of_videos_are_left_out_with_their_times(tmp_path, stored):
+    videos = {
         "spoken": {"captions": ["a dog", "a dog runs home"], "caption_times": [[0.0, 1.0], [1.0, 3.0]]},
         "silent": {},
         "short": {"captions": ["a cat"], "caption_times": [[0.0, 2.0]]},
     }
-    with ShardWriter(tmp_path / "films" / "part-000000.tar", kind="video-text") as writer:
-        for key, said in films.items():
+    with ShardWriter(tmp_path / "videos" / "part-000000.tar", kind="video-text") as writer:
+        for key, said in videos.items():
             writer.add(
                 key,
                 {
@@ -123,15 +123,15 @@ def test_captions_of_films_are_left_out_with_their_times(tmp_path, stored):
                     "meta": {},
                 },
             )
-    finish_corpus(tmp_path / "films", kind="video-text", shards=[writer.info], provenance={"command": "test"})
-    prepare("corpus", tmp_path / "films", "--min-words", 3, "-o", tmp_path / "told", *WORKERS)
-    [kept] = stored(tmp_path / "told")
+    finish_corpus(tmp_path / "videos", kind="video-text", shards=[writer.info], provenance={"command": "test"})
+    prepare("corpus", tmp_path / "videos", "--min-words", 3, "-o", tmp_path / "reported", *WORKERS)
+    [kept] = stored(tmp_path / "reported")
     assert (kept["key"], kept["captions"]) == ("spoken", ["a dog runs home"])
     assert np.asarray(kept["caption_times"]).tolist() == [[1.0, 3.0]]
-    prepare("corpus", tmp_path / "films", "-o", tmp_path / "all", *WORKERS)
-    assert [each["key"] for each in stored(tmp_path / "all")] == [*films]
+    prepare("corpus", tmp_path / "videos", "-o", tmp_path / "all", *WORKERS)
+    assert [each["key"] for each in stored(tmp_path / "all")] == [*videos]
     with pytest.raises(WorkbenchError, match="of kind video-text; options of images"):
-        prepare("corpus", tmp_path / "films", "--resize", 64, "-o", tmp_path / "other", *WORKERS)
+        prepare("corpus", tmp_path / "videos", "--resize", 64, "-o", tmp_path / "other", *WORKERS)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kg.sequences.mentions import RIGHT
+from kg.sequences.linked_mentions import RIGHT
 from pipelines.preparing.coverage import Coverage
 
 

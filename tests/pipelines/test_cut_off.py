@@ -1,4 +1,4 @@
-"""Films and sounds that lack their end."""
+"""Videos and sounds that lack their end."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pipelines.stages.check_media import CheckMedia
 from pipelines.stages.check_video import CheckVideo
 from pipelines.stages.cut_off import CUT_OFF, is_cut_off
 from pipelines.stages.log_mel import LogMel
-from tests.films import film, tone
+from tests.videos import tone, video
 
 av = pytest.importorskip("av")
 soundfile = pytest.importorskip("soundfile")
 
 
 def encoded(format: str, **options: str) -> bytes:
-    """A film of noise, of which no part is empty."""
+    """A video of noise, of which no part is empty."""
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "film"
+        file = Path(folder) / "video"
         _encode(str(file), format, options)
         return file.read_bytes()
 
@@ -33,8 +33,8 @@ def _encode(file: str, format: str, options: dict[str, str]) -> None:
     with av.open(file, "w", format=format, options=options) as container:
         stream = container.add_stream({"mp4": "mpeg4", "webm": "libvpx", "avi": "mpeg4"}[format], rate=5)
         stream.width, stream.height, stream.pix_fmt = 32, 32, "yuv420p"
-        for picture in np.random.default_rng(0).integers(0, 256, (20, 32, 32, 3), np.uint8):
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture)))
+        for photograph in np.random.default_rng(0).integers(0, 256, (20, 32, 32, 3), np.uint8):
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(photograph)))
         container.mux(stream.encode())
 
 
@@ -44,8 +44,8 @@ def sound(format: str) -> bytes:
     return file.getvalue()
 
 
-FILMS = {
-    "avi": film(frames=200),
+VIDEOS = {
+    "avi": video(frames=200),
     "avi, encoded": encoded("avi"),
     "mp4": encoded("mp4", movflags="faststart"),
     "webm": encoded("webm"),
@@ -53,9 +53,9 @@ FILMS = {
 SOUNDS = {"wav": tone(), "flac": sound("FLAC"), "ogg": sound("OGG")}
 
 
-@pytest.mark.parametrize("name", FILMS)
-def test_a_film_without_its_end_is_dropped(name: str) -> None:
-    data = FILMS[name]
+@pytest.mark.parametrize("name", VIDEOS)
+def test_a_video_without_its_end_is_dropped(name: str) -> None:
+    data = VIDEOS[name]
     whole = {"key": "a", "video": data}
     assert CheckVideo()(whole) == whole
     for share in (0.6, 0.9):
@@ -83,7 +83,7 @@ def test_what_was_written_as_a_stream_does_not_say_how_long_it_is() -> None:
     assert not is_cut_off(b"")
 
 
-@pytest.mark.parametrize("data", [*FILMS.values(), *SOUNDS.values()])
+@pytest.mark.parametrize("data", [*VIDEOS.values(), *SOUNDS.values()])
 def test_wherever_a_medium_ends_nothing_breaks(data: bytes) -> None:
     assert not is_cut_off(data)
     for length in range(0, len(data), max(1, len(data) // 300)):
@@ -92,7 +92,7 @@ def test_wherever_a_medium_ends_nothing_breaks(data: bytes) -> None:
 
 def test_media_by_name_are_looked_at_too() -> None:
     check = CheckMedia(CheckImage())
-    whole = {"media": {"said": tone(), "seen": film()}}
+    whole = {"media": {"said": tone(), "seen": video()}}
     assert check(whole) == whole
-    found: Any = check({"media": {"said": tone()[:900], "seen": film()}})
+    found: Any = check({"media": {"said": tone()[:900], "seen": video()}})
     assert found.reason == "a medium: cut off"

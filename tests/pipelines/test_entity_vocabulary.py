@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kg.sequences.entity_vocabulary import EntityVocabulary
-from pipelines.commands.entity_vocabulary import entities_in
+from pipelines.commands.knowledge.entity_vocabulary import entities_in
 from tests.pipelines.test_commands import prepare
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 
 def test_links_are_found_whatever_texts_they_are_of() -> None:
@@ -67,15 +67,17 @@ RELEASES = {
 
 @pytest.mark.parametrize("name", RELEASES)
 def test_a_release_of_luke_keeps_its_rows(tmp_path, name):
-    """A row of the vocabulary is the row of the release's table of entities, whatever the writing."""
+    """A row of the vocabulary is the row of the released code's table of entities, whatever the writing."""
     place = tmp_path / name
     place.write_text(RELEASES[name])
-    prepare("entity-vocabulary", "--release", place, "-o", tmp_path / "v.safetensors")
+    prepare("entity-vocabulary", "--published", place, "-o", tmp_path / "v.safetensors")
     made = EntityVocabulary.open(tmp_path / "v.safetensors")
     assert [made.row("Oslo: a city"), made.row("Norway")] == [3, 4]
     assert len(made) == (6 if name.startswith("mluke") else 5)
     (tmp_path / "keys.tsv").write_text("Norway\tQ20\nParis\tQ90\n")
-    prepare("entity-vocabulary", "--release", place, "--keys", tmp_path / "keys.tsv", "-o", tmp_path / "k.safetensors")
+    prepare(
+        "entity-vocabulary", "--published", place, "--keys", tmp_path / "keys.tsv", "-o", tmp_path / "k.safetensors"
+    )
     made = EntityVocabulary.open(tmp_path / "k.safetensors")
     assert [made.row("Q20"), made.row("Norway"), made.row("Oslo: a city")] == [4, None, 3]
 
@@ -92,6 +94,6 @@ def test_other_releases_are_refused(tmp_path):
     ]:
         place.write_text(text)
         with pytest.raises(WorkbenchError, match=message):
-            prepare("entity-vocabulary", "--release", place, "-o", output)
-    with pytest.raises(WorkbenchError, match="give corpora whose links are counted, or --release FILE"):
+            prepare("entity-vocabulary", "--published", place, "-o", output)
+    with pytest.raises(WorkbenchError, match="give corpora whose links are counted, or --published FILE"):
         prepare("entity-vocabulary", "-o", output)

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from kg.evaluation.facts.cloze_corpus import read_candidates, read_facts
 from kg.evaluation.facts.clozes import check_template, cloze
-from kg.evaluation.facts.reading import read_candidates, read_facts
 from kg.graph.store import GraphStore
-from pipelines.commands.facts import facts as command
+from pipelines.commands.knowledge.facts import facts as command
 from pipelines.sources.templates import read_templates
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.command import command as as_command
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
-from workbench.evaluation.passes import all_records
-from workbench.options.command import command as as_command
+from workbench.evaluation.scoring.passes import all_records
 
 TRIPLES = [
     ("o", "country", "n"),
@@ -52,8 +52,8 @@ def graph(tmp_path: Path) -> Path:
 def prepare(graph: Path, tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
     def run(templates: str = "country\t[X] is in [Y] .\n", name: str = "facts", **options: Any) -> list[dict[str, Any]]:
         (tmp_path / "templates.tsv").write_text(templates)
-        told = {"graph": graph, "templates": tmp_path / "templates.tsv", "output": tmp_path / name, "workers": 1}
-        as_command(command)(**told, **options)
+        reported = {"graph": graph, "templates": tmp_path / "templates.tsv", "output": tmp_path / name, "workers": 1}
+        as_command(command)(**reported, **options)
         return list(all_records(Corpus.open(tmp_path / name)))
 
     return run

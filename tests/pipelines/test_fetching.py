@@ -18,10 +18,10 @@ from pipelines.readers.reader import Drop
 from pipelines.sources.web import Manners, opted_out, seconds_of
 from pipelines.stages.check_image import CheckImage
 from pipelines.stages.fetch_images import FetchImages
-from tests.pipelines.misbehaving import sample, serving
+from tests.pipelines.faulty_server import sample, serving
 from tests.pipelines.test_commands import prepare
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
 
 pytest.importorskip("urllib3")
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,8 +29,12 @@ MANNERS = Manners(timeout=1.0, retries=1, most_bytes=1 << 20, private=True)
 
 
 @pytest.fixture
-def files(picture):
-    return {"a.jpg": picture(1), "cut.jpg": picture(2, size=(200, 200))[:3000], "big.jpg": picture(3, size=(300, 200))}
+def files(photograph):
+    return {
+        "a.jpg": photograph(1),
+        "cut.jpg": photograph(2, size=(200, 200))[:3000],
+        "big.jpg": photograph(3, size=(300, 200)),
+    }
 
 
 @pytest.fixture

@@ -17,14 +17,14 @@ from typer.testing import CliRunner
 
 from pipelines.commands.app import GROUPS
 from pipelines.readers import text as text_formats
-from pipelines.readers.catalogue import KINDS, listed
+from pipelines.readers.catalogue import KINDS, format_entries
 from pipelines.readers.formats import detect, formats, make_reader, sorted_inputs
 from pipelines.sources.files import expand, inside, passed_over
 from tests.docs.test_blocks import example
 from tests.pipelines.test_commands import prepare
 from tests.preparing import app
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.manifest import parse_manifest
-from workbench.errors import WorkbenchError
 
 TEXTS = {
     "chapter.txt": ("[Chapter one]\n\nOnce.\n", "plain-text"),
@@ -83,7 +83,7 @@ def test_every_file_of_a_folder_is_read_or_named(tmp_path: Path, stored: Any) ->
         ".exe": {"files": 1, "first": ["a.exe"]},
         ".png": {"files": 1, "first": ["photo.png"]},
     }
-    inputs = [told["name"] for told in manifest.provenance["inputs"]]
+    inputs = [reported["name"] for reported in manifest.provenance["inputs"]]
     assert sorted(inputs) == ["b.txt", "ok.txt", "t.csv", "x.jsonl"]
 
 
@@ -99,10 +99,10 @@ def test_a_named_format_names_what_it_does_not_read(tmp_path: Path, stored: Any)
     assert [sample["text"] for sample in stored(tmp_path / "corpus")] == ["One."]
 
 
-def test_images_that_records_name_are_not_passed_over(tmp_path: Path, picture: Any) -> None:
+def test_images_that_records_name_are_not_passed_over(tmp_path: Path, photograph: Any) -> None:
     folder = tmp_path / "photos"
     folder.mkdir()
-    (folder / "a.png").write_bytes(picture())
+    (folder / "a.png").write_bytes(photograph())
     (folder / "captions.jsonl").write_text('{"image": "a.png", "caption": "red"}\n')
     (folder / "notes.doc").write_text("x")
     prepare("image-text", folder, "-o", tmp_path / "corpus", "--workers", 1)
@@ -145,7 +145,7 @@ def test_a_graph_is_of_one_format(tmp_path: Path) -> None:
 
 @pytest.fixture
 def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder beside the formats of texts, as if a file in it had been moved there."""
+    """A folder next to the formats of texts, as if a file in it had been moved there."""
     monkeypatch.setattr(text_formats, "__path__", [*text_formats.__path__, str(tmp_path / "moved")])
     (tmp_path / "moved").mkdir()
     formats.cache_clear()
@@ -167,7 +167,7 @@ def test_the_example_of_the_documentation_works_once_it_is_moved(shipped: Path, 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_format_says_what_it_reads(kind: str) -> None:
-    for one in listed(kind):
+    for one in format_entries(kind):
         assert 10 < len(one.line) < 240, one.name
         assert one.text, one.name
 
@@ -188,7 +188,7 @@ def test_the_command_line_lists_the_formats() -> None:
 
 def test_the_help_of_prepare_has_groups_and_imports_no_command() -> None:
     code = "import sys; from workbench.cli.app import app\ntry: app.run(['prepare', '--help'], 'workbench')\nfinally: "
-    code += "print([m for m in sys.modules if m in ('numpy', 'torch', 'pyarrow', 'pipelines.commands.text')])"
+    code += "print([m for m in sys.modules if m in ('numpy', 'torch', 'pyarrow', 'pipelines.commands.corpora.text')])"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert re.findall(r"^(corpora|images|knowledge|words)$", said, re.MULTILINE) == [*GROUPS]
     assert said.splitlines()[-1] == "[]"
@@ -211,8 +211,8 @@ def test_what_is_dropped_is_told_on_demand_by_every_command(tmp_path: Path) -> N
     (tmp_path / "a.txt").write_text("one\n\n \n\ntwo words here")
     options = ["--min-length", 5, "--log-dropped"]
     prepare("text", tmp_path / "a.txt", "-o", tmp_path / "c", "--workers", 1, *options)
-    (told,) = (tmp_path / "c" / "dropped" / "part-000000.jsonl").read_text().splitlines()
-    assert json.loads(told)["record"] == "a.txt:1"
+    (reported,) = (tmp_path / "c" / "dropped" / "part-000000.jsonl").read_text().splitlines()
+    assert json.loads(reported)["record"] == "a.txt:1"
 
 
 def test_names_that_are_not_utf8_are_passed_over_or_refused(tmp_path: Path) -> None:

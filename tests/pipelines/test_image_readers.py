@@ -8,16 +8,16 @@ import json
 import pytest
 
 from pipelines.sources.image_store import Absent, ImageStore
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 
 @pytest.fixture
-def folder(tmp_path, picture):
+def folder(tmp_path, photograph):
     """`photos/` with a.jpg and b.jpg."""
     photos = tmp_path / "photos"
     photos.mkdir()
     for seed, name in enumerate(["a.jpg", "b.jpg"]):
-        (photos / name).write_bytes(picture(seed))
+        (photos / name).write_bytes(photograph(seed))
     return photos
 
 
@@ -73,19 +73,19 @@ def test_flickr_token_file_with_a_bad_line(tmp_path, folder, read):
         read("image-text", tmp_path / "flickr.token.txt", images=[str(folder)])
 
 
-def test_captions_jsonl_find_their_tar(json_lines, tar, picture, read):
-    tar("images_train.tar", {"./x/a.jpg": picture(1), "b.png": picture(2, format="PNG")})
+def test_captions_jsonl_find_their_tar(json_lines, tar, photograph, read):
+    tar("images_train.tar", {"./x/a.jpg": photograph(1), "b.png": photograph(2, format="PNG")})
     rows = [{"image": "a.jpg", "captions": ["one"], "split": "s"}, {"image": "b.png", "caption": "two"}]
     rows.append({"image": "a.jpg", "caption": "three"})
     first, second = read("image-text", json_lines("captions_train.jsonl", rows))
-    assert first["image"] == picture(1)
+    assert first["image"] == photograph(1)
     assert first["captions"] == ["one", "three"]
     assert first["meta"]["split"] == "s"
-    assert second["image"] == picture(2, format="PNG")
+    assert second["image"] == photograph(2, format="PNG")
 
 
-def test_a_missing_image_is_a_counted_drop_but_not_all(json_lines, tar, picture, read, drops):
-    tar("images.tar", {"a.jpg": picture(1)})
+def test_a_missing_image_is_a_counted_drop_but_not_all(json_lines, tar, photograph, read, drops):
+    tar("images.tar", {"a.jpg": photograph(1)})
     rows = [{"image": name, "caption": "x"} for name in ("a.jpg", "gone.jpg")]
     path = json_lines("captions.jsonl", rows)
     assert [s["key"] for s in read("image-text", path)] == ["a"]
@@ -107,8 +107,8 @@ VQA_ROW = {
 }
 
 
-def test_vqa_jsonl_gathers_questions_of_an_image(json_lines, tar, picture, read):
-    tar("images.tar", {"a.jpg": picture(1), "b.jpg": picture(2)})
+def test_vqa_jsonl_gathers_questions_of_an_image(json_lines, tar, photograph, read):
+    tar("images.tar", {"a.jpg": photograph(1), "b.jpg": photograph(2)})
     rows = [
         VQA_ROW,
         {"question_id": 2, "image": "b.jpg", "question": "Red?", "answer": "no"},
@@ -120,7 +120,7 @@ def test_vqa_jsonl_gathers_questions_of_an_image(json_lines, tar, picture, read)
     assert second["questions"] == [{"question_id": 2, "question": "Red?", "answers": ["no"], "answer": "no"}]
 
 
-def test_official_vqa_pair(tmp_path, tar, picture, read):
+def test_official_vqa_pair(tmp_path, tar, photograph, read):
     questions = {
         "data_subtype": "train2014",
         "task_type": "Open-Ended",
@@ -139,9 +139,9 @@ def test_official_vqa_pair(tmp_path, tar, picture, read):
     }
     (tmp_path / "q.json").write_text(json.dumps(questions))
     (tmp_path / "a.json").write_text(json.dumps({"data_subtype": "train2014", "annotations": [answered]}))
-    tar("images.tar", {"COCO_train2014_000000000009.jpg": picture(3)})
+    tar("images.tar", {"COCO_train2014_000000000009.jpg": photograph(3)})
     (sample,) = read("image-text", tmp_path / "a.json", tmp_path / "q.json")
-    assert sample["image"] == picture(3)
+    assert sample["image"] == photograph(3)
     assert sample["questions"][0] == {
         "question_id": 9000,
         "question": "What?",
@@ -160,56 +160,56 @@ def test_official_vqa_pair(tmp_path, tar, picture, read):
 @pytest.mark.parametrize(
     "name", ["../outside.jpg", "/etc/passwd", "a/../../outside.jpg", "..\\outside.jpg", "C:\\p\\c.jpg", "/", ".."]
 )
-def test_paths_do_not_leave_their_folder(json_lines, folder, tar, picture, read, name):
-    (folder.parent / "outside.jpg").write_bytes(picture(2))
+def test_paths_do_not_leave_their_folder(json_lines, folder, tar, photograph, read, name):
+    (folder.parent / "outside.jpg").write_bytes(photograph(2))
     path = json_lines("captions.jsonl", [{"image": name, "caption": "x"}])
     with pytest.raises(WorkbenchError, match="none of the 1 annotated images is in"):
         read("image-text", path, images=[str(folder)])
     with pytest.raises(WorkbenchError, match="leads out of its folder"):
-        ImageStore([tar("evil.tar", {name: picture(1)})])
+        ImageStore([tar("evil.tar", {name: photograph(1)})])
 
 
 @pytest.mark.parametrize("name", ["/home/someone/set/far.jpg", "../x/far.jpg", "D:\\set\\far.jpg", "C:/far.jpg"])
 @pytest.mark.parametrize("place", [".", "train"])
-def test_paths_of_another_machine_are_found_by_their_file_name(json_lines, folder, picture, read, name, place):
+def test_paths_of_another_machine_are_found_by_their_file_name(json_lines, folder, photograph, read, name, place):
     (folder / place).mkdir(exist_ok=True)
-    (folder / place / "far.jpg").write_bytes(picture(9))
+    (folder / place / "far.jpg").write_bytes(photograph(9))
     path = json_lines("captions.jsonl", [{"image": name, "caption": "x"}, {"image": "/lost.jpg", "caption": "y"}])
     (sample,) = read("image-text", path, images=[str(folder)])
-    assert sample["image"] == picture(9)
+    assert sample["image"] == photograph(9)
     assert sample["captions"] == ["x"]
 
 
-def test_an_image_of_a_nested_folder_is_found_by_its_name_where_one_alone_has_it(tmp_path, folder, picture):
+def test_an_image_of_a_nested_folder_is_found_by_its_name_where_one_alone_has_it(tmp_path, folder, photograph):
     for inner in ("x", "y"):
         (folder / inner).mkdir()
-        (folder / inner / "twice.jpg").write_bytes(picture(5))
-    (folder / "x" / "once.jpg").write_bytes(picture(6))
+        (folder / inner / "twice.jpg").write_bytes(photograph(5))
+    (folder / "x" / "once.jpg").write_bytes(photograph(6))
     store = ImageStore([folder])
-    assert store.find("once.jpg").read() == picture(6)
+    assert store.find("once.jpg").read() == photograph(6)
     assert store.look("train/once.jpg") is Absent.MISSING
-    assert store.find("x/twice.jpg").read() == picture(5)
+    assert store.find("x/twice.jpg").read() == photograph(5)
     assert store.look("twice.jpg") is store.look("/far/twice.jpg") is Absent.SEVERAL
     assert store.find("twice.jpg") is None
     assert store.find("/far/y/twice.jpg") == store.find(f"{folder}/y/twice.jpg") == store.find("y/twice.jpg")
     assert ImageStore([folder], nested=False).find("once.jpg") is None
 
 
-def test_no_image_gets_another_one_of_its_name(tmp_path, folder, tar, picture, read, json_lines, caplog):
+def test_no_image_gets_another_one_of_its_name(tmp_path, folder, tar, photograph, read, json_lines, caplog):
     """By a path with folders nothing but this path is taken, in folders and tar files; of two places neither."""
     caplog.set_level("INFO")
     (folder / "train").mkdir()
-    (folder / "train" / "1.jpg").write_bytes(picture(5))
-    first = tar("set.tar", {"a/1.jpg": picture(1), "b/1.jpg": picture(2), "a/2.jpg": picture(3)})
-    second = tar("val.tar", {"a/1.jpg": picture(4), "3.jpg": picture(6)})
+    (folder / "train" / "1.jpg").write_bytes(photograph(5))
+    first = tar("set.tar", {"a/1.jpg": photograph(1), "b/1.jpg": photograph(2), "a/2.jpg": photograph(3)})
+    second = tar("val.tar", {"a/1.jpg": photograph(4), "3.jpg": photograph(6)})
     store = ImageStore([first])
     assert store.look("c/1.jpg") is Absent.MISSING
     assert store.look("1.jpg") is Absent.SEVERAL
-    assert store.find("2.jpg").read() == store.find("set/a/2.jpg").read() == picture(3)
+    assert store.find("2.jpg").read() == store.find("set/a/2.jpg").read() == photograph(3)
     assert ImageStore([first, second]).look("a/1.jpg") is Absent.SEVERAL
-    assert ImageStore([first, second]).find("/far/val/a/1.jpg").read() == picture(4)
-    assert ImageStore([folder, folder / "train"]).find("/far/1.jpg").read() == picture(5)
-    assert ImageStore([folder / "train"]).find(f"{folder.name}/train/1.jpg").read() == picture(5)
+    assert ImageStore([first, second]).find("/far/val/a/1.jpg").read() == photograph(4)
+    assert ImageStore([folder, folder / "train"]).find("/far/1.jpg").read() == photograph(5)
+    assert ImageStore([folder / "train"]).find(f"{folder.name}/train/1.jpg").read() == photograph(5)
     rows = [{"image": name, "caption": "x"} for name in ("val/1.jpg", "train/1.jpg", "1.jpg", "/far/1.jpg")]
     path = json_lines("captions.jsonl", rows)
     assert len(read("image-text", path, images=[str(folder)])) == 3
@@ -228,8 +228,8 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path, folder, json_lines, 
             read("image-text", path, images=[str(folder)])
 
 
-def test_a_damaged_tar_is_an_error(tmp_path, tar, picture):
-    whole = tar("images.tar", {"a.jpg": picture(1), "b.jpg": picture(2)})
+def test_a_damaged_tar_is_an_error(tmp_path, tar, photograph):
+    whole = tar("images.tar", {"a.jpg": photograph(1), "b.jpg": photograph(2)})
     cut = tmp_path / "cut.tar"
     cut.write_bytes(whole.read_bytes()[:1000])
     with pytest.raises(WorkbenchError, match="cut off"):

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from tests.pipelines.test_commands import prepare
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
 
 SIZE, COUNT = 6, 3
 BOXES = np.float32([[0, 0, 12, 8], [3, 4, 24.5, 16], [6, 4, 12, 12]])  # pixels of an image of 24 x 16
@@ -40,8 +40,13 @@ def bottom_up(identifier: object, seed: int, boxes: np.ndarray = BOXES, size: in
 def lxmert(identifier: str, seed: int) -> str:
     """A line of LXMERT's: height, then width, and what the detector says."""
     classes, attributes = np.int64([7, 1599, 0]), np.int64([3, 2, 399])
-    told = [coded(classes), coded(np.float32([0.9, 0.5, 0.1])), coded(attributes), coded(np.float32([0.3, 0.2, 0.1]))]
-    return "\t".join([identifier, "16", "24", *told, str(COUNT), coded(BOXES), coded(features(seed))]) + "\n"
+    reported = [
+        coded(classes),
+        coded(np.float32([0.9, 0.5, 0.1])),
+        coded(attributes),
+        coded(np.float32([0.3, 0.2, 0.1])),
+    ]
+    return "\t".join([identifier, "16", "24", *reported, str(COUNT), coded(BOXES), coded(features(seed))]) + "\n"
 
 
 def uniter(seed: int, size: int = SIZE) -> dict[str, np.ndarray]:
@@ -62,13 +67,13 @@ def npz(arrays: dict[str, np.ndarray]) -> bytes:
 
 
 @pytest.fixture
-def coco(tmp_path, json_lines, picture) -> Path:
+def coco(tmp_path, json_lines, photograph) -> Path:
     """A corpus of four images with names of COCO."""
     (tmp_path / "images").mkdir()
     rows = []
     for i in range(4):
         name = f"COCO_val2014_{i + 9:012d}.png"
-        (tmp_path / "images" / name).write_bytes(picture(i, format="PNG"))
+        (tmp_path / "images" / name).write_bytes(photograph(i, format="PNG"))
         rows.append({"image": name, "caption": f"caption {i}"})
     prepare("image-text", json_lines("captions.jsonl", rows), "-o", tmp_path / "raw", *WORKERS)
     return tmp_path / "raw"
@@ -123,8 +128,8 @@ def test_uniters_lmdb(tmp_path, coco, compressed):
     lmdb, msgpack = pytest.importorskip("lmdb"), pytest.importorskip("msgpack")
 
     def packed(array: np.ndarray) -> dict[bytes, object]:  # as msgpack-numpy writes it
-        told = {b"nd": True, b"type": array.dtype.str, b"kind": b""}
-        return {**told, b"shape": array.shape, b"data": array.tobytes()}
+        reported = {b"nd": True, b"type": array.dtype.str, b"kind": b""}
+        return {**reported, b"shape": array.shape, b"data": array.tobytes()}
 
     names = [f"coco_val2014_{i + 9:012d}.npz" for i in range(4)]
     with lmdb.open(str(tmp_path / "feat"), map_size=1 << 22) as database, database.begin(write=True) as writing:
@@ -145,9 +150,9 @@ def test_folders_of_npz_uniters_and_mcans(tmp_path, coco):
     for i in range(2):
         (tmp_path / "npz" / f"coco_val2014_{i + 9:012d}.npz").write_bytes(npz(uniter(i)))
     for i in (2, 3):  # MCAN's stand the other way round, and their `info` would be unpickled
-        told = {"num_bbox": np.int64(COUNT), "image_h": np.int64(16), "image_w": np.int64(24)}
+        reported = {"num_bbox": np.int64(COUNT), "image_h": np.int64(16), "image_w": np.int64(24)}
         info = np.array({"objects_id": [1]}, dtype=object)
-        arrays = {"x": features(i).T, "bbox": BOXES, **told, "info": info}
+        arrays = {"x": features(i).T, "bbox": BOXES, **reported, "info": info}
         (tmp_path / "npz" / f"COCO_val2014_{i + 9:012d}.jpg.npz").write_bytes(npz(arrays))
     corpus = imported(coco, "--from", tmp_path / "npz")
     for record in range(4):
@@ -199,8 +204,8 @@ def test_gqas_own_objects(tmp_path, coco):
         for row in (0, 1):
             i = 2 * number + row
             places[0][row, :COUNT], places[1][row, :COUNT] = features(i), BOXES
-            told = {"file": number, "idx": row, "objectsNum": COUNT, "width": 24, "height": 16}
-            info[f"COCO_val2014_{i + 9:012d}"] = told
+            reported = {"file": number, "idx": row, "objectsNum": COUNT, "width": 24, "height": 16}
+            info[f"COCO_val2014_{i + 9:012d}"] = reported
         with h5py.File(tmp_path / "objects" / f"gqa_objects_{number}.h5", "w") as file:
             file["features"], file["bboxes"] = places
     (tmp_path / "objects" / "gqa_objects_info.json").write_text(json.dumps(info))
@@ -292,11 +297,11 @@ def test_a_damaged_file_is_one_message(tmp_path, coco):
 
 
 @pytest.fixture
-def pairs(tmp_path, json_lines, picture) -> Path:
-    """A corpus of two NLVR2 records of three pictures, of 24 x 16 pixels."""
+def pairs(tmp_path, json_lines, photograph) -> Path:
+    """A corpus of two NLVR2 records of three photographs, of 24 x 16 pixels."""
     (tmp_path / "images").mkdir()
     for i, name in enumerate(("dev-0-0-img0", "dev-0-0-img1", "dev-0-1-img0", "dev-0-1-img1")):
-        (tmp_path / "images" / f"{name}.png").write_bytes(picture(i, format="PNG"))
+        (tmp_path / "images" / f"{name}.png").write_bytes(photograph(i, format="PNG"))
     rows = [{"identifier": f"dev-0-{i}-3", "sentence": "two dogs", "label": "True"} for i in range(2)]
     prepare(
         "image-text", json_lines("dev.json", rows), "--images", tmp_path / "images", "-o", tmp_path / "raw", *WORKERS

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from kg.evaluation.link_prediction.options import LinkScoring
-from kg.evaluation.link_prediction.task import LinkPrediction
+from kg.evaluation.task_options import LinkScoring
+from kg.evaluation.tasks.link_prediction import LinkPrediction
 from kg.graph.store import GraphStore
 from kg.objectives.triple_classification import TripleClassification
 from pipelines.preparing.corpus_reader import all_samples
 from pipelines.preparing.splits import part_of_entity
 from tests.kg.evaluation.graph_world import recipe_tree
 from tests.preparing import app
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
-from workbench.evaluation.evaluating import evaluate
-from workbench.keyed import Draws
+from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.recipe.trees import recipe_from_dict
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 from workbench.training.pretrain import pretrain
@@ -38,8 +38,16 @@ def source(tmp_path: Path) -> Path:
 
 
 def prepare(folder: Path, output: str, *more: str) -> Path:
-    told = [str(folder / "g.tsv"), "--entities", str(folder / "e.jsonl"), "--workers", "1", "-o", str(folder / output)]
-    app(["triples", *told, *more], standalone_mode=False)
+    reported = [
+        str(folder / "g.tsv"),
+        "--entities",
+        str(folder / "e.jsonl"),
+        "--workers",
+        "1",
+        "-o",
+        str(folder / output),
+    ]
+    app(["triples", *reported, *more], standalone_mode=False)
     return folder / output
 
 
@@ -99,8 +107,8 @@ def test_a_run_is_evaluated_on_the_unseen_ones(source: Path) -> None:
     Tokenizer(train_tokenizer(texts, "wordpiece", 120)).save(source / "tokenizer.json")
     objective = {"objective": "kg.triple_classification", "graph": str(source / "graph"), "dropout": 0.0}
     run = pretrain(recipe_from_dict(recipe_tree(source, objective)), source / "run")
-    told: dict[str, Any] = {"run": run, "graph": str(source / "graph"), "unseen": True, "candidates": 5}
-    found = evaluate(LinkPrediction(), LinkScoring(corpus=str(source / "graph-test"), **told))
+    reported: dict[str, Any] = {"run": run, "graph": str(source / "graph"), "unseen": True, "candidates": 5}
+    found = evaluate(LinkPrediction(), LinkScoring(corpus=str(source / "graph-test"), **reported))
     assert found.counts["triples"] == len(triples_of(source / "graph-test"))
     assert found.counts["triples left out"] == 0
     assert "an entity that is in no triple of the graph" in found.variant

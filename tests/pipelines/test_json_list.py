@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.sources import json_list
 from pipelines.sources.json_list import elements
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 ROWS = [{"text": "é" * 40 + f" [{i}] }}, {{"} for i in range(9)]
 

@@ -9,8 +9,8 @@ import pytest
 
 from pipelines.readers.reader import Drop
 from pipelines.stages.log_mel import LogMel, log_mel
-from tests.films import tone
-from workbench.errors import WorkbenchError
+from tests.videos import tone
+from workbench.core.errors import WorkbenchError
 
 soundfile = pytest.importorskip("soundfile")
 

@@ -12,8 +12,8 @@ import pytest
 from pipelines.preparing.chunks import Limits
 from pipelines.readers.formats import make_reader
 from tests.pipelines.jobs import Job, prepare
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
 
 CAPTION: dict[str, Any] = {"image": "a.png", "captions": ["a"]}
 QUESTION: dict[str, Any] = {"image": "a.png", "question_id": 1, "question": "what?", "answer": "a"}
@@ -98,9 +98,9 @@ def prepared(folder: Path, name: str, on_error: Any, *files: Path) -> dict[str, 
 
 @pytest.mark.parametrize("name", LINES)
 def test_lines_that_do_not_fit_are_counted(
-    name: str, tmp_path: Path, tar: Callable[..., Path], picture: Callable[..., bytes]
+    name: str, tmp_path: Path, tar: Callable[..., Path], photograph: Callable[..., bytes]
 ) -> None:
-    tar("images.tar", {"a.png": picture(1, format="PNG")})
+    tar("images.tar", {"a.png": photograph(1, format="PNG")})
     file = tmp_path / "lines.jsonl"
     file.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in LINES[name]))
     assert sum(prepared(tmp_path, name, "skip", file).values()) == 3
@@ -110,9 +110,9 @@ def test_lines_that_do_not_fit_are_counted(
 
 @pytest.mark.parametrize("name", TABLES)
 def test_rows_that_do_not_fit_are_counted(
-    name: str, tmp_path: Path, tar: Callable[..., Path], picture: Callable[..., bytes]
+    name: str, tmp_path: Path, tar: Callable[..., Path], photograph: Callable[..., bytes]
 ) -> None:
-    tar("images.tar", {"a.png": picture(1, format="PNG")})
+    tar("images.tar", {"a.png": photograph(1, format="PNG")})
     file = tmp_path / ("rows.csv" if "table" in name else "rows.token")
     file.write_bytes(TABLES[name].encode("latin1"))
     assert sum(prepared(tmp_path, name, "skip", file).values()) == 2
@@ -122,9 +122,9 @@ def test_rows_that_do_not_fit_are_counted(
 
 @pytest.mark.parametrize("name", FILES)
 def test_rows_of_a_whole_json_file_that_do_not_fit_are_counted(
-    name: str, tmp_path: Path, tar: Callable[..., Path], picture: Callable[..., bytes]
+    name: str, tmp_path: Path, tar: Callable[..., Path], photograph: Callable[..., bytes]
 ) -> None:
-    tar("images.tar", {"a.png": picture(1, format="PNG")})
+    tar("images.tar", {"a.png": photograph(1, format="PNG")})
     files = [tmp_path / f"{number}.json" for number in range(len(FILES[name]))]
     for file, tree in zip(files, FILES[name], strict=True):
         file.write_text(json.dumps(tree))

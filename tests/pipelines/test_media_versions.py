@@ -1,4 +1,5 @@
-"""Files that records name may be replaced while a preparation is stopped: no shard is kept that was made of the old."""
+"""Files that records name may be replaced while a preparation is stopped: no shard is kept that was built from the
+old."""
 
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ def stop_at_4(sample: Any) -> Any:
 
 
 @pytest.fixture
-def stopped(tmp_path: Path, json_lines: Any, picture: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Any]:
-    """Three shards of two pictures, the last of which was not made; and what makes a job of them."""
+def stopped(tmp_path: Path, json_lines: Any, photograph: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Any]:
+    """Three shards of two photographs, the last of which was not made; and what makes a job of them."""
     (tmp_path / "photos").mkdir()
     for i in range(6):
-        (tmp_path / f"photos/photo{i}.jpg").write_bytes(picture(i))
+        (tmp_path / f"photos/photo{i}.jpg").write_bytes(photograph(i))
     path = json_lines("pairs.jsonl", [{"image": f"photo{i}.jpg", "captions": [f"photo {i}"]} for i in range(6)])
 
     def job(name: str) -> Job:
@@ -46,22 +47,22 @@ def pictures_of(folder: Path, stored: Any) -> list[bytes]:
 
 
 def test_a_shard_of_a_picture_that_was_replaced_is_made_again(
-    stopped: Any, tmp_path: Path, picture: Any, stored: Any, capsys: pytest.CaptureFixture[str]
+    stopped: Any, tmp_path: Path, photograph: Any, stored: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, job = stopped
-    (tmp_path / "photos/photo1.jpg").write_bytes(picture(100))
+    (tmp_path / "photos/photo1.jpg").write_bytes(photograph(100))
     untouched = (tmp_path / "corpus/part-000001.tar").stat().st_mtime_ns
     result = prepare(job("corpus"), [path], TWO)
     assert result.skipped == 1
     assert (tmp_path / "corpus/part-000001.tar").stat().st_mtime_ns == untouched
-    assert pictures_of(tmp_path / "corpus", stored) == [picture(i) for i in (0, 100, 2, 3, 4, 5)]
+    assert pictures_of(tmp_path / "corpus", stored) == [photograph(i) for i in (0, 100, 2, 3, 4, 5)]
     assert not (tmp_path / "corpus" / MEDIA).exists()
     prepare(job("whole"), [path], TWO)
     names = [p.name for p in (tmp_path / "whole").glob("part-*")]
     assert all((tmp_path / "whole" / n).read_bytes() == (tmp_path / "corpus" / n).read_bytes() for n in names)
 
 
-def test_of_equal_size_and_time_apart(stopped: Any, tmp_path: Path, picture: Any, stored: Any) -> None:
+def test_of_equal_size_and_time_apart(stopped: Any, tmp_path: Path, photograph: Any, stored: Any) -> None:
     """A file that came in the place of another of its size is told by when it was written."""
     path, job = stopped
     photo = tmp_path / "photos/photo0.jpg"
@@ -73,7 +74,7 @@ def test_of_equal_size_and_time_apart(stopped: Any, tmp_path: Path, picture: Any
     assert pictures_of(tmp_path / "corpus", stored)[0] == bytes(data)
 
 
-def test_one_that_has_come_since(stopped: Any, tmp_path: Path, picture: Any, stored: Any) -> None:
+def test_one_that_has_come_since(stopped: Any, tmp_path: Path, photograph: Any, stored: Any) -> None:
     path, job = stopped
     (tmp_path / "photos/photo3.jpg").unlink()
     prepare(job("less"), [path], TWO)

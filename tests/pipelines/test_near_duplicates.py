@@ -1,4 +1,4 @@
-"""Near duplicates: hashes against plain loops, and what they find among pictures and captions."""
+"""Near duplicates: hashes against plain loops, and what they find among photographs and captions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipelines.preparing.duplicates import (
     rows_of_band,
     shingles,
 )
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 
 def photo(seed: int, size: tuple[int, int] = (320, 240)) -> Image.Image:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.commands.parses import conllu
+from pipelines.commands.words.parses import conllu
 from tests.pipelines.test_commands import prepare
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 SENTENCE = "the old town sees a river"
 HEADS = {"the": "town", "old": "town", "town": "sees", "a": "river", "river": "sees"}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.test_commands import prepare
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 from pipelines.stages.find_phrases import chunker
 from tests.pipelines.test_commands import prepare
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
 from workbench.text.collocations import CollocationOptions, Collocations, sentences_of
 
 TEXTS = [

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from pipelines.preparing.processes import each, held_back
-from workbench.errors import MachineError
+from workbench.core.errors import MachineError
 
 SCRIPT = """
 import time
@@ -44,14 +44,14 @@ def exited(context: None, number: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("function", "told"),
+    ("function", "reported"),
     [
         (killed, r"a worker \(process \d+\) was killed by SIGKILL, .*memory.*fewer --workers"),
         (exited, r"a worker \(process \d+\) ended with exit code 7; .*--workers 1"),
     ],
 )
-def test_a_worker_that_dies_is_the_machines_failure(function: Callable[[None, int], int], told: str) -> None:
-    with pytest.raises(MachineError, match=told):
+def test_a_worker_that_dies_is_the_machines_failure(function: Callable[[None, int], int], reported: str) -> None:
+    with pytest.raises(MachineError, match=reported):
         list(each(function, None, range(20), 2))
 
 
@@ -144,7 +144,7 @@ def test_a_second_interruption_does_not_wait_for_the_workers(group: Any) -> None
     process = group(3600)
     wait_for_line(process, "working")
     os.killpg(process.pid, signal.SIGINT)
-    wait_for_line(process, "told")
+    wait_for_line(process, "reported")
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=0.5)  # what is under way is finished
     os.killpg(process.pid, signal.SIGINT)
@@ -170,7 +170,7 @@ def test_a_signal_is_held_back_until_the_process_is_known() -> None:
 
 
 class OwnError(Exception):
-    """Cannot be unpickled: it is made of two values, and pickled with one."""
+    """Cannot be unpickled: it is built from two values, and pickled with one."""
 
     def __init__(self, one: int, two: int) -> None:
         super().__init__(one + two)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from pipelines import reference
-from workbench.corpora.schema import SCHEMA
-from workbench.evaluation.listing import tasks
-from workbench.parts.building import short_names
-from workbench.parts.kinds import KINDS
+from workbench.components.building import short_names
+from workbench.components.kinds import KINDS
+from workbench.corpora.schema.schema import SCHEMA
+from workbench.evaluation.task_listing import tasks
 from workbench.recipe.reading import shipped
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

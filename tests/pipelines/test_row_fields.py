@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from pipelines.readers.row_fields import fillable
-from tests.films import film, tone
-from workbench.corpora.schema import KINDS, fields_of
-from workbench.errors import WorkbenchError
-from workbench.sequences.missing import LINES, how_to_prepare
+from tests.videos import tone, video
+from workbench.core.errors import WorkbenchError
+from workbench.corpora.schema.schema import KINDS, fields_of
+from workbench.sequences.missing_fields import LINES, how_to_prepare
 
 
 def test_fields_of_the_same_name_are_taken_over(json_lines: Any, read: Any) -> None:
@@ -93,8 +93,8 @@ def test_only_bytes_and_arrays_have_no_column() -> None:
     }
 
 
-def test_media_by_name_or_listed(json_lines: Any, read: Any, tar: Any, picture: Any, tmp_path: Path) -> None:
-    left, right = picture(1), picture(2, format="PNG")
+def test_media_by_name_or_listed(json_lines: Any, read: Any, tar: Any, photograph: Any, tmp_path: Path) -> None:
+    left, right = photograph(1), photograph(2, format="PNG")
     tar("images.tar", {"a.jpg": left, "b.png": right, "s.wav": b"RIFF\x04\x00\x00\x00WAVE"})
     rows = [
         {"id": "p1", "media": {"left": "a.jpg", "right": "b.png"}, "sentence": "Two dogs.", "label": True, "web": "x"},
@@ -130,10 +130,10 @@ def test_questions_on_texts_are_found(json_lines: Any, read: Any) -> None:
 
 
 @pytest.mark.parametrize("field", sorted(LINES))
-def test_lines_that_messages_show_bring_the_field(field: str, json_lines: Any, picture: Any, read: Any) -> None:
+def test_lines_that_messages_show_bring_the_field(field: str, json_lines: Any, photograph: Any, read: Any) -> None:
     command, _, line = how_to_prepare(field).partition(" with lines such as ")
     path = json_lines("shown.jsonl", [json.loads(line)])
-    for name, data in {"oslo.jpg": picture(), "oslo.mp4": film(), "oslo.wav": tone()}.items():
+    for name, data in {"oslo.jpg": photograph(), "oslo.mp4": video(), "oslo.wav": tone()}.items():
         (path.parent / name).write_bytes(data)
     kind = command.split()[2]
     media = {"image-text": "images", "video-text": "videos", "speech-text": "sounds"}.get(kind)

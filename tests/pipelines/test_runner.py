@@ -22,9 +22,9 @@ from pipelines.preparing.splits import check_parts, parse_splits, part_of
 from pipelines.readers.reader import Record
 from pipelines.stages.text_filters import MinimumLength
 from tests.pipelines.jobs import prepare
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.lock import locked
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
-from workbench.files.lock import locked
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = [{"id": f"d{i}", "text": f"document number {i} " * (1 + i % 5)} for i in range(23)]
@@ -91,7 +91,7 @@ def test_a_stage_may_return_none(json_lines, text_job):
 def test_nothing_is_written_into_what_is_read(json_lines, text_job):
     place = json_lines("docs.jsonl", [{"text": "a town"}]).parent
     job = text_job(place, output=place / "corpus")
-    with pytest.raises(WorkbenchError, match=r"lies inside of the input .* beside it"):
+    with pytest.raises(WorkbenchError, match=r"lies inside of the input .* next to it"):
         prepare(job, [place], Limits(workers=1))
     assert not job.output.exists()
 
@@ -111,8 +111,8 @@ def test_malformed_records_stop_the_run_or_are_counted(tmp_path, text_job):
     assert not (tmp_path / "corpus").exists()
     result = prepare(text_job(path, on_error="skip"), [path], Limits(workers=1))
     assert result.dropped == {
-        "JsonLines: field 'text' has the wrong type": 1,
-        "JsonLines: not a line of JSON": 1,
+        "TextJsonLines: field 'text' has the wrong type": 1,
+        "TextJsonLines: not a line of JSON": 1,
     }
 
 
@@ -199,16 +199,16 @@ def test_an_interrupted_run_goes_on_where_it_was(json_lines, text_job, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("size", "told"),
+    ("size", "reported"),
     [(5, "stopped; the finished shards of {} are kept: run the same"), (50, "stopped before a shard of {} ")],
 )
-def test_a_stop_tells_of_shards_where_there_are_some(json_lines, text_job, capfd, size, told):
+def test_a_stop_tells_of_shards_where_there_are_some(json_lines, text_job, capfd, size, reported):
     path = json_lines("docs.jsonl", ROWS)
     job = text_job(path, stages=(stop_at_17,))
     with pytest.raises(KeyboardInterrupt):
         prepare(job, [path], Limits(workers=1, shard_size=size))
     said = " ".join(capfd.readouterr().err.split())
-    assert told.format(job.output) in said
+    assert reported.format(job.output) in said
     assert job.output.exists() == ("are kept" in said)
 
 
@@ -216,7 +216,16 @@ def test_sigkill_in_the_middle_then_rerun(tmp_path, json_lines, text_job):
     """A killed preparation leaves finished shards; the rerun completes the corpus, equal to an uninterrupted one."""
     rows = [{"id": f"d{i}", "text": f"{i} some words. " * 100} for i in range(1500)]
     path = json_lines("docs.jsonl", rows)
-    command = [sys.executable, "-m", "pipelines.commands.text", str(path), "--workers", "2", "--shard-size", "20"]
+    command = [
+        sys.executable,
+        "-m",
+        "pipelines.commands.corpora.text",
+        str(path),
+        "--workers",
+        "2",
+        "--shard-size",
+        "20",
+    ]
     output = tmp_path / "killed"
     process = subprocess.Popen([*command, "-o", str(output)], cwd=ROOT, stderr=subprocess.DEVNULL)
     until = time.monotonic() + 600
@@ -239,7 +248,16 @@ def test_sigkill_in_the_middle_then_rerun(tmp_path, json_lines, text_job):
 def test_a_signal_keeps_finished_shards_and_says_how_to_go_on(tmp_path, json_lines, number, code):
     path = json_lines("docs.jsonl", [{"id": f"d{i}", "text": f"{i} some words. " * 400} for i in range(1500)])
     output = tmp_path / "stopped"
-    command = [sys.executable, "-m", "pipelines.commands.text", str(path), "-o", str(output), "--shard-size", "20"]
+    command = [
+        sys.executable,
+        "-m",
+        "pipelines.commands.corpora.text",
+        str(path),
+        "-o",
+        str(output),
+        "--shard-size",
+        "20",
+    ]
     process = subprocess.Popen([*command, "--workers", "2"], cwd=ROOT, stderr=subprocess.PIPE, text=True)
     while not list(output.glob("part-*.index")):
         time.sleep(0.01)
@@ -342,9 +360,9 @@ def test_splits_must_leave_something():
 
 def test_parts_that_the_set_says_itself():
     shares, own = {"dev": 0.5}, ("val", "test")
-    told = [{"key": str(i), "meta": {"split": name}} for i, name in enumerate(("val", "test", "train", "restval"))]
-    assert [part_of(sample, {}, own) for sample in told] == ["val", "test", "", ""]
-    assert {part_of(sample, shares, own) for sample in told} <= {"val", "test", "", "dev"}
+    reported = [{"key": str(i), "meta": {"split": name}} for i, name in enumerate(("val", "test", "train", "restval"))]
+    assert [part_of(sample, {}, own) for sample in reported] == ["val", "test", "", ""]
+    assert {part_of(sample, shares, own) for sample in reported} <= {"val", "test", "", "dev"}
     with pytest.raises(WorkbenchError, match="--own-split dev and --split dev"):
         check_parts(("dev",), shares)
     with pytest.raises(WorkbenchError, match="may have letters"):
@@ -398,8 +416,8 @@ def test_warnings_of_libraries_are_told_once_and_counted(tmp_path, text_job, wor
     (tmp_path / "a.txt").write_text("a\n\nbb\n\nccc\n")
     job = text_job(tmp_path / "a.txt", stages=(Warns(),))
     prepare(job, [tmp_path / "a.txt"], Limits(workers=workers, shard_size=2))
-    told = [record.getMessage() for record in caplog.records if "library" in record.getMessage()]
-    assert told == ["a library warned 3 times: test_runner: Corrupt EXIF data: ... bytes"]
+    reported = [record.getMessage() for record in caplog.records if "library" in record.getMessage()]
+    assert reported == ["a library warned 3 times: test_runner: Corrupt EXIF data: ... bytes"]
     assert "UserWarning" not in capfd.readouterr().err
 
 

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from pipelines.stages.tag_sentiment import TagSentiment
 from tests.preparing import app
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import sha256_of
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
-from workbench.files.drafts import sha256_of
 
 
 def test_known_words_are_marked_in_place_of_other_tags(
@@ -23,7 +23,7 @@ def test_known_words_are_marked_in_place_of_other_tags(
     lexicon = tmp_path / "polarity.tsv"
     lexicon.write_text("good\ta\t0.7\nhate\tv\t-0.8\nfilm\tn\t0\nold-fashioned\ta\t-0.1\n")
     rows = [
-        {"text": "A good old-fashioned film, I hated it.", "labels": {"stars": 2}, "tags": [[0, 1, "x"]]},
+        {"text": "A good old-fashioned video, I hated it.", "labels": {"stars": 2}, "tags": [[0, 1, "x"]]},
         {"text": "No known word"},
     ]
     runner = CliRunner()
@@ -39,7 +39,7 @@ def test_known_words_are_marked_in_place_of_other_tags(
     assert found == [
         ("good", "a:positive"),
         ("old-fashioned", "a:negative"),
-        ("film", "n:neutral"),
+        ("video", "n:neutral"),
         ("hated", "v:negative"),
     ]
     assert first["labels"] == {"stars": 2}
@@ -59,8 +59,8 @@ def test_known_words_are_marked_in_place_of_other_tags(
     assert "4 words" in caplog.text
     assert "rows of both signs" not in caplog.text
     lexicon.write_text("good\ta\t0.7\ngood\ta\t-0.7\n")
-    told = runner.invoke(app, [*command[:-3], raw, "--workers", "1"])
-    assert told.exit_code == 0, told.output
+    reported = runner.invoke(app, [*command[:-3], raw, "--workers", "1"])
+    assert reported.exit_code == 0, reported.output
     assert "1 words have rows of both signs, such as good (a): taken for senses" in caplog.text
     missing = runner.invoke(app, ["sentiment", plain, "--lexicon", str(tmp_path / "none.tsv"), "-o", raw + "-2"])
     assert missing.exit_code != 0

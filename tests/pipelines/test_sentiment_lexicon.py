@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from kg.lexicons.sentiment import read_sentiment_lexicon
+from kg.lexicons.sentiment_lexicon import read_sentiment_lexicon
 from tests.preparing import app
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 SENTIWORDNET = """# POS\tID\tPosScore\tNegScore\tSynsetTerms\tGloss
 n\t00000001\t0\t0\tlove#1 beloved#2\ta deep feeling; "his love"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.pipelines.reading_run import goes_on_with_no_other
 from tests.pipelines.test_commands import prepare
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.text.similar_words import SimilarWords
 from workbench.text.tokenizer import Tokenizer
 
@@ -47,7 +47,7 @@ def test_the_table_is_of_the_corpus_and_the_tokenizer(corpora: Path) -> None:
 
 def test_a_run_knows_its_similar_words_and_goes_on_with_no_others(corpora: Path) -> None:
     file = similar_words(corpora, dim=8)
-    mlm = f"{{objective: mlm, policy: whole_word, replace: {{per: word, similar: {file}}}}}"
+    mlm = f"{{objective: mlm, masking: whole_word, replace: {{per: word, similar: {file}}}}}"
     goes_on_with_no_other(corpora, mlm, file, lambda: similar_words(corpora, dim=9), "similar words")
 
 

@@ -53,12 +53,12 @@ def test_clean_captions():
 
 
 @pytest.mark.parametrize("format", ["JPEG", "PNG"])
-def test_good_images_keep_their_bytes(picture, format):
-    data = picture(format=format)
+def test_good_images_keep_their_bytes(photograph, format):
+    data = photograph(format=format)
     assert CheckImage()({"image": data}) == {"image": data}
 
 
-def test_bad_images_are_dropped_by_reason(picture):
+def test_bad_images_are_dropped_by_reason(photograph):
     def reason(data: bytes, **options: int) -> str:
         dropped = CheckImage(**options)({"image": data})
         assert isinstance(dropped, Drop)
@@ -67,11 +67,11 @@ def test_bad_images_are_dropped_by_reason(picture):
     assert reason(b"") == "empty image file"
     assert reason(b"\n<!DOCTYPE html><html>404</html>") == "a web page, not an image"
     assert reason(b"some text") == "not an image"
-    whole = picture(size=(200, 200))
+    whole = photograph(size=(200, 200))
     assert reason(whole[: len(whole) // 2]) == "damaged image"
-    assert reason(picture(format="PNG")[:200]) == "damaged image"
-    assert reason(picture(size=(100, 20)), max_pixels=1999) == "too many pixels"
-    assert reason(picture(size=(100, 20)), min_side=21) == "too small"
+    assert reason(photograph(format="PNG")[:200]) == "damaged image"
+    assert reason(photograph(size=(100, 20)), max_pixels=1999) == "too many pixels"
+    assert reason(photograph(size=(100, 20)), min_side=21) == "too small"
 
 
 def test_a_pixel_bomb_is_not_decoded():
@@ -85,13 +85,13 @@ def test_a_pixel_bomb_is_not_decoded():
     assert CheckImage()({"image": bytes(data)}) == Drop("too many pixels")
 
 
-def test_other_formats_are_encoded_anew(picture):
-    data = picture(format="BMP")
+def test_other_formats_are_encoded_anew(photograph):
+    data = photograph(format="BMP")
     sample = CheckImage()({"image": data, "meta": {"sha256": "original"}})
     assert Image.open(io.BytesIO(sample["image"])).format == "JPEG"
     assert sample["meta"]["source_sha256"] == "original"
     assert sample["meta"]["sha256"] == hashlib.sha256(sample["image"]).hexdigest()
-    transparent = CheckImage()({"image": picture(format="TIFF", mode="RGBA")})
+    transparent = CheckImage()({"image": photograph(format="TIFF", mode="RGBA")})
     assert Image.open(io.BytesIO(transparent["image"])).mode == "RGBA"
 
 
@@ -108,10 +108,10 @@ def test_pixels_that_could_mean_anything_are_dropped(pixels):
     assert CheckImage()({"image": encoded(pixels, "TIFF")}) == Drop("pixels without a scale")
 
 
-def test_a_format_beside_the_list_is_not_opened(picture, monkeypatch):
+def test_a_format_beside_the_list_is_not_opened(photograph, monkeypatch):
     """Pillow would give an EPS to Ghostscript: a program of somebody else, to be run."""
     monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("ran a PostScript program"))
-    assert CheckImage()({"image": picture(format="EPS")}) == Drop("PostScript, a format that is not read here")
+    assert CheckImage()({"image": photograph(format="EPS")}) == Drop("PostScript, a format that is not read here")
 
 
 def encoded(pixels: np.ndarray, format: str) -> bytes:
@@ -121,8 +121,8 @@ def encoded(pixels: np.ndarray, format: str) -> bytes:
 
 
 @pytest.mark.parametrize(("size", "expected"), [((300, 100), (150, 50)), ((90, 400), (50, 222)), ((40, 60), (40, 60))])
-def test_resize_shortens_the_shorter_side(picture, size, expected):
-    sample = CheckImage(resize=50)({"image": picture(size=size)})
+def test_resize_shortens_the_shorter_side(photograph, size, expected):
+    sample = CheckImage(resize=50)({"image": photograph(size=size)})
     assert Image.open(io.BytesIO(sample["image"])).size == expected
 
 

@@ -13,8 +13,8 @@ import pytest
 from kg.graph.faults import lacks
 from kg.graph.store import GraphStore
 from tests.preparing import app
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
 
 Prepare = Callable[..., Path]
 WHOLE = [{"id": name, "label": f"town {name}", "description": "a town"} for name in ("a", "b", "c")]
@@ -28,12 +28,12 @@ def prepare(tmp_path: Path) -> Prepare:
     def run(entities: list[dict[str, Any]], *more: str, relations: list[dict[str, Any]] | None = None) -> Path:
         out = tmp_path / f"out{next(number)}"
         (tmp_path / "g.tsv").write_text("a\tr\tb\nb\tr\tc\n")
-        told = ["triples", str(tmp_path / "g.tsv"), "--workers", "1", "-o", str(out), "--strict"]
+        reported = ["triples", str(tmp_path / "g.tsv"), "--workers", "1", "-o", str(out), "--strict"]
         for name, rows in {"entities": entities, "relations": relations or []}.items():
             if rows:
                 (tmp_path / name).with_suffix(".jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-                told += [f"--{name}", str(tmp_path / f"{name}.jsonl")]
-        app([*told, *more], standalone_mode=False)
+                reported += [f"--{name}", str(tmp_path / f"{name}.jsonl")]
+        app([*reported, *more], standalone_mode=False)
         return out
 
     return run
@@ -49,7 +49,7 @@ def prepare(tmp_path: Path) -> Prepare:
     ],
 )
 def test_faults_of_the_texts_stop(prepare: Prepare, entities: list[dict[str, Any]], fault: str) -> None:
-    with pytest.raises(WorkbenchError, match=rf"--strict allows no faults: [^.]*{re.escape(fault)}\. Mend"):
+    with pytest.raises(WorkbenchError, match=rf"--strict allows no faults: [^.]*{re.escape(fault)}\. Fix"):
         prepare(entities)
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from pipelines.readers.reader import Malformed, MalformedError
 from pipelines.readers.table_rows import SEPARATORS, rows_of_table, table
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 LETTERS = ["a", "b", '"', '""', " ", "é", "语", "'", "\\", '5" pipe', "\U0001f600"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 Write = Callable[[str, str], Path]
 
@@ -38,8 +38,8 @@ def test_a_classified_table_is_found_by_its_name_and_its_columns(table: Write, r
 
 
 def test_a_table_in_a_text_file_is_no_prose(table: Write, read: Any) -> None:
-    (sample,) = read("text", table("dev.txt", "sentence\tlabel\nGood film.\tpositive\n"))
-    assert fields(sample) == {"text": "Good film.", "labels": {"label": "positive"}}
+    (sample,) = read("text", table("dev.txt", "sentence\tlabel\nGood video.\tpositive\n"))
+    assert fields(sample) == {"text": "Good video.", "labels": {"label": "positive"}}
     (prose,) = read("text", table("prose.txt", "A line\twith a tab.\nAnd one without.\n"))
     assert "with a tab" in prose["text"]
 

@@ -11,7 +11,7 @@ import zstandard
 
 from pipelines.readers.formats import detect, formats
 from pipelines.readers.text.linked_wordpieces import join_wordpieces
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 STORY = "First line\nsecond line\n\n\nNext document é\n"
 

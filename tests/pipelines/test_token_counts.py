@@ -10,7 +10,7 @@ import pytest
 
 from tests.pipelines.reading_run import goes_on_with_no_other
 from tests.pipelines.test_commands import prepare
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.text.token_counts import read_token_counts
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
@@ -31,8 +31,8 @@ def test_what_a_corpus_holds_is_not_written_over(tmp_path: Path, json_lines: Any
 def test_counts_that_are_none_of_the_tokenizer_are_refused(tmp_path: Path, counts: list[Any]) -> None:
     tokenizer = Tokenizer(train_tokenizer([], "wordpiece", 100))
     assert tokenizer.vocab_size == 5
-    told = {"kind": "token counts", "tokenizer": tokenizer.identity, "counts": counts}
-    (tmp_path / "counts.json").write_text(json.dumps(told))
+    reported = {"kind": "token counts", "tokenizer": tokenizer.identity, "counts": counts}
+    (tmp_path / "counts.json").write_text(json.dumps(reported))
     with pytest.raises(WorkbenchError, match=r"counts\.json .*`workbench prepare token-counts .*counts\.json`"):
         read_token_counts(tmp_path / "counts.json", tokenizer)
 
@@ -50,5 +50,5 @@ def test_a_run_masks_by_counts_and_goes_on_with_no_others(tmp_path: Path, json_l
         assert counts[tokenizer.encode(word).ids].tolist() == [times]
     assert counts.sum() == sum(len(tokenizer.encode(row["text"]).ids) for row in rows)
 
-    mlm = f"{{objective: mlm, policy: {{policy: rare, counts: {file}}}}}"
+    mlm = f"{{objective: mlm, masking: {{masking: rare, counts: {file}}}}}"
     goes_on_with_no_other(tmp_path, mlm, file, lambda: prepare(*count, "--limit", 9), "token counts")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.sources.triple_lines import read_triples
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 
 def test_lines_are_triples(tmp_path: Path) -> None:

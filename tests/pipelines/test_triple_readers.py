@@ -12,12 +12,12 @@ from kg.graph.store import GraphStore
 from pipelines.preparing.corpus_reader import all_samples
 from pipelines.readers.formats import make_reader
 from pipelines.readers.reader import Drop, MalformedError
-from pipelines.readers.triples.graph import Links
+from pipelines.readers.triples.graph import TripleLinks
 from pipelines.readers.triples.ntriples import unescape
 from pipelines.sources.triple_lines import read_triples
 from tests.preparing import app
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
 
 
 def facts(samples):
@@ -103,8 +103,8 @@ def test_two_labels_of_one_id_are_counted(tmp_path, json_lines):
     reader = make_reader("triples", "openke", [tmp_path / "o"], {"entities": entities})
     found = [reader.read(record) for record in reader.records([tmp_path / "o"])]
     assert [s["label"] for s in found if not isinstance(s, Drop)] == ["Aleph", "Beta"]
-    told = {s.reason: s.count for s in found if isinstance(s, Drop)}
-    assert told == {"a label, as a later row has another for the id": 1}
+    reported = {s.reason: s.count for s in found if isinstance(s, Drop)}
+    assert reported == {"a label, as a later row has another for the id": 1}
 
 
 def test_texts_stay_out_of_memory(tmp_path, json_lines):
@@ -146,7 +146,7 @@ def test_a_bad_row_stops_before_the_rest_is_read(tmp_path, monkeypatch):
     (tmp_path / "g.tsv").write_text("a\tr\tb\nbad\nc\tr\td\n")
     arguments = ["triples", str(tmp_path / "g.tsv"), "--format", "triples-tsv"]
     added = []
-    monkeypatch.setattr(Links, "add", lambda links, *triple: added.append(triple))
+    monkeypatch.setattr(TripleLinks, "add", lambda links, *triple: added.append(triple))
     with pytest.raises(WorkbenchError, match=r"g\.tsv:2"):
         app([*arguments, "--workers", "1", "-o", str(tmp_path / "out")], standalone_mode=False)
     assert added == [("a", "r", "b")]
@@ -241,7 +241,7 @@ def test_what_is_wrong_is_told_and_strict_stops(tmp_path, capsys, monkeypatch):
     arguments = ["triples", str(tmp_path / "g.tsv"), "--entities", str(tmp_path / "e.jsonl"), "--workers", "1"]
     arguments += ["-o", str(tmp_path / "out"), "--on-error", "skip"]
     app(arguments, standalone_mode=False)
-    told = dict(re.findall(r"│ (\w[^│]*\w) +│ +(\d+) +│", capsys.readouterr().err))
+    reported = dict(re.findall(r"│ (\w[^│]*\w) +│ +(\d+) +│", capsys.readouterr().err))
     expected = {
         "dropped, TriplesTsv: a repeated triple": "1",
         "dropped, TriplesTsv: expected head<tab>relation<tab>tail": "1",
@@ -254,7 +254,7 @@ def test_what_is_wrong_is_told_and_strict_stops(tmp_path, capsys, monkeypatch):
         "entities without types": "3",
         "relations without a label": "1",
     }
-    assert {name: told.get(name) for name in expected} == expected
+    assert {name: reported.get(name) for name in expected} == expected
     records = {s["id"]: s for s in all_samples(Corpus.open(tmp_path / "out"))}
     assert (records["c"]["label"], records["a"]["aliases"]) == ("c", ["Lutetia"])
     with pytest.raises(WorkbenchError, match=r"a repeated triple: 1, .*another has: 2.*without --strict"):
@@ -282,15 +282,15 @@ def test_words_are_labels_and_lack_none(tmp_path, capsys, monkeypatch):
     """The ids of K-BERT's .spo files are words; those of another source may be numbers."""
     monkeypatch.setenv("COLUMNS", "120")
     lines = "上海\t城市\t中国\n北京\t城市\t中国\n"
-    told = {}
+    reported = {}
     for name in ("g.spo", "g.tsv"):
         (tmp_path / name).write_text(lines)
         app(["triples", str(tmp_path / name), "-o", str(tmp_path / name[2:]), "--workers", "1"], standalone_mode=False)
-        told[name] = capsys.readouterr().err
-    assert "entities without a label" in told["g.tsv"]
-    assert "relations without a label" in told["g.tsv"]
-    assert "without a label" not in told["g.spo"]
-    assert "entities without types" in told["g.spo"]
+        reported[name] = capsys.readouterr().err
+    assert "entities without a label" in reported["g.tsv"]
+    assert "relations without a label" in reported["g.tsv"]
+    assert "without a label" not in reported["g.spo"]
+    assert "entities without types" in reported["g.spo"]
     assert GraphStore.open(tmp_path / "spo").name_of("上海") == "上海"
     (tmp_path / "e.jsonl").write_text('{"id": "上海", "label": "Shanghai"}')
     command = ["triples", str(tmp_path / "g.spo"), "--entities", str(tmp_path / "e.jsonl"), "--workers", "1"]

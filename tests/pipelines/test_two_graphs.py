@@ -10,17 +10,17 @@ import pytest
 from kg.graph.space import namespace_of
 from kg.graph.store import GraphStore
 from kg.linking.linker import Linker
-from kg.sequences.steps.sentence_tree import SentenceTree
-from kg.vectors.importing import import_vectors
+from kg.sequences.transforms.sentence_tree import SentenceTreeTransform
 from kg.vectors.options import ImportOptions
+from kg.vectors.pretrained_vectors import import_vectors
 from kg.vectors.vectors import load_vectors
-from pipelines.commands.link import link
-from pipelines.commands.text import text
-from pipelines.commands.triples import triples
+from pipelines.commands.corpora.text import text
+from pipelines.commands.corpora.triples import triples
+from pipelines.commands.knowledge.link import link
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
+from workbench.pretraining.checks import _check_known
 from workbench.sequences.entities import spaces_in
-from workbench.tasks.linked import _check_known
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def tree(graph):
     class Branches:
         pass
 
-    step = SentenceTree.__new__(SentenceTree)
+    step = SentenceTreeTransform.__new__(SentenceTreeTransform)
     step.branches = Branches()
     step.branches.graph = GraphStore.open(graph)
     return step
@@ -60,10 +60,10 @@ def test_the_links_note_their_graph_and_another_is_refused(files):
 def test_links_of_another_graph_beside(files):
     link(corpus=Path("texts"), graph=Path("ga"), output=Path("linked").absolute(), workers=1)
     with pytest.raises(WorkbenchError, match="linked to the graph ga, the linker's is gb; the id '1' is in both"):
-        link(corpus=Path("linked").absolute(), graph=Path("gb"), beside=True, output=Path("both"), workers=1)
+        link(corpus=Path("linked").absolute(), graph=Path("gb"), alongside=True, output=Path("both"), workers=1)
     Path("gc.tsv").write_text("Seine\tr\triver\n")
     triples(inputs=["gc.tsv"], output=Path("gc"), workers=1)
-    link(corpus=Path("linked").absolute(), graph=Path("gc"), beside=True, output=Path("three"), workers=1)
+    link(corpus=Path("linked").absolute(), graph=Path("gc"), alongside=True, output=Path("three"), workers=1)
     found = Corpus.open("three")
     assert [space.name for space in spaces_in(found.manifest.about)] == ["ga", "gc"]
     _check_known([tree("ga")], [found])
@@ -79,7 +79,7 @@ def test_one_namespace_for_both(files):
         triples(**places, namespace="own", workers=1)
     link(corpus=Path("texts"), graph=Path("own-ga"), output=Path("linked").absolute(), workers=1)
     _check_known([tree("own-gb")], [Corpus.open("linked")])
-    link(corpus=Path("linked").absolute(), graph=Path("own-gb"), beside=True, output=Path("both"), workers=1)
+    link(corpus=Path("linked").absolute(), graph=Path("own-gb"), alongside=True, output=Path("both"), workers=1)
     assert len(spaces_in(Corpus.open("both").manifest.about)) == 2
     assert str(GraphStore.open("own-gb").space) == "own-gb (namespace own)"
 

@@ -63,9 +63,9 @@ def test_pairs_and_their_vectors(tmp_path: Path, json_lines) -> None:
 def test_a_graph_of_other_relations_is_told_which_one_is_wanted(tmp_path: Path) -> None:
     GraphStore.build([("d", "country", "c")], tmp_path / "graph", entity_texts=ENTITIES)
     command = ["word-pairs", str(tmp_path / "graph"), "--texts", str(tmp_path / "texts"), "-o", str(tmp_path / "pairs")]
-    told = str(CliRunner().invoke(app, command).exception)
+    reported = str(CliRunner().invoke(app, command).exception)
     assert re.search(
-        r"unknown relation 'hypernym' in .*Valid: country\. Give a graph of senses, such as WordNet's", told
+        r"unknown relation 'hypernym' in .*Valid: country\. Give a graph of senses, such as WordNet's", reported
     )
 
 

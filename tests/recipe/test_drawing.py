@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from workbench.cli.app import app, main
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.recipe.drawing import _WIDTH as WIDTH
 from workbench.recipe.drawing import BOX, drawing
 from workbench.recipe.reading import load_recipe, shipped

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import dump_recipe, with_overrides

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.recipe.reading import load_recipe, shipped
 from workbench.recipe.sizes import sizes_of, splits
 

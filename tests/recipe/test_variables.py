@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.recipe.reading import load_recipe
 
 

@@ -18,11 +18,11 @@ import torch
 from PIL import Image
 
 from kg.graph.store import GraphStore
-from kg.lexicons.supersenses import Supersenses, save_supersenses
+from kg.lexicons.supersense_table import SupersenseTable, save_supersenses
 from kg.sequences.entity_vocabulary import save_entity_vocabulary
-from kg.vectors.vectors import Vectors, save_vectors
+from kg.vectors.vectors import GraphVectors, save_vectors
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.writer import ShardWriter
+from workbench.corpora.shards.writer import ShardWriter
 from workbench.text.similar_words import save_similar_words
 from workbench.text.token_counts import save_token_counts
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
@@ -56,7 +56,7 @@ class World:
     plain: Path
     entities: Path
     answers: Path
-    films: Path
+    videos: Path
     speech: Path
 
 
@@ -132,7 +132,7 @@ def _image_texts(count: int) -> list[dict[str, Any]]:
     return samples
 
 
-def _films(count: int) -> list[dict[str, Any]]:
+def _videos(count: int) -> list[dict[str, Any]]:
     """Two captions with their times and six clips each."""
     rng, samples = np.random.default_rng(1), []
     for i in range(count):
@@ -200,7 +200,7 @@ def write_world(folder: Path, size: int = 1) -> World:
     named = {e: {"label": name, "description": name, "types": [kinds[e[0]]]} for e, name in labels.items()}
     GraphStore.build(triples, folder / "graph", entity_texts=named, relation_labels={"lies_in": "lies in"})
     vectors, relations = torch.randn(12, VECTOR_SIZE), torch.randn(2, VECTOR_SIZE)
-    save_vectors(Vectors(sorted(labels), vectors, ["lies_in", "near"], relations), folder / "entities.safetensors")
+    save_vectors(GraphVectors(sorted(labels), vectors, ["lies_in", "near"], relations), folder / "entities.safetensors")
     words = (
         [s["text"] for s in texts] + [s["captions"][0] for s in images] + ["lies in near how many in one two? / @ #"]
     )
@@ -211,14 +211,14 @@ def write_world(folder: Path, size: int = 1) -> World:
     save_entity_vocabulary(folder / "entity-vocabulary.safetensors", Counter([*labels]), len(labels), {})
     save_similar_words(folder / "near.safetensors", towns, np.array([[1], [0]]), tokenizer.identity, {})
     allowed = np.arange(tokenizer.vocab_size)[:, None] % 3 == np.arange(3)
-    save_supersenses(folder / "senses.json", Supersenses(["a", "b", "c"], allowed), tokenizer.identity, {})
+    save_supersenses(folder / "senses.json", SupersenseTable(["a", "b", "c"], allowed), tokenizer.identity, {})
     pairs = [{"text": a, "second": b, "meta": {}} for a, b in zip(TOWNS * 4, COUNTRIES * 4, strict=True)]
     reviews = [
         {"text": sample["text"], "labels": {"label": 1 + i % 5}, "tags": [[0, 4, "n:positive"]], "meta": {}}
         for i, sample in enumerate(texts)
     ]
     named_words = [word.lower() for word in TOWNS + COUNTRIES]
-    save_vectors(Vectors(named_words, torch.eye(12), [], torch.zeros(0, 12)), folder / "words.safetensors")
+    save_vectors(GraphVectors(named_words, torch.eye(12), [], torch.zeros(0, 12)), folder / "words.safetensors")
     (folder / "answers.json").write_text(json.dumps(["1", "2", "3", "4"]))
     return World(
         write_corpus(folder / "text", "text", texts),
@@ -238,7 +238,7 @@ def write_world(folder: Path, size: int = 1) -> World:
         ),
         folder / "entity-vocabulary.safetensors",
         folder / "answers.json",
-        write_corpus(folder / "films", "video-text", _films(8 * size)),
+        write_corpus(folder / "videos", "video-text", _videos(8 * size)),
         write_corpus(folder / "speech", "speech-text", _speech(8 * size)),
     )
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.recipes.test_recipes import small_recipe
 from workbench.cli.app import app
-from workbench.errors import WorkbenchError
-from workbench.parts.building import find
+from workbench.components.building import find
+from workbench.core.errors import WorkbenchError
 from workbench.recipe.reading import load_recipe
 from workbench.training.pretrain import pretrain
 

@@ -12,12 +12,12 @@ import torch
 from tests.generation.conftest import Uncached
 from workbench.cli.generation import generate
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.generation import Generator, without_captions
-from workbench.evaluation.passes import sample_pass
+from workbench.evaluation.analysis.generation import Generator, without_captions
+from workbench.evaluation.scoring.passes import sample_pass
 from workbench.generation.beams import beam_search
 from workbench.generation.decoding import Decoding
 from workbench.recipe.reading import load_recipe
-from workbench.runs.loading import load
+from workbench.runs.loaded_run import load
 from workbench.training.pretrain import pretrain
 
 DECODING = Decoding(max_new_tokens=6, beams=2)

@@ -12,10 +12,10 @@ from safetensors import safe_open
 from typer.testing import CliRunner
 
 from workbench.cli.encoding import encode
-from workbench.errors import WorkbenchError
-from workbench.evaluation.encoding import Encoder, encode_texts
+from workbench.core.errors import WorkbenchError
+from workbench.evaluation.analysis.encoding import Encoder, encode_texts
 from workbench.recipe.reading import load_recipe
-from workbench.runs.loading import load
+from workbench.runs.loaded_run import load
 from workbench.training.pretrain import pretrain
 
 LINES = ["Oslo lies in Norway.", "They like the river.", "Oslo lies in Norway."]

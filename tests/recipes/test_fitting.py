@@ -10,18 +10,17 @@ from typing import Any
 import pytest
 
 from tests.recipes.test_recipes import small_recipe, small_root
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.writer import ShardWriter
-from workbench.errors import WorkbenchError
+from workbench.corpora.shards.writer import ShardWriter
+from workbench.pretraining.assembly import make_model
+from workbench.pretraining.checks import check_fields, check_links
+from workbench.pretraining.task import build_tasks
+from workbench.pretraining.task_corpora import check_corpora, fields_read
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict
-from workbench.sequences.steps.languages import Languages
-from workbench.tasks.building import make_root
-from workbench.tasks.fitting import check_fields
-from workbench.tasks.linked import check_links
-from workbench.tasks.needs import check_corpora, fields_read
-from workbench.tasks.task import build_tasks
+from workbench.sequences.transforms.languages import LanguagesTransform
 from workbench.text.tokenizer import Tokenizer
 
 
@@ -49,7 +48,7 @@ def test_a_builder_with_more_tokens_than_positions_is_named_with_the_limit(world
 def test_positions_beyond_the_table_are_found_on_the_cpu(world: Any) -> None:
     recipe = small_recipe("tiny-knowledge", world)
     tasks = tasks_of(recipe, world)
-    make_root(recipe, tasks, Tokenizer.load(world.tokenizer))
+    make_model(recipe, tasks, Tokenizer.load(world.tokenizer))
     task = tasks["text"]
     sample = {"key": "a", "draw": (0, 0, 0), "text": "Oslo lies in Norway.", "spans": [[0, 4, "T0", 1.0]]}
     vocabulary = task.limits["text"]["input_ids"]
@@ -63,11 +62,11 @@ def test_positions_beyond_the_table_are_found_on_the_cpu(world: Any) -> None:
 @pytest.mark.parametrize(("option", "value"), [("patch", 16), ("size", 64)])
 def test_patches_are_those_of_the_embedding(world: Any, option: str, value: int) -> None:
     def change(tree: Any) -> None:
-        tree["tasks"]["pairs"]["sequence"]["builder"]["image"][option] = value
+        tree["tasks"]["pairs"]["sequence"]["builder"]["image_processor"][option] = value
 
     recipe = changed(small_recipe("clip", world), change)
     with pytest.raises(
-        WorkbenchError, match=r"tasks\.pairs\.sequence\.image: (patch|grid) = \d+, but model\.streams\.image"
+        WorkbenchError, match=r"tasks\.pairs\.sequence\.image_processor: (patch|grid) = \d+, but model\.streams\.image"
     ):
         small_root(recipe)
 
@@ -107,35 +106,37 @@ def test_what_a_policy_masks_must_be_in_the_corpus(world: Any, tmp_path: Path) -
     check_links([tasks["basic"], tasks["phrase"]], None)
     check_fields([tasks["basic"], tasks["entity"]])
     with pytest.raises(
-        WorkbenchError, match=r"tasks\.entity: the objective mlm, by its policy, reads linked entities, and .*plain has"
+        WorkbenchError,
+        match=r"tasks\.entity: the objective mlm, by its masking strategy, reads linked entities, and .*plain has",
     ):
         check_links([tasks["entity"]], None)
     with pytest.raises(
-        WorkbenchError, match=r"the objective mlm, by its policy, reads 'mask_spans', .*`workbench prepare phrases"
+        WorkbenchError,
+        match=r"the objective mlm, by its masking strategy, reads 'mask_spans', .*`workbench prepare phrases",
     ):
         check_fields([tasks["phrase"]])
 
 
 @pytest.mark.parametrize("name", ["xlnet", "mpnet"])
 def test_what_a_policy_masks_must_be_there_whatever_objective_has_it(world: Any, tmp_path: Path, name: str) -> None:
-    def masking(policy: str) -> Any:
+    def with_masking(masking: str) -> Any:
         spec = changed(small_recipe(name, world), lambda tree: None).tasks["text"].objectives[0]
         recipe = changed(
             small_recipe(name, world),
-            lambda tree: tree["tasks"]["text"].update(objectives=[{**spec, "policy": policy}]),
+            lambda tree: tree["tasks"]["text"].update(objectives=[{**spec, "masking": masking}]),
         )
         task = tasks_of(recipe, world)["text"]
-        task.spec.corpora = {corpus_without_links(tmp_path / policy): 1.0}
+        task.spec.corpora = {corpus_without_links(tmp_path / masking): 1.0}
         return task
 
     with pytest.raises(
-        WorkbenchError, match=r"tasks\.text: the objective (plm|mlm), by its policy, reads linked entities"
+        WorkbenchError, match=r"tasks\.text: the objective (plm|mlm), by its masking strategy, reads linked entities"
     ):
-        check_links([masking("entity")], None)
+        check_links([with_masking("entity")], None)
     with pytest.raises(
-        WorkbenchError, match=r"the objective (plm|mlm), by its policy, reads 'mask_spans', .*prepare phrases"
+        WorkbenchError, match=r"the objective (plm|mlm), by its masking strategy, reads 'mask_spans', .*prepare phrases"
     ):
-        check_fields([masking("field")])
+        check_fields([with_masking("field")])
 
 
 @pytest.mark.parametrize(
@@ -151,26 +152,26 @@ def test_a_corpus_that_is_missing_is_told_with_what_it_holds(tmp_path: Path, nam
     recipe = load_recipe(name, [f"vars.data={tmp_path}"])
     with pytest.raises(WorkbenchError, match="there is no corpus at") as raised:
         check_corpora(recipe)
-    told = str(raised.value)
-    assert f"reads {', '.join(fields)} of it" in told
+    reported = str(raised.value)
+    assert f"reads {', '.join(fields)} of it" in reported
     for field, command in fields.items():
-        assert re.search(f"'{field}' by `workbench [^`]*{command}", told), told
+        assert re.search(f"'{field}' by `workbench [^`]*{command}", reported), reported
 
 
 @pytest.mark.parametrize(
-    ("name", "fields", "told"),
+    ("name", "fields", "reported"),
     [
         ("tiny-joint", ["captions"], "'captions' by `workbench prepare image-text"),
         ("uniter-tiny", ["captions", "regions"], "'captions' by `workbench prepare image-text"),
         ("cbt-tiny", ["captions", "clips"], "'captions' by `workbench prepare video-text"),
     ],
 )
-def test_a_corpus_of_images_that_is_missing_is_told_as_one(name: str, fields: list[str], told: str) -> None:
+def test_a_corpus_of_images_that_is_missing_is_told_as_one(name: str, fields: list[str], reported: str) -> None:
     recipe = load_recipe(name, ["vars.corpus=nowhere"])
     with pytest.raises(WorkbenchError, match="there is no corpus at") as raised:
         check_corpora(recipe)
     assert fields_read(recipe, "nowhere")[:2] == fields
-    assert told in str(raised.value)
+    assert reported in str(raised.value)
     assert "prepare text" not in str(raised.value)
 
 
@@ -190,19 +191,19 @@ def test_a_corpus_that_a_command_makes_for_an_objective_is_told_with_it(tmp_path
     )
     with pytest.raises(WorkbenchError, match=r"no corpus at .*word-pairs") as raised:
         check_corpora(recipe)
-    told = str(raised.value)
-    assert "Prepare it: `workbench prepare word-pairs GRAPH --texts CORPUS --output PAIRS`" in told
-    assert told.endswith("If yours lies elsewhere: 'tasks.words.corpora=[FOLDER]'")
+    reported = str(raised.value)
+    assert "Prepare it: `workbench prepare word-pairs GRAPH --texts CORPUS --output PAIRS`" in reported
+    assert reported.endswith("If yours lies elsewhere: 'tasks.words.corpora=[FOLDER]'")
 
 
 def test_a_control_is_advised_where_the_parts_heed_it(world: Any, tmp_path: Path) -> None:
-    """WKLM's replacements are made of linked entities and a graph under any control."""
-    for name, heeds in (("tiny-knowledge", True), ("wklm", False)):
+    """WKLM's replacements are built from linked entities and a graph under any control."""
+    for name, supports in (("tiny-knowledge", True), ("wklm", False)):
         (task, *_) = tasks_of(small_recipe(name, world), world).values()
         task.spec.corpora = {corpus_without_links(tmp_path / name): 1.0}
         with pytest.raises(WorkbenchError, match=r"link it first \(workbench prepare link\)") as raised:
             check_links([task], None)
-        assert ("or go without knowledge (control no-kg)" in str(raised.value)) == heeds
+        assert ("or go without knowledge (control no-kg)" in str(raised.value)) == supports
 
 
 def test_dialogues_need_no_text_of_two_sentences(world: Any, tmp_path: Path) -> None:
@@ -223,16 +224,18 @@ def test_fields_that_no_record_has_are_told_before_the_first_step(world: Any, tm
     task.builder.reads = ("translations",)
     with pytest.raises(WorkbenchError, match=r"reads 'translations', .*`workbench prepare text FILE\.en FILE\.de"):
         check_fields([task])
-    task.builder.reads, task.steps = (), [Languages(["en"])]
-    with pytest.raises(WorkbenchError, match=r"steps\[0\] reads 'language', .*`workbench prepare text .*--language en"):
+    task.builder.reads, task.transforms = (), [LanguagesTransform(["en"])]
+    with pytest.raises(
+        WorkbenchError, match=r"transforms\[0\] reads 'language', .*`workbench prepare text .*--language en"
+    ):
         check_fields([task])
-    task.builder.gives = ("language",)
+    task.builder.provides = ("language",)
     check_fields([task])
-    task.steps = []
+    task.transforms = []
     for part, where in ((task.builder, "sequence.builder"), (task.objectives[0].objective, "the objective")):
         part.reads = ("tags",)
-        told = rf"{where}.* reads 'tags', which no record has in .*plain \(it has text.*: `workbench prepare"
-        with pytest.raises(WorkbenchError, match=told):
+        reported = rf"{where}.* reads 'tags', which no record has in .*plain \(it has text.*: `workbench prepare"
+        with pytest.raises(WorkbenchError, match=reported):
             check_fields([task])
         part.reads = ()
 

@@ -10,28 +10,27 @@ import pytest
 import torch
 
 from tests.recipes.systems import ONE, objectives, one_step, reads_images, refusal
-from vision.evaluation.retrieval.options import RetrievalScoring, RetrievalTuning
-from vision.evaluation.retrieval.pairs import (
-    EVERYTHING,
+from vision.evaluation.retrieval.retrieval_corpus import (
+    ALL_IMAGES,
     ImageGroup,
+    ImageSubset,
     Matcher,
-    Part,
     all_pairs,
     image_groups,
     pairs_of,
 )
-from vision.evaluation.retrieval.task import Retrieval
-from vision.evaluation.vqa.options import VqaScoring, VqaTuning
-from vision.evaluation.vqa.task import Vqa
+from vision.evaluation.task_options import RetrievalScoring, RetrievalTuning, VqaScoring, VqaTuning
+from vision.evaluation.tasks.retrieval import Retrieval
+from vision.evaluation.tasks.vqa import Vqa
 from vision.objectives._comparing import Matching
 from vision.objectives.itc import Itc
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
-from workbench.evaluation.classify.options import ClassifyScoring, ClassifyTuning
-from workbench.evaluation.classify.task import Classification
-from workbench.evaluation.evaluating import evaluate
-from workbench.evaluation.finetuning import fine_tune
-from workbench.evaluation.opening import Evaluated, open_run
+from workbench.evaluation.finetuning.finetuning import fine_tune
+from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, open_run
+from workbench.evaluation.scoring.evaluation import evaluate
+from workbench.evaluation.task_options import ClassifyScoring, ClassifyTuning
+from workbench.evaluation.tasks.classify import Classification
 from workbench.recipe.reading import recipe_names
 
 TASKS = {
@@ -50,7 +49,7 @@ def run(request: Any, world: Any, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.fixture(scope="module")
-def matching(run: Path, world: Any, tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
+def matching(run: Path, world: Any, tmp_path_factory: pytest.TempPathFactory) -> EvaluatedRun:
     """The run for the scores of pairs, which it was pretrained or else is fine-tuned for."""
     if run.name in TOWERS:
         pytest.skip("no layer lets words see the image")
@@ -100,20 +99,20 @@ def test_neighbours_are_those_of_contrasts(run: Path, world: Any, tmp_path: Path
         assert refused == (not drawn.exists()) == (not contrasts)
 
 
-def test_a_text_is_matched_with_each_image_by_itself(matching: Evaluated, world: Any) -> None:
-    pairs = all_pairs(matching, Corpus.open(str(world.images)), Part(limit=4), size=4)
+def test_a_text_is_matched_with_each_image_by_itself(matching: EvaluatedRun, world: Any) -> None:
+    pairs = all_pairs(matching, Corpus.open(str(world.images)), ImageSubset(limit=4), size=4)
     scores = Matcher(matching, pairs, size=4).matrix().matrix
     assert (scores.amax(1) > scores.amin(1)).all()
 
 
-def test_images_of_the_same_features_have_the_same_scores(matching: Evaluated, world: Any) -> None:
+def test_images_of_the_same_features_have_the_same_scores(matching: EvaluatedRun, world: Any) -> None:
     """Nothing but an image's features says which it is: neither a caption of its own nor its place in the corpus."""
-    first, *others = next(image_groups(Corpus.open(str(world.images)), EVERYTHING, 4)).samples
+    first, *others = next(image_groups(Corpus.open(str(world.images)), ALL_IMAGES, 4)).samples
     shown = first.keys() - {"key", "captions", "caption_boxes", "meta"}
     alike = [first, *({**other, **{name: first[name] for name in shown}} for other in others)]
     for number, sample in enumerate(alike):  # captions of different lengths; links stay at their characters
         sample["captions"] = [caption + " one" * number for caption in sample["captions"]]
-    pairs = pairs_of(matching, 0, ImageGroup(0, alike), EVERYTHING)
+    pairs = pairs_of(matching, 0, ImageGroup(0, alike), ALL_IMAGES)
     assert len({pairs.texts[pairs.owner.index(image)].length("text") for image in range(4)}) == 4
     scores = Matcher(matching, pairs, size=4).matrix().matrix
     torch.testing.assert_close(scores, scores[:, :1].expand_as(scores), rtol=0, atol=1e-6)

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from pipelines.demo.small_files import write_graph, write_texts
 from tests.preparing import app
+from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.recipe.reading import load_recipe
-from workbench.tasks.building import make_root, tasks_of
-from workbench.training.readers import first_batches
+from workbench.training.data import first_batches
 
 COMMANDS = (
     "triples graph.tsv --entities entities.jsonl --relations relations.jsonl --output corpora/graph --workers 1",
@@ -55,4 +55,4 @@ def test_a_recipe_opens_what_the_commands_write(
     assert all(rows.any() for rows in linked), "no knowledge came in"
     for spec in recipe.networks.values():
         del spec.layers[1:]
-    make_root(recipe, tasks_of(recipe, tokenizer), tokenizer)
+    make_model(recipe, tasks_of(recipe, tokenizer), tokenizer)

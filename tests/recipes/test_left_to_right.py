@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from workbench.evaluation.encoding import Encoder, encode_texts
-from workbench.evaluation.finetuning import recipe_of
+from workbench.evaluation.analysis.encoding import Encoder, encode_texts
+from workbench.evaluation.finetuning.finetuning import recipe_of
 from workbench.evaluation.options import Tuning
-from workbench.evaluation.task import DownstreamTask, Setup
+from workbench.evaluation.scoring.downstream_task import DownstreamTask, Setup
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe, SequenceSpec
-from workbench.runs.loading import load
+from workbench.runs.loaded_run import load
 from workbench.sequences.batch import collate
 from workbench.training.pretrain import pretrain
 

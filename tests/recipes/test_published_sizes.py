@@ -1,8 +1,8 @@
-"""Recipes have as many parameters as the paper, the release or the class of the library says.
+"""Recipes have as many parameters as the paper, the released code or the class of the library says.
 
 Where the library has a class of the published configuration (its defaults, where nothing else is said), the counts are
 equal but for what is named; a paper's figure is met within its own rounding. Not here, as nothing to compare with was
-found: what b2t2, cbt, speechbert, univl, unicoder-vl, videobert, vilbert and vl-bert have beside BERT; sensebert; the
+found: what b2t2, cbt, speechbert, univl, unicoder-vl, videobert, vilbert and vl-bert have next to BERT; sensebert; the
 adapters of k-adapter.
 """
 
@@ -20,7 +20,7 @@ import transformers
 from torch import nn
 
 from kg.sequences.entity_vocabulary import save_entity_vocabulary
-from kg.vectors.vectors import Vectors, save_vectors
+from kg.vectors.vectors import GraphVectors, save_vectors
 from workbench.models.network import Network
 from workbench.models.networks import build_networks
 from workbench.objectives._token_head import HeadOptions, TokenHead
@@ -60,7 +60,7 @@ def network_of(name: str, vocab_size: int, folder: Path) -> Network:
     changes = []
     for option, size in VECTORS.get(name, {}).items():
         path = folder / f"{option}.safetensors"
-        save_vectors(Vectors(["a", "b"], torch.randn(2, size), [], torch.zeros(0, size)), path)
+        save_vectors(GraphVectors(["a", "b"], torch.randn(2, size), [], torch.zeros(0, size)), path)
         changes.append(f"model.streams.{option}={path}")
     if name == "luke":
         vocabulary = folder / "vocabulary.safetensors"
@@ -82,11 +82,11 @@ def of_text(network: Network) -> int:
 
 def of_text_alone(network: Network) -> int:
     """The same without the layers that others pass too."""
-    return of_text(network) - sum(numbers(layer) for layer in network.layers if type(layer).__name__ == "Joint")
+    return of_text(network) - sum(numbers(layer) for layer in network.layers if type(layer).__name__ == "JointLayer")
 
 
 def _crosses(layer: nn.Module) -> bool:
-    return type(layer).__name__ in ("Co", "Cross", "BoxesInText", "VisualElements")
+    return type(layer).__name__ in ("CoLayer", "CrossLayer", "BoxesInTextLayer", "VisualElementsLayer")
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ FIGURES = {
 
 
 def kars(network: Network) -> list[int]:
-    return [numbers(layer) for layer in network.layers if type(layer).__name__ == "Kar"]
+    return [numbers(layer) for layer in network.layers if type(layer).__name__ == "KarLayer"]
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -14,16 +14,16 @@ import torch
 from rich.text import Text
 
 from workbench.cli.batch_view import sequence_view
-from workbench.optimization.building import make_lr_schedule
-from workbench.parts.building import find, options_of
+from workbench.components.building import find, options_of
+from workbench.optimization.factory import make_lr_schedule
+from workbench.pretraining.assembly import make_model
+from workbench.pretraining.model import PretrainingModel
+from workbench.pretraining.task import build_tasks
 from workbench.recipe.reading import load_recipe, recipe_names, shipped
 from workbench.recipe.sizes import sizes_of
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict
-from workbench.tasks.building import make_root
-from workbench.tasks.root import Root
-from workbench.tasks.task import build_tasks
-from workbench.training.readers import first_batches
+from workbench.training.data import first_batches
 
 STEPS = 20
 SIZES = {
@@ -57,7 +57,7 @@ CORPORA = {
     "question_image": "images",
     "vision.video_caption": "films",
     "spoken_words": "speech",
-    "kg.triple": "triples",
+    "kg.graph_triple": "triples",
     "kg.described_triple": "triples",
 }
 """Which of the small corpora feeds a sequence builder."""
@@ -130,17 +130,17 @@ def small_recipe(name: str, world: Any) -> Recipe:
 
 
 def _corpus(sequence: dict[str, Any]) -> str:
-    """Which of the small corpora feeds the sequences: what they are made of beside the builder may need its own."""
-    if "kg.sentiment" in [step if isinstance(step, str) else step["step"] for step in sequence["steps"]]:
+    """Which of the small corpora feeds the sequences: what they are built from next to the builder may need its own."""
+    if "kg.sentiment" in [step if isinstance(step, str) else step["transform"] for step in sequence["transforms"]]:
         return "reviews"
     return CORPORA[sequence["builder"]["builder"]] if sequence["builder"].get("split", True) else "pairs"
 
 
-def small_root(recipe: Recipe) -> tuple[Root, dict[str, Any]]:
+def small_root(recipe: Recipe) -> tuple[PretrainingModel, dict[str, Any]]:
     tokenizer, _, batches = first_batches(recipe)
     assert tokenizer is not None
     resources = {"tokenizer": tokenizer, "vocab_size": tokenizer.vocab_size, "control": recipe.control}
-    return make_root(recipe, build_tasks(recipe.tasks, seed=recipe.seed, resources=resources), tokenizer), batches
+    return make_model(recipe, build_tasks(recipe.tasks, seed=recipe.seed, resources=resources), tokenizer), batches
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -170,10 +170,10 @@ def test_show_prints_tokens_where_tokens_are_predicted_and_numbers_elsewhere(nam
     for task, micro in batches.items():
         objectives = {placed.name: placed.objective for placed in tasks[task].objectives}
         for batch in micro.views.values():
-            told = Text("\n").join(
+            reported = Text("\n").join(
                 p for i in range(batch.size) for p in sequence_view(batch, i, tokenizer, objectives).renderables
             )
-            styles = [str(span.style) for span in told.spans]
+            styles = [str(span.style) for span in reported.spans]
             hidden = {
                 (batch.links[of]["rows"], row)
                 for of, targets in batch.targets.items()
@@ -183,7 +183,7 @@ def test_show_prints_tokens_where_tokens_are_predicted_and_numbers_elsewhere(nam
             assert styles.count("bold red") == len(hidden)
             for of, targets in batch.targets.items():
                 if "labels" in targets and objectives[of].predicts == "numbers":
-                    assert f"{of} label" in told.plain
+                    assert f"{of} label" in reported.plain
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -2,7 +2,7 @@
 
 Each recipe is trained for one step in its small size, and that run is taken through the commands. The tasks that
 fine-tune the text as it stands are tried with every recipe; those whose commands differ by the network alone (pairs of
-texts, writing, releases) with one recipe of each kind of network: the first by name of those with the same parts.
+texts, writing, checkpoints) with one recipe of each kind of network: the first by name of those with the same parts.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from kg.objectives.entity_linking import EntityLinking
 from kg.objectives.supersense import Supersense
 from tests.recipes.conftest import COUNTRIES, TOWNS, write_corpus
 from tests.recipes.systems import ONE, objectives, one_step, reads_images, refusal
+from workbench.components.building import short_names
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.encoding import Encoder
-from workbench.evaluation.passes import all_records
+from workbench.evaluation.analysis.encoding import Encoder
+from workbench.evaluation.scoring.passes import all_records
 from workbench.objectives.mlm import Mlm
-from workbench.parts.building import short_names
+from workbench.pretraining.objective import Objective
 from workbench.recipe.reading import load_recipe, recipe_names
-from workbench.runs.loading import load
-from workbench.tasks.objective import Objective
+from workbench.runs.loaded_run import load
 
 NAMES = [name for name in recipe_names() if load_recipe(name).kind != "vision-language" and not reads_images(name)]
 TAKEN = ("key", "corpus", "draw", "translations", "turns")
 TUNED = {
-    "relations": ("--label", "relation", "--tail", "@"),
+    "relations": ("--label", "score_bias", "--tail", "@"),
     "entity-typing": (),
-    "classify": ("--label", "relation"),
+    "classify": ("--label", "score_bias"),
     "regress": ("--label", "rating"),
     "tag": (),
 }
@@ -55,7 +55,7 @@ REFUSED = {
 def parts(tree: Any) -> Iterator[str]:
     """What a tree of a recipe names, with the option that names it."""
     for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree if isinstance(tree, list) else ()):
-        if key in ("embedding", "layer", "relation", "step", "visibility", "adapter"):
+        if key in ("embedding", "layer", "score_bias", "transform", "visibility", "adapter"):
             yield f"{key}: {value}"
         yield from parts(value)
 
@@ -111,7 +111,7 @@ def data(world: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path
         row["tags"] = [[0, town, "n:positive"], [begin, end, "n:negative"]]
         row["meta"] = {"relation": "lies_in", "subject": f"T{of}", "object": f"C{of}"}
         rows.append(row)
-    told = [{name: row[name] for name in ("text", "spans", "tags", "language")} for row in rows]
+    reported = [{name: row[name] for name in ("text", "spans", "tags", "language")} for row in rows]
     second = {"second": "Where is it?", "second_spans": []}
     choices = [{"choices": TOWNS[:2], "choice_spans": [[[0, 4, f"T{i}", 1.0]] for i in range(2)], "answer": 1}] * 24
     spans = [row["mask_spans"][0][:2] for row in rows]
@@ -121,7 +121,7 @@ def data(world: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path
         json.dumps({"lies_in": [{"id": f"C{i}", "label": name} for i, name in enumerate(COUNTRIES)]})
     )
     for task, asked in {"choose": choices, "extract": answers, "generate": [{}] * 24}.items():
-        own = [{**row, **second, **more, "meta": {}} for row, more in zip(told, asked, strict=True)]
+        own = [{**row, **second, **more, "meta": {}} for row, more in zip(reported, asked, strict=True)]
         found[task] = write_corpus(folder / task, "text", own)
     for name, triples in TRIPLES.items():
         own = [{"id": head, "triples": [{"relation": relation, "tail": tail}]} for head, relation, tail in triples]
@@ -156,13 +156,13 @@ def does(able: bool, asked: str, run: Path, *command: object) -> bool:
 
 
 def check_measured(run: Path, task: str) -> None:
-    """The result of an evaluation: numbers, and what they stand beside."""
+    """The result of an evaluation: numbers, and what they are next to."""
     (file,) = (run / "evaluations").glob(f"{task}-*.json")
     result = json.loads(file.read_text())
     assert result["numbers"]
     assert result["baselines"] or task == "extract"  # where every question has an answer
-    told = [result["numbers"], *result["baselines"].values()]
-    assert all(math.isfinite(number) for numbers in told for number in numbers.values())
+    reported = [result["numbers"], *result["baselines"].values()]
+    assert all(math.isfinite(number) for numbers in reported for number in numbers.values())
 
 
 @torch.no_grad()
@@ -199,7 +199,9 @@ def check_not_blind(run: Path, tuned: Path, corpus: Path) -> None:
 
 def steps_of_graph(name: str) -> Iterator[str]:
     for task in load_recipe(name).tasks.values():
-        yield from (str(step["step"]) for step in task.sequence.steps if str(step["step"]).startswith("kg."))
+        yield from (
+            str(step["transform"]) for step in task.sequence.transforms if str(step["transform"]).startswith("kg.")
+        )
 
 
 WHICH = {
@@ -239,7 +241,7 @@ def test_texts_have_vectors_and_runs_a_report(run: Path, data: dict[str, Path], 
 
 
 def test_a_run_goes_on_with_a_text_or_draws_no_picture(run: Path, data: dict[str, Path], tmp_path: Path) -> None:
-    does(goes_on(run.name), "go on", run, "generate", run, data["lines"], "--max-new-tokens", "3")
+    does(goes_on(run.name), "continue", run, "generate", run, data["lines"], "--max-new-tokens", "3")
     drawn = tmp_path / "drawn.png"
     assert "builder of captions or questions" in str(refusal("show", "attention", run, data["text"], "-o", drawn))
 
@@ -256,7 +258,7 @@ def test_a_run_of_each_kind_reads_pairs_and_writes(task: str, run: Path, data: d
 
 @pytest.mark.parametrize("run", kinds(), indirect=True)
 def test_a_run_of_each_kind_goes_out_or_says_where_it_differs(run: Path, tmp_path: Path) -> None:
-    for family in short_names("release"):
+    for family in short_names("family"):
         refused = refusal("export", run, "--network", "main", "--as", family, "--output", tmp_path / family)
         assert (refused is None) == (tmp_path / family / "model.safetensors").exists()
         assert refused is None or "the family" in refused or "adapter" in refused

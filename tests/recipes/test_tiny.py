@@ -10,15 +10,15 @@ import torch
 
 from tests.recipes.conftest import World, write_world
 from tests.recipes.test_recipes import OF_DATA, SIZES, on_small_data
-from workbench.optimization.building import make_optimizer
+from workbench.optimization.factory import make_optimizer
+from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.recipe.reading import load_recipe, shipped
 from workbench.recipe.sizes import sizes_of
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict
-from workbench.tasks.building import make_root, tasks_of
 from workbench.text.tokenizer import Tokenizer
+from workbench.training.data import reader_of
 from workbench.training.pretrain import pretrain
-from workbench.training.readers import reader_of
 
 TINY = [name for name, path in shipped().items() if "tiny" in sizes_of(path)]
 QUICK = ("bert", "uniter", "ernie-thu")
@@ -56,7 +56,10 @@ def losses_by_heart(recipe: Recipe, steps: int, warmup: int, batches: int = 0) -
     again and again, or of new ones each step."""
     tokenizer = Tokenizer.load(str(recipe.tokenizer))
     tasks = tasks_of(recipe, tokenizer)
-    root, readers = make_root(recipe, tasks, tokenizer), {name: reader_of(recipe, task) for name, task in tasks.items()}
+    root, readers = (
+        make_model(recipe, tasks, tokenizer),
+        {name: reader_of(recipe, task) for name, task in tasks.items()},
+    )
     optimizer, seen = make_optimizer(root, recipe.train), dict[str, list[float]]()
     peaks = [group["lr"] for group in optimizer.param_groups]
     for step in range(steps):

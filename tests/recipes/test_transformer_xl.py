@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from workbench.models.context import Context
+from workbench.models.kv_cache import KVCache
 from workbench.models.network import Network
-from workbench.models.past import Past
 from workbench.objectives.clm import Clm
+from workbench.pretraining.forward import HeadInputs
 from workbench.recipe.reading import load_recipe
 from workbench.sequences.batch import Batch, Stream
-from workbench.tasks.forward import Seen
 
 WIDTH, HEADS, WORDS = 32, 4, 20
 SIZE = WIDTH // HEADS
@@ -33,7 +33,7 @@ def network() -> Network:
 
 
 def segment(number: int) -> Batch:
-    """As the builder makes it: positions and ranks begin anew, the ids are those of a text that goes on."""
+    """As the builder makes it: positions and ranks begin anew, the ids are those of a text that continues."""
     lengths = LENGTHS[number]
     places = torch.cat([torch.arange(n) for n in lengths])
     ids = torch.randint(0, WORDS, (sum(lengths),), generator=torch.Generator().manual_seed(number))
@@ -51,17 +51,17 @@ def layer_of(layer: Any, rows: Tensor, memory: Tensor) -> Tensor:
     block = layer.attention
     known = torch.cat([memory.detach(), rows])
     w_q, w_k, w_v = block.attention.qkv.weight.chunk(3)
-    relation = block.attention.relation
+    score_bias = block.attention.score_bias
     out = []
     for i, row in enumerate(rows):
         heads = []
         for h in range(HEADS):
             own = slice(h * SIZE, (h + 1) * SIZE)
-            u, v = relation.biases.content_bias[h], relation.biases.position_bias[h]
+            u, v = score_bias.biases.content_bias[h], score_bias.biases.position_bias[h]
             scores, values = [], []
             for j in range(len(memory) + i + 1):
                 q, k = w_q[own] @ row, w_k[own] @ known[j]
-                r = relation.project.weight[own] @ sinusoid(len(memory) + i - j)
+                r = score_bias.project.weight[own] @ sinusoid(len(memory) + i - j)
                 scores.append((q @ k + q @ r + u @ k + v @ r) / math.sqrt(SIZE))
                 values.append(w_v[own] @ known[j])
             heads.append(torch.softmax(torch.stack(scores), 0) @ torch.stack(values))
@@ -92,18 +92,18 @@ def expected(network: Network) -> list[Tensor]:
 
 def test_two_segments_equal_the_equations_states_losses_and_gradients() -> None:
     read, wanted = network(), expected(network())
-    past = Past("rows")
+    cache = KVCache("rows")
     for number in range(2):
-        context = Context(segment(number), past=past)
+        context = Context(segment(number), cache=cache)
         found = read(segment(number), context)["text"]
-        past = context.past_now.cut(MEMORY).behind()
+        cache = context.updated_cache.cut(MEMORY).behind()
         torch.testing.assert_close(found, wanted[number], atol=1e-5, rtol=1e-5)
 
     rows = torch.tensor([0, 1, 2, 4, 5, 6, 7, 8])  # all but the last of each text predict the next
     batch = segment(1)
     labels = batch.streams["text"].fields["input_ids"][rows + 1]
     head = Clm().head(read)
-    loss = head(Seen.of(read, batch, {"rows": rows, "labels": labels}, {"text": found})).loss
+    loss = head(HeadInputs.of(read, batch, {"rows": rows, "labels": labels}, {"text": found})).loss
     table = read.embeddings["text"].token.weight
     by_hand = -torch.log_softmax(expected(read)[1][rows] @ table.T, -1)[range(8), labels].sum()
     torch.testing.assert_close(loss, by_hand, atol=1e-5, rtol=1e-5)
@@ -118,5 +118,5 @@ def test_the_heads_divide_the_width_and_share_two_vectors(size: str) -> None:
     spec = load_recipe(f"transformer-xl{size}").networks["main"]
     (layer,) = spec.layers
     assert spec.streams["text"]["hidden_size"] % layer["num_heads"] == 0
-    assert (layer["share"], layer["relation"]) == ("biases", "relative")
+    assert (layer["share"], layer["score_bias"]) == ("biases", "relative")
     assert spec.memory > 0

@@ -10,12 +10,12 @@ import torch
 from transformers import AutoModel
 
 from workbench.cli.export import export
-from workbench.evaluation.encoding import Encoder, encode_texts
-from workbench.evaluation.generation import Generator, generate_texts
+from workbench.core.keyed import Draws
+from workbench.evaluation.analysis.encoding import Encoder, encode_texts
+from workbench.evaluation.analysis.generation import Generator, generate_texts
 from workbench.generation.decoding import Decoding
-from workbench.keyed import Draws
 from workbench.recipe.reading import load_recipe
-from workbench.runs.loading import Loaded, load
+from workbench.runs.loaded_run import LoadedRun, load
 from workbench.sequences.batch import collate
 from workbench.training.pretrain import pretrain
 
@@ -31,12 +31,12 @@ def run(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def unilm(run: Path) -> Loaded:
+def unilm(run: Path) -> LoadedRun:
     return load(run)
 
 
 def test_sequences_of_a_micro_batch_differ_and_those_of_both_directions_are_asked_for_their_order(
-    unilm: Loaded,
+    unilm: LoadedRun,
 ) -> None:
     words = "They like the river. It flows past Norway. Boats look for songs. "
     samples = [{"key": f"k{i}", "draw": (0, i), "text": f"{i} {words}"} for i in range(60)]
@@ -54,7 +54,7 @@ def test_sequences_of_a_micro_batch_differ_and_those_of_both_directions_are_aske
     assert {0, 1} < set(labels)
 
 
-def test_the_end_is_hidden_behind_a_prefix_and_nowhere_else(unilm: Loaded) -> None:
+def test_the_end_is_hidden_behind_a_prefix_and_nowhere_else(unilm: LoadedRun) -> None:
     end, ends = unilm.tokenizer.id("sep"), {}
     samples = [{"key": f"k{i}", "draw": (0, i), "text": f"{i} {LINES[0]} Boats look."} for i in range(200)]
     for number in range(2):
@@ -67,7 +67,7 @@ def test_the_end_is_hidden_behind_a_prefix_and_nowhere_else(unilm: Loaded) -> No
     assert not any(ends.values())
 
 
-def test_sequences_of_four_visibilities_together_have_the_states_they_have_alone(unilm: Loaded) -> None:
+def test_sequences_of_four_visibilities_together_have_the_states_they_have_alone(unilm: LoadedRun) -> None:
     task, network = unilm.transforms["text"], unilm.model.network().eval()
     samples = [{"key": f"k{i}", "draw": (0, i), "text": f"{i} {LINES[0]} Boats look for songs."} for i in range(24)]
     arranged = task.builder.arrange(samples, Draws(0, number=()))
@@ -78,7 +78,7 @@ def test_sequences_of_four_visibilities_together_have_the_states_they_have_alone
         torch.testing.assert_close(network(collate([sequence]))["text"], states, atol=1e-5, rtol=1e-5)
 
 
-def test_it_leaves_as_bert_and_reads_texts_so_there(run: Path, unilm: Loaded, tmp_path: Path) -> None:
+def test_it_leaves_as_bert_and_reads_texts_so_there(run: Path, unilm: LoadedRun, tmp_path: Path) -> None:
     export(run, tmp_path / "bert", "bert")
     theirs = AutoModel.from_pretrained(tmp_path / "bert").eval()
     [sequence] = Encoder(unilm)._texts([{"key": "", "draw": (0,), "text": LINES[0]}], ())
@@ -87,7 +87,7 @@ def test_it_leaves_as_bert_and_reads_texts_so_there(run: Path, unilm: Loaded, tm
     torch.testing.assert_close(ours, theirs(input_ids=ids).last_hidden_state[0], atol=1e-5, rtol=1e-5)
 
 
-def test_texts_are_encoded_in_both_directions(unilm: Loaded) -> None:
+def test_texts_are_encoded_in_both_directions(unilm: LoadedRun) -> None:
     [sequence] = Encoder(unilm)._texts([{"key": "", "draw": (0,), "text": LINES[0]}], ())
     assert "rank" not in sequence.streams["text"]
     assert set(sequence.streams["text"]["token_type_ids"]) == {0}
@@ -95,7 +95,7 @@ def test_texts_are_encoded_in_both_directions(unilm: Loaded) -> None:
     assert not torch.allclose(vectors[0], vectors[1], atol=1e-4)
 
 
-def test_texts_are_generated_behind_a_prefix(unilm: Loaded) -> None:
+def test_texts_are_generated_behind_a_prefix(unilm: LoadedRun) -> None:
     generator = Generator(unilm, Decoding(max_new_tokens=4))
     assert generator.placed.name == "mlm"
     prompt = generator._prompt({"key": "0", "draw": (0,), "text": LINES[0]})

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.commands.text import text as prepare_text
-from pipelines.commands.tokenizer import tokenizer
-from workbench.errors import WorkbenchError
-from workbench.evaluation.classify.options import ClassifyScoring, ClassifyTuning
-from workbench.evaluation.classify.task import Classification
-from workbench.evaluation.evaluating import evaluate
-from workbench.evaluation.finetuning import fine_tune
+from pipelines.commands.corpora.text import text as prepare_text
+from pipelines.commands.corpora.tokenizer import tokenizer
+from workbench.core.errors import WorkbenchError
+from workbench.evaluation.finetuning.finetuning import fine_tune
+from workbench.evaluation.scoring.evaluation import evaluate
+from workbench.evaluation.task_options import ClassifyScoring, ClassifyTuning
+from workbench.evaluation.tasks.classify import Classification
 from workbench.recipe.reading import load_recipe
-from workbench.runs.metrics import read_metrics
+from workbench.runs.metrics_file import read_metrics
+from workbench.training.data import first_batches
 from workbench.training.pretrain import pretrain
-from workbench.training.readers import first_batches
-from workbench.training.verify import verify_resume
+from workbench.training.verify_resume import verify_resume
 
 LANGUAGES = {
     "en": (["good", "new"], ["bad", "old"], "the film is {} ."),
@@ -102,7 +102,7 @@ def test_from_left_to_right(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ("tasks.pairs.corpora=[{}/en]", r"reads 'translations', .*`workbench prepare text FILE\.en FILE\.de"),
         (
@@ -112,9 +112,9 @@ def test_from_left_to_right(data: Path, tmp_path: Path) -> None:
     ],
 )
 def test_corpora_that_lack_what_is_read_are_refused_before_the_first_step(
-    data: Path, tmp_path: Path, change: str, told: str
+    data: Path, tmp_path: Path, change: str, reported: str
 ) -> None:
-    with pytest.raises(WorkbenchError, match=told):
+    with pytest.raises(WorkbenchError, match=reported):
         pretrain(small(data, "xlm-tiny", change.format(data)), tmp_path / "run")
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 

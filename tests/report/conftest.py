@@ -13,7 +13,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from kg.evaluation.facts.neighbourhood import draw_neighbourhood
-from vision.evaluation.vqa.attention import draw_attention
+from vision.evaluation.vqa.word_attention import draw_attention
 from workbench.report.examples import save_example_image
 
 RECIPE = """
@@ -29,7 +29,7 @@ train: {{max_steps: 600, global_batch_size: 64, micro_batch_size: 32, lr: 0.003}
 NUMBERS = {"accuracy": 0.9960, "mean_reciprocal_rank": 0.9978, "mean_rank": 1.02}
 
 
-def picture(seed: int, side: int = 64) -> Image.Image:
+def figure(seed: int, side: int = 64) -> Image.Image:
     rng = np.random.default_rng(seed)
     image = Image.new("RGB", (side, side), (170, 170, 170))
     draw = ImageDraw.Draw(image)
@@ -64,10 +64,10 @@ def write_run(folder: Path, control: str | None = None, shift: float = 0.0, desc
 
 
 PANELS = {
-    "facts": "kg.evaluation.facts.panel:filled",
-    "entity-typing": "kg.evaluation.entity_typing.panel:types",
-    "vqa": "vision.evaluation.vqa.panel:answered",
-    "retrieval": "vision.evaluation.retrieval.panel:found",
+    "facts": "kg.evaluation.task_panels:filled",
+    "entity-typing": "kg.evaluation.task_panels:types",
+    "vqa": "vision.evaluation.task_panels:answered",
+    "retrieval": "vision.evaluation.task_panels:found",
 }
 
 
@@ -80,7 +80,7 @@ def write_evaluation(folder: Path, name: str, **record: Any) -> None:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> list[Path]:
-    """A text run with pictures and examples, the same under a control, and an image-text run."""
+    """A text run with figures and examples, the same under a control, and an image-text run."""
     kbert = write_run(tmp_path / "k-bert")
     example = {"text": "Lyon is a city in France.", "mask": [18, 24], "object": "France"}
     write_evaluation(
@@ -110,7 +110,7 @@ def runs(tmp_path: Path) -> list[Path]:
     vqa = write_run(tmp_path / "uniter-demo", description="One stream of words and patches.")
     questions = []
     for n in range(5):
-        image = save_example_image(vqa, f"q{n}.png", encoded(picture(n)))
+        image = save_example_image(vqa, f"q{n}.png", encoded(figure(n)))
         found = {"prediction": "red" if n != 2 else "blue", "answers": ["red"], "accuracy": float(n != 2)}
         questions.append({"image": image, "question": "what color is the circle?", **found})
     types = {f"accuracy/question_type/{t}": 90.0 + i for i, t in enumerate(["is there", "what color", "what shape"])}
@@ -135,7 +135,7 @@ def runs(tmp_path: Path) -> list[Path]:
     )
     boxes = np.array([[x / 4, y / 4, (x + 1) / 4, (y + 1) / 4] for y in range(4) for x in range(4)])
     weights = np.random.default_rng(0).dirichlet(np.full(16, 0.3), 4)
-    draw_attention(vqa, "attention", picture(0), boxes, ["what", "color", "the", "circle"], weights)
+    draw_attention(vqa, "attention", figure(0), boxes, ["what", "color", "the", "circle"], weights)
     return [kbert, shuffled, vqa]
 
 

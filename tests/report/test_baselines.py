@@ -1,4 +1,4 @@
-"""A baseline stands beside the results that it is of: other candidates, other graphs have baselines of their own."""
+"""A baseline is next to the results that it is of: other candidates, other graphs have baselines of their own."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def rows(page: str) -> dict[str, str]:
 def test_every_variant_has_its_own_baselines(tmp_path: Path, make_run: Callable, add_evaluation: Callable) -> None:
     run = make_run(tmp_path / "kg-bert")
     known = {"most frequent": {"mrr": 0.0625}}
-    told = [
+    reported = [
         ("all", ALL, {}, 0.25, 0.125),
         ("four", DRAWN, {"candidates": 4}, 0.5, 0.75),
         ("nine", DRAWN.replace("4", "9"), {"candidates": 9}, 0.5, 0.125),
     ]
-    for name, variant, options, mrr, chance in told:
+    for name, variant, options, mrr, chance in reported:
         made = {"variant": variant, "options": options, "numbers": {"mrr": mrr}}
         add_evaluation(run, name, task="link-prediction", baselines={**known, "chance": {"mrr": chance}}, **made)
     assert rows(render([load_run(run)])) == {

@@ -6,18 +6,17 @@ import io
 
 from PIL import Image
 
-from workbench.report.html import image
-from workbench.report.images import each_once
+from workbench.report.html import each_once, image
 
 
-def picture(colour: str) -> bytes:
+def figure(colour: str) -> bytes:
     buffer = io.BytesIO()
     Image.new("RGB", (30, 20), colour).save(buffer, "PNG")
     return buffer.getvalue()
 
 
 def test_an_image_that_stands_several_times_is_in_the_page_once() -> None:
-    red, blue = image(picture("red"), 'a "red" one', "red"), image(picture("blue"), "blue", "blue")
+    red, blue = image(figure("red"), 'a "red" one', "red"), image(figure("blue"), "blue", "blue")
     found = each_once(f"<p>{red}</p><p>{blue}</p><p>{red}</p>")
     data = red.split('src="')[1].split('"')[0]
     assert found.count(data) == 1
@@ -27,5 +26,5 @@ def test_an_image_that_stands_several_times_is_in_the_page_once() -> None:
 
 
 def test_images_that_stand_once_stay_as_they_are() -> None:
-    body = f"<p>{image(picture('red'), 'red', 'red')}</p>"
+    body = f"<p>{image(figure('red'), 'red', 'red')}</p>"
     assert each_once(body) == body

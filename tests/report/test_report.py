@@ -17,13 +17,13 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 from kg.evaluation.facts.neighbourhood import draw_neighbourhood
-from vision.evaluation.vqa.attention import draw_attention
+from vision.evaluation.vqa.word_attention import draw_attention
 from workbench.cli.report import report
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.report.chart import Series, line_chart, log_ticks, thinned, ticks
 from workbench.report.examples import example_image, marked, save_example_image
 from workbench.report.html import decimals_of, fixed, number, table
-from workbench.report.opening import opening, read_opening
+from workbench.report.introduction import opening, read_opening
 from workbench.report.page import render
 from workbench.report.run import load_run
 
@@ -220,7 +220,7 @@ def test_damaged_lines_of_metrics_are_left_out(tmp_path: Path, caplog: pytest.Lo
         ("evaluations/a.json", '{"task": "vqa", "numbers": {}, "panels": ["vision.nothing:x"]}', "'vision.nothing:x'"),
         (
             "evaluations/a.json",
-            '{"task": "vqa", "numbers": {}, "panels": ["vision.evaluation.vqa.panel:answered"], '
+            '{"task": "vqa", "numbers": {}, "panels": ["vision.evaluation.task_panels:answered"], '
             '"examples": [{"question": "?", "prediction": "", "image": "../x.png"}]}',
             "outside of the run folder",
         ),
@@ -259,10 +259,10 @@ def test_the_command_writes_the_page_into_the_first_run(runs: list[Path], tmp_pa
 
 
 def test_an_opening_stands_before_the_results(runs: list[Path], tmp_path: Path) -> None:
-    told, page = tmp_path / "story.json", tmp_path / "page.html"
+    reported, page = tmp_path / "story.json", tmp_path / "page.html"
     chapter = {"title": "Facts & <more>", "text": ["First this.", "Then that."]}
-    told.write_text(json.dumps([{**chapter, "head": ["model", "share"], "rows": [["k-bert", 0.9612]]}]))
-    report(runs, page, opening=told)
+    reported.write_text(json.dumps([{**chapter, "head": ["model", "share"], "rows": [["k-bert", 0.9612]]}]))
+    report(runs, page, opening=reported)
     written = page.read_text()
     parsed(written)
     assert "Facts &amp; &lt;more&gt;" in written
@@ -397,12 +397,12 @@ def test_items_seeds_and_intervals_stand_beside_numbers(
     tmp_path: Path, make_run: Callable, add_evaluation: Callable
 ) -> None:
     sure = {"accuracy": {"low": 0.6123, "high": 0.8456, "by": "Wilson"}}
-    told = {"items": 60, "seed": 3, "intervals": sure, "bounds": ["best possible"]}
+    reported = {"items": 60, "seed": 3, "intervals": sure, "bounds": ["best possible"]}
     numbers = {"accuracy": 0.75, "mrr": 0.5}
-    beside = {"best possible": {"accuracy": 0.9}, "chance": {"accuracy": 0.8}}
+    alongside = {"best possible": {"accuracy": 0.9}, "chance": {"accuracy": 0.8}}
     run = tmp_path / "tuned"
     make_run(run)
-    add_evaluation(run, "facts", task="facts", numbers=numbers, baselines=beside, **told)
+    add_evaluation(run, "facts", task="facts", numbers=numbers, baselines=alongside, **reported)
     page = re.sub(r"<[^>]+>", " ", render([load_run(run)]))
     shown = re.sub(r"\s+", " ", page)
     assert "0.7500 0.6123 – 0.8456" in shown
@@ -427,7 +427,7 @@ def test_a_fall_that_hides_the_rest_is_drawn_on_a_logarithmic_axis() -> None:
     assert "logarithmic" not in line_chart(even, "step", "mlm loss")
     assert log_ticks(1.9, 65) == [1, 2, 5, 10, 20, 50, 100]
     heights = [float(y) for y in re.findall(r"[ML]\d+\.\d,(\d+\.\d)", line_chart(steep_one, "step", "mlm loss"))]
-    assert max(heights) - heights[5] > 20  # the last 90 steps are told apart
+    assert max(heights) - heights[5] > 20  # the last 90 steps are distinguished
 
 
 def test_curves_say_what_they_are_of(tmp_path: Path, make_run: Callable) -> None:
@@ -456,13 +456,13 @@ def test_the_page_names_how_a_run_was_trained(tmp_path: Path, make_run: Callable
         run / "checkpoints/step-20/model.safetensors",
     )
     page = render([load_run(run)])
-    for told in (
+    for reported in (
         "adamw (weight_decay 0.01)",
         "linear (warmup_steps 60)",
         "bfloat16",
         "<dd>605</dd>",
         "Hyperparameters",
     ):
-        assert told in page
+        assert reported in page
     (run / "checkpoints/step-20/model.safetensors").write_bytes(b"damaged")
     assert "parameters</dt>" not in render([load_run(run)])

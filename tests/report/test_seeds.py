@@ -12,7 +12,7 @@ import yaml
 
 from workbench.report.page import render
 from workbench.report.run import load_run
-from workbench.report.seeds import by_seed, mean_series, spread
+from workbench.report.seeds import by_seed, mean_series, seed_spread
 
 
 def change(folder: Path, **values: Any) -> Path:
@@ -86,12 +86,12 @@ def test_what_differs_otherwise_stays_apart(tmp_path: Path, make_run: Callable) 
     runs = []
     for n, place in enumerate(start):
         network = {"init_from": [{"weights": str(place)}]}
-        told = {"name": "tuned", "tokenizer": f"{place}/tokenizer.json", "model": network}
-        runs.append(load_run(change(make_run(tmp_path / f"tuned-{n}"), seed=n, **told)))
+        reported = {"name": "tuned", "tokenizer": f"{place}/tokenizer.json", "model": network}
+        runs.append(load_run(change(make_run(tmp_path / f"tuned-{n}"), seed=n, **reported)))
     assert [[run.name for run in group] for group in by_seed(runs)] == [["tuned-0", "tuned-1"], ["tuned-2"]]
-    again = load_run(change(make_run(tmp_path / "again"), seed=0, **told))
+    again = load_run(change(make_run(tmp_path / "again"), seed=0, **reported))
     assert len(by_seed([runs[2], again])) == 2 - 1
-    twice = load_run(change(make_run(tmp_path / "twice"), seed=2, **told))
+    twice = load_run(change(make_run(tmp_path / "twice"), seed=2, **reported))
     assert len(by_seed([runs[2], twice])) == 2
 
 
@@ -103,7 +103,7 @@ def test_series_are_averaged_where_all_have_a_value(seeds: list[Path]) -> None:
 
 
 def test_a_spread() -> None:
-    assert spread((0.5,)) == "0.5000"
-    assert re.sub("<[^>]+>", "", spread((0.5, 0.6, 0.7))) == "0.6000 ± 0.1000"
-    assert "± 0.0001" in spread((0.4726, 0.4727))
-    assert spread(("a", "b")) == ""
+    assert seed_spread((0.5,)) == "0.5000"
+    assert re.sub("<[^>]+>", "", seed_spread((0.5, 0.6, 0.7))) == "0.6000 ± 0.1000"
+    assert "± 0.0001" in seed_spread((0.4726, 0.4727))
+    assert seed_spread(("a", "b")) == ""

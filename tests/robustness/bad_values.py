@@ -1,4 +1,4 @@
-"""Values that make no sense, for every command, key of a recipe and option of a part, made of what these declare."""
+"""Values that make no sense, for every command, key of a recipe and option of a part, built from what these declare."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from pydantic import StringConstraints
 from typer.models import ArgumentInfo, ParameterInfo
 
 from workbench.cli.app import COMMANDS, Commands
-from workbench.errors import WorkbenchError
-from workbench.models.embeddings.token import Token
-from workbench.models.layers.self import Self
-from workbench.objectives._token_head import BertHeadOptions, Transform
+from workbench.components import building as parts
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.command import COMMAND, options_of
+from workbench.models.embeddings.token import TokenEmbedding
+from workbench.models.layers.self import SelfLayer
+from workbench.objectives._token_head import BertHeadOptions, HeadTransform
 from workbench.objectives.mlm import Mlm
-from workbench.optimization.lr_schedules.linear import Linear
-from workbench.optimization.optimizers.adamw import Adamw
-from workbench.options.command import COMMAND, options_of
-from workbench.parts import building as parts
+from workbench.optimization.lr_schedules import LinearSchedule
+from workbench.optimization.optimizers import Adamw
 from workbench.recipe.spec import NetworkSpec, Recipe, TaskSpec, TrainSpec
-from workbench.sequences.builders.document import Document
-from workbench.sequences.replacing import Replacement
+from workbench.sequences.builders.document import DocumentBuilder
+from workbench.sequences.replacement import ReplacementOptions
 
 NOT_A_NUMBER: tuple[Any, ...] = ("abc", True, float("nan"), float("inf"), -float("inf"))
 WHERE: dict[str, dict[str, Any]] = {
     "": typing.get_type_hints(Recipe, include_extras=True),
     "train.": typing.get_type_hints(TrainSpec, include_extras=True),
     "train.optimizer.": parts.options_of(Adamw).types,
-    "train.lr_schedule.": parts.options_of(Linear).types,
+    "train.lr_schedule.": parts.options_of(LinearSchedule).types,
     "tasks.text.": typing.get_type_hints(TaskSpec, include_extras=True),
     "model.": typing.get_type_hints(NetworkSpec, include_extras=True),
-    "model.streams.text.": parts.options_of(Token).types,
-    "model.layers.0.": parts.options_of(Self).types,
-    "tasks.text.sequence.": parts.options_of(Document).types,
+    "model.streams.text.": parts.options_of(TokenEmbedding).types,
+    "model.layers.0.": parts.options_of(SelfLayer).types,
+    "tasks.text.sequence.": parts.options_of(DocumentBuilder).types,
     "tasks.text.objectives.0.": parts.options_of(Mlm).types,
-    "tasks.text.objectives.0.replace.": typing.get_type_hints(Replacement, include_extras=True),
+    "tasks.text.objectives.0.replace.": typing.get_type_hints(ReplacementOptions, include_extras=True),
     "tasks.text.objectives.0.head.": typing.get_type_hints(BertHeadOptions, include_extras=True),
-    "tasks.text.objectives.0.head.transform.": typing.get_type_hints(Transform, include_extras=True),
+    "tasks.text.objectives.0.head.transform.": typing.get_type_hints(HeadTransform, include_extras=True),
 }
 """Places in a recipe of one text stream, and what is declared there."""
 GIVEN = (
@@ -85,7 +85,7 @@ HAND = {
     "tasks.text.sequence.nonsense": ["1"],
     "tasks.text.objectives": ["[]", "[3]", "[{}]", "[{objective: nonsense}]"],
     "tasks.text.objectives.0.replace.mask": ["0.95"],
-    "tasks.text.objectives.0.policy": ["nonsense", "{policy: span, p: 2}", "{policy: field, probability: -1}"],
+    "tasks.text.objectives.0.masking": ["nonsense", "{masking: span, p: 2}", "{masking: field, probability: -1}"],
     "tasks.text.objectives.0.weight": ["-1", ".nan", ".inf", "abc"],
     "tasks.text.objectives.0.name": ["a.b", "a/b", "''"],
     "tasks.text.objectives.0.network": ["nonsense"],

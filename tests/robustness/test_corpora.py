@@ -79,7 +79,7 @@ def test_a_damaged_manifest(world: Path, refused: Refused) -> None:
 def test_the_advice_on_a_damaged_manifest_is_true(
     world: Path, refused: Refused, workbench: Any, damage: Callable[[Path], Any]
 ) -> None:
-    """Preparing again does not mend it, deleting the folder before does."""
+    """Preparing again does not fix it, deleting the folder before does."""
     command = ("prepare", "text", "notes.txt", "--output", "corpora/text", "--shard-size", "10")
     damage(world / "corpora/text/corpus.json")
     assert "delete the folder (and those of its held-out parts) and prepare the corpus again" in refused(*command)

@@ -15,10 +15,10 @@ import torch
 from safetensors import SafetensorError
 
 import workbench as package
-from workbench.errors import MachineError
+from workbench.core.errors import MachineError
 from workbench.runs import checkpoint, weights
 from workbench.runs.checkpoints import Checkpoints
-from workbench.runs.metrics import read_metrics
+from workbench.runs.metrics_file import read_metrics
 
 Refused = Callable[..., str]
 
@@ -174,7 +174,7 @@ def test_a_folder_where_a_file_is_meant(world: Path, workbench: Any, folder: str
 
 
 def test_errors_of_the_system_are_messages(tmp_path: Path) -> None:
-    from workbench.errors import system_error
+    from workbench.core.errors import system_error
 
     with pytest.raises(OSError, match="Is a directory") as raised:
         tmp_path.read_bytes()
@@ -182,7 +182,7 @@ def test_errors_of_the_system_are_messages(tmp_path: Path) -> None:
     assert "Input/output error" in str(system_error(OSError(errno.EIO, "Input/output error")))
     assert "the disk is full" in str(system_error(OSError("400 requested and 80 written")))  # numpy's
     assert str(system_error(OSError("odd"))) == (
-        "the operating system says: odd. Mend that and run the same command again"
+        "the operating system says: odd. Fix that and run the same command again"
     )
     assert system_error(FULL, "here").exit_code == MachineError.exit_code == 1
     shutil.rmtree(tmp_path)

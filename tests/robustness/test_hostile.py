@@ -22,19 +22,19 @@ from pipelines.sources.image_store import ImageStore
 from pipelines.stages.check_image import CheckImage
 from tests.robustness import hostile
 from vision.images.decoding import decode as decode_image
+from workbench.core.errors import BadValueError, WorkbenchError
+from workbench.core.files import arrays
+from workbench.core.files.yaml_values import DEEPEST, read_yaml
+from workbench.core.terminal import PlainFormatter, Terminal
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.reader import Reader
-from workbench.corpora.record import BadRecordError
-from workbench.corpora.show import preview
+from workbench.corpora.preview import preview
+from workbench.corpora.reading.reader import Reader
+from workbench.corpora.shards.record import BadRecordError
+from workbench.corpora.shards.writer import ShardWriter
 from workbench.corpora.verify import check_image
-from workbench.corpora.writer import ShardWriter
-from workbench.errors import BadValueError, WorkbenchError
-from workbench.files import arrays
-from workbench.files.yaml_values import DEEPEST, read_yaml
 from workbench.recipe.reading import load_recipe
 from workbench.report.html import image as inlined
-from workbench.terminal import PlainFormatter, Terminal
 
 Refused = Callable[..., str]
 ARRAYS = hostile.arrays()
@@ -116,14 +116,14 @@ def run(world: Path, workbench: Callable[..., Any]) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["pictures/b.png", "pictures/b.json", "evaluations/a.json", "metrics.jsonl", "recipe.yaml"]
+    "name", ["figures/b.png", "photographs/b.json", "evaluations/a.json", "metrics.jsonl", "recipe.yaml"]
 )
 def test_links_that_lead_out_of_a_run_are_not_followed(run: Path, refused: Refused, name: str) -> None:
     secret = run.parent / "secret"
     secret.write_text('{"task": "secret", "numbers": {}, "step": 1}\n')
-    for folder in ("pictures", "evaluations"):
+    for folder in ("photographs", "evaluations"):
         (run / folder).mkdir(exist_ok=True)
-    Image.new("RGB", (4, 4)).save(run / "pictures" / "b.png")
+    Image.new("RGB", (4, 4)).save(run / "photographs" / "b.png")
     (run / name).unlink(missing_ok=True)
     (run / name).symlink_to(secret)
     assert "outside of the run folder" in refused("report", "run")
@@ -136,9 +136,9 @@ def test_a_linked_folder_of_a_run_and_a_picture_that_is_none(run: Path, refused:
     (run / "evaluations").symlink_to(tmp_path / "elsewhere")
     assert "outside of the run folder" in refused("report", "run")
     (run / "evaluations").unlink()
-    (run / "pictures").mkdir()
-    (run / "pictures" / "b.png").write_bytes(hostile.IMAGES["passwords"])
-    assert "pictures/b.png is no image" in refused("report", "run")
+    (run / "photographs").mkdir()
+    (run / "photographs" / "b.png").write_bytes(hostile.IMAGES["passwords"])
+    assert "figures/b.png is no image" in refused("report", "run")
 
 
 @pytest.mark.parametrize("value", hostile.INTERPOLATIONS)

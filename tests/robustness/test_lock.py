@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from workbench.errors import WorkbenchError
-from workbench.files.lock import locked
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.lock import locked
 
 Refused = Callable[..., str]
 
@@ -72,7 +72,7 @@ def test_a_process_does_not_lock_twice(tmp_path: Path) -> None:
 
 def test_a_lock_that_was_removed_meanwhile_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The holder before removes its file after we opened it: the lock on that file keeps nobody out."""
-    from workbench.files import lock as folder_lock
+    from workbench.core.files import lock as folder_lock
 
     real, removed = folder_lock.fcntl.lockf, []
 

@@ -1,7 +1,7 @@
 """Files of every kind with random damage: refused in one message, or read as they were. Nothing else ever comes out.
 
-The damage is that of `make soak` (`tests.robustness.soak.damage`), which goes on with it for hours on larger worlds. A
-failure names the file, the damage and the seed that repeats it.
+The damage is that of `make soak` (`tests.robustness.soak.damage`), which continues with it for hours on larger worlds.
+A failure names the file, the damage and the seed that repeats it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import torch
 
 from kg.graph.store import GraphStore
 from kg.linking.linker import Linker
-from kg.vectors.vectors import Vectors, load_vectors, save_vectors
+from kg.vectors.vectors import GraphVectors, load_vectors, save_vectors
 from tests.robustness.soak.damage import damaged
 from tests.robustness.soak.readers import digest
+from workbench.components.build_context import noted
+from workbench.core.errors import WorkbenchError
+from workbench.core.processes.distributed import World
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
-from workbench.corpora.items import Items
 from workbench.corpora.manifest import finish_corpus
+from workbench.corpora.reading.items import CorpusItems
+from workbench.corpora.shards.writer import ShardWriter
 from workbench.corpora.verify import verify
-from workbench.corpora.writer import ShardWriter
-from workbench.errors import WorkbenchError
-from workbench.parts.build_context import noted
-from workbench.processes.distributed import World
 from workbench.runs.data_record import keep_data, refuse_other
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
@@ -75,7 +75,8 @@ def write_graph(folder: Path) -> GraphStore:
 def write_vectors(folder: Path) -> None:
     numbers = torch.arange(15.0).reshape(5, 3)
     save_vectors(
-        Vectors(list(LABELS), numbers, ["P1", "P2"], numbers[:2].clone(), {"model": "none"}), folder / "v.safetensors"
+        GraphVectors(list(LABELS), numbers, ["P1", "P2"], numbers[:2].clone(), {"model": "none"}),
+        folder / "v.safetensors",
     )
 
 
@@ -100,7 +101,7 @@ def write_tars(folder: Path) -> None:
 
 def read_corpus(folder: Path, unit: str | None = None) -> Any:
     corpus = Corpus.open(folder)
-    items = Items(corpus, unit, 20 if unit == "text" else None)
+    items = CorpusItems(corpus, unit, 20 if unit == "text" else None)
     return [items.read(s, i) for s, count in enumerate(items.counts.tolist()) for i in range(count)]
 
 

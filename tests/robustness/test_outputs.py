@@ -33,7 +33,7 @@ def kept(folder: Path) -> list[tuple[str, int]]:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_file_may_replace_a_file_alone(places: Path, refused: Refused, command: str) -> None:
     before = kept(places)
-    for output, told in (
+    for output, reported in (
         ("pipe", "pipe is a pipe or device"),
         ("link", "link is a link"),
         ("folder", "folder is a folder"),
@@ -43,7 +43,7 @@ def test_a_file_may_replace_a_file_alone(places: Path, refused: Refused, command
     ):
         message = refused(*command.split(), "--output", output)
         assert message.startswith("error: --output: "), message
-        assert told in message
+        assert reported in message
     assert kept(places) == before
 
 
@@ -68,9 +68,9 @@ def test_what_a_run_holds_is_its_own(places: Path, refused: Refused, command: st
 def test_results_beside_an_evaluation_are_outputs_too(world: Path, places: Path, refused: Refused, option: str) -> None:
     corpus = world / "corpora" / "text"
     before = {path.name: path.read_bytes() for path in (*corpus.iterdir(), *(places / "run").glob("*.*"))}
-    for place, told in (("corpora/text/corpus.json", "the corpus"), ("run/tokenizer.json", "the run")):
+    for place, reported in (("corpora/text/corpus.json", "the corpus"), ("run/tokenizer.json", "the run")):
         message = refused("evaluate", "vqa", "run", "corpora/text", option, place)
-        assert message.startswith(f"error: {option}: {place} belongs to {told}"), message
+        assert message.startswith(f"error: {option}: {place} belongs to {reported}"), message
     assert {path.name: path.read_bytes() for path in (*corpus.iterdir(), *(places / "run").glob("*.*"))} == before
 
 
@@ -92,7 +92,7 @@ def test_what_a_corpus_holds_is_its_own(world: Path, refused: Refused) -> None:
 
 def test_an_evaluation_is_not_begun_whose_result_has_no_place(places: Path, refused: Refused) -> None:
     (places / "evaluations").write_text("words")
-    (places / "weights").mkdir()  # of others, whose results lie beside the run that asks
+    (places / "weights").mkdir()  # of others, whose results lie next to the run that asks
     for name in ("config.json", "model.safetensors"):
         (places / "weights" / name).write_text("{}")
     write_corpus(places / "texts", "text", [{"key": "a", "text": "The red house.", "meta": {}}])
@@ -102,7 +102,7 @@ def test_an_evaluation_is_not_begun_whose_result_has_no_place(places: Path, refu
 
 def test_a_release_replaces_files_alone_and_no_run(places: Path, refused: Refused) -> None:
     os.mkfifo(places / "folder" / "model.safetensors")
-    for output, told in (
+    for output, reported in (
         ("run", "run belongs to the run"),
         ("run/best", "run/best belongs to the run"),
         ("in.txt", "a file stands where a folder is needed"),
@@ -111,4 +111,4 @@ def test_a_release_replaces_files_alone_and_no_run(places: Path, refused: Refuse
     ):
         message = refused("export", "nowhere", "--as", "bert", "--output", output)
         assert message.startswith("error: --output: "), message
-        assert told in message
+        assert reported in message

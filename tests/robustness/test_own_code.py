@@ -1,4 +1,4 @@
-"""Code beside a recipe belongs to the run: recorded, taken along, and not confused with what is installed."""
+"""Code next to a recipe belongs to the run: recorded, taken along, and not confused with what is installed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import torch
 import yaml
 
 import workbench as product
-from workbench.errors import WorkbenchError
-from workbench.parts.building import find
-from workbench.parts.trust import allow
+from workbench.components.building import find
+from workbench.components.trust import allow
+from workbench.core.errors import WorkbenchError
 
 LAYER = "model.layers=[{layer: own_layer:Own}]"
 FILES = {
@@ -57,7 +57,7 @@ def forgotten() -> Iterator[None]:
 
 
 @pytest.fixture
-def beside(world: Path) -> Path:
+def alongside(world: Path) -> Path:
     for name, text in FILES.items():
         (world / name).parent.mkdir(exist_ok=True)
         (world / name).write_text(text)
@@ -69,30 +69,30 @@ def start(workbench: Callable[..., Any], *more: str) -> Any:
     return workbench("pretrain", "recipe.yaml", LAYER, "--run", "run", "--trust", *more)
 
 
-def test_a_run_has_the_code_of_its_parts_and_what_it_imports(beside: Path, workbench: Any) -> None:
+def test_a_run_has_the_code_of_its_parts_and_what_it_imports(alongside: Path, workbench: Any) -> None:
     assert start(workbench).code == 0
     assert sorted(str(path.relative_to("run/code")) for path in Path("run").rglob("*.py")) == USED
     shutil.move("run", "sent")
     for name in FILES:
-        (beside / name).unlink()
+        (alongside / name).unlink()
     forget()
-    sys.path[:] = [place for place in sys.path if place != str(beside)]
+    sys.path[:] = [place for place in sys.path if place != str(alongside)]
     done = workbench("encode", "sent", "notes.txt", "--output", "vectors.safetensors", "--trust")
     assert done.code == 0, done.err
 
 
 @pytest.mark.parametrize("taken", ["best", "checkpoints", "evaluations"])
-def test_a_package_may_be_called_like_a_part_of_a_run(beside: Path, workbench: Any, taken: str) -> None:
+def test_a_package_may_be_called_like_a_part_of_a_run(alongside: Path, workbench: Any, taken: str) -> None:
     layer = f"model.layers=[{{layer: {taken}.own:Own}}]"
-    (beside / taken).mkdir()
-    (beside / taken / "__init__.py").write_text("")
-    (beside / taken / "own.py").write_text(FILES["own_layer.py"])
+    (alongside / taken).mkdir()
+    (alongside / taken / "__init__.py").write_text("")
+    (alongside / taken / "own.py").write_text(FILES["own_layer.py"])
     begun = workbench("pretrain", "recipe.yaml", layer, "--run", "run", "--trust", "train.save_every=1")
     assert begun.code == 0, begun.err
     assert not list(Path("run", taken).glob("*.py"))
-    shutil.rmtree(beside / taken)
+    shutil.rmtree(alongside / taken)
     forget()
-    sys.path[:] = [place for place in sys.path if place != str(beside)]
+    sys.path[:] = [place for place in sys.path if place != str(alongside)]
     for name in [name for name in sys.modules if name.partition(".")[0] == taken]:
         del sys.modules[name]
     shutil.move("run", "sent")
@@ -101,22 +101,22 @@ def test_a_package_may_be_called_like_a_part_of_a_run(beside: Path, workbench: A
 
 
 @pytest.mark.parametrize("name", USED)
-def test_a_run_does_not_go_on_with_edited_code(beside: Path, workbench: Any, refused: Any, name: str) -> None:
+def test_a_run_does_not_go_on_with_edited_code(alongside: Path, workbench: Any, refused: Any, name: str) -> None:
     assert start(workbench).code == 0
-    (beside / name).write_text(FILES[name] + "# edited\n")
+    (alongside / name).write_text(FILES[name] + "# edited\n")
     forget()
     message = refused("pretrain", "recipe.yaml", LAYER, "--run", "run", "--trust")
     assert f"run was trained with other code:\n  part {name}: other content" in message
     assert "Restore it" in message
     assert "another run folder" in message
     assert Path("run/code", name).read_text() == FILES[name]
-    (beside / name).write_text(FILES[name])
+    (alongside / name).write_text(FILES[name])
     assert start(workbench).code == 0
 
 
-def test_edited_code_is_taken_knowingly(beside: Path, workbench: Any) -> None:
+def test_edited_code_is_taken_knowingly(alongside: Path, workbench: Any) -> None:
     assert start(workbench).code == 0
-    (beside / "own_helper.py").write_text("BIAS = 1.0\n")
+    (alongside / "own_helper.py").write_text("BIAS = 1.0\n")
     assert start(workbench, "--accept-changes").code == 0
     [accepted] = json.loads(Path("run/data.json").read_text())["accepted"]
     assert accepted["changes"] == ["part own_helper.py: other content"]
@@ -126,90 +126,96 @@ def test_edited_code_is_taken_knowingly(beside: Path, workbench: Any) -> None:
     assert Path("run/code/own_helper.py").read_text() == "BIAS = 1.0\n"
 
 
-def test_a_run_with_edited_code_is_not_used(beside: Path, workbench: Any) -> None:
+def test_a_run_with_edited_code_is_not_used(alongside: Path, workbench: Any) -> None:
     assert start(workbench).code == 0
     Path("run/code/own_late.py").write_text("def changed(rows):\n    return rows * 2\n")
     shutil.move("run", "sent")
     for name in FILES:
-        (beside / name).unlink()
+        (alongside / name).unlink()
     forget()
-    sys.path[:] = [place for place in sys.path if place != str(beside)]
-    with pytest.raises(WorkbenchError, match=r"part at own_late\.py is not the one that sent was trained with") as told:
+    sys.path[:] = [place for place in sys.path if place != str(alongside)]
+    with pytest.raises(
+        WorkbenchError, match=r"part at own_late\.py is not the one that sent was trained with"
+    ) as reported:
         product.load("sent", trust=True)
-    advice = str(told.value).rpartition("workbench ")[2].split()
+    advice = str(reported.value).rpartition("workbench ")[2].split()
     done = workbench(*advice, "--trust")
     assert done.code == 0, done.err
     product.load("sent", trust=True)
     assert "part own_late.py: other content" in Path("sent/data.json").read_text()
 
 
-def test_new_weights_may_go_on_with_other_code(beside: Path, workbench: Any) -> None:
+def test_new_weights_may_go_on_with_other_code(alongside: Path, workbench: Any) -> None:
     assert start(workbench).code == 0
-    (beside / "own_helper.py").write_text("BIAS = 1.0\n")
+    (alongside / "own_helper.py").write_text("BIAS = 1.0\n")
     forget()
     done = workbench("pretrain", "recipe.yaml", LAYER, "model.init_from=run", "--run", "next", "--trust")
     assert done.code == 0, done.err
 
 
 def test_a_part_of_the_current_folder_can_be_named_for_a_recipe_elsewhere(
-    beside: Path, workbench: Any, refused: Any
+    alongside: Path, workbench: Any, refused: Any
 ) -> None:
-    (beside / "recipes").mkdir()
-    (beside / "recipe.yaml").rename(beside / "recipes" / "recipe.yaml")
+    (alongside / "recipes").mkdir()
+    (alongside / "recipe.yaml").rename(alongside / "recipes" / "recipe.yaml")
     command = ("pretrain", "recipes/recipe.yaml", LAYER, "--run", "run")
     message = refused(*command)
     assert "Nothing was run" in message
-    assert str(beside / "own_layer.py") in message
+    assert str(alongside / "own_layer.py") in message
     done = workbench(*command, "--trust")
     assert done.code == 0, done.err
     assert sorted(str(path.relative_to("run/code")) for path in Path("run").rglob("*.py")) == USED
     assert sorted(json.loads(Path("run/data.json").read_text())["read"]["part"]) == USED
-    (beside / "own_helper.py").write_text("BIAS = 1.0\n")
+    (alongside / "own_helper.py").write_text("BIAS = 1.0\n")
     forget()
     assert "part own_helper.py: other content" in refused(*command, "--trust")
 
 
 def test_code_beside_the_recipe_comes_before_the_current_folder(
-    beside: Path, workbench: Any, caplog: pytest.LogCaptureFixture
+    alongside: Path, workbench: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (beside / "recipes").mkdir()
+    (alongside / "recipes").mkdir()
     for name in ("recipe.yaml", *USED):
-        (beside / "recipes" / name).parent.mkdir(exist_ok=True)
-        shutil.copyfile(beside / name, beside / "recipes" / name)
+        (alongside / "recipes" / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(alongside / name, alongside / "recipes" / name)
     command = ("pretrain", "recipes/recipe.yaml", LAYER, "--trust", "--run")
     same = workbench(*command, "run")
     assert same.code == 0, same.err
     assert "is not used" not in caplog.text
-    (beside / "own_layer.py").write_text("raise AssertionError\n")
+    (alongside / "own_layer.py").write_text("raise AssertionError\n")
     forget()
     other = workbench(*command, "other")
     assert other.code == 0, other.err
-    used, passed_over = beside / "recipes" / "own_layer.py", beside / "own_layer.py"
+    used, passed_over = alongside / "recipes" / "own_layer.py", alongside / "own_layer.py"
     reason = "as the folder of the other comes first, and they differ: move away the one that is used"
     assert f"'own_layer' is {used}; {passed_over} is not used, {reason}" in caplog.text
 
 
-def test_a_run_is_used_where_its_code_came_from(beside: Path, workbench: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_is_used_where_its_code_came_from(
+    alongside: Path, workbench: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """Be the current folder imported from for something else (the task of an evaluation) or not."""
     assert start(workbench).code == 0
     for named in ([], ["own_task:Own"]):
-        (beside / "own_task.py").write_text("")
+        (alongside / "own_task.py").write_text("")
         for text in (FILES["own_layer.py"], "raise AssertionError"):
             forget()
-            sys.path[:] = [place for place in sys.path if place not in (str(beside), str(beside / "run" / "code"))]
-            (beside / "own_layer.py").write_text(text)
-            allow(named, beside, "own_task:Own", trust=True)
+            sys.path[:] = [
+                place for place in sys.path if place not in (str(alongside), str(alongside / "run" / "code"))
+            ]
+            (alongside / "own_layer.py").write_text(text)
+            allow(named, alongside, "own_task:Own", trust=True)
             caplog.clear()
             with caplog.at_level(logging.WARNING):
                 product.load("run", trust=True)
-            used = f"'own_layer' is {beside / 'run' / 'code' / 'own_layer.py'}; {beside / 'own_layer.py'} is not used"
+            used = f"'own_layer' is {alongside / 'run' / 'code' / 'own_layer.py'}; {alongside / 'own_layer.py'} is not used"
             assert ("is not used" in caplog.text) == (used in caplog.text) == (text != FILES["own_layer.py"])
 
 
 def test_a_module_that_is_nowhere_is_told_with_all_places(world: Path, refused: Any) -> None:
     message = refused("pretrain", "recipe.yaml", LAYER, "--run", "run", "--trust")
     assert (
-        "beside the recipe's YAML, in a run's code or in the current folder can be named too, with --trust" in message
+        "next to the recipe's YAML, in a run's code or in the current folder can be named too, with --trust" in message
     )
 
 
@@ -241,21 +247,21 @@ def test_a_file_with_an_installed_name_is_told(
 
 
 def test_a_helper_with_an_installed_name_is_told(
-    beside: Path, workbench: Any, capfd: pytest.CaptureFixture[str]
+    alongside: Path, workbench: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (beside / "yaml.py").write_text("def changed(rows):\n    return rows\n")
-    (beside / "own_helper.py").write_text("import yaml\n\nBIAS = yaml.BIAS\n")
+    (alongside / "yaml.py").write_text("def changed(rows):\n    return rows\n")
+    (alongside / "own_helper.py").write_text("import yaml\n\nBIAS = yaml.BIAS\n")
     with pytest.raises(AttributeError, match="BIAS") as raised:
         start(workbench)
-    assert f"'yaml' is {yaml.__file__}; {beside / 'yaml.py'} is not used" in capfd.readouterr().err
+    assert f"'yaml' is {yaml.__file__}; {alongside / 'yaml.py'} is not used" in capfd.readouterr().err
     assert raised.value.__notes__ == ["raised in model.layers[0]: layer 'own_layer:Own'"]
 
 
-def test_a_helper_that_is_missing_is_told(beside: Path, refused: Any) -> None:
-    (beside / "own_helper.py").unlink()
+def test_a_helper_that_is_missing_is_told(alongside: Path, refused: Any) -> None:
+    (alongside / "own_helper.py").unlink()
     message = refused("pretrain", "recipe.yaml", LAYER, "--run", "run", "--trust")
     assert "model.layers[0]: layer 'own_layer:Own' needs the package 'own_helper'" in message
-    assert "neither installed nor beside 'own_layer'" in message
+    assert "neither installed nor next to 'own_layer'" in message
     assert not Path("run").exists()
 
 
@@ -264,14 +270,14 @@ from dataclasses import dataclass
 
 from own_helper import BIAS
 from workbench.evaluation.options import Scoring
-from workbench.evaluation.result import Result
-from workbench.evaluation.task import DownstreamTask
-from workbench.tasks.objective import Objective
+from workbench.evaluation.scoring.result import Result
+from workbench.evaluation.scoring.downstream_task import DownstreamTask
+from workbench.pretraining.objective import Objective
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnScoring(Scoring):
-    \"\"\"Tells a number of the code beside it.\"\"\"
+    \"\"\"Tells a number of the code next to it.\"\"\"
 
     measured: int = 1
 
@@ -285,23 +291,23 @@ class Own(DownstreamTask):
 
 
 def test_what_an_own_task_imports_comes_from_the_run_first(
-    beside: Path, workbench: Any, caplog: pytest.LogCaptureFixture
+    alongside: Path, workbench: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert start(workbench).code == 0
-    (beside / "own_task.py").write_text(TASK)
-    (beside / "own_helper.py").write_text("BIAS = 7.0\n")
+    (alongside / "own_task.py").write_text(TASK)
+    (alongside / "own_helper.py").write_text("BIAS = 7.0\n")
     forget()
-    sys.path[:] = [place for place in sys.path if place not in (str(beside), str(beside / "run" / "code"))]
+    sys.path[:] = [place for place in sys.path if place not in (str(alongside), str(alongside / "run" / "code"))]
     done = workbench("evaluate", "own_task:Own", "run", "corpora/text", "--trust")
     assert done.code == 0, done.err
     (result,) = Path("run/evaluations").glob("own*.json")
     assert json.loads(result.read_text())["numbers"] == {"bias": 0.0}
-    assert f"'own_helper' is {beside / 'run' / 'code' / 'own_helper.py'}" in caplog.text
+    assert f"'own_helper' is {alongside / 'run' / 'code' / 'own_helper.py'}" in caplog.text
 
 
-def test_an_own_task_that_measures_nothing_is_refused(beside: Path, workbench: Any, refused: Any) -> None:
+def test_an_own_task_that_measures_nothing_is_refused(alongside: Path, workbench: Any, refused: Any) -> None:
     assert start(workbench).code == 0
-    (beside / "own_task.py").write_text(TASK)
+    (alongside / "own_task.py").write_text(TASK)
     forget()
     message = refused("evaluate", "own_task:Own", "run", "corpora/text", "--measured", 0, "--trust")
     assert "own has measured nothing of " in message
@@ -309,24 +315,24 @@ def test_an_own_task_that_measures_nothing_is_refused(beside: Path, workbench: A
     assert not list(Path("run").glob("evaluations/*.json"))
 
 
-def test_own_parts_of_a_recipe_are_listed(beside: Path, workbench: Any, refused: Any) -> None:
-    recipe = (beside / "recipe.yaml").read_text()
-    (beside / "recipe.yaml").write_text(recipe.replace("layer: self,", "layer: 'own_layer:Own',"))
-    assert "own_layer.py" in refused("parts", "--recipe", "recipe.yaml")
-    (beside / "own_layer.py").write_text(OPTIONS)
+def test_own_parts_of_a_recipe_are_listed(alongside: Path, workbench: Any, refused: Any) -> None:
+    recipe = (alongside / "recipe.yaml").read_text()
+    (alongside / "recipe.yaml").write_text(recipe.replace("layer: self,", "layer: 'own_layer:Own',"))
+    assert "own_layer.py" in refused("components", "--recipe", "recipe.yaml")
+    (alongside / "own_layer.py").write_text(OPTIONS)
     forget()
-    shown = workbench("parts", "layer", "--recipe", "recipe.yaml", "--trust").out
+    shown = workbench("components", "layer", "--recipe", "recipe.yaml", "--trust").out
     assert all(text in shown for text in ("own_layer:Own", "What passes.", "factor", "a number from 0, at most 1"))
     assert "cross" not in shown
     assert "names no step by import path (found: layer)" in refused(
-        "parts", "step", "--recipe", "recipe.yaml", "--trust"
+        "components", "transform", "--recipe", "recipe.yaml", "--trust"
     )
 
 
 OPTIONS = """
 from torch import nn
 
-from workbench.options.bounds import Share
+from workbench.core.options.bounds import Share
 
 
 class Own(nn.Module):

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from own_splitting import pieces
 from pipelines.readers.reader import RawReader, Record
-from workbench.options.bounds import Name
+from workbench.core.options.bounds import Name
 
 Path("EXECUTED").touch()
 

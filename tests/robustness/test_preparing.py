@@ -154,7 +154,7 @@ def test_a_truncated_tar_of_images(lines: Any, here: Path, refused: Refused) -> 
 
 def test_a_full_disk_while_a_shard_is_written(here: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "notes.txt").write_text("\n\n".join(f"note number {n}" for n in range(40)))
-    from workbench.corpora import writer
+    from workbench.corpora.shards import writer
 
     written = 0
     real = writer._Hashed.write
@@ -195,9 +195,9 @@ def files(folder: Path) -> set[str]:
 def test_a_signal_ends_a_preparation_with_whole_shards(
     here: Path, workbench: Any, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    """In the midst of a shard: the finished ones stay, the same command goes on."""
+    """In the midst of a shard: the finished ones stay, the same command continues."""
     (here / "notes.txt").write_text("\n\n".join(f"note number {n}" for n in range(40)))
-    from workbench.corpora.writer import ShardWriter
+    from workbench.corpora.shards.writer import ShardWriter
 
     real, added = ShardWriter.add, 0
 
@@ -229,7 +229,7 @@ def test_a_signal_while_a_tokenizer_is_written_leaves_nothing(
     world: Path, workbench: Any, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     before = files(world)
-    monkeypatch.setattr("workbench.files.drafts.sync", lambda _: signal.raise_signal(number))
+    monkeypatch.setattr("workbench.core.files.drafts.sync", lambda _: signal.raise_signal(number))
     ended = workbench("prepare", "tokenizer", "corpora/text", "--output", "tokenizer.json", "--vocab-size", "120")
     assert ended.code == 128 + number, ended
     assert files(world) == before

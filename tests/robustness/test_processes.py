@@ -74,13 +74,13 @@ def test_a_signal_saves_says_how_to_go_on_and_going_on_works(
     assert "Traceback" not in output
     last = steps(run)[-1]
     assert (run / "checkpoints" / f"step-{last}" / "state.json").is_file()
-    assert "go on with" in output
+    assert "continue with" in output
     assert "pretrain recipe.yaml" in output
     assert "'a run'" in output
     again = start(world, "pretrain", "recipe.yaml", *LONG[1:], f"train.max_steps={last + 2}", "--run", "a run")
     output, _ = again.communicate(timeout=600)
     assert again.returncode == 0, output
-    assert f"going on from a run/checkpoints/step-{last}" in output
+    assert f"continuing from a run/checkpoints/step-{last}" in output
     assert steps(run) == list(range(1, last + 3))
 
 
@@ -132,7 +132,7 @@ for command in sys.stdin.read().splitlines():
 
 def test_cheap_refusals_do_not_wait_for_torch(world: Path) -> None:
     """It takes seconds to import."""
-    told = {
+    reported = {
         "pretrain recipe.yaml train.max_step=3": "unknown key 'max_step'",
         "pretrain no-such-recipe": "unknown recipe 'no-such-recipe'",
         "pretrain recipe.yaml train.lr=fast": "train.lr = 'fast'",
@@ -147,7 +147,7 @@ def test_cheap_refusals_do_not_wait_for_torch(world: Path) -> None:
         [sys.executable, "-c", WITHOUT_TORCH],
         cwd=world,
         env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "300"},
-        input="\n".join(told),
+        input="\n".join(reported),
         capture_output=True,
         text=True,
         timeout=600,
@@ -155,8 +155,8 @@ def test_cheap_refusals_do_not_wait_for_torch(world: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
-    assert len(errors) == len(told), done.stderr
-    for error, words in zip(errors, told.values(), strict=True):
+    assert len(errors) == len(reported), done.stderr
+    for error, words in zip(errors, reported.values(), strict=True):
         assert words in error
 
 

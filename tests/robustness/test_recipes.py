@@ -42,7 +42,7 @@ def test_unknown_names(world: Path, refused: Refused, arguments: list[str], word
         ("train.lr_schedule=wavy", ["wavy", "linear"]),
         ("train.num_workers=[1]", ["train.num_workers"]),
         ("control=no-graph", ["no-graph", "'no-kg'"]),
-        ("control=shuffled-kg", ["control shuffled-kg would change nothing", "heed none"]),
+        ("control=shuffled-kg", ["control shuffled-kg would change nothing", "support none"]),
         ("schedule=random", ["random", "together, sampled, staged"]),
         ("train", ["'train' is not of the form key=value"]),
         ("train.lr=[1", ["train.lr=[1"]),
@@ -62,11 +62,11 @@ def test_unknown_names(world: Path, refused: Refused, arguments: list[str], word
             "tasks.text.objectives=[{objective: mlm, replace: {mask: 0.9, random: 0.5}}]",
             ["text.objectives[0]", "mask = 0.9"],
         ),
-        ("tasks.text.objectives=[{objective: mlm, policy: spans}]", ["tasks.text.objectives[0]", "'spans'", "'span'"]),
+        ("tasks.text.objectives=[{objective: mlm, masking: spans}]", ["tasks.text.objectives[0]", "'spans'", "'span'"]),
         ("tasks.text.objectives=[{objective: nsp}]", ["objective 'nsp'", "model.poolers"]),
         ("tasks.text.sequence.max_length=2", ["tasks.text.sequence: builder 'document'", "max_length = 2 leaves no"]),
         ("tasks.text.sequence.max_length=128", ["tasks.text.sequence.max_length = 128", "model.streams.text.max_posi"]),
-        ("model.layers=[{layer: own_layer:Mine, stream: text}]", ["no module 'own_layer'", "beside the recipe"]),
+        ("model.layers=[{layer: own_layer:Mine, stream: text}]", ["no module 'own_layer'", "next to the recipe"]),
         (
             "model.layers=[{layer: kg.models.layers.aggregator:Aggregater, streams: [text]}]",
             ["Aggregater", "'Aggregator'"],
@@ -153,14 +153,14 @@ def test_starting_from_weights_of_another_shape(trained: Path, refused: Refused)
 
 @pytest.mark.parametrize("name", ["model.safetensors", "trainer.pt", "state.json"])
 def test_a_damaged_checkpoint(trained: Path, workbench: Any, refused: Refused, name: str) -> None:
-    """The run goes on from the one before, and loses nothing; where none is whole, one message."""
+    """The run continues from the one before, and loses nothing; where none is whole, one message."""
     before = (trained / "metrics.jsonl").read_text()
     path = trained / "checkpoints" / "step-4" / name
     path.write_bytes(path.read_bytes()[:40])
     ended = workbench("pretrain", "recipe.yaml", "--run", "run")
     assert ended.code == 0
     assert "step-4 is no whole checkpoint" in ended.err
-    assert "kept as damaged-step-4, going on from step 2" in ended.err
+    assert "kept as damaged-step-4, continuing from step 2" in ended.err
     assert sorted(p.name for p in path.parents[1].iterdir()) == ["damaged-step-4", "step-2", "step-4"]
     assert losses(before) == losses((trained / "metrics.jsonl").read_text())
     for step in (2, 4):

@@ -14,13 +14,13 @@ import pytest
 
 import workbench as product
 from tests.robustness.hostile import PARTS
-from workbench.errors import WorkbenchError
-from workbench.evaluation.finetuning import fine_tune
+from workbench.components.building import find
+from workbench.components.kinds import KINDS
+from workbench.components.trust import import_named
+from workbench.core.errors import WorkbenchError
+from workbench.evaluation.finetuning.finetuning import fine_tune
 from workbench.evaluation.options import Scoring, Tuning
-from workbench.evaluation.task import DownstreamTask, Setup
-from workbench.parts.building import find
-from workbench.parts.kinds import KINDS
-from workbench.parts.trust import import_named
+from workbench.evaluation.scoring.downstream_task import DownstreamTask, Setup
 from workbench.recipe.spec import Recipe, SequenceSpec
 
 Refused = Callable[..., str]
@@ -58,7 +58,7 @@ def forgotten() -> Iterator[None]:
 
 @pytest.fixture
 def planted(world: Path) -> Path:
-    """`planted.py` beside the recipe: it leaves a file when it is run."""
+    """`planted.py` next to the recipe: it leaves a file when it is run."""
     (world / "planted.py").write_text(PLANTED)
     return world
 
@@ -111,8 +111,8 @@ def test_code_beside_a_recipe_is_run_when_told(
     assert "--trust" in message
     assert "Nothing was run" in message
     assert sorted(planted.iterdir()) == before
-    told = workbench(command[0], "recipe.yaml", LAYER, *command[1:], "--trust")
-    assert told.code == 0, told.err
+    reported = workbench(command[0], "recipe.yaml", LAYER, *command[1:], "--trust")
+    assert reported.code == 0, reported.err
     assert executed(planted) or command[0] == "show"  # of a batch no layer is built
 
 

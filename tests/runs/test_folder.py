@@ -1,4 +1,4 @@
-"""What a run takes along: the code of panels beside what it was trained with."""
+"""What a run takes along: the code of panels next to what it was trained with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.parts.trust import allow
+from workbench.components.trust import allow
 from workbench.report.panels import find_panel
 from workbench.report.run import Run
 from workbench.runs.folder import keep_panels
@@ -28,7 +28,7 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (tmp_path / "here" / name).write_text(text)
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr("workbench.parts.trust._trusted", set())
+    monkeypatch.setattr("workbench.components.trust._trusted", set())
     yield tmp_path
     for name in FILES:
         sys.modules.pop(name.removesuffix(".py"), None)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.runs import names
-from workbench.runs.results import read_results
+from workbench.runs.metrics_file import read_results
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = {value for value in vars(names).values() if isinstance(value, str)} - {names.__name__}

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from tests.contracts.descending import Model, train
-from workbench.errors import WorkbenchError
-from workbench.runs.optimizer_state import load_optimizer_state, optimizer_state
+from tests.contracts.gradient_descent import Model, train
+from workbench.core.errors import WorkbenchError
+from workbench.runs.checkpoint import load_optimizer_state, optimizer_state
 
 
 class Counting(torch.optim.Optimizer):

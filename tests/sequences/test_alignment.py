@@ -1,4 +1,4 @@
-"""Character spans -> token rows: against a plain loop and the conventions of ERNIE-THU's release."""
+"""Character spans -> token rows: against a plain loop and the conventions of ERNIE-THU's released code."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def test_no_tokens_and_no_mentions(tokenizer):
 
 def test_partial_mentions_are_covered_or_dropped():
     starts, ends = np.array([0, 3, 6]), np.array([3, 6, 9])
-    from workbench.text.tokenizer import Encoded
+    from workbench.text.tokenizer import Encoding
 
-    encoded = Encoded(np.arange(3), np.arange(3), starts, ends)
+    encoded = Encoding(np.arange(3), np.arange(3), starts, ends)
     mentions = [[0, 3, "whole", 1.0], [1, 3, "begins inside", 1.0], [3, 8, "ends inside", 1.0]]
     assert [s.entity for s in align(encoded, mentions).spans] == ["whole", "begins inside", "ends inside"]
     dropped = align(encoded, mentions, "drop")
@@ -84,7 +84,7 @@ def test_mentions_with_id_and_score_missing(tokenizer):
 
 
 def release_rows(entities):
-    """entity -> first and all rows in the release's output."""
+    """entity -> first and all rows in the released code's output."""
     rows: dict[str, list[int]] = {}
     for i, entity in enumerate(entities):
         if entity != "UNK":
@@ -109,14 +109,14 @@ def test_first_token_equals_ernie_thu_where_the_release_finds_one(shared):
             else:
                 lost.append((row["text"], span))
     assert found == named > 0
-    # The release loses a mention straight after "("; here it has its token.
+    # The released code loses a mention straight after "("; here it has its token.
     for text, span in lost:
         encoded = tokenizer.encode(text)
         assert text[encoded.starts[span.start] - 1] == "("
 
 
 def test_punctuation_inside_a_mention_belongs_to_it(shared):
-    """The release gives no entity to the apostrophe of `Blowin' in the Wind`; a mention here is contiguous."""
+    """The released code gives no entity to the apostrophe of `Blowin' in the Wind`; a mention here is contiguous."""
     folder = shared / "golden" / "ernie_thu" / "data_conventions"
     row = json.loads((folder / "alignment.json").read_text())[0]
     encoded = Tokenizer.load(folder / "vocab.txt").encode(row["text"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Rows, Sequence, text_fields
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.components import building as parts
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
 from workbench.models.attention.visibility import visible
-from workbench.parts import building as parts
 from workbench.sequences.builder import Builder
 from workbench.text.tokenizer import Tokenizer
 
@@ -116,11 +116,11 @@ def test_too_small_max_length_is_told(tokenizer):
 
 
 def test_sample_of_another_kind_is_told(tokenizer):
-    sample = {"key": "a", "corpus": "pictures", "draw": (0,), "captions": ["x"]}
-    with pytest.raises(WorkbenchError, match=r"sample 'a' of corpus 'pictures': it has no 'text' .*captions"):
+    sample = {"key": "a", "corpus": "photographs", "draw": (0,), "captions": ["x"]}
+    with pytest.raises(WorkbenchError, match=r"sample 'a' of corpus 'photographs': it has no 'text' .*captions"):
         build("document", tokenizer)([sample], DRAWS)
     for name, field in (("image_caption", "captions"), ("question_image", "questions"), ("triple", "triples")):
-        options = {} if name == "triple" else {"image": None}
+        options = {} if name == "triple" else {"image_processor": None}
         with pytest.raises(WorkbenchError, match=f"has no '{field}'"):
             build(name, tokenizer, **options)([text_sample("x")], DRAWS)
 
@@ -245,13 +245,13 @@ def caption_sample(**more):
 
 def test_image_caption_each_and_one(tokenizer):
     spans = [[], [[16, 23, "Q1055", 1.0]], []]
-    each = build("image_caption", tokenizer, image=None)
+    each = build("image_caption", tokenizer, image_processor=None)
     sequences = each([caption_sample(caption_spans=spans)], DRAWS)
     assert each.unit == "captions"
     assert [len(s.spans) for s in sequences] == [0, 1, 0]
     assert [s.meta["caption"] for s in sequences] == [0, 1, 2]
     assert len({s.draw for s in sequences}) == 3
-    one = build("image_caption", tokenizer, captions="one", image=None)
+    one = build("image_caption", tokenizer, captions="one", image_processor=None)
     assert one.unit is None
     drawn = {one([caption_sample(draw=(0, i))], DRAWS)[0].meta["caption"] for i in range(40)}
     assert drawn == {0, 1, 2}
@@ -259,11 +259,11 @@ def test_image_caption_each_and_one(tokenizer):
 
 def test_caption_spans_must_fit_the_captions(tokenizer):
     with pytest.raises(WorkbenchError, match="caption_spans has 1 lists for 3 captions"):
-        build("image_caption", tokenizer, image=None)([caption_sample(caption_spans=[[]])], DRAWS)
+        build("image_caption", tokenizer, image_processor=None)([caption_sample(caption_spans=[[]])], DRAWS)
 
 
 def test_long_caption_is_truncated_and_counted(tokenizer):
-    builder = build("image_caption", tokenizer, 4, image=None)
+    builder = build("image_caption", tokenizer, 4, image_processor=None)
     [sequence] = builder(
         [caption_sample(captions=["river " * 5], caption_spans=[[[0, 5, "Q1", 1.0], [24, 29, "Q2", 1.0]]])], DRAWS
     )
@@ -275,7 +275,7 @@ def test_long_caption_is_truncated_and_counted(tokenizer):
 def test_question_carries_its_answers_outside_of_the_text(tokenizer):
     question = {"question_id": 5, "question": "Which river?", "answers": ["Elbe"] * 10}
     sample = {"key": "i1", "corpus": "c", "draw": (1, 2), "questions": [question, {**question, "question_id": 6}]}
-    builder = build("question_image", tokenizer, image=None)
+    builder = build("question_image", tokenizer, image_processor=None)
     sequences = builder([sample], DRAWS)
     assert builder.unit == "questions"
     assert [s.meta["question_id"] for s in sequences] == [5, 6]
@@ -335,7 +335,8 @@ def ernie_typing_rows(shared, name):
 
 
 def test_mention_equals_ernie_thu(shared):
-    """Tokens, entity rows and labels of the release, wherever the release finds the entity (see test_alignment)."""
+    """Tokens, entity rows and labels of the released code, wherever the released code finds the entity (see
+    test_alignment)."""
     folder = shared / "golden" / "ernie_thu" / "data_conventions"
     tokenizer = Tokenizer.load(folder / "vocab.txt")
     table = dict(line.split("\t") for line in (folder / "entity2id.tsv").read_text().splitlines() if "\t" in line)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workbench.keyed import Draws
-from workbench.parts import building
+from workbench.components import building
+from workbench.core.keyed import Draws
 from workbench.sequences.builder import Builder
-from workbench.sequences.image import NO_PARTNER, shuffled_captions
+from workbench.sequences.image_stream import NO_PARTNER, shuffled_captions
 from workbench.sequences.sequence import Fields, Sample
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
@@ -34,10 +34,10 @@ def tokenizer() -> Tokenizer:
 @pytest.fixture
 def build(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Builder]:
     CALLS.clear()
-    monkeypatch.setattr("workbench.sequences.image.build", lambda *a, **k: Recorded())
+    monkeypatch.setattr("workbench.sequences.image_stream.build", lambda *a, **k: Recorded())
 
     def made(name: str, control: str | None = None) -> Builder:
-        spec = {"builder": name, "max_length": 12, "image": "recorded:Recorded"}
+        spec = {"builder": name, "max_length": 12, "image_processor": "recorded:Recorded"}
         return building.build("builder", spec, "", tokenizer=tokenizer, control=control)
 
     return made

@@ -172,8 +172,8 @@ def test_several_sequences_at_once_are_as_one_after_the_other(seed: int, plain: 
     for sequence, rows, new in zip(alone, own, ids, strict=True):
         insert(sequence, rows + 1, like=rows, input_ids=new)
     last = np.concatenate([rows + sum(lengths[:i]) for i, rows in enumerate(own)])
-    told = insert_behind(sequences, last, input_ids=np.concatenate(ids))
-    for sequence, other, new in zip(sequences, alone, told, strict=True):
+    reported = insert_behind(sequences, last, input_ids=np.concatenate(ids))
+    for sequence, other, new in zip(sequences, alone, reported, strict=True):
         assert new.tolist() == sequence.streams["text"]["taken"].tolist()
         assert (sequence.spans, sequence.mask_spans, sequence.marks) == (other.spans, other.mask_spans, other.marks)
         for stream, fields in other.streams.items():
@@ -249,8 +249,8 @@ def test_a_stream_may_lose_all_rows_and_get_new_ones() -> None:
 
 def test_what_cannot_be_is_refused_and_changes_nothing() -> None:
     sequence = plain()
-    for rows, told in (([0, 7], "row 7 of a stream with 6"), ([0, 1, 1], "row 1 is taken twice")):
-        with pytest.raises(ValueError, match=told):
+    for rows, reported in (([0, 7], "row 7 of a stream with 6"), ([0, 1, 1], "row 1 is taken twice")):
+        with pytest.raises(ValueError, match=reported):
             take(sequence, rows)
     with pytest.raises(ValueError, match="no field 'rank'; it has char_end"):
         insert(sequence, np.array([0]), rank=1)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
 from workbench.models.attention.visibility import visible
-from workbench.parts.building import build
-from workbench.sequences.builders.document import Document
+from workbench.sequences.builders.document import DocumentBuilder
 
 DRAWS = Draws(0, "task", "builder", number=(0,))
 TRIPLE = {"relation": "P1", "relation_text": "flows past", "tail": "Q2", "tail_text": "Hamburg"}
@@ -21,7 +21,7 @@ MORE = {"mention": [0, 3], "captions": ["small boats"], "questions": [{"question
 
 
 def built(name, visibility, tokenizer, texts):
-    options = {"image": None} if name in ("image_caption", "question_image") else {}
+    options = {"image_processor": None} if name in ("image_caption", "question_image") else {}
     options |= {"marker": "."} if name == "mention" else {}
     spec = {"builder": name, "visibility": visibility, **options}
     about = {"corpus": "c", "label": "river", "triples": [TRIPLE], **MORE}
@@ -81,9 +81,9 @@ def test_texts_by_themselves_are_framed_and_seen_as_the_task_had_them(visibility
     pair = build(
         "builder", {"builder": "sentence_pair", "visibility": visibility}, "", tokenizer=tokenizer, max_length=64
     )
-    assert Document.like(pair).frame.visibility == alone
-    plain = Document(tokenizer, 32, begin=None, end="sep", visibility="causal")
-    assert vars(Document.like(plain).frame) == vars(plain.frame)
+    assert DocumentBuilder.like(pair).frame.visibility == alone
+    plain = DocumentBuilder(tokenizer, 32, begin=None, end="sep", visibility="causal")
+    assert vars(DocumentBuilder.like(plain).frame) == vars(plain.frame)
 
 
 def pairs(tokenizer, visibility=MIXTURE):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from workbench.sequences.windows import begins, fullest, words_of
-from workbench.text.tokenizer import Encoded
+from workbench.sequences.segments import begins, fullest, words_of
+from workbench.text.tokenizer import Encoding
 
 
 def test_windows_cover_and_stop_at_the_end() -> None:
@@ -25,7 +25,7 @@ def test_rows_are_read_where_their_poorer_side_is_richest() -> None:
 def test_words_of_one_character_are_one_and_spaces_are_none() -> None:
     """One half becomes three words of the same place, an accent is a token, a space one of no place."""
     words, starts, ends = [0, 1, 1, 2, 3, 4, 4], [0, 2, 3, 5, 6, 6, 6], [1, 3, 5, 5, 7, 7, 9]
-    encoded = Encoded(*(np.array(column) for column in (range(7), words, starts, ends)))
+    encoded = Encoding(*(np.array(column) for column in (range(7), words, starts, ends)))
     firsts, places = words_of(encoded)
     assert firsts.tolist() == [0, 1, 4]
     assert places.tolist() == [[0, 1], [2, 5], [6, 9]]

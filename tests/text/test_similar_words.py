@@ -10,8 +10,8 @@ import pytest
 from safetensors.numpy import save_file
 
 import workbench.text.similar_words as module
-from workbench.errors import WorkbenchError
-from workbench.parts.build_context import noted
+from workbench.components.build_context import noted
+from workbench.core.errors import WorkbenchError
 from workbench.text.similar_words import SimilarWords, save_similar_words
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 from workbench.text.word_vectors import WordVectorOptions, neighbours, train_word_vectors

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tokenizers as tokenizers_library
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 KINDS = ["wordpiece", "bpe", "unigram"]
@@ -285,7 +285,7 @@ def test_a_tokenizer_of_special_tokens_alone_is_refused(tmp_path: Path, listed: 
     advice = "prepare tokenizer"
     if listed:
         (tmp_path / "vocab.txt").write_text("\n".join([*special, "river"]))
-        advice = r"vocab\.txt lies beside it"
+        advice = r"vocab\.txt lies next to it"
     for place in (tmp_path, tmp_path / "tokenizer.json"):
         with pytest.raises(WorkbenchError, match=rf"has only special tokens \(\[CLS\], .*{advice}"):
             Tokenizer.load(place)

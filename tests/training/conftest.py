@@ -11,9 +11,9 @@ import pytest
 import torch
 import yaml
 
-from tests.training.forked import Forked
+from tests.training.command_processes import Forked
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.writer import ShardWriter
+from workbench.corpora.shards.writer import ShardWriter
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
@@ -99,7 +99,7 @@ def make_recipe(world_folder: Path, tmp_path: Path) -> MakeRecipe:
             change(plain)
         path = tmp_path / f"{name}.yaml"
         path.write_text(yaml.safe_dump(plain))
-        for module in ("toy_parts.py", "broken_parts.py", "hostile_parts.py", "strange_parts.py"):
+        for module in ("toy_components.py", "broken_components.py", "hostile_components.py", "strange_components.py"):
             if not (tmp_path / module).exists():
                 (tmp_path / module).symlink_to(HERE / module)
         return path

@@ -14,17 +14,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tests.training.running import shorter
-from workbench.errors import RAISED_IN, WorkbenchError
+from tests.training.short_runs import shorter
+from workbench.components.build_context import mark
+from workbench.core.errors import RAISED_IN, WorkbenchError
 from workbench.models.attention.flex import flex_lacks
-from workbench.parts.build_context import mark
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe, TrainSpec
 from workbench.runs.names import METRICS
-from workbench.training import verify
+from workbench.training import verify_resume as verify
 from workbench.training.arithmetic import Arithmetic, arithmetic_of, computing, refuse_unordered
 from workbench.training.pretrain import pretrain
-from workbench.training.verify import verify_resume
+from workbench.training.verify_resume import verify_resume
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 SPEC = TrainSpec(max_steps=9, global_batch_size=1, micro_batch_size=1, lr=0.1)
@@ -195,10 +195,10 @@ def test_only_cuda_without_deterministic_is_given_a_tolerance() -> None:
 
 def test_flex_leaves_a_relation_that_learns_to_others_where_sums_have_one_order() -> None:
     learns, fixed = nn.Embedding(3, 2), nn.Identity()
-    for relation in (learns, fixed):
-        relation.score_mod = lambda queries, keys: None  # type: ignore[assignment]
-    request: Any = SimpleNamespace(relation=learns, need_weights=False)
+    for score_bias in (learns, fixed):
+        score_bias.score_mod = lambda queries, keys: None  # type: ignore[assignment]
+    request: Any = SimpleNamespace(score_bias=learns, need_weights=False)
     assert flex_lacks(request) is None
     with computing(Arithmetic(CUDA, torch.bfloat16, deterministic=True)):
         assert "Embedding, which learns, in one order" in str(flex_lacks(request))
-        assert flex_lacks(SimpleNamespace(relation=fixed, need_weights=False)) is None  # type: ignore[arg-type]
+        assert flex_lacks(SimpleNamespace(score_bias=fixed, need_weights=False)) is None  # type: ignore[arg-type]

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.training.running import shorter
-from workbench.errors import WorkbenchError
+from tests.training.short_runs import shorter
+from workbench.core.errors import WorkbenchError
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.runs.checkpoints import Checkpoints
-from workbench.runs.metrics import read_metrics
+from workbench.runs.metrics_file import read_metrics
 from workbench.training.callbacks import Callback
 from workbench.training.pretrain import pretrain
 
@@ -47,8 +47,8 @@ def test_calls_come_in_order_with_the_lines_of_the_metrics(
         *(("step", 1), ("step", 2), ("checkpoint", 2)),
         *(("step", 3), ("step", 4), ("evaluation", 4), ("checkpoint", 4)),
     ]
-    told = [value for what, _, value in seen.calls if what != "checkpoint" and value]
-    assert told == read_metrics(run)
+    reported = [value for what, _, value in seen.calls if what != "checkpoint" and value]
+    assert reported == read_metrics(run)
     assert seen.calls[-1][2] == Checkpoints(run).latest()
 
 

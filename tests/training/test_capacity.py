@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from workbench.errors import WorkbenchError
-from workbench.processes.distributed import World
+from workbench.core.errors import WorkbenchError
+from workbench.core.processes.distributed import World
 from workbench.recipe.spec import TrainSpec
 from workbench.training import capacity
 from workbench.training.capacity import check_memory, free_memory, step_peak

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from workbench.errors import WorkbenchError
-from workbench.optimization.building import make_optimizer
+from workbench.core.errors import WorkbenchError
+from workbench.optimization.factory import make_optimizer
 from workbench.recipe.spec import TrainSpec
 from workbench.runs import checkpoint
 from workbench.runs.checkpoint import restore

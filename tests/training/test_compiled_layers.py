@@ -20,7 +20,7 @@ STACKS: dict[str, list[dict[str, Any]]] = {
     "pre, rotary, window": [
         {"layer": "self", "stream": "text", "norm_place": "pre", "rotary": 10000.0, "window": 3, **QUIET}
     ],
-    "buckets": [{"layer": "self", "stream": "text", "relation": "buckets", **QUIET}],
+    "buckets": [{"layer": "self", "stream": "text", "score_bias": "buckets", **QUIET}],
     "joint": [{"layer": "joint", "streams": ["text", "image"], **QUIET}],
     "cross": [{"layer": "cross", "stream": "text", "to": "image", **QUIET}],
     "co": [{"layer": "co", "streams": ["text", "image"], **QUIET}],
@@ -47,7 +47,7 @@ def batch(rng: np.random.Generator) -> Batch:
     return Batch(streams)
 
 
-def told(network: Network, batch: Batch) -> list[Tensor]:
+def reported(network: Network, batch: Batch) -> list[Tensor]:
     """The states and the gradients of all weights."""
     states = network(batch)
     loss = sum(rows.square().sum() for rows in states.values())
@@ -66,7 +66,7 @@ def test_compiled_layers_say_the_same_of_ragged_batches(name: str) -> None:
     for _ in range(BATCHES):
         given = batch(rng)
         counters.clear()
-        torch.testing.assert_close(told(compiled, given), told(plain, given), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(reported(compiled, given), reported(plain, given), atol=1e-5, rtol=1e-5)
         graphs.append(counters["stats"]["unique_graphs"])
     assert graphs[0] > 0
     assert sum(graphs[2:]) == 0, graphs
@@ -81,4 +81,4 @@ def test_inductor_says_the_same() -> None:
     rng = np.random.default_rng(0)
     for _ in range(3):
         given = batch(rng)
-        torch.testing.assert_close(told(compiled, given), told(plain, given), atol=2e-3, rtol=2e-3)
+        torch.testing.assert_close(reported(compiled, given), reported(plain, given), atol=2e-3, rtol=2e-3)

@@ -1,4 +1,4 @@
-"""A run knows its data: it goes on with the same alone, and so does whoever uses it."""
+"""A run knows its data: it continues with the same alone, and so does whoever uses it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 
 import workbench
 from kg.graph.store import GraphStore
+from workbench.components.build_context import noted
+from workbench.core.errors import WorkbenchError
+from workbench.core.processes.distributed import World
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.writer import ShardWriter
-from workbench.errors import WorkbenchError
-from workbench.parts.build_context import noted
-from workbench.processes.distributed import World
+from workbench.corpora.shards.writer import ShardWriter
 from workbench.recipe.spec import Recipe
 from workbench.runs.data_record import check_data, keep_data, read_data, refuse_changed, refuse_other
 from workbench.runs.names import DATA
@@ -54,8 +54,8 @@ def test_a_run_goes_on_with_its_own_data_alone(own: Recipe, tmp_path: Path) -> N
     assert record["read"]["tokenizer"] == {own.tokenizer: Tokenizer.load(str(own.tokenizer)).identity}
     prepare_again(tmp_path / "held-out")  # recipes may name others too
     pretrain(own, run, until=3)
-    told = f"not that of the steps before 2:\n  corpus {tmp_path / 'held-out'}: other content\n"
-    assert told in (run / "log.txt").read_text()
+    reported = f"not that of the steps before 2:\n  corpus {tmp_path / 'held-out'}: other content\n"
+    assert reported in (run / "log.txt").read_text()
     prepare_again(tmp_path / "train")
     with pytest.raises(
         WorkbenchError, match=rf"trained on other data:\n  corpus {train}: other content\n.*--accept-changes"
@@ -65,7 +65,7 @@ def test_a_run_goes_on_with_its_own_data_alone(own: Recipe, tmp_path: Path) -> N
     pretrain(own, run, until=4, accept_changes=True)
     accepted = {"step": 3, "changes": [f"corpus {train}: other content"], "before": record["read"]}
     assert read_data(run)["accepted"] == [accepted]  # type: ignore[index]
-    assert "goes on from step 3 with changes" in (run / "log.txt").read_text()
+    assert "continues from step 3 with changes" in (run / "log.txt").read_text()
     (run / DATA).unlink()
     pretrain(own, run, until=5)
     assert read_data(run)["since_step"] == 4  # type: ignore[index]
@@ -121,7 +121,7 @@ def test_the_advice_after_the_recipes_tokenizer_changed_holds(own: Recipe, tmp_p
     run = pretrain(own, tmp_path / "run", until=1)
     path = Path(str(own.tokenizer))
     path.write_text(path.read_text().replace('"river"', '"rIver"'))
-    with pytest.raises(WorkbenchError, match=rf"names {path}, which is another; go on with tokenizer={run}/token"):
+    with pytest.raises(WorkbenchError, match=rf"names {path}, which is another; continue with tokenizer={run}/token"):
         pretrain(own, run, until=2)
     pretrain(replace(own, tokenizer=str(run / "tokenizer.json")), run, until=2)
 

@@ -17,10 +17,10 @@ import psutil
 import pytest
 import torch
 
-from workbench.errors import MachineError
-from workbench.processes.distributed import World
+from workbench.core.errors import MachineError
+from workbench.core.processes.distributed import World
+from workbench.pretraining import workers
 from workbench.recipe.reading import load_recipe
-from workbench.tasks import workers
 from workbench.training.failures import named_failures
 from workbench.training.pretrain import pretrain
 
@@ -30,7 +30,7 @@ SOON = 600  # seconds for a busy machine; what these tests are about was for eve
 
 def in_loader(how: str, number_of_workers: int) -> Callable[[dict[str, Any]], None]:
     def change(tree: dict[str, Any]) -> None:
-        tree["tasks"]["text"]["sequence"]["steps"] = [{"step": "toy_parts:FaultyStep", "how": how}]
+        tree["tasks"]["text"]["sequence"]["transforms"] = [{"transform": "toy_components:FaultyStep", "how": how}]
         tree["train"].update(num_workers=number_of_workers, save_every=1)
 
     return change
@@ -38,7 +38,7 @@ def in_loader(how: str, number_of_workers: int) -> Callable[[dict[str, Any]], No
 
 def in_layer(how: str, number_of_workers: int = 2, **options: Any) -> Callable[[dict[str, Any]], None]:
     def change(tree: dict[str, Any]) -> None:
-        tree["model"]["layers"].append({"layer": "toy_parts:FaultyLayer", "stream": "text", "how": how, **options})
+        tree["model"]["layers"].append({"layer": "toy_components:FaultyLayer", "stream": "text", "how": how, **options})
         tree["train"].update(num_workers=number_of_workers, save_every=1)
 
     return change
@@ -62,13 +62,13 @@ def test_a_full_gpu_says_what_was_asked_of_how_much(monkeypatch: pytest.MonkeyPa
     numbers = {"mem_get_info": (2**30, 80 * 2**30), "memory_allocated": 70 * 2**30, "memory_reserved": 72 * 2**30}
     for name, value in numbers.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
-    told = (
+    reported = (
         r"rank 0: out of memory on cuda:0 \(Tried to allocate 2\.50 GiB; of 80\.0 GiB 1\.0 are free, 70\.0 are tensors "
         r"of this process, and 2\.0 are kept by it for new ones\)\. Lower train\.micro_batch_size .*"
         r"train\.activation_checkpointing=true .*train\.compile=true"
     )
     error = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has ...")
-    with pytest.raises(MachineError, match=told), named_failures(World(device=torch.device("cuda", 0))):
+    with pytest.raises(MachineError, match=reported), named_failures(World(device=torch.device("cuda", 0))):
         raise error
 
 
@@ -98,7 +98,7 @@ def with_shards_cut_off(corpus: Path, number_of_workers: int) -> Callable[[dict[
     def change(tree: dict[str, Any]) -> None:
         in_loader("cut off", number_of_workers)(tree)
         tree["tasks"]["text"]["corpora"] = [str(corpus)]
-        tree["tasks"]["text"]["sequence"]["steps"][0]["corpus"] = str(corpus)
+        tree["tasks"]["text"]["sequence"]["transforms"][0]["corpus"] = str(corpus)
 
     return change
 
@@ -110,10 +110,10 @@ def test_a_shard_that_is_cut_off_under_a_worker_is_named(
     shutil.copytree(world_folder / "train", corpus)
     code, output = launch(make_recipe(with_shards_cut_off(corpus, 2)), tmp_path / "run").wait(SOON)
     assert code == 1, output
-    told = output[output.index("error:") :]
-    assert "was killed by SIGBUS; a file of the data was changed or cut off while it was read" in told
-    assert "workbench verify" in told
-    assert f"shard {corpus}/part-000000.tar: it has 100 bytes, but " in told
+    reported = output[output.index("error:") :]
+    assert "was killed by SIGBUS; a file of the data was changed or cut off while it was read" in reported
+    assert "workbench verify" in reported
+    assert f"shard {corpus}/part-000000.tar: it has 100 bytes, but " in reported
     assert "shared memory" not in output  # torch's own guess
     assert "Traceback" not in output
 
@@ -194,10 +194,10 @@ def own_a_late_worker(news: Connection, monkey: pytest.MonkeyPatch) -> None:
 
 
 def test_a_worker_ends_although_its_owner_was_killed_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    told, news = multiprocessing.Pipe()
+    reported, news = multiprocessing.Pipe()
     owner = multiprocessing.get_context("fork").Process(target=own_a_late_worker, args=(news, monkeypatch))
     owner.start()
-    worker = psutil.Process(told.recv())
+    worker = psutil.Process(reported.recv())
     owner.kill()
     owner.join()
     _, alive = psutil.wait_procs([worker], timeout=SOON)

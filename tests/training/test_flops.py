@@ -9,22 +9,22 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.recipe.reading import load_recipe
-from workbench.tasks.building import make_root, tasks_of
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.flops import Operations, flops_per_row, measured_peak
-from workbench.training.verify import verify_resume
+from workbench.training.metrics import Operations, flops_per_row, measured_peak
+from workbench.training.verify_resume import verify_resume
 
 
 def counting(tree: dict[str, Any]) -> None:
-    tree["model"]["layers"].append({"layer": "toy_parts:Counting", "stream": "text"})
+    tree["model"]["layers"].append({"layer": "toy_components:Counting", "stream": "text"})
 
 
 def test_buffers_modes_and_generators_stay(make_recipe: Any) -> None:
     recipe = load_recipe(str(make_recipe(counting)), trust=True)
     tokenizer = Tokenizer.load(str(recipe.tokenizer))
     tasks = tasks_of(recipe, tokenizer)
-    root = make_root(recipe, tasks, tokenizer).train()
+    root = make_model(recipe, tasks, tokenizer).train()
     root.network().layers[0].eval()
     samples = [{"key": str(n), "text": "the old river runs " * n, "draw": (0, 0, n)} for n in range(1, 5)]
     micro = tasks["text"].micro_batch(samples, (0, 0, 0))
@@ -68,7 +68,7 @@ def test_a_module_that_is_given_a_parameter_is_counted() -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_operations_are_those_of_torch_and_of_attention_on_a_cpu(causal: bool) -> None:
-    """Beside torch's counter, which has no formula for the CPU's attention, and the formula itself."""
+    """Next to torch's counter, which has no formula for the CPU's attention, and the formula itself."""
     layer = torch.nn.Linear(16, 48)
     rows = torch.randn(2, 10, 16)
 
@@ -118,6 +118,6 @@ def test_measuring_the_machine_draws_no_number_of_the_run() -> None:
 def made(recipe: Any) -> tuple[Any, Any]:
     tokenizer = Tokenizer.load(str(recipe.tokenizer))
     tasks = tasks_of(recipe, tokenizer)
-    root = make_root(recipe, tasks, tokenizer).train()
+    root = make_model(recipe, tasks, tokenizer).train()
     samples = [{"key": str(n), "text": "the old river runs " * n, "draw": (0, 0, n)} for n in range(1, 5)]
     return root, tasks["text"].micro_batch(samples, (0, 0, 0))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import workbench
-from tests.training.running import losses, shorter
-from workbench.errors import WorkbenchError
+from tests.training.short_runs import losses, shorter
+from workbench.core.errors import WorkbenchError
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.training.pretrain import pretrain

@@ -13,7 +13,7 @@ import pytest
 
 from workbench.recipe.reading import load_recipe
 from workbench.runs.checkpoints import Checkpoints
-from workbench.runs.metrics import read_metrics
+from workbench.runs.metrics_file import read_metrics
 from workbench.training.pretrain import pretrain
 
 Launch = Callable[..., Any]
@@ -64,7 +64,7 @@ def test_a_signal_saves_the_finished_step_and_says_how_to_go_on(
     process.signal(number)
     found, output = process.wait()
     assert found == code, output
-    assert "go on with" in output
+    assert "continue with" in output
     assert "pretrain" in output
     assert "Traceback" not in output
     assert Checkpoints(run).steps() == [read_metrics(run)[-1]["step"]]

@@ -1,4 +1,4 @@
-"""What is written beside the checkpoints: on a disk that fails it must not drown the message."""
+"""What is written next to the checkpoints: on a disk that fails it must not drown the message."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from workbench.processes.distributed import World
-from workbench.terminal import Terminal
+from workbench.core.processes.distributed import World
+from workbench.core.terminal import Terminal
 from workbench.training.display import run_logging
 from workbench.training.metrics import MetricsLog
 
@@ -27,9 +27,11 @@ def test_a_log_on_a_full_disk_is_silent(tmp_path: Path, capsys: pytest.CaptureFi
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize(("error", "told"), [(OSError(28, "No space left on device"), False), (ValueError("x"), True)])
+@pytest.mark.parametrize(
+    ("error", "reported"), [(OSError(28, "No space left on device"), False), (ValueError("x"), True)]
+)
 def test_only_bugs_of_threads_are_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, told: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, reported: bool
 ) -> None:
     seen: list[object] = []
     monkeypatch.setattr(threading, "excepthook", seen.append)
@@ -42,5 +44,5 @@ def test_only_bugs_of_threads_are_told(
     thread.start()
     thread.join()
     log.close()
-    assert bool(seen) == told
+    assert bool(seen) == reported
     assert threading.excepthook == seen.append

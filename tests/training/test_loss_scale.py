@@ -10,23 +10,23 @@ from typing import Any
 import pytest
 import torch
 
-from tests.training.running import losses, shorter
+from tests.training.short_runs import losses, shorter
 from tests.training.test_ranks import columns, run_ranks
-from tests.training.test_update import gradients, make, samples, without_dropout
-from workbench.errors import WorkbenchError
-from workbench.optimization.building import make_optimizer
-from workbench.processes.distributed import World
+from tests.training.test_step import gradients, make, samples, without_dropout
+from workbench.core.errors import WorkbenchError
+from workbench.core.processes.distributed import World
+from workbench.optimization.factory import make_optimizer
+from workbench.pretraining.memory import LaneMemory, Memory
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.runs.checkpoint import read_state
 from workbench.runs.checkpoints import Checkpoints
-from workbench.runs.metrics import read_metrics
-from workbench.tasks.memory import Memory, Remembered
+from workbench.runs.metrics_file import read_metrics
 from workbench.training import loss_scale
 from workbench.training.loss_scale import LossScale
 from workbench.training.pretrain import pretrain
 from workbench.training.step import Updater, Work
-from workbench.training.verify import verify_resume
+from workbench.training.verify_resume import verify_resume
 
 
 def in_half(recipe: Recipe, **changes: Any) -> Recipe:
@@ -85,7 +85,7 @@ def test_a_step_that_overflows_moves_nothing(make_recipe: Any, monkeypatch: pyte
 
     def queueing(tree: dict[str, Any]) -> None:
         without_dropout(tree)
-        tree["tasks"]["text"]["objectives"] = [{"objective": "mlm"}, {"objective": "toy_parts:Queueing"}]
+        tree["tasks"]["text"]["objectives"] = [{"objective": "mlm"}, {"objective": "toy_components:Queueing"}]
 
     recipe = load_recipe(str(make_recipe(queueing)), ["train.precision=float16"], trust=True)
     root, tasks = make(recipe)
@@ -93,7 +93,7 @@ def test_a_step_that_overflows_moves_nothing(make_recipe: Any, monkeypatch: pyte
     optimizer = make_optimizer(root, spec)
     updater = Updater(root, optimizer, tasks, spec, World(), seed=0, weights={"text": 1.0})
     root.remembered = Memory()
-    root.remembered._read["text", 0] = Remembered(0, [0])  # as a text that is read on leaves it
+    root.remembered._read["text", 0] = LaneMemory(0, [0])  # as a text that is read on leaves it
     assert updater.loss_scale is not None
     before = {name: tensor.clone() for name, tensor in root.state_dict().items()}
     work = [Work("text", 0, tasks["text"].micro_batch(samples(6), (0, 0, 0)))]
@@ -137,10 +137,10 @@ def test_skipped_steps_are_told_and_resumed_bit_for_bit(
     recipe = in_half(recipe, max_steps=16)
     assert verify_resume(recipe, tmp_path, steps=16).equal
     one, other = (read_metrics(tmp_path / name) for name in ("uninterrupted", "interrupted"))
-    told = [(record["loss_scale"], record["skipped_steps"]) for record in one]
-    assert told == [(record["loss_scale"], record["skipped_steps"]) for record in other]
-    assert {count for _, count in told} == {0, 1}
-    scales = [scale for scale, _ in told]
+    reported = [(record["loss_scale"], record["skipped_steps"]) for record in one]
+    assert reported == [(record["loss_scale"], record["skipped_steps"]) for record in other]
+    assert {count for _, count in reported} == {0, 1}
+    scales = [scale for scale, _ in reported]
     assert any(after > before for before, after in pairwise(scales))  # grown again
     latest = Checkpoints(tmp_path / "interrupted").latest()
     assert latest is not None

@@ -1,4 +1,4 @@
-"""metrics.jsonl: it stays where it is while a run writes it, and is held against the checkpoint."""
+"""metrics.jsonl: it stays where it is while a run writes it, and is compared with the checkpoint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from workbench.recipe.spec import Recipe
-from workbench.runs.metrics import read_metrics, split_lines
+from workbench.runs.metrics_file import read_metrics, split_lines
 from workbench.training.metrics import MetricsLog
 from workbench.training.pretrain import pretrain
 
@@ -42,7 +42,7 @@ def test_a_file_that_is_taken_away_is_written_again(
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         (line(1) + line(2) + line(2), "line 3 is of step 2, which does not come after step 2"),
         (line(-4) + line(2), "line 1 is of step -4, which does not come after step 0"),
@@ -54,11 +54,11 @@ def test_a_file_that_is_taken_away_is_written_again(
     ],
 )
 def test_lines_that_do_not_fit_the_checkpoint_are_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes, told: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes, reported: str
 ) -> None:
     (tmp_path / "metrics.jsonl").write_bytes(content)
     MetricsLog(tmp_path, 3, 2).close()
-    assert f"metrics.jsonl does not fit the checkpoint of step 3: {told}" in caplog.text
+    assert f"metrics.jsonl does not fit the checkpoint of step 3: {reported}" in caplog.text
     assert (tmp_path / "metrics.jsonl").read_bytes() == content
 
 

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 import torch
 
-from workbench.errors import MachineError, WorkbenchError
-from workbench.processes.distributed import World
+from workbench.core.errors import MachineError, WorkbenchError
+from workbench.core.processes.distributed import World
+from workbench.pretraining.loader import MicroBatches
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.runs.folder import read_recipe
-from workbench.tasks.feed import MicroBatches
 from workbench.text.tokenizer import Tokenizer
 from workbench.training import micro_batch, plan
 from workbench.training.micro_batch import Trial, largest, sizes, with_micro_batch
 from workbench.training.pretrain import pretrain
-from workbench.training.verify import verify_resume
+from workbench.training.verify_resume import verify_resume
 
 CUDA = torch.device("cuda", 0)
 

@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 from workbench.recipe.reading import load_recipe
-from workbench.runs.metrics import read_metrics
+from workbench.runs.metrics_file import read_metrics
 from workbench.training.modes import evaluating, set_training
 from workbench.training.pretrain import pretrain
 

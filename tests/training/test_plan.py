@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.training.running import losses, shorter
-from workbench.errors import WorkbenchError
+from tests.training.short_runs import losses, shorter
+from workbench.core.errors import WorkbenchError
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.training.plan import check
@@ -85,9 +85,9 @@ REFUSED: dict[str, tuple[Change, str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused_leaves_no_trace(name: str, make_recipe: Any, tmp_path: Path, nothing_is_touched: Any) -> None:
     """And `pretrain` refuses it in the same words."""
-    change, told = REFUSED[name]
+    change, reported = REFUSED[name]
     recipe = load_recipe(str(make_recipe(change)))
-    with pytest.raises(WorkbenchError, match=told) as planned:
+    with pytest.raises(WorkbenchError, match=reported) as planned:
         nothing_is_touched(lambda: check(recipe, tmp_path / "run"))
     with pytest.raises(WorkbenchError) as started:
         pretrain(recipe, tmp_path / "run")

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.training.running import shorter
-from workbench.corpora.reader import Reader
+from tests.training.short_runs import shorter
+from workbench.core.terminal import Terminal
+from workbench.corpora.reading.reader import Reader
+from workbench.pretraining.loader import MicroBatches
+from workbench.pretraining.schedule import TaskSchedule
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
-from workbench.runs.metrics import read_metrics
-from workbench.tasks.feed import MicroBatches
-from workbench.tasks.schedule import TaskSchedule
-from workbench.terminal import Terminal
+from workbench.runs.metrics_file import read_metrics
 from workbench.training.pretrain import pretrain
 
 
@@ -31,22 +31,22 @@ def facts(run: Path) -> dict[str, str]:
 def test_the_block(recipe: Recipe, tmp_path: Path) -> None:
     recipe = replace(recipe, name="tiny", description="A model of two layers.")
     run = pretrain(shorter(recipe, max_steps=35, freeze=["*embeddings*"]), tmp_path / "run", until=1)
-    told = facts(run)
-    assert told["run"] == f"{run}: new, up to step 1 of 35"
-    assert told["recipe"] == "tiny: A model of two layers."
-    assert told["model"] == "2 x self(text) (width: text 16)"
-    trained, _, every = told["parameters"].partition(" trained of ")
+    reported = facts(run)
+    assert reported["run"] == f"{run}: new, up to step 1 of 35"
+    assert reported["recipe"] == "tiny: A model of two layers."
+    assert reported["model"] == "2 x self(text) (width: text 16)"
+    trained, _, every = reported["parameters"].partition(" trained of ")
     weights = read_sizes(run)
     assert int(every.replace(",", "")) == sum(weights.values())
     assert int(trained.replace(",", "")) == sum(n for name, n in weights.items() if "embeddings" not in name)
-    assert told["device"].startswith("cpu, 1 thread, ")
-    assert told["device"].endswith(" free, loading in the main process")
-    assert told["precision"] == "float32"
-    assert told["task text"] == "train, 120 texts of 13,680 characters in 210 items, 2 epochs"  # 35 x 12 / 210
-    assert told["batch"] == "12 = 4 x 3 accumulated x 1 rank"
-    assert told["expected memory"].startswith("weights, gradients and moments take ")
+    assert reported["device"].startswith("cpu, 1 thread, ")
+    assert reported["device"].endswith(" free, loading in the main process")
+    assert reported["precision"] == "float32"
+    assert reported["task text"] == "train, 120 texts of 13,680 characters in 210 items, 2 epochs"  # 35 x 12 / 210
+    assert reported["batch"] == "12 = 4 x 3 accumulated x 1 rank"
+    assert reported["expected memory"].startswith("weights, gradients and moments take ")
     pretrain(shorter(recipe, max_steps=35, freeze=["*embeddings*"]), run, until=2)
-    assert facts(run)["run"] == f"{run}: goes on from step 1, up to step 2 of 35"
+    assert facts(run)["run"] == f"{run}: continues from step 1, up to step 2 of 35"
 
 
 def read_sizes(run: Path) -> dict[str, int]:
@@ -116,9 +116,9 @@ def test_a_slow_loader_is_seen(recipe: Recipe, tmp_path: Path, monkeypatch: pyte
 
 
 def test_readers_say_what_they_read(recipe: Recipe) -> None:
-    from workbench.tasks.building import tasks_of
+    from workbench.pretraining.assembly import tasks_of
     from workbench.text.tokenizer import Tokenizer
-    from workbench.training.readers import reader_of
+    from workbench.training.data import reader_of
 
     task = tasks_of(recipe, Tokenizer.load(str(recipe.tokenizer)))["text"]
     reader = reader_of(recipe, task)

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from workbench.pretraining.assembly import tasks_of
+from workbench.pretraining.forward import ForwardPass, NetworkOutput, ViewKey
+from workbench.pretraining.task import Task
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
-from workbench.tasks.building import tasks_of
-from workbench.tasks.forward import Forward, Read, Sight
-from workbench.tasks.task import Task
+from workbench.training.data import first_batches, reader_of
 from workbench.training.pretrain import pretrain
-from workbench.training.readers import first_batches, reader_of
-from workbench.training.verify import verify_resume
+from workbench.training.verify_resume import verify_resume
 
 
 @pytest.fixture
@@ -54,13 +54,13 @@ def test_heads_see_the_end_of_the_run_in_held_out_passes(
     falling: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: set[tuple[bool, float]] = set()
-    read = Forward.read
+    read = ForwardPass.read
 
-    def watching(self: Forward, place: Sight) -> Read:
+    def watching(self: ForwardPass, place: ViewKey) -> NetworkOutput:
         seen.add((self.networks[place.network].training, self.progress))
         return read(self, place)
 
-    monkeypatch.setattr(Forward, "read", watching)
+    monkeypatch.setattr(ForwardPass, "read", watching)
     pretrain(falling, tmp_path / "run")
     counting = {1.0}  # the forward whose operations are counted
     assert {progress for training, progress in seen if training} - counting == {step / 6 for step in range(6)}

@@ -15,7 +15,7 @@ import torch
 
 import workbench
 from workbench.recipe.reading import load_recipe
-from workbench.runs.metrics import read_metrics
+from workbench.runs.metrics_file import read_metrics
 from workbench.training.pretrain import pretrain
 
 Launch = Callable[..., Any]
@@ -40,9 +40,9 @@ def columns(run: Path, *names: str) -> np.ndarray:
 
 
 def mixed(tree: dict[str, Any], world_folder: Path) -> None:
-    """Two tasks of several additive objectives and a step-wide one, drawn per step; 3 lanes; held-out losses."""
+    """Two tasks of several additive objectives and a global-batch one, drawn per step; 3 lanes; held-out losses."""
     tree["model"]["poolers"] = ["text"]
-    tree["tasks"]["text"]["objectives"].append({"objective": "toy_parts:Contrast", "weight": 0.3})
+    tree["tasks"]["text"]["objectives"].append({"objective": "toy_components:Contrast", "weight": 0.3})
     tree["tasks"]["pairs"] = {
         "corpora": [str(world_folder / "other")],
         "sequence": {"builder": "document", "max_length": 24},
@@ -104,9 +104,9 @@ def test_step_wide_and_several_tasks_on_two_ranks(
 
 
 def contrast(tree: dict[str, Any]) -> None:
-    """A step-wide objective on texts that are not alike, and a micro-batch for each of two ranks."""
+    """A global-batch objective on texts that are not alike, and a micro-batch for each of two ranks."""
     tree["model"]["init_range"] = 0.3
-    tree["tasks"]["text"]["objectives"].append({"objective": "toy_parts:Contrast", "weight": 0.3})
+    tree["tasks"]["text"]["objectives"].append({"objective": "toy_components:Contrast", "weight": 0.3})
     tree["train"].update(global_batch_size=8, micro_batch_size=4)
 
 
@@ -143,7 +143,7 @@ def test_what_is_compared_need_not_be_sequences(
 
     def change(tree: dict[str, Any]) -> None:
         tree["model"]["init_range"] = 0.3
-        tree["tasks"]["text"]["objectives"] = [{"objective": "toy_parts:MentionContrast", "name": "contrast"}]
+        tree["tasks"]["text"]["objectives"] = [{"objective": "toy_components:MentionContrast", "name": "contrast"}]
         tree["tasks"]["text"]["held_out"] = [str(world_folder / "held-out")]
         tree["train"].update(global_batch_size=sizes[0], micro_batch_size=sizes[1], evaluate_every=10, lr=0.002)
 
@@ -161,7 +161,7 @@ def test_what_is_compared_need_not_be_sequences(
 def test_a_micro_batch_on_every_rank_runs_forward_once(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
     def change(tree: dict[str, Any]) -> None:
         contrast(tree)
-        tree["model"]["layers"].append({"layer": "toy_parts:Counting", "stream": "text"})
+        tree["model"]["layers"].append({"layer": "toy_components:Counting", "stream": "text"})
         tree["train"].update(max_steps=5)
 
     run_ranks(launch, 2, make_recipe(change), tmp_path / "two")
@@ -170,22 +170,22 @@ def test_a_micro_batch_on_every_rank_runs_forward_once(make_recipe: Any, launch:
 
 
 def without_work(tree: dict[str, Any]) -> None:
-    tree["tasks"]["text"]["sequence"]["steps"] = [{"step": "toy_parts:Silent"}]
+    tree["tasks"]["text"]["sequence"]["transforms"] = [{"transform": "toy_components:Silent"}]
     tree["train"].update(global_batch_size=8, micro_batch_size=4)
 
 
 def with_a_skipped_layer(tree: dict[str, Any]) -> None:
-    tree["model"]["layers"].append({"layer": "toy_parts:Skipped", "stream": "text"})
+    tree["model"]["layers"].append({"layer": "toy_components:Skipped", "stream": "text"})
 
 
 def with_unused_parameters(tree: dict[str, Any]) -> None:
-    tree["tasks"]["text"]["objectives"].append({"objective": "toy_parts:Branching"})
+    tree["tasks"]["text"]["objectives"].append({"objective": "toy_components:Branching"})
 
 
 def with_a_network_that_is_read_at_times(tree: dict[str, Any]) -> None:
     tree["model"] = {"main": tree["model"], "other": copy.deepcopy(tree["model"])}
     tree["tasks"]["text"]["objectives"][0]["network"] = "main"
-    tree["tasks"]["text"]["objectives"].append({"objective": "toy_parts:Rereading", "network": "main"})
+    tree["tasks"]["text"]["objectives"].append({"objective": "toy_components:Rereading", "network": "main"})
     tree["train"]["activation_checkpointing"] = True
 
 
@@ -198,7 +198,7 @@ def with_memory(tree: dict[str, Any]) -> None:
     """Texts of several windows are read on, each sequence with what its slot has read before."""
     tree["model"]["memory"] = 8
     tree["model"]["streams"]["text"]["max_positions"] = None
-    tree["model"]["layers"][0]["relation"] = "relative"
+    tree["model"]["layers"][0]["score_bias"] = "relative"
     tree["tasks"]["text"].update(order="continuous", sequence={"builder": "document", "max_length": 12})
 
 
@@ -208,7 +208,7 @@ def with_orders_and_memory(tree: dict[str, Any]) -> None:
     model = tree["model"]
     model["streams"]["query"] = {"embedding": "vector", "hidden_size": model["streams"]["text"]["hidden_size"]}
     model["layers"][0].update(layer="two_stream", query="query")
-    model["layers"][0]["relation"] = {"relation": "relative", "segments": True}
+    model["layers"][0]["score_bias"] = {"score_bias": "relative", "segments": True}
     tree["tasks"]["text"]["objectives"] = [{"objective": "plm", "name": "mlm", "rate": 0.4}]
 
 

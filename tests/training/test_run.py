@@ -1,4 +1,4 @@
-"""A run from a recipe: metrics, checkpoints, going on exactly, loading."""
+"""A run from a recipe: metrics, checkpoints, continuing exactly, loading."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import pytest
 import torch
 
 import workbench
-from tests.training.running import losses, shorter
-from workbench.errors import WorkbenchError
-from workbench.files.lock import locked
+from tests.training.short_runs import losses, shorter
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.lock import locked
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import GroupSpec, Recipe
 from workbench.runs.checkpoints import Checkpoints
-from workbench.runs.metrics import read_metrics
+from workbench.runs.metrics_file import read_metrics
 from workbench.runs.names import MODEL
 from workbench.runs.weights import read_weights
 from workbench.training.pretrain import pretrain
-from workbench.training.verify import verify_resume
+from workbench.training.verify_resume import verify_resume
 
 
 def test_loss_falls_and_the_folder_is_complete(recipe: Recipe, tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_metrics_windows_survive_a_restart(recipe: Recipe, tmp_path: Path) -> No
     recipe = shorter(recipe, log_every=4, max_steps=8)
     pretrain(recipe, tmp_path / "whole")
     for until in (3, 6, 8):
-        pretrain(recipe, tmp_path / "parted", until=until)
-    assert losses(tmp_path / "whole") == losses(tmp_path / "parted")
+        pretrain(recipe, tmp_path / "separated", until=until)
+    assert losses(tmp_path / "whole") == losses(tmp_path / "separated")
 
 
 def test_workers_change_nothing(recipe: Recipe, tmp_path: Path) -> None:
@@ -158,7 +158,9 @@ def test_load_without_a_checkpoint(tmp_path: Path) -> None:
 
 def test_non_finite_loss_stops_before_the_update(make_recipe: Any, tmp_path: Path) -> None:
     def change(tree: dict[str, Any]) -> None:
-        tree["tasks"]["text"]["objectives"].append({"objective": "toy_parts:Exploding", "name": "boom", "steps": 3})
+        tree["tasks"]["text"]["objectives"].append(
+            {"objective": "toy_components:Exploding", "name": "boom", "steps": 3}
+        )
         tree["train"].update(save_every=1, keep_last=1)
 
     recipe = load_recipe(str(make_recipe(change)), trust=True)
@@ -172,12 +174,13 @@ def test_non_finite_loss_stops_before_the_update(make_recipe: Any, tmp_path: Pat
 @pytest.mark.parametrize("workers", [0, 1])
 def test_an_error_in_the_loader_keeps_its_words(make_recipe: Any, tmp_path: Path, workers: int) -> None:
     def change(tree: dict[str, Any]) -> None:
-        tree["tasks"]["text"]["objectives"] = [{"objective": "mlm"}, {"objective": "toy_parts:Contrast"}]
-        tree["tasks"]["text"]["sequence"]["steps"] = [{"step": "toy_parts:Failing"}]
+        tree["tasks"]["text"]["objectives"] = [{"objective": "mlm"}, {"objective": "toy_components:Contrast"}]
+        tree["tasks"]["text"]["sequence"]["transforms"] = [{"transform": "toy_components:Failing"}]
         tree["train"]["num_workers"] = workers
 
     with pytest.raises(
-        WorkbenchError, match=r"^tasks\.text\.sequence\.steps\[0\]: step 'toy_parts:Failing': sample r\d+ is bad$"
+        WorkbenchError,
+        match=r"^tasks\.text\.sequence\.transforms\[0\]: step 'toy_components:Failing': sample r\d+ is bad$",
     ):
         pretrain(load_recipe(str(make_recipe(change)), trust=True), tmp_path / "run")
 
@@ -209,10 +212,10 @@ def test_init_from_another_size_names_the_tensor(make_recipe: Any, recipe: Recip
 
 def test_own_modules_travel_with_the_run(make_recipe: Any, tmp_path: Path) -> None:
     def change(tree: dict[str, Any]) -> None:
-        tree["tasks"]["text"]["objectives"].append({"objective": "toy_parts:Contrast"})
+        tree["tasks"]["text"]["objectives"].append({"objective": "toy_components:Contrast"})
 
     run = pretrain(load_recipe(str(make_recipe(change)), trust=True), tmp_path / "run", until=1)
-    assert (run / "code" / "toy_parts.py").read_text() == (tmp_path / "toy_parts.py").read_text()
+    assert (run / "code" / "toy_components.py").read_text() == (tmp_path / "toy_components.py").read_text()
     assert "contrast" in workbench.load(run, trust=True).model.heads
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import workbench
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.recipe.spec import Recipe
 from workbench.runs.checkpoint import read_state
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import read_data
-from workbench.runs.metrics import read_metrics
+from workbench.runs.metrics_file import read_metrics
 from workbench.runs.names import DATA
 from workbench.training.pretrain import pretrain
 
@@ -28,9 +28,11 @@ def test_a_checkpoint_of_another_run_is_refused(recipe: Recipe, tmp_path: Path) 
     other = pretrain(replace(recipe, seed=7), tmp_path / "other", until=2)
     foreign = run / "checkpoints" / "step-2"
     shutil.copytree(other / "checkpoints" / "step-2", foreign)
-    told = rf"step-2 is a checkpoint of run {identity(other, 2)}, but {run} is run {identity(run, 1)} .*Move it away"
+    reported = (
+        rf"step-2 is a checkpoint of run {identity(other, 2)}, but {run} is run {identity(run, 1)} .*Move it away"
+    )
     for use in (lambda: pretrain(recipe, run, until=3), lambda: workbench.load(run)):
-        with pytest.raises(WorkbenchError, match=told):
+        with pytest.raises(WorkbenchError, match=reported):
             use()
     assert Checkpoints(run).steps() == [1, 2]
     shutil.rmtree(foreign)
@@ -43,7 +45,7 @@ def test_the_record_has_the_id_of_the_checkpoints(recipe: Recipe, tmp_path: Path
     for step in (1, 2):
         pretrain(recipe, run, until=step)
         assert (read_data(run) or {})["run"] == identity(run, step) == identity(run, 1)
-    (run / DATA).unlink()  # as whoever goes on with other data does
+    (run / DATA).unlink()  # as whoever continues with other data does
     pretrain(recipe, run, until=3)
     assert (read_data(run) or {})["run"] == identity(run, 3) == identity(run, 2)
 

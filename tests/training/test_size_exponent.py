@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
+from workbench.pretraining.assembly import tasks_of
 from workbench.recipe.reading import load_recipe
-from workbench.tasks.building import tasks_of
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.readers import reader_of
+from workbench.training.data import reader_of
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from tests.training.test_task import SAMPLES
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
+from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
-from workbench.runs.metrics import read_metrics
-from workbench.tasks.building import make_root, tasks_of
+from workbench.runs.metrics_file import read_metrics
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.pretrain import pretrain
 
 PARTS = """
-from workbench.sequences.builders.document import Document
+from workbench.sequences.builders.document import DocumentBuilder
 
-class Captioned(Document):
+class Captioned(DocumentBuilder):
     def __call__(self, samples, draws):
         sequences = super().__call__(samples, draws)
         for sequence, caption in zip(sequences, super().__call__(samples[::-1], draws)):
@@ -30,7 +30,7 @@ MLM = {"objective": "mlm", "stream": "caption", "name": "of_caption", "rate": 0.
 
 
 def two_streams(make_recipe: Any, folder: Path, *objectives: dict[str, Any], **builder: Any) -> Recipe:
-    """The tiny recipe with a narrower stream `caption` beside `text`, and these objectives."""
+    """The tiny recipe with a narrower stream `caption` next to `text`, and these objectives."""
 
     def change(tree: dict[str, Any]) -> None:
         model, task = tree["model"], tree["tasks"]["text"]
@@ -45,9 +45,9 @@ def two_streams(make_recipe: Any, folder: Path, *objectives: dict[str, Any], **b
     return load_recipe(str(make_recipe(change)), trust=True)
 
 
-@pytest.mark.parametrize("policy", ["token", "whole_word", "span", "entity", "field"])
-def test_every_policy_chooses_rows_of_the_stream(make_recipe: Any, tmp_path: Path, policy: str) -> None:
-    recipe = two_streams(make_recipe, tmp_path, {"objective": "mlm"}, MLM | {"policy": policy})
+@pytest.mark.parametrize("masking", ["token", "whole_word", "span", "entity", "field"])
+def test_every_policy_chooses_rows_of_the_stream(make_recipe: Any, tmp_path: Path, masking: str) -> None:
+    recipe = two_streams(make_recipe, tmp_path, {"objective": "mlm"}, MLM | {"masking": masking})
     task = tasks_of(recipe, Tokenizer.load(str(recipe.tokenizer)))["text"]
     batch = task.micro_batch(SAMPLES, (0, 0, 0)).views["main"]
     clean = task.sequences(SAMPLES, (0, 0, 0))
@@ -86,6 +86,6 @@ def test_a_stream_that_is_not_there_is_told(make_recipe: Any, tmp_path: Path) ->
     recipe = two_streams(make_recipe, tmp_path, MLM | {"stream": "captoin"})
     tasks = tasks_of(recipe, tokenizer := Tokenizer.load(str(recipe.tokenizer)))
     with pytest.raises(WorkbenchError, match="no stream 'captoin' with a token table"):
-        make_root(recipe, tasks, tokenizer)
+        make_model(recipe, tasks, tokenizer)
     with pytest.raises(WorkbenchError, match=r"unknown stream 'captoin' in sequence 'a'.*Did you mean 'caption'"):
         tasks["text"].micro_batch(SAMPLES, (0, 0, 0))

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
+from workbench.pretraining.assembly import make_model
+from workbench.pretraining.task import Task, build_tasks, labels
 from workbench.recipe.reading import load_recipe
-from workbench.tasks.building import make_root
-from workbench.tasks.task import Task, build_tasks, labels
 from workbench.text.tokenizer import Tokenizer
 
 SAMPLES = [
@@ -30,7 +30,7 @@ def test_views_are_corrupted_apart(make_recipe: Any) -> None:
     def change(tree: dict[str, Any]) -> None:
         tree["tasks"]["text"]["objectives"] = [
             {"objective": "mlm", "rate": 0.9},
-            {"objective": "toy_parts:Contrast", "view": "clean"},
+            {"objective": "toy_components:Contrast", "view": "clean"},
         ]
 
     micro = tasks_of(make_recipe(change))["text"].micro_batch(SAMPLES, (0, 0, 0))
@@ -66,7 +66,7 @@ def test_tasks_that_share_a_name_share_a_head_of_one_kind(make_recipe: Any) -> N
 
     path = make_recipe(change)
     with pytest.raises(WorkbenchError, match="Give this one another `name`"):
-        make_root(load_recipe(str(path), trust=True), tasks_of(path), None)
+        make_model(load_recipe(str(path), trust=True), tasks_of(path), None)
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ def encode() -> Callable[..., bytes]:
 
     def encoded(image: np.ndarray | Image.Image, kind: str = "PNG", **options: object) -> bytes:
         buffer = io.BytesIO()
-        picture = image if isinstance(image, Image.Image) else Image.fromarray(image)
-        picture.save(buffer, kind, **options)
+        photograph = image if isinstance(image, Image.Image) else Image.fromarray(image)
+        photograph.save(buffer, kind, **options)
         return buffer.getvalue()
 
     return encoded

@@ -14,20 +14,19 @@ from torch import Tensor
 
 from tests.generation.conftest import Uncached
 from tests.vision.evaluation.conftest import make_squares
-from vision.evaluation.caption.options import CaptionScoring
-from vision.evaluation.caption.task import Caption
-from vision.evaluation.retrieval.options import RetrievalScoring
-from vision.evaluation.retrieval.task import Retrieval
+from vision.evaluation.task_options import CaptionScoring, RetrievalScoring
+from vision.evaluation.tasks.caption import Caption
+from vision.evaluation.tasks.retrieval import Retrieval
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.evaluating import evaluate
-from workbench.evaluation.generation import Generator, without_captions
-from workbench.evaluation.passes import sample_pass
+from workbench.evaluation.analysis.generation import Generator, without_captions
+from workbench.evaluation.scoring.evaluation import evaluate
+from workbench.evaluation.scoring.passes import sample_pass
 from workbench.generation.beams import beam_search
 from workbench.generation.decoding import Decoding
+from workbench.pretraining.forward import HeadInputs, NetworkOutput, read
 from workbench.recipe.reading import load_recipe
-from workbench.runs.loading import Loaded, load
+from workbench.runs.loaded_run import LoadedRun, load
 from workbench.sequences.batch import Batch
-from workbench.tasks.forward import Read, Seen, read
 from workbench.training.pretrain import pretrain
 
 SMALL = {
@@ -38,8 +37,8 @@ SMALL = {
     "model.streams.image.patch": 8,
     "model.streams.captioning.hidden_size": 32,
     "model.streams.contrast.hidden_size": 32,
-    "tasks.pairs.sequence.image.size": 16,
-    "tasks.pairs.sequence.image.patch": 8,
+    "tasks.pairs.sequence.image_processor.size": 16,
+    "tasks.pairs.sequence.image_processor.patch": 8,
     "tasks.pairs.objectives.1.size": 16,
     "train.max_steps": 12,
     "train.global_batch_size": 16,
@@ -58,7 +57,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def batch_of(run: Path) -> Callable[[Loaded], Batch]:
+def batch_of(run: Path) -> Callable[[LoadedRun], Batch]:
     [samples] = sample_pass([Corpus.open(run.parent / "train")], size=6, unit="captions", limit=6)
     return lambda loaded: loaded.transforms["pairs"].evaluating().micro_batch(samples, (0,)).views["main"]
 
@@ -69,7 +68,7 @@ def rows(batch: Batch, stream: str) -> list[slice]:
 
 
 @torch.no_grad()
-def test_both_losses_in_loops(run: Path, batch_of: Callable[[Loaded], Batch]) -> None:
+def test_both_losses_in_loops(run: Path, batch_of: Callable[[LoadedRun], Batch]) -> None:
     loaded = load(run)
     batch, heads, network = batch_of(loaded), loaded.model.heads, loaded.model.network()
     seen = read(network, batch)
@@ -81,7 +80,7 @@ def test_both_losses_in_loops(run: Path, batch_of: Callable[[Loaded], Batch]) ->
         for place in range(len(ids) - 1):
             captions -= float(torch.log_softmax(table @ states[place], 0)[ids[place + 1]])
             labels += 1
-    found = heads["clm"](Seen.of_read(seen, batch.targets["clm"]))
+    found = heads["clm"](HeadInputs.of_read(seen, batch.targets["clm"]))
 
     assert float(found.loss) == pytest.approx(captions, rel=1e-5)
     head: Any = heads["itc"]
@@ -100,7 +99,7 @@ def test_both_losses_in_loops(run: Path, batch_of: Callable[[Loaded], Batch]) ->
             keys = [j for j in range(len(ids)) if j == i or ids[j] != ids[i]]
             scores = np.array([scale * query @ vectors[other][j] for j in keys])
             contrast += (np.log(np.exp(scores).sum()) - scores[keys.index(i)]) / 2
-    embedded = head.embed(Seen.of_read(seen, batch.targets["itc"]))
+    embedded = head.embed(HeadInputs.of_read(seen, batch.targets["itc"]))
     assert float(head.loss(embedded, slice(None)).loss) == pytest.approx(contrast, rel=1e-4)
     weights = {spec["objective"]: spec["weight"] for spec in loaded.recipe.tasks["pairs"].objectives}
     assert weights == {"clm": 2.0, "vision.itc": 1.0}
@@ -108,13 +107,13 @@ def test_both_losses_in_loops(run: Path, batch_of: Callable[[Loaded], Batch]) ->
 
 @torch.no_grad()
 def test_the_first_half_reads_the_text_alone_and_the_second_the_image(
-    run: Path, batch_of: Callable[[Loaded], Batch]
+    run: Path, batch_of: Callable[[LoadedRun], Batch]
 ) -> None:
     network = load(run).model.network()
     batch = batch_of(load(run))
     patches = batch.streams["image"].fields["patches"]
 
-    def states() -> Read:
+    def states() -> NetworkOutput:
         return read(network, batch)
 
     first = states()

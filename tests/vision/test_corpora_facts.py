@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.writer import ShardWriter
-from workbench.errors import WorkbenchError
+from workbench.corpora.shards.writer import ShardWriter
+from workbench.pretraining.task_corpora import as_corpora_say
 from workbench.recipe.spec import InitFrom, Recipe
 from workbench.recipe.trees import recipe_from_dict
 from workbench.runs.folder import read_recipe
-from workbench.tasks.corpora_facts import as_corpora_say
 from workbench.text.tokenizer import train_tokenizer
 from workbench.training.pretrain import pretrain
 
@@ -53,7 +53,10 @@ def recipe(tokenizer: Path, *corpora: str, image: dict[str, Any] | None = None) 
                     "sequence": {
                         "builder": "image_caption",
                         "max_length": 12,
-                        "image": {"image": "vision.regions", **({"backbone": None} if image is None else image)},
+                        "image_processor": {
+                            "image_processor": "vision.regions",
+                            **({"backbone": None} if image is None else image),
+                        },
                     },
                     "objectives": [{"objective": "mlm"}],
                 }
@@ -66,18 +69,18 @@ def recipe(tokenizer: Path, *corpora: str, image: dict[str, Any] | None = None) 
 def backbone_of(settled: Recipe) -> object:
     builder = settled.tasks["pairs"].sequence.builder
     assert isinstance(builder, dict)
-    return builder["image"]["backbone"]
+    return builder["image_processor"]["backbone"]
 
 
 @pytest.fixture
 def tokenizer(tmp_path: Path) -> Path:
     path = tmp_path / "tokenizer.json"
-    path.write_text(train_tokenizer(["caption number of a picture"] * 5, "wordpiece", 60).to_str(), "utf-8")
+    path.write_text(train_tokenizer(["caption number of a photograph"] * 5, "wordpiece", 60).to_str(), "utf-8")
     return path
 
 
 def test_a_run_keeps_what_its_corpus_says(tmp_path: Path, tokenizer: Path) -> None:
-    """It trains, its recipe names the backbone, and goes on with features of that one alone."""
+    """It trains, its recipe names the backbone, and continues with features of that one alone."""
     corpus = regions(tmp_path / "one", "timm:a@1", {"backbone": "timm:a@1"})
     run = pretrain(recipe(tokenizer, corpus), tmp_path / "run")
     assert backbone_of(read_recipe(run)) == "timm:a@1"
@@ -93,7 +96,9 @@ def test_corpora_of_a_task_must_say_the_same(tmp_path: Path, tokenizer: Path, im
     same = regions(tmp_path / "same", "timm:a@1", {"backbone": "timm:a@1"})
     assert backbone_of(as_corpora_say(recipe(tokenizer, one, same, image=image))) == "timm:a@1"
     other = regions(tmp_path / "other", "timm:b@2", {"backbone": "timm:b@2"})
-    with pytest.raises(WorkbenchError, match=r"tasks.pairs.sequence.image.backbone .*one: timm:a@1; .*other: timm:b@2"):
+    with pytest.raises(
+        WorkbenchError, match=r"tasks.pairs.sequence.image_processor.backbone .*one: timm:a@1; .*other: timm:b@2"
+    ):
         as_corpora_say(recipe(tokenizer, one, other, image=image))
     silent = regions(tmp_path / "silent", "timm:a@1", {})
     with pytest.raises(WorkbenchError, match=r"silent: nothing\. Name it"):
@@ -123,7 +128,7 @@ def test_tasks_of_one_stream_must_say_the_same(tmp_path: Path, tokenizer: Path) 
 def test_weights_that_have_learnt_from_other_features_are_told(
     tmp_path: Path, tokenizer: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They fit by their size; what the projection has learnt does not."""
+    """They fit by their size; what the projection has learned does not."""
     one, other = (regions(tmp_path / name, name, {"backbone": name}) for name in ("timm:a@1", "timm:b@2"))
     run = pretrain(recipe(tokenizer, one), tmp_path / "run")
 
@@ -134,8 +139,8 @@ def test_weights_that_have_learnt_from_other_features_are_told(
         pretrain(replace(asked, model=spec), tmp_path / name)
         return capsys.readouterr().err
 
-    told = "learnt from features of backbone timm:a@1; here they are of backbone timm:b@2"
-    assert told in begin(other, "whole")
-    assert told in begin(other, "rows", stream="image", layers=[])
-    assert "learnt from features" not in begin(other, "words", stream="text", layers=[])
-    assert "learnt from features" not in begin(one, "same")
+    reported = "learned from features of backbone timm:a@1; here they are of backbone timm:b@2"
+    assert reported in begin(other, "whole")
+    assert reported in begin(other, "rows", stream="image", layers=[])
+    assert "learned from features" not in begin(other, "words", stream="text", layers=[])
+    assert "learned from features" not in begin(one, "same")

@@ -9,18 +9,18 @@ import pytest
 import torch
 
 from vision.interop import volta_sublayers
-from workbench.errors import WorkbenchError
-from workbench.interop.release import Config
+from workbench.core.errors import WorkbenchError
+from workbench.interop.family import FamilyConfig
+from workbench.pretraining.assembly import make_model
+from workbench.pretraining.forward import read
+from workbench.pretraining.model import PretrainingModel
+from workbench.pretraining.objective import GlobalBatchHead
+from workbench.pretraining.task import Task, build_tasks
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict
 from workbench.sequences.batch import MicroBatch
 from workbench.sequences.sequence import Sample
-from workbench.tasks.building import make_root
-from workbench.tasks.forward import read
-from workbench.tasks.objective import StepHead
-from workbench.tasks.root import Root
-from workbench.tasks.task import Task, build_tasks
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 RECIPES = ("clip", "lxmert", "uniter")
@@ -70,18 +70,18 @@ def shrunk(tree: Any) -> Any:
     return small
 
 
-def tiny(name: str, tokenizer: Tokenizer) -> tuple[Recipe, dict[str, Task], Root]:
+def tiny(name: str, tokenizer: Tokenizer) -> tuple[Recipe, dict[str, Task], PretrainingModel]:
     return built(shrunk(dataclasses.asdict(load_recipe(name))), tokenizer)
 
 
-def built(tree: dict[str, Any], tokenizer: Tokenizer) -> tuple[Recipe, dict[str, Task], Root]:
+def built(tree: dict[str, Any], tokenizer: Tokenizer) -> tuple[Recipe, dict[str, Task], PretrainingModel]:
     recipe = recipe_from_dict(tree)
     resources = {"tokenizer": tokenizer, "vocab_size": tokenizer.vocab_size, "seed": 0, "control": None}
     tasks = build_tasks(recipe.tasks, seed=0, resources=resources)
-    return recipe, tasks, make_root(recipe, tasks, tokenizer)
+    return recipe, tasks, make_model(recipe, tasks, tokenizer)
 
 
-def losses(root: Root, tasks: dict[str, Task], batches: dict[str, MicroBatch]) -> dict[str, torch.Tensor]:
+def losses(root: PretrainingModel, tasks: dict[str, Task], batches: dict[str, MicroBatch]) -> dict[str, torch.Tensor]:
     found = {}
     for name, task in tasks.items():
         outputs = root(batches[name], [placed.name for placed in task.objectives])
@@ -114,7 +114,7 @@ def test_patches_of_another_grid_than_the_positions_are_refused(
     """Cells of 8 x 8 would share the positions of 4 x 4 unevenly, and nothing else would tell."""
     tree = shrunk(dataclasses.asdict(load_recipe("clip")))
     tree["model"]["streams"]["image"][option] = 4
-    with pytest.raises(WorkbenchError, match=f"tasks.pairs.sequence.image: {message}"):
+    with pytest.raises(WorkbenchError, match=f"tasks.pairs.sequence.image_processor: {message}"):
         built(tree, tokenizer)
 
 
@@ -147,7 +147,7 @@ def test_vilbert_connects_its_encoders_where_the_release_does() -> None:
         "vv": [n + 2 for n in later],
     }
     wanted = volta_sublayers.read(
-        Config({**{f"{d}_attn_sublayers": numbers for d, numbers in directions.items()}, "shared_sublayers": []})
+        FamilyConfig({**{f"{d}_attn_sublayers": numbers for d, numbers in directions.items()}, "shared_sublayers": []})
     )
     found: list[str] = []
     for layer in load_recipe("vilbert").networks["main"].layers:
@@ -180,7 +180,7 @@ def test_lxmert_shares_one_cross_attention_per_layer(tokenizer: Tokenizer) -> No
 
 
 def test_lxmert_answers_questions_in_the_second_half(samples: list[Sample], tokenizer: Tokenizer) -> None:
-    """Only of pairs that are matched; all other tasks go on, and share their heads."""
+    """Only of pairs that are matched; all other tasks continue, and share their heads."""
     recipe, tasks, root = tiny("lxmert", tokenizer)
     half = recipe.train.max_steps // 2
     assert (recipe.tasks["questions"].end_step, recipe.tasks["answered"].start_step) == (half, half)
@@ -207,12 +207,12 @@ def test_clip_reads_text_from_the_left(samples: list[Sample], tokenizer: Tokeniz
 
 
 def test_clip_can_be_embedded_apart(samples: list[Sample], tokenizer: Tokenizer) -> None:
-    """Texts without images give the vectors they have beside them: what retrieval needs."""
+    """Texts without images give the vectors they have next to them: what retrieval needs."""
     _, tasks, root = tiny("clip", tokenizer)
     root.eval()
     head, network = root.heads["itc"], root.network()
-    assert isinstance(head, StepHead)
+    assert isinstance(head, GlobalBatchHead)
     batch = tasks["pairs"].micro_batch(samples, (0, 0)).views["main"]
-    beside = head.vectors(read(network, batch), "text")
+    alongside = head.vectors(read(network, batch), "text")
     alone = dataclasses.replace(batch, streams={"text": batch.streams["text"]})
-    torch.testing.assert_close(head.vectors(read(network, alone), "text"), beside)
+    torch.testing.assert_close(head.vectors(read(network, alone), "text"), alongside)

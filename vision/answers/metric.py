@@ -28,7 +28,7 @@ from importlib import resources
 from typing import Any, Literal, get_args
 
 from vision.metrics.anls import plain, similarity
-from workbench.errors import WorkbenchError, unknown
+from workbench.core.errors import WorkbenchError, unknown
 
 Variant = Literal["official_2015", "early_script", "always_normalise", "single_answer", "anls"]
 VARIANTS: tuple[str, ...] = get_args(Variant)
@@ -104,7 +104,7 @@ def accuracy(prediction: str, answers: Sequence[Answer], variant: str = "officia
     """Accuracy of one prediction, in 0..1.
 
     Plain strings count as one annotator each. Official entries (mappings) are compared as a whole, as the script
-    does: where they carry no `answer_id`, equal entries are not told apart and the score drops.
+    does: where they carry no `answer_id`, equal entries are not distinguished and the score drops.
     """
     raw = [a if isinstance(a, str) else a["answer"] for a in answers]
     if variant in EACH_RIGHT:

@@ -23,8 +23,8 @@ from torch.nn import functional as F
 from torchvision.ops import roi_align
 
 from vision.images.transforms import standardise
-from workbench.errors import WorkbenchError, unknown
-from workbench.sequences.moving import on_device
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.sequences.transfer import on_device
 
 State = dict[str, Tensor]
 
@@ -35,7 +35,7 @@ class GridBackbone(nn.Module):
     Attributes:
         width: numbers per cell.
         grid: cells per side; a larger map is average-pooled to it.
-        identity: name, hash of the weights, image size, grid and stage. Recorded beside features it made.
+        identity: name, hash of the weights, image size, grid and stage. Recorded next to features it made.
     """
 
     keeps_values = True  # a network's initialisation leaves the pretrained weights alone

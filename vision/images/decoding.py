@@ -1,6 +1,7 @@
 """Decoding images from untrusted bytes: a pixel limit, clear errors, upright RGB.
 
-The bytes come from the web by way of corpora. Pillow reads the header, through `workbench.images`, and the header says
+The bytes come from the web by way of corpora. Pillow reads the header, through `workbench.core.images`, and the header
+says
 who decodes: torchvision an ordinary JPEG at its full size, in a third of Pillow's time; Pillow a JPEG that is larger
 than is needed, at a fraction of its size, and every other image (docs/results/data.md has the times). Both use
 libjpeg-turbo and return the same pixels. Every failure names the record.
@@ -17,28 +18,28 @@ from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 from torchvision.transforms.v2.functional import pil_to_tensor
 
-from workbench.errors import BadValueError
-from workbench.images import (
+from workbench.core.errors import BadValueError
+from workbench.core.images import (
     FAILURES,
     FORMATS,
     ON_ITS_SIDE,
     PIXEL_LIMIT,
     TooManyPixelsError,
     UnscaledPixelsError,
-    format_told,
-    format_unread,
+    image_format,
     open_image,
     orientation,
+    unsupported_format,
     upright,
 )
-from workbench.sequences.missing import missing
+from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Sample
 
 FRACTIONS = (8, 4, 2, 1)
 """A JPEG is decoded at one over these of its sides."""
 
 
-class Encoded:
+class EncodedImage:
     """An image of which the header was read; its pixels are decoded when they are asked for.
 
     Attributes:
@@ -98,10 +99,10 @@ def decode(data: bytes, where: str, *, pixel_limit: int = PIXEL_LIMIT) -> Image.
         BadValueError: not an image, a web page saved as one, truncated, above the pixel limit, or of pixels that could
             mean anything.
     """
-    return Encoded(data, where, pixel_limit=pixel_limit).image()
+    return EncodedImage(data, where, pixel_limit=pixel_limit).image()
 
 
-def sample_encoded(sample: Sample) -> Encoded:
+def sample_encoded(sample: Sample) -> EncodedImage:
     """The image of a sample, not decoded yet.
 
     Raises:
@@ -110,7 +111,7 @@ def sample_encoded(sample: Sample) -> Encoded:
     where = place(sample)
     if "image" not in sample:
         raise missing(sample, "image")
-    return Encoded(sample["image"], where)
+    return EncodedImage(sample["image"], where)
 
 
 def sample_image(sample: Sample) -> Image.Image:
@@ -154,14 +155,14 @@ def _reason(data: bytes, error: Exception) -> str:
     start = data[:64].lstrip()
     if not data:
         return "the image is empty (0 bytes)"
-    unread = format_unread(data)
+    unread = unsupported_format(data)
     if unread:
         return f"{unread}, a format that is not read here (read are {', '.join(FORMATS)}); convert or remove the record"
     if start[:1] == b"<":
         return f"not an image but a text page saved as one (it begins with {start[:20]!r}); remove the record"
     if isinstance(error, Image.UnidentifiedImageError):
-        told = format_told(data)
-        if told is None:
+        reported = image_format(data)
+        if reported is None:
             return f"not an image in {', '.join(FORMATS)} (it begins with {data[:8]!r}); remove or convert the record"
-        return f"the image is damaged (it begins as {told} and goes on otherwise); remove the record"
+        return f"the image is damaged (it begins as {reported} and continues otherwise); remove the record"
     return f"the image is damaged ({error}); remove the record"

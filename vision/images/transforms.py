@@ -1,4 +1,7 @@
-"""From an image to a square of pixels: torchvision's resizing of bytes, and augmentation keyed by a generator."""
+"""From an image to a square of pixels: torchvision's resizing of bytes, and augmentation keyed by a generator.
+
+The image of a sample as the pixels of a square.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms.v2.functional import InterpolationMode, center_crop, pil_to_tensor, resize
 
-from vision.images.decoding import Encoded
+from vision.images.decoding import EncodedImage, sample_encoded
 from workbench.sequences.sequence import Sample
 
 Resize = Literal["squash", "crop"]
@@ -47,14 +50,14 @@ class Region(NamedTuple):
     height: int
 
 
-class Square:
+class SquareCrop:
     """A square of uint8 pixels [3, size, size] from an image.
 
     Without a generator, or with `crop_scale` 1 and `flip` 0, it is deterministic: the image squashed to the square
     (nothing of it is lost), or its centre. With one: a random crop of at least `crop_scale` of the area, mirrored
     with probability `flip`; an image whose text speaks of left or right is never mirrored.
 
-    What the square is made of is chosen first and decoded then, at a fraction of its size where that leaves it
+    What the square is built from is chosen first and decoded then, at a fraction of its size where that leaves it
     `ENOUGH` times as large as the square.
     """
 
@@ -64,7 +67,9 @@ class Square:
         self.flip = flip
         self.centred = resize == "crop"
 
-    def __call__(self, image: Encoded | Image.Image, rng: np.random.Generator | None, mirror: bool = True) -> Tensor:
+    def __call__(
+        self, image: EncodedImage | Image.Image, rng: np.random.Generator | None, mirror: bool = True
+    ) -> Tensor:
         """`mirror`: whether this image may be mirrored at all."""
         if rng is None:
             return self._fixed(image)
@@ -80,8 +85,8 @@ class Square:
         sides = np.asarray([width, height, width, height], np.float32)
         return 0.5 + (boxes - 0.5) * (min(width, height) / sides)
 
-    def _fixed(self, image: Encoded | Image.Image) -> Tensor:
-        pixels = decoded(image, self._shrink(image.size))
+    def _fixed(self, image: EncodedImage | Image.Image) -> Tensor:
+        pixels = decoded_image(image, self._shrink(image.size))
         if not self.centred:
             return resized(pixels, self.size, self.size)
         pixels = without_ends(pixels)
@@ -90,9 +95,9 @@ class Square:
         whole = resized(pixels, *(int(self.size * side / shorter) for side in (height, width)))
         return center_crop(whole, [self.size, self.size])
 
-    def _crop(self, image: Encoded | Image.Image, rng: np.random.Generator) -> Tensor:
+    def _crop(self, image: EncodedImage | Image.Image, rng: np.random.Generator) -> Tensor:
         region = random_region(*image.size, self.crop_scale, rng)
-        pixels = decoded(image, self._shrink(region[2:]))
+        pixels = decoded_image(image, self._shrink(region[2:]))
         height, width = pixels.shape[1:]
         rows = _scaled(region.top, region.height, height / image.size[1])
         columns = _scaled(region.left, region.width, width / image.size[0])
@@ -102,9 +107,9 @@ class Square:
         return min(sides) // (ENOUGH * self.size)
 
 
-def decoded(image: Encoded | Image.Image, shrink: int) -> Tensor:
+def decoded_image(image: EncodedImage | Image.Image, shrink: int) -> Tensor:
     """uint8 [3, height, width] of an image, which may be `shrink` times smaller where it is not decoded yet."""
-    return image.pixels(shrink) if isinstance(image, Encoded) else pil_to_tensor(image)
+    return image.pixels(shrink) if isinstance(image, EncodedImage) else pil_to_tensor(image)
 
 
 def resized(pixels: Tensor, height: int, width: int) -> Tensor:
@@ -154,3 +159,8 @@ def speaks_of_sides(sample: Sample) -> bool:
     """Whether a caption or question of the sample says left or right, so that its image must not be mirrored."""
     texts = [*sample.get("captions", ()), *(q["question"] for q in sample.get("questions", ()))]
     return any(SIDES.search(text) for text in texts)
+
+
+def pixels_of(sample: Sample, square: SquareCrop, rng: np.random.Generator | None) -> Tensor:
+    """uint8 [3, size, size], augmented where there is an `rng`; not mirrored where the text speaks of left or right."""
+    return square(sample_encoded(sample), rng, mirror=not (square.flip and speaks_of_sides(sample)))

@@ -1,4 +1,4 @@
-"""What releases of Vision Transformers have in common (Dosovitskiy et al., arXiv:2010.11929): tables of rules.
+"""What checkpoints of Vision Transformers have in common (Dosovitskiy et al., arXiv:2010.11929): tables of rules.
 
 Patches are a convolution there, a linear map of flattened patches here. Their class token has a position of its own;
 in ours the row of the whole image is one vector, the sum of the two.
@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workbench.errors import WorkbenchError
-from workbench.interop.release import Config
-from workbench.interop.rules import Reshaped, Rule, Stack, State
+from workbench.core.errors import WorkbenchError
+from workbench.interop.family import FamilyConfig
+from workbench.interop.rules import ReshapedTensor, Rule, Stack, State
 from workbench.recipe.spec import Spec
 
 IMAGE = "embeddings.image"
@@ -49,7 +49,9 @@ class ClassToken(Stack):
 
 def patch_map(theirs: str, size: int, patch: int) -> Rule:
     """The rule of the weight of the convolution."""
-    return Reshaped(f"{theirs}.weight", f"{IMAGE}.project.weight", (size, 3, patch, patch), (size, 3 * patch * patch))
+    return ReshapedTensor(
+        f"{theirs}.weight", f"{IMAGE}.project.weight", (size, 3, patch, patch), (size, 3 * patch * patch)
+    )
 
 
 def image_stream(hidden_size: int, image_size: int, patch: int, **variant: Any) -> Spec:
@@ -74,7 +76,7 @@ def image_stream(hidden_size: int, image_size: int, patch: int, **variant: Any) 
     }
 
 
-def check_colours(config: Config) -> None:
+def check_colours(config: FamilyConfig) -> None:
     """
     Raises:
         WorkbenchError: images have other channels than red, green and blue.

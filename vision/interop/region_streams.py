@@ -1,18 +1,19 @@
-"""What releases of vision-language models have in common: the stream of image regions, and classifiers of answers."""
+"""What checkpoints of vision-language models have in common: the stream of image regions, and classifiers of
+answers."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from workbench.interop.bert_names import both
-from workbench.interop.release import Config
+from workbench.interop.family import FamilyConfig
 from workbench.interop.rules import Rule
 from workbench.recipe.spec import Spec
 
 IMAGE = "embeddings.image"
 
 
-def regions(hidden_size: int, feature_size: int, config: Config, **variant: Any) -> Spec:
+def regions(hidden_size: int, feature_size: int, config: FamilyConfig, **variant: Any) -> Spec:
     """The embedding of regions, in one of its variants (`vision.regions`)."""
     return {
         "embedding": "vision.regions",

@@ -1,4 +1,4 @@
-"""VOLTA's numbered sublayers as layers of ours, and back (`vision.interop.releases.volta`).
+"""VOLTA's numbered sublayers as layers of ours, and back (`vision.interop.families.volta`).
 
 What several of its sublayers share stands in its files under both modalities' names.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.interop.bert_config import activation
 from workbench.interop.bert_names import PARAMETERS, QKV, both, stacked
-from workbench.interop.described import Described
-from workbench.interop.release import Config
+from workbench.interop.family import FamilyConfig
+from workbench.interop.network_description import ModelDescription
 from workbench.interop.rules import Copy, Rule
 from workbench.recipe.spec import Spec
 
@@ -21,36 +21,36 @@ DIRECTIONS = ("tt", "tv", "vt", "vv")
 STREAMS = ["text", "image"]
 
 
-class Sublayer(NamedTuple):
+class VoltaSublayer(NamedTuple):
     """The attention of one of our layers, and its number in VOLTA."""
 
     number: int
     kind: Literal["text", "image", "joint", "co"]
 
 
-class Written(NamedTuple):
+class VoltaStack(NamedTuple):
     """A stack as VOLTA's configuration says it: its keys, and the options of the text's layers."""
 
     config: dict[str, Any]
     text: Spec
 
 
-def read(config: Config) -> list[Sublayer]:
+def read(config: FamilyConfig) -> list[VoltaSublayer]:
     """Our layers in order.
 
     Raises:
         WorkbenchError: a combination of sublayers that none of our layers has.
     """
-    found: list[Sublayer] = []
+    found: list[VoltaSublayer] = []
     for number in sorted({n for d in DIRECTIONS for n in config[f"{d}_attn_sublayers"]}):
         directions = {d for d in DIRECTIONS if number in config[f"{d}_attn_sublayers"]}
         if directions == set(DIRECTIONS) and _shared(config, number):
-            found.append(Sublayer(number, "joint"))
+            found.append(VoltaSublayer(number, "joint"))
         elif directions == {"tv", "vt"}:
-            found.append(Sublayer(number, "co"))
+            found.append(VoltaSublayer(number, "co"))
         elif directions <= {"tt", "vv"}:
-            found += [Sublayer(number, "text")] if "tt" in directions else []
-            found += [Sublayer(number, "image")] if "vv" in directions else []
+            found += [VoltaSublayer(number, "text")] if "tt" in directions else []
+            found += [VoltaSublayer(number, "image")] if "vv" in directions else []
         else:
             raise WorkbenchError(
                 f"VOLTA sublayer {number} attends {sorted(directions)}; our layers are tt, vv, tv + vt, or all shared"
@@ -58,7 +58,7 @@ def read(config: Config) -> list[Sublayer]:
     return found
 
 
-def layer(config: Config, sublayer: Sublayer) -> Spec:
+def layer(config: FamilyConfig, sublayer: VoltaSublayer) -> Spec:
     """What a recipe says of the layer."""
     common = {
         "dropout": config["hidden_dropout_prob"],
@@ -83,7 +83,7 @@ def layer(config: Config, sublayer: Sublayer) -> Spec:
     return {**where, **sizes, **common}
 
 
-def rules(config: Config, sublayer: Sublayer, ours: str) -> Iterator[Rule]:
+def rules(config: FamilyConfig, sublayer: VoltaSublayer, ours: str) -> Iterator[Rule]:
     """The names of the layer, which in ours is `layers.N`."""
     number, kind = sublayer
     theirs = f"bert.encoder.layer.{number}"
@@ -108,7 +108,7 @@ def rules(config: Config, sublayer: Sublayer, ours: str) -> Iterator[Rule]:
         yield from _copies(after, "output", ("dense", "LayerNorm"))
 
 
-def written(described: Described) -> Written:
+def volta_stack(described: ModelDescription) -> VoltaStack:
     """Our layers with VOLTA's numbers: layers of the text and of the image that follow each other have one."""
     config: dict[str, Any] = {f"{d}_attn_sublayers": [] for d in DIRECTIONS}
     config |= {key: [] for key in ("t_ff_sublayers", "v_ff_sublayers", "shared_sublayers", "single_ln_sublayers")}
@@ -125,7 +125,7 @@ def written(described: Described) -> Written:
     text = streams.get("text") or streams.get("joint") or described.layers[0]
     image = streams.get("image") or text
     config |= {f"v_{key}": image[name] for name, key in _SIZES.items() if name in image}
-    return Written(config, text)
+    return VoltaStack(config, text)
 
 
 _SIZES = {"num_heads": "num_attention_heads", "intermediate_size": "intermediate_size"}
@@ -154,7 +154,7 @@ def _kind(one: Spec) -> str:
     return "co" if "intermediate_sizes" in one else "joint"
 
 
-def _shared(config: Config, number: int) -> bool:
+def _shared(config: FamilyConfig, number: int) -> bool:
     return number in config["shared_sublayers"]
 
 

@@ -15,9 +15,9 @@ from typing import Any
 from vision.interop.region_streams import IMAGE
 from workbench.interop import bert_config
 from workbench.interop.bert_names import both
-from workbench.interop.described import Described
-from workbench.interop.release import Config
-from workbench.interop.rules import Rows, Rule, Same
+from workbench.interop.family import FamilyConfig
+from workbench.interop.network_description import ModelDescription
+from workbench.interop.rules import RowRanges, Rule, SameTensor
 from workbench.recipe.spec import NetworkSpec, Spec
 
 KIND = "vl-bert"
@@ -26,7 +26,7 @@ WORD_MASKED = "6"
 """The target of regions with which hidden ones have a vector in the place of a word's."""
 
 
-def network(config: Config, layers: list[Spec], masked_element: bool) -> NetworkSpec:
+def network(config: FamilyConfig, layers: list[Spec], masked_element: bool) -> NetworkSpec:
     """The network of a configuration, whose other layers are given."""
     types = config.get("type_vocab_size", 3) - 1
     text = bert_config.text_stream(config, token_types=types, norm=None, dropout=0.0)
@@ -46,12 +46,12 @@ def network(config: Config, layers: list[Spec], masked_element: bool) -> Network
     return NetworkSpec({"text": text, "image": image}, [elements, *layers], tie=TIE)
 
 
-def is_one(described: Described) -> bool:
+def is_one(described: ModelDescription) -> bool:
     """Whether a network of ours begins as VL-BERT."""
     return "masked_element" in described.layers[0]
 
 
-def config(described: Described) -> dict[str, Any]:
+def config(described: ModelDescription) -> dict[str, Any]:
     """The keys of the configuration in which it differs from VOLTA's others."""
     text, image, elements = described.streams["text"], described.streams["image"], described.layers[0]
     return {
@@ -65,7 +65,7 @@ def config(described: Described) -> dict[str, Any]:
     }
 
 
-def rules(config: Config, masked_element: bool) -> list[Rule]:
+def rules(config: FamilyConfig, masked_element: bool) -> list[Rule]:
     """The names of the embeddings and of the first layer."""
     theirs, types = "bert.embeddings", config.get("type_vocab_size", 3)
     positions = f"{theirs}.position_embeddings.weight"
@@ -75,12 +75,12 @@ def rules(config: Config, masked_element: bool) -> list[Rule]:
     norms = {"visual_ln_text": "norm_text", "visual_ln_object": "norm_image", "LayerNorm": "norm"}
     segments = (("embeddings.text.token_type.weight", (0, types - 1)), ("layers.0.type_vector", types - 1))
     return [
-        Same(f"{theirs}.word_embeddings.weight", "embeddings.text.token.weight"),
-        Same(positions, "embeddings.text.position.weight"),
-        Same(positions, "layers.0.position.weight"),
-        Rows(f"{theirs}.token_type_embeddings.weight", segments, types),
+        SameTensor(f"{theirs}.word_embeddings.weight", "embeddings.text.token.weight"),
+        SameTensor(positions, "embeddings.text.position.weight"),
+        SameTensor(positions, "layers.0.position.weight"),
+        RowRanges(f"{theirs}.token_type_embeddings.weight", segments, types),
         *both(f"{theirs}.obj_downsample.1", f"{IMAGE}.combine"),
-        Rows(f"{theirs}.object_mask_visual_embedding.weight", ((f"{IMAGE}.mask", 0),), 1),
-        *(Rows(f"{theirs}.{name}.weight", ((f"layers.0.{ours}", 0),), 1) for name, ours in vectors.items()),
+        RowRanges(f"{theirs}.object_mask_visual_embedding.weight", ((f"{IMAGE}.mask", 0),), 1),
+        *(RowRanges(f"{theirs}.{name}.weight", ((f"layers.0.{ours}", 0),), 1) for name, ours in vectors.items()),
         *(rule for name, ours in norms.items() for rule in both(f"{theirs}.{name}", f"layers.0.{ours}")),
     ]

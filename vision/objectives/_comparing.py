@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from workbench.pretraining.forward import NetworkOutput, States
+from workbench.pretraining.objective import GlobalBatchHead, Head, Objective
 from workbench.recipe.spec import Spec
 from workbench.sequences.batch import Batch
-from workbench.tasks.forward import Read, States
-from workbench.tasks.objective import Head, Objective, StepHead
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
 
-SIDES = ("text", "image")  # of a pair; the second one's rows may be those of a film as well
+SIDES = ("text", "image")  # of a pair; the second one's rows may be those of a video as well
 
 
 class Contrast(Objective):
@@ -32,12 +32,12 @@ class Contrast(Objective):
         return stated
 
 
-class ContrastHead(StepHead):
+class ContrastHead(GlobalBatchHead):
     """The head of a `Contrast`."""
 
     streams: dict[str, str]
 
-    def vectors(self, read: Read, stream: str) -> Tensor:
+    def vectors(self, read: NetworkOutput, stream: str) -> Tensor:
         """The vector of each sequence's rows of one of the streams [sequences, size], float32."""
         raise NotImplementedError(f"{type(self).__name__} must define vectors")
 

@@ -8,14 +8,14 @@ import numpy as np
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vision.sequences.pairs import MATCHED
-from vision.sequences.region_rows import special_rows
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
-from workbench.options.bounds import Share, SomeShare, Word
+from vision.sequences.matching import MATCHED
+from vision.sequences.region_targets import special_rows
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Share, SomeShare, Word
+from workbench.pretraining.objective import BatchTargets, Head, Objective
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Fields, Rows, Sequence
-from workbench.tasks.objective import BatchTargets, Head, Objective
 
 PIXELS = "pixels"
 GREY = np.array([124, 116, 104], np.uint8)[:, None, None]
@@ -105,12 +105,12 @@ class MaskedRegions(Objective):
                 "the image is there as pixels; allowed: 0"
             )
         fields["masked"][rows] = True
-        pictures = fields.get("picture", np.zeros(len(fields["boxes"]), np.int64))
+        images = fields.get("image_number", np.zeros(len(fields["boxes"]), np.int64))
         height, width = fields[PIXELS].shape[-2:]
         for row in rows:
             left, top, right, bottom = fields["boxes"][row] * (width, height, width, height)
             down, across = slice(int(top), math.ceil(bottom)), slice(int(left), math.ceil(right))
-            fields[PIXELS][pictures[row], :, down, across] = GREY
+            fields[PIXELS][images[row], :, down, across] = GREY
 
     def count(self, batch: Batch) -> float:
         """The number of rows to predict."""

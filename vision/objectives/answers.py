@@ -3,7 +3,8 @@
     bce:            sum over answers of BCE(logit, score), scores 0, .3, .6, .9, 1 by how many annotators gave it, or 1
                     for each of a set of right answers (`all_right`)
     cross_entropy:  CE over answers with the best answer as the label; for sets with one answer per question
-    drawn:          CE over answers with one of them as the label, drawn by the scores (LXMERT's release, pretraining)
+    drawn:          CE over answers with one of them as the label, drawn by the scores (LXMERT's released code,
+        pretraining)
 
 The sum is over questions, the count is their number. With bce a question without any answer in the vocabulary still
 counts (all its scores are 0, as published); with the others it has no label. A question that itm gave to another
@@ -21,16 +22,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vision.answers.answer_vocabulary import AnswerVocabulary
 from vision.answers.metric import Form
-from vision.answers.vocabulary import AnswerVocabulary
-from vision.sequences.pairs import MATCHED
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
-from workbench.options.bounds import Epsilon, Location, Name, Size, Word
+from vision.sequences.matching import MATCHED
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Epsilon, Location, Name, Size, Word
+from workbench.pretraining.forward import HeadInputs, States
+from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen, States
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -145,7 +146,7 @@ class AnswersHead(Head):
         logits: Tensor = self.outer(F.gelu(self.norm(inner)) if self.norm_first else self.norm(F.gelu(inner)))
         return logits
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         logits = self.logits(seen.network, seen.states, seen.batch).float()
         scores, asked = seen.targets["scores"], seen.targets["asked"]
         if self.loss == "bce":

@@ -17,16 +17,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vision.objectives.itm import Itm, ItmHead
-from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled
-from workbench.errors import WorkbenchError, unknown
-from workbench.keyed import Draws, digest
-from workbench.options.bounds import Word
+from vision.sequences.matching import IMAGE, MATCHED, image_id, labelled
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.keyed import Draws, digest
+from workbench.core.options.bounds import Word
+from workbench.pretraining.forward import HeadInputs, States
+from workbench.pretraining.objective import BatchTargets, LossOutput
 from workbench.recipe.spec import Spec
 from workbench.sequences.batch import Batch
-from workbench.sequences.moving import rows_where
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.forward import Seen, States
-from workbench.tasks.objective import BatchTargets, LossOutput
+from workbench.sequences.transfer import rows_where
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -50,7 +50,7 @@ class HardItm(Itm):
 
     @classmethod
     def tuned(cls, stated: Spec) -> Spec | None:
-        """None: fine-tuning has no contrast beside it that draws the hard ones."""
+        """None: fine-tuning has no contrast next to it that draws the hard ones."""
         return None
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
@@ -96,9 +96,9 @@ class HardItmHead(ItmHead):
         """[sequences, 2]: exchanged, matched."""
         return self.classifier(network.summary_rows(states, batch, self.streams[0]))
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         """Hands on who was drawn for whom, each [n, 2]: `image_of` texts, `text_of` images."""
-        read, made, others = seen.read(), seen.made(self.of), rivals(seen.targets)
+        read, made, others = seen.read(), seen.outputs(self.of), rivals(seen.targets)
         sharp = made["scale"][:, None]
         asking = rivals({name: seen.known(name) for name in ("image", "text")}).any(1)
         asked = rows_where(asking, others.device)

@@ -23,16 +23,16 @@ from annotated_types import Ge, Le
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vision.metrics.retrieval import DualScores, retrieval_metrics
+from vision.metrics.retrieval_scores import DualScores, retrieval_metrics
 from vision.objectives._comparing import SIDES, Contrast, ContrastHead
-from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled
-from workbench.errors import WorkbenchError, unknown
-from workbench.keyed import Draws
-from workbench.options.bounds import Number, Size, Word
+from vision.sequences.matching import IMAGE, MATCHED, image_id, labelled
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Number, Size, Word
+from workbench.pretraining.forward import HeadInputs, NetworkOutput
+from workbench.pretraining.objective import BatchTargets, GlobalBatchHead, LossOutput
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.forward import Read, Seen
-from workbench.tasks.objective import BatchTargets, LossOutput, StepHead
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -80,7 +80,7 @@ class Itc(Contrast):
         self.pools: dict[str, Pool] = {text: pool_text, image: pool_image}
         self.norm = norm
         self.temperature = temperature
-        self.step_wide = negatives == "step"
+        self.global_batch = negatives == "step"
         self.same_image = same_image
         self.apart = apart
         self.tap = tap
@@ -114,7 +114,7 @@ class Itc(Contrast):
         _, first, owner = np.unique(made["image_id"].numpy(), return_index=True, return_inverse=True)
         return retrieval_metrics(DualScores(made["text"], made["image"][torch.from_numpy(first)]), owner)
 
-    def head(self, network: Network) -> StepHead:
+    def head(self, network: Network) -> GlobalBatchHead:
         missing = [stream for stream in self.pools if stream not in network.sizes]
         if missing:
             raise unknown("stream", missing[0], network.sizes, f"objective {self.name!r}")
@@ -130,7 +130,7 @@ class CommonSpace(nn.Module):
         self.norms = nn.ModuleDict({s: nn.LayerNorm(sizes[s]) if options.norm else nn.Identity() for s in self.pools})
         self.projections = nn.ModuleDict({s: nn.Linear(sizes[s], options.size, bias=False) for s in self.pools})
 
-    def forward(self, read: Read, stream: str) -> Tensor:
+    def forward(self, read: NetworkOutput, stream: str) -> Tensor:
         """The normalised vector of each sequence's text or image [sequences, size], float32.
 
         Raises:
@@ -153,11 +153,11 @@ class ItcHead(ContrastHead):
         self.space = CommonSpace(options, sizes)
         self.logit_scale = nn.Parameter(torch.tensor(math.log(1 / options.temperature)))
 
-    def vectors(self, read: Read, stream: str) -> Tensor:
+    def vectors(self, read: NetworkOutput, stream: str) -> Tensor:
         """As `CommonSpace.forward`."""
         return self.space(read, stream)
 
-    def embed(self, seen: Seen) -> dict[str, Tensor]:
+    def embed(self, seen: HeadInputs) -> dict[str, Tensor]:
         vectors = {side: self.vectors(seen.read(), stream) for side, stream in self.space.streams.items()}
         return {**vectors, "image_id": seen.targets["image"]}
 

@@ -2,7 +2,8 @@
 
 With probability `rate` a sample's text (or its image) is exchanged for that of another sample of the micro-batch,
 never one that shows the same image or says or asks the same. The label of a sequence is 1 = matched, 0 = exchanged, as
-UNITER's release; ViLBERT's and LXMERT's have it the other way round. A sample without such a partner stays matched.
+UNITER's released code; ViLBERT's and LXMERT's have it the other way round. A sample without such a partner stays
+matched.
 
 With `exchange: second_caption` the text is two captions, of which the first is always the image's (VisualBERT,
 arXiv:1908.03557, section 3.3: sentence-image prediction).
@@ -23,15 +24,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vision.objectives._comparing import Matching, MatchingHead
-from vision.sequences.pairs import MATCHED, image_id, labelled
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
-from workbench.options.bounds import Share, Size, Word
+from vision.sequences.matching import MATCHED, image_id, labelled
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Share, Size, Word
+from workbench.pretraining.forward import HeadInputs, States
+from workbench.pretraining.objective import BatchTargets, Head, LossOutput
 from workbench.recipe.spec import Spec
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.forward import Seen, States
-from workbench.tasks.objective import BatchTargets, Head, LossOutput
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -73,7 +74,7 @@ class Itm(Matching):
 
     @classmethod
     def tuned(cls, stated: Spec) -> Spec | None:
-        """One of two captions goes on as one of the caption: fine-tuning reads each caption alone with its image."""
+        """One of two captions continues as one of the caption: fine-tuning reads each caption alone with its image."""
         return {**stated, "exchange": "caption"} if stated.get("exchange") == "second_caption" else stated
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
@@ -173,7 +174,7 @@ class ItmHead(MatchingHead):
             return F.relu(self.poolers[stream](network.summary_rows(states, batch, stream)))
         return network.pool(states, batch, stream)
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         logits = self.logits(seen.network, seen.states, seen.batch).float()
         labels = seen.targets["labels"]
         loss = F.cross_entropy(logits, labels, reduction="sum", ignore_index=-100)

@@ -19,12 +19,12 @@ from torch import Tensor
 
 from vision.objectives._masked_regions import MaskedRegions, feature_field
 from vision.objectives.mrfr import MrfrHead, input_projection
-from workbench.errors import unknown
+from workbench.core.errors import unknown
+from workbench.core.options.bounds import Positive, Share, SomeShare, Word
 from workbench.objectives._vocabulary import TokenLoss
-from workbench.options.bounds import Positive, Share, SomeShare, Word
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import GlobalBatchHead, LossOutput
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import LossOutput, StepHead
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -56,20 +56,20 @@ class MaskedClips(MaskedRegions):
         stream: Word = "video",
     ) -> None:
         super().__init__(rate, zero, random, matched_only, stream)
-        self.step_wide = negatives == "step"
+        self.global_batch = negatives == "step"
         self.tied, self.tap, self.temperature = tied, tap, temperature
 
     def wanted(self, sequence: Sequence, rows: np.ndarray) -> dict[str, np.ndarray]:
         fields = sequence.streams[self.stream]
         return {"features": fields[feature_field(fields)][rows]}
 
-    def head(self, network: Network) -> StepHead:
+    def head(self, network: Network) -> GlobalBatchHead:
         if self.stream not in network.sizes:
             raise unknown("stream", self.stream, network.sizes, f"objective {self.name!r}")
         return MaskedClipsHead(self, input_projection(network, self.stream).in_features, network.sizes[self.stream])
 
 
-class MaskedClipsHead(StepHead):
+class MaskedClipsHead(GlobalBatchHead):
     """Predicts the features of hidden clips, and compares them with those of all."""
 
     def __init__(self, options: MaskedClips, feature_size: int, hidden_size: int) -> None:
@@ -78,7 +78,7 @@ class MaskedClipsHead(StepHead):
         self.predicting = MrfrHead(feature_size, hidden_size, "mse", options.tied, options.stream)
         self.among = TokenLoss()
 
-    def embed(self, seen: Seen) -> dict[str, Tensor]:
+    def embed(self, seen: HeadInputs) -> dict[str, Tensor]:
         """Of every clip of the micro-batch [clips, feature_size]: what is predicted of it (zeros where it is shown),
         its features, and whether it is hidden."""
         read, targets = seen.read(), seen.targets

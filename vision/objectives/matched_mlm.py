@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from vision.sequences.pairs import MATCHED
-from workbench.keyed import Draws
+from vision.sequences.matching import MATCHED
+from workbench.core.keyed import Draws
 from workbench.objectives.mlm import Mlm
+from workbench.pretraining.objective import BatchTargets
 from workbench.sequences.sequence import Rows, Sequence
-from workbench.tasks.objective import BatchTargets
 
 
 class MatchedMlm(Mlm):

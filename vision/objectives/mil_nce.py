@@ -18,15 +18,15 @@ from torch import Tensor
 
 from vision.objectives._comparing import SIDES, Contrast, ContrastHead
 from vision.objectives.itc import Pool, pool_rows
-from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled, segment_id
-from workbench.errors import WorkbenchError, unknown
-from workbench.keyed import Draws
-from workbench.options.bounds import Word
+from vision.sequences.matching import IMAGE, MATCHED, image_id, labelled, segment_id
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Word
+from workbench.pretraining.forward import HeadInputs, NetworkOutput
+from workbench.pretraining.objective import BatchTargets, GlobalBatchHead, LossOutput
 from workbench.recipe.spec import Spec
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.forward import Read, Seen
-from workbench.tasks.objective import BatchTargets, LossOutput, StepHead
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -59,7 +59,7 @@ class MilNce(Contrast):
             raise WorkbenchError(f"text = video = {text!r}; the objective compares two different streams")
         self.streams = dict(zip(SIDES, (text, video), strict=True))
         self.pools: dict[str, Pool] = {text: pool_text, video: pool_video}
-        self.step_wide, self.tap, self.positives = negatives == "step", tap, positives
+        self.global_batch, self.tap, self.positives = negatives == "step", tap, positives
 
     @classmethod
     def tuned(cls, stated: Spec) -> Spec:
@@ -84,7 +84,7 @@ class MilNce(Contrast):
         """The number of pairs."""
         return float(len(batch.targets.get(self.name, {}).get("video", ())))
 
-    def head(self, network: Network) -> StepHead:
+    def head(self, network: Network) -> GlobalBatchHead:
         for stream in self.pools:
             if stream not in network.sizes:
                 raise unknown("stream", stream, network.sizes, f"objective {self.name!r}")
@@ -101,7 +101,7 @@ class MilNceHead(ContrastHead):
         super().__init__()
         self.streams, self.pools, self.tap = options.streams, options.pools, options.tap
 
-    def vectors(self, read: Read, stream: str) -> Tensor:
+    def vectors(self, read: NetworkOutput, stream: str) -> Tensor:
         """The mean (or the first or last) of the rows, as it is: products are what is compared.
 
         Raises:
@@ -112,7 +112,7 @@ class MilNceHead(ContrastHead):
         states = read.states if self.tap is None else read.taps[self.tap]
         return pool_rows(states[stream], read.batch, stream, self.pools[stream]).float()
 
-    def embed(self, seen: Seen) -> dict[str, Tensor]:
+    def embed(self, seen: HeadInputs) -> dict[str, Tensor]:
         text, video = (self.vectors(seen.read(), stream) for stream in self.pools)
         return {"text": text, "video": video, "video_id": seen.targets["video"]}
 

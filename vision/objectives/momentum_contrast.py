@@ -17,18 +17,17 @@ import torch
 from torch import Tensor, nn
 
 from vision.objectives.itc import SIDES, Itc, ItcHead, Pool, Temperature
-from workbench.options.bounds import Count, Size, Word
-from workbench.parts.building import options_of
-from workbench.parts.kinds import KINDS
+from workbench.components.building import options_of
+from workbench.components.kinds import KINDS
+from workbench.core.options.bounds import Count, Size, Word
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import LossOutput, SoftTargets, soft_cross_entropy
+from workbench.pretraining.task import objective_name
 from workbench.recipe.spec import Spec
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import LossOutput
-from workbench.tasks.soft_targets import SoftTargets, soft_cross_entropy
-from workbench.tasks.task import objective_name
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
-    from workbench.tasks.root import Update
+    from workbench.pretraining.model import WeightUpdate
 
 EMPTY = -1  # the image of a place of the queue that holds nothing yet
 
@@ -43,7 +42,7 @@ class MomentumContrast(Itc):
         size: width of the common space.
         pool_text, pool_image: what stands for a sequence, as for `vision.itc`.
         temperature: 1 / s at the start.
-        negatives: beside the queue: over the `step`, or the `micro-batch` alone.
+        negatives: next to the queue: over the `step`, or the `micro-batch` alone.
         tap: the layer `tap` where text and image have not seen each other.
         text, image: the streams that are compared.
     """
@@ -76,7 +75,7 @@ class MomentumContrast(Itc):
 
     @classmethod
     def tuned(cls, stated: Spec) -> Spec:
-        """It goes on without a momentum encoder and a queue, as a plain one with its space."""
+        """It continues without a momentum encoder and a queue, as a plain one with its space."""
         kept = {option: value for option, value in stated.items() if option in options_of(Itc).names}
         return {"objective": KINDS["objective"].name(Itc), "name": objective_name(stated), **kept}
 
@@ -103,14 +102,14 @@ class MomentumContrastHead(ItcHead):
     def averaged(self) -> nn.Module:
         return self.space
 
-    def embed(self, seen: Seen) -> dict[str, Tensor]:
+    def embed(self, seen: HeadInputs) -> dict[str, Tensor]:
         """The vectors `text`, `image`, `text_followed`, `image_followed` [sequences, size], the `scale` s, ..."""
         space, read = seen.averaged(self.soft.follower), seen.read(network=self.soft.follower)
         followed = {f"{side}_followed": space(read, stream) for side, stream in self.space.streams.items()}
         embedded = super().embed(seen)
         ones = torch.ones(seen.batch.size, device=embedded["image_id"].device)
-        told = {"scale": ones * self.logit_scale.detach().exp(), "share": ones * self.soft.share_at(seen.progress)}
-        return embedded | followed | told
+        reported = {"scale": ones * self.logit_scale.detach().exp(), "share": ones * self.soft.share_at(seen.progress)}
+        return embedded | followed | reported
 
     def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:
         self.clip_scale()
@@ -134,9 +133,9 @@ class MomentumContrastHead(ItcHead):
         }
         return LossOutput((losses[0] + losses[1]) / 2, metrics)
 
-    def after_step(self, update: Update) -> None:
+    def after_step(self, update: WeightUpdate) -> None:
         """Put the step's pairs before those of the queue, and let the oldest go."""
-        for name in self.keeps if update.made else ():
+        for name in self.keeps if update.outputs else ():
             buffer = name.removesuffix("_followed") + "_queue"
             queue = getattr(self, buffer)
-            setattr(self, buffer, torch.cat([update.made[name].to(queue.dtype), queue])[: len(queue)])
+            setattr(self, buffer, torch.cat([update.outputs[name].to(queue.dtype), queue])[: len(queue)])

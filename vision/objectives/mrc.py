@@ -2,7 +2,7 @@
 
     L = - sum over hidden rows i of w_i log softmax(U t(h_i) + b)[c_i],   t(h) = LayerNorm(gelu(W h + c))
 
-c_i is the class that was stored beside the features, w_i 1 or the detector's confidence in it (LXMERT). Also VL-BERT's
+c_i is the class that was stored next to the features, w_i 1 or the detector's confidence in it (LXMERT). Also VL-BERT's
 masked RoI classification (arXiv:1908.08530, 3.3; without the LayerNorm) and Unicoder-VL's masked object classification.
 """
 
@@ -17,12 +17,12 @@ from torch.nn import functional as F
 
 from vision.objectives._masked_regions import MaskedRegions, RegionHead
 from vision.sequences.region_targets import stored
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
-from workbench.options.bounds import Share, Size, SomeShare, Word
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Share, Size, SomeShare, Word
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import BatchTargets, Head, LossOutput
 from workbench.sequences.sequence import Rows, Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, Head, LossOutput
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -116,21 +116,21 @@ class MrcHead(RegionHead):
         logits: Tensor = self.output(self.transform(rows))
         return logits
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         if not seen.targets:
             return LossOutput(self.output.bias.sum() * 0, {})
         return classified(self.logits(seen.states[self.stream][seen.targets["rows"]]), seen.targets)
 
 
 class SharedMrcHead(Head):
-    """Linear to the classes, from what another head has made of the same rows (`hidden`)."""
+    """Linear to the classes, from what another head has built from the same rows (`hidden`)."""
 
     def __init__(self, hidden_size: int, num_classes: int, of: str) -> None:
         super().__init__()
         self.of = of
         self.output = nn.Linear(hidden_size, num_classes)
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         if not seen.targets:
             return LossOutput(self.output.bias.sum() * 0, {})
-        return classified(self.output(seen.made(self.of)["hidden"]), seen.targets)
+        return classified(self.output(seen.outputs(self.of)["hidden"]), seen.targets)

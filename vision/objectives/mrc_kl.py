@@ -2,7 +2,7 @@
 
     L = sum over hidden rows i of KL(p_i || softmax(U t(h_i) + b)),   t(h) = LayerNorm(gelu(W h + c))
 
-p_i is what was stored beside the features (`scores`). The divergence of a row is the sum over the classes; UNITER's
+p_i is what was stored next to the features (`scores`). The divergence of a row is the sum over the classes; UNITER's
 code takes the mean over them too, which is a weight of 1 / num_classes.
 """
 
@@ -17,11 +17,11 @@ from torch.nn import functional as F
 from vision.objectives._masked_regions import MaskedRegions
 from vision.objectives.mrc import MrcHead
 from vision.sequences.region_targets import stored
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Share, Size, SomeShare, Word
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Share, Size, SomeShare, Word
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import Head, LossOutput
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import Head, LossOutput
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -68,7 +68,7 @@ class MrcKl(MaskedRegions):
 class MrcKlHead(MrcHead):
     """The head of `mrc`, whose targets are distributions."""
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         if not seen.targets:
             return LossOutput(self.output.bias.sum() * 0, {})
         logits = self.logits(seen.states[self.stream][seen.targets["rows"]]).float()

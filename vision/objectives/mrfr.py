@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vision.objectives._masked_regions import MaskedRegions, RegionHead, feature_field
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Share, SomeShare, Word
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Share, SomeShare, Word
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import Head, LossOutput
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import Head, LossOutput
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -78,7 +78,7 @@ class MrfrHead(RegionHead):
             return self.output(hidden) + self.bias
         return F.linear(hidden, input_projection(network, self.stream).weight.T, self.bias)
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         targets = seen.targets
         if not targets:
             return LossOutput(self.bias.sum() * 0, {})

@@ -19,16 +19,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vision.objectives._comparing import Matching, MatchingHead
-from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled
-from workbench.errors import WorkbenchError, unknown
-from workbench.keyed import Draws
+from vision.sequences.matching import IMAGE, MATCHED, image_id, labelled
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count, Word
 from workbench.models.network import Network
-from workbench.options.bounds import Count, Word
+from workbench.pretraining.forward import HeadInputs, States
+from workbench.pretraining.objective import BatchTargets, Head, LossOutput
 from workbench.sequences.batch import Batch
-from workbench.sequences.moving import on_device
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.forward import Seen, States
-from workbench.tasks.objective import BatchTargets, Head, LossOutput
+from workbench.sequences.transfer import on_device
 
 
 class PairContrast(Matching):
@@ -94,7 +94,7 @@ class PairContrastHead(MatchingHead):
         pool = network.pool if text in network.poolers else network.summary_rows
         return self.score(pool(states, batch, text)).squeeze(1).float()
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         read = seen.read()
         if self.tap not in read.taps:
             raise unknown("tap", self.tap, read.taps, "the network's layers")

@@ -9,10 +9,11 @@ The hardest are those that the model itself, without dropout or gradient, finds 
 of a pair that shows the same image or says the same. Every text is read with every image for that, so a micro-batch
 of n costs n^2 + 2 n (1 + hard) readings, and its size is what the hardest are searched in.
 
-UNITER's release searches 399 others of the whole training set, texts and images in turn, and scores by a linear map of
+UNITER's released code searches 399 others of the whole training set, texts and images in turn, and scores by a linear
+map of
 its own to one number, which starts from the second row of the matching's; here it is p(match) of the matching itself.
-ViLBERT draws the hard one from the 100 images nearest to its own by the features of a network; its release takes their
-captions.
+ViLBERT draws the hard one from the 100 images nearest to its own by the features of a network; its released code takes
+their captions.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from torch.nn import functional as F
 from vision.choices import Way
 from vision.objectives.hard_itm import rivals
 from vision.objectives.itm import Itm, ItmHead
-from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws, digest
-from workbench.options.bounds import Count, Positive, Size, Word
+from vision.sequences.matching import IMAGE, MATCHED, image_id, labelled
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws, digest
+from workbench.core.options.bounds import Count, Positive, Size, Word
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import BatchTargets, LossOutput
 from workbench.sequences.batch import Batch
-from workbench.sequences.moving import rows_where
 from workbench.sequences.sequence import Rows, Sample, Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, LossOutput
+from workbench.sequences.transfer import rows_where
 from workbench.training.modes import evaluating
 
 if TYPE_CHECKING:
@@ -49,10 +50,10 @@ class Ranking(Itm):
     Args:
         way: see above.
         hard: with `margin`, so many images of each text and texts of each image; fewer where there are no more (31 in
-            UNITER's release).
-        margin: m, in probability (0.2 in UNITER's release).
-        pool, pooled_size: as of `vision.itm`, whose head goes on.
-        image: the stream of the images, or of films.
+            UNITER's released code).
+        margin: m, in probability (0.2 in UNITER's released code).
+        pool, pooled_size: as of `vision.itm`, whose head continues.
+        image: the stream of the images, or of videos.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class RankingHead(ItmHead):
         super().__init__(options.pool, sizes, options.pooled_size)
         self.way, self.hard, self.margin, self.image = options.way, options.hard, options.margin, options.image
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         others = rivals(seen.targets)
         scores = self._all(seen).masked_fill(~others, float("-inf"))
         asked = rows_where(rivals({name: seen.known(name) for name in ("image", "text")}).any(1), others.device)
@@ -131,7 +132,7 @@ class RankingHead(ItmHead):
         right = (wrong.detach().sigmoid() < own.detach()[at]).sum()
         return LossOutput(loss, {"accuracy": (right, float(len(wrong)))})
 
-    def log_odds(self, seen: Seen, pairs: Tensor) -> Tensor:
+    def log_odds(self, seen: HeadInputs, pairs: Tensor) -> Tensor:
         """Of a match, of texts with images [n, 2]: [n] float32. What hangs on an image comes with it, all else with the
         text."""
         texts, images = pairs.T.tolist()
@@ -140,7 +141,7 @@ class RankingHead(ItmHead):
         return self.match(seen.network, seen.run(batch).states, batch)
 
     @torch.no_grad()
-    def _all(self, seen: Seen) -> Tensor:
+    def _all(self, seen: HeadInputs) -> Tensor:
         """Every text with every image [n, n], so many pairs at once as the micro-batch has."""
         size = seen.batch.size
         with evaluating(seen.network):
@@ -161,7 +162,7 @@ class RankingHead(ItmHead):
         asks = torch.arange(len(scores), device=scores.device)[:, None].expand_as(other)
         return torch.stack([asks, other], -1)[best > float("-inf")]
 
-    def _choices(self, scores: Tensor, others: Tensor, asked: Tensor, seen: Seen) -> Tensor:
+    def _choices(self, scores: Tensor, others: Tensor, asked: Tensor, seen: HeadInputs) -> Tensor:
         """[asked, 3, 2]: a random text, a random image, the hardest text; text, image."""
         amounts = others.sum(1)
         drawn = (seen.targets["drawn"].to(amounts.device) * amounts[:, None]).long()

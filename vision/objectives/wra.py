@@ -8,8 +8,9 @@ T comes from `iterations` proximal steps of size `beta` from the plan of ones, a
 
     Q = exp(-C / beta) * T;   d_j = 1 / (n sum_i Q_ij s_i);   s_i = 1 / (m sum_j Q_ij d_j);   T_ij = s_i Q_ij d_j
 
-The paper's text minimises the distance; the release, which is followed, does so for matched pairs and maximises it for
-exchanged ones, in the steps of matching, with the weight 0.1 beside it. What stands around the words ([CLS], [SEP])
+The paper's text minimises the distance; the released code, which is followed, does so for matched pairs and maximises
+it for
+exchanged ones, in the steps of matching, with the weight 0.1 next to it. What stands around the words ([CLS], [SEP])
 takes part there. Each pair is transported by itself.
 """
 
@@ -22,21 +23,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vision.sequences.pairs import MATCHED
-from vision.sequences.region_rows import special_rows
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from vision.sequences.matching import MATCHED
+from vision.sequences.region_targets import special_rows
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count, Positive, Word
 from workbench.models.permutation import padded_groups
-from workbench.options.bounds import Count, Positive, Word
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.sequence import Rows, Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
 
 LEAST_NORM = 1e-5
-"""States that are shorter are divided by this, as in the release."""
+"""States that are shorter are divided by this, as in the released code."""
 
 
 class Wra(Objective):
@@ -102,12 +103,14 @@ class WraHead(Head):
         self.beta, self.iterations = beta, iterations
         self.text, self.image = text, image
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         targets, states = seen.targets, seen.states
         if not targets:
             return LossOutput(states[self.text].float().sum() * 0, {})
         lengths = {name: max(seen.batch.streams[name].lengths) for name in (self.text, self.image)}
-        with torch.autocast(states[self.text].device.type, enabled=False):  # the release's transport is in float32 too
+        with torch.autocast(
+            states[self.text].device.type, enabled=False
+        ):  # the released code's transport is in float32 too
             words = states[self.text][targets["words"]].float()
             regions = states[self.image][targets["regions"]].float()
             cost, there = pairwise_cost(

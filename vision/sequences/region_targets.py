@@ -1,12 +1,15 @@
-"""What is stored of a detector's regions beside their features, for objectives to predict."""
+"""What is stored of a detector's regions next to their features, for objectives to predict.
+
+Which rows of an image stream are parts of the image.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from workbench.errors import WorkbenchError
-from workbench.sequences.missing import how_to_prepare
-from workbench.sequences.sequence import Sequence
+from workbench.core.errors import WorkbenchError
+from workbench.sequences.missing_fields import how_to_prepare
+from workbench.sequences.sequence import Fields, Sequence
 
 TARGETS = ("classes", "confidence", "attributes", "attribute_confidence", "scores")
 """The most likely class [n] and the confidence in it, the same of an attribute, the distribution [n, classes]. They
@@ -27,3 +30,8 @@ def stored(sequence: Sequence, stream: str, name: str, reader: str) -> np.ndarra
         )
     found: np.ndarray = fields[name]
     return found
+
+
+def special_rows(fields: Fields) -> np.ndarray:
+    """Which rows are no part of the image (a class token, the image as a whole): [rows], bool."""
+    return fields.get("special", np.zeros(len(fields["boxes"]), np.bool_))

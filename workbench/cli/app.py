@@ -20,12 +20,12 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from workbench.errors import WorkbenchError, memory_error, message, system_error, unknown
-from workbench.options.command import command
-from workbench.processes.ending import Ended, ending
-from workbench.processes.ranks import say_once
-from workbench.shipped import ROOT
-from workbench.terminal import PlainFormatter, Terminal
+from workbench.core.errors import WorkbenchError, memory_error, message, system_error, unknown
+from workbench.core.options.command import command
+from workbench.core.processes.rank_messages import say_once
+from workbench.core.processes.signals import Ended, ending
+from workbench.core.shipped import PROJECT_ROOT
+from workbench.core.terminal import PlainFormatter, Terminal
 
 DISTRIBUTION = "pretraining-workbench"
 
@@ -46,15 +46,17 @@ COMMANDS = {
     "index": Entry("workbench.cli.corpora:index", "Index a foreign WebDataset, without rewriting it."),
     "verify": Entry("workbench.cli.corpora:verify", "Check a corpus: checksums, images, spans, boxes."),
     "show": Entry(
-        "workbench.cli.pictures:command",
-        "Show a corpus, a run, a recipe or its first micro-batch (--batch); pictures of runs.",
+        "workbench.cli.figures:command",
+        "Show a corpus, a run, a recipe or its first micro-batch (--batch); figures of runs.",
     ),
     "recipes": Entry(
         "workbench.cli.recipes:list_recipes",
         "List the recipes, or say all of one; --from writes that of a Hugging Face folder.",
     ),
-    "parts": Entry("workbench.cli.parts:list_parts", "List the parts that recipes name, and their options."),
-    "pretrain": Entry("workbench.cli.training:pretrain", "Pretrain a recipe; goes on where a run stopped."),
+    "components": Entry(
+        "workbench.cli.components:list_components", "List the components that recipes name, and their options."
+    ),
+    "pretrain": Entry("workbench.cli.training:pretrain", "Pretrain a recipe; continues where a run stopped."),
     "verify-resume": Entry(
         "workbench.cli.training:verify_resume", "Prove that a resumed run equals an uninterrupted one."
     ),
@@ -64,9 +66,11 @@ COMMANDS = {
     ),
     "compare": Entry("workbench.cli.comparison:compare_sides", "Whether runs differ on the same items: a paired test."),
     "report": Entry("workbench.cli.report:report", "Write one self-contained HTML page about runs."),
-    "tasks": Entry("workbench.cli.tasks:list_tasks", "List the tasks of finetune and evaluate, and their options."),
+    "downstream": Entry(
+        "workbench.cli.downstream:list_tasks", "List the tasks of finetune and evaluate, and their options."
+    ),
     "encode": Entry("workbench.cli.encoding:encode", "Vectors of texts or images from a trained model."),
-    "generate": Entry("workbench.cli.generation:generate", "Texts that a trained model goes on with."),
+    "generate": Entry("workbench.cli.generation:generate", "Texts that a trained model continues with."),
     "export": Entry("workbench.cli.export:export", "Write a run's network as other people's code reads it."),
 }
 ELSEWHERE = {
@@ -74,10 +78,10 @@ ELSEWHERE = {
     "embed": "'workbench encode RUN INPUT --output FILE' writes vectors",
     "eval": "'workbench evaluate TASK RUN CORPUS' measures a run",
     "info": "'workbench show RUN' says how far a run is and what was measured; it shows corpora and recipes too",
-    "list": "'workbench recipes' lists models, 'workbench tasks' what is measured, 'workbench parts' the rest",
+    "list": "'workbench recipes' lists models, 'workbench downstream' what is measured, 'workbench components' the rest",
     "models": "'workbench recipes' lists the models",
     "predict": "'workbench generate RUN INPUT' writes texts, 'workbench encode RUN INPUT' vectors",
-    "resume": "run the same 'workbench pretrain' (or finetune) command again: it goes on where the run stopped",
+    "resume": "run the same 'workbench pretrain' (or finetune) command again: it continues where the run stopped",
     "status": "'workbench show RUN' says how far a run is and what was measured",
     "test": "'workbench evaluate TASK RUN CORPUS' measures a run",
     "train": "'workbench pretrain RECIPE' trains from a recipe, 'workbench finetune TASK RUN CORPUS' trains on a task",
@@ -86,7 +90,7 @@ ELSEWHERE = {
 """Words for commands that people know from elsewhere, and what they are here."""
 
 
-class Announced:
+class LazyCommand:
     """An importer that finds nothing, and says once that torch is being loaded, which takes seconds."""
 
     def __init__(self, arguments: list[str]) -> None:
@@ -155,7 +159,7 @@ def version() -> str:
     try:
         return metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:
-        file = ROOT / "pyproject.toml"
+        file = PROJECT_ROOT / "pyproject.toml"
         stated = tomllib.loads(file.read_text("utf-8"))["project"] if file.is_file() else {}
         return f"{stated.get('version', 'unknown')} (not installed)"
 
@@ -205,7 +209,7 @@ def main() -> None:
     traceback, a bug; 2: a wrong input, also a file or
     folder that may not be read or written; 128 + n: stopped by signal n (130 for Ctrl-C, 143 for SIGTERM).
     """
-    # read when torch's OpenMP is loaded: threads that wait by spinning made a step 20 times slower beside other work
+    # read when torch's OpenMP is loaded: threads that wait by spinning made a step 20 times slower next to other work
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # as early: warnings of torch's C++, which every rank would say
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -214,7 +218,7 @@ def main() -> None:
     lines = logging.StreamHandler()
     lines.setFormatter(PlainFormatter("%(message)s"))
     logging.basicConfig(level=os.environ.get("WORKBENCH_LOG", "WARNING"), handlers=[lines])
-    sys.meta_path.insert(0, announced := Announced(sys.argv[1:]))
+    sys.meta_path.insert(0, announced := LazyCommand(sys.argv[1:]))
     try:
         with reported():
             app.run(sys.argv[1:], "workbench")

@@ -15,15 +15,15 @@ from rich.console import Console
 
 from workbench.cli.batch_view import sequence_view
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.writer import ShardWriter
-from workbench.recipe.listing import families
+from workbench.corpora.shards.writer import ShardWriter
 from workbench.recipe.reading import load_recipe, shipped
+from workbench.recipe.recipe_listing import families
 from workbench.recipe.sizes import sizes_of
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample
 from workbench.text.similar_words import save_similar_words
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
-from workbench.training.readers import first_batches
+from workbench.training.data import first_batches
 
 FAMILY, SIZE = "text", "tiny"
 WIDTH, VOCABULARY = 100, 600
@@ -41,7 +41,7 @@ DOCUMENTS = (
     "lights the lamp. Ships that pass the island can see the light from far away. In winter the sea is dark and the "
     "storms are strong. The keeper writes the names of the ships into a book. Nobody has read the book yet.",
     "The river begins in the mountains and ends in the sea. Many towns stand on its banks, and each town has a bridge. "
-    "The oldest bridge is made of stone. In spring the river is high and the bridges are closed. Then people cross it "
+    "The oldest bridge is built from stone. In spring the river is high and the bridges are closed. Then people cross it "
     "by boat, and the boats carry bread, letters and the news.",
     "A teacher came to the town by train and opened a school near the station. She taught reading in the morning and "
     "music in the afternoon. The children sang songs about the sea and the mountains. After ten years she left as she "

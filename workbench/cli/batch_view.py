@@ -9,9 +9,9 @@ import torch
 from rich.console import Group
 from rich.text import Text
 
-from workbench.generation.spelling import Spelling
+from workbench.generation.decoding import Spelling
+from workbench.pretraining.objective import Objective
 from workbench.sequences.batch import Batch, Stream
-from workbench.tasks.objective import Objective
 from workbench.text.tokenizer import Tokenizer
 
 BRANCH_STYLES = ("", "cyan", "magenta", "blue", "yellow")
@@ -119,13 +119,13 @@ def _numbers(batch: Batch, i: int, spelling: Spelling | None, objectives: Mappin
         labels = targets.get("labels")
         if name in of_rows:
             stream, by_row = of_rows[name]
-            told = [
+            reported = [
                 f"{_at(batch.streams[stream], row, spelling)} {by_row[row]}"
                 for row in _range(batch.streams[stream], i)
                 if row in by_row
             ]
-            if told and (name not in objectives or objectives[name].predicts != "tokens"):
-                yield Text(f"  {name} labels: {', '.join(told)}", style="green")
+            if reported and (name not in objectives or objectives[name].predicts != "tokens"):
+                yield Text(f"  {name} labels: {', '.join(reported)}", style="green")
         elif labels is not None and labels.ndim == 1 and len(labels) == batch.size and not labels.is_floating_point():
             yield Text(f"  {name} label: {int(labels[i]) if labels[i] != -100 else 'none'}", style="green")
 

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 from annotated_types import Ge, Le, MinLen
 
-from workbench.errors import WorkbenchError
-from workbench.evaluation.comparing import SAMPLES, compare
-from workbench.files.drafts import write_text
-from workbench.options.bounds import Location, Seed, Word
-from workbench.runs.outputs import OutputFile
-from workbench.terminal import Terminal
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import write_text
+from workbench.core.options.bounds import Location, Seed, Word
+from workbench.core.terminal import Terminal
+from workbench.evaluation.analysis.comparison import SAMPLES, compare
+from workbench.runs.output_places import OutputFile
 
 
 def compare_sides(

@@ -12,15 +12,15 @@ from typing import Annotated, Literal
 import typer
 from rich.markup import escape
 
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.text_files import read_lines
+from workbench.core.options.bounds import Count, Location, Seed
+from workbench.core.terminal import Terminal
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
 from workbench.corpora.manifest import FILE_NAME
-from workbench.corpora.show import describe, origin, previews
+from workbench.corpora.preview import describe, origin, previews
 from workbench.corpora.verify import verify as problems_of
-from workbench.errors import WorkbenchError
-from workbench.files.lines import read_lines
-from workbench.options.bounds import Count, Location, Seed
-from workbench.terminal import Terminal
 
 console = Terminal()
 LISTED = 20
@@ -29,7 +29,7 @@ LISTED = 20
 def index(
     inputs: Annotated[list[Path], typer.Argument(help="Folders with .tar files, or .tar files.")],
     output: Annotated[
-        Path | None, typer.Option(help="Where corpus.json and the index files go; by default beside the tars.")
+        Path | None, typer.Option(help="Where corpus.json and the index files go; by default next to the tars.")
     ] = None,
     kind: Annotated[
         Literal["text", "image-text", "video-text", "speech-text", "triples"] | None,
@@ -84,8 +84,8 @@ def verify(
     if counts:
         more = f" ({LISTED} shown)" if counts.total() > LISTED else ""
         shards = {info.name for info in opened.shards}
-        beside = " and the graph store" if counts.keys() - shards else ""
-        where = f"{len(counts.keys() & shards)} of {len(shards)} shards{beside}"
+        alongside = " and the graph store" if counts.keys() - shards else ""
+        where = f"{len(counts.keys() & shards)} of {len(shards)} shards{alongside}"
         console.print(f"{counts.total():,} problems in {where}{more}")
         raise typer.Exit(1)
     console.print(f"[green]all right:[/] {opened.records:,} records in {len(opened.shards)} shards")

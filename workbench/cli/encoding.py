@@ -8,16 +8,16 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from workbench.evaluation.inputs import input_corpus
-from workbench.interop.files import check_place
-from workbench.options.bounds import Count, Word
-from workbench.options.command import Trust, WhichNetwork
-from workbench.runs.outputs import OutputFile
-from workbench.terminal import Terminal
+from workbench.core.options.bounds import Count, Word
+from workbench.core.options.command import Trust, WhichNetwork
+from workbench.core.terminal import Terminal
+from workbench.evaluation.scoring.inputs import input_corpus
+from workbench.interop.checkpoint_files import check_place
+from workbench.runs.output_places import OutputFile
 
 
 def encode(
-    run: Annotated[Path, typer.Argument(help="The run, or a release: a folder, package:NAME.")],
+    run: Annotated[Path, typer.Argument(help="The run, or a checkpoint: a folder, package:NAME.")],
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="A text file (a line each) or a corpus.")],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.")],
     stream: Annotated[Word, typer.Option(help="Whose vectors: text or image.")] = "text",
@@ -42,7 +42,7 @@ def encode(
     """
     check_place(run)
     input_corpus(source)
-    from workbench.evaluation.encoding import encode_file
+    from workbench.evaluation.analysis.encoding import encode_file
 
     count, size = encode_file(
         run,

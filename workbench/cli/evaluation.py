@@ -1,4 +1,4 @@
-"""`workbench finetune TASK` and `workbench evaluate TASK`: a command is made of the task that the name stands for.
+"""`workbench finetune TASK` and `workbench evaluate TASK`: a command is built from the task that the name stands for.
 
 torch takes seconds to import: what can be refused without it is refused before.
 """
@@ -13,13 +13,13 @@ from typing import Any
 import typer
 
 from workbench.cli.app import Commands, Entry, needed_packages, typer_app
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.cache import is_url
+from workbench.core.packages import PREFIX
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
-from workbench.evaluation.folders import options_of_task, task_folders, trained_tasks
-from workbench.evaluation.options import Measuring, Scoring, Tuning
-from workbench.files.cache import is_url
-from workbench.interop.files import check_place
-from workbench.packages import PREFIX
+from workbench.evaluation.options import MeasuringOptions, Scoring, Tuning
+from workbench.evaluation.task_modules import options_of_task, task_folders, trained_tasks
+from workbench.interop.checkpoint_files import check_place
 from workbench.runs.names import is_run
 
 FindTask = Callable[[], Any]
@@ -39,8 +39,8 @@ class TaskCommands(Commands):
     def __init__(
         self, command_of: Callable[[FindTask, type[Any]], Function], which: str, help: str, folders: dict[str, str]
     ) -> None:
-        told = {name: Entry(at, str(importlib.import_module(at).__doc__)) for name, at in folders.items()}
-        super().__init__(told, help)
+        reported = {name: Entry(at, str(importlib.import_module(at).__doc__)) for name, at in folders.items()}
+        super().__init__(reported, help)
         self.command_of, self.which = command_of, which
 
     def _load(self, called: str, name: str, rest: list[str]) -> Commands | typer.Typer:
@@ -48,7 +48,7 @@ class TaskCommands(Commands):
             self._check(called, name)
 
         def find() -> Any:
-            from workbench.evaluation.finding import find_task
+            from workbench.evaluation.scoring.task_finder import find_task
 
             with needed_packages(f"{called} {name}"):
                 return find_task(name, trust="--trust" in rest, run=_run_among(rest))
@@ -79,26 +79,26 @@ def _finetune(find: FindTask, options: type[Any]) -> Function:
     def finetune(tuning: Any) -> None:
         check_tuning(tuning)
         task = find()
-        from workbench.evaluation.finetuning import fine_tune
-        from workbench.evaluation.seeds import fine_tune_seeds
+        from workbench.evaluation.finetuning.finetuning import fine_tune
+        from workbench.evaluation.finetuning.seed_runs import fine_tune_seeds
 
         if tuning.seeds > 1:
             fine_tune_seeds(task, tuning)
         else:
             fine_tune(task, tuning)
 
-    return _told(finetune, tuning=options)
+    return _in_words(finetune, tuning=options)
 
 
 def _evaluate(find: FindTask, options: type[Any]) -> Function:
     def evaluate(scoring: Any) -> None:
         check_scoring(scoring)
         task = find()
-        from workbench.evaluation.evaluating import evaluate as evaluate_run
+        from workbench.evaluation.scoring.evaluation import evaluate as evaluate_run
 
         evaluate_run(task, scoring)
 
-    return _told(evaluate, scoring=options)
+    return _in_words(evaluate, scoring=options)
 
 
 def check_tuning(tuning: Tuning) -> None:
@@ -112,7 +112,7 @@ def check_tuning(tuning: Tuning) -> None:
     _check_corpora(tuning.corpus, tuning.held_out)
 
 
-def check_scoring(scoring: Measuring) -> None:
+def check_scoring(scoring: MeasuringOptions) -> None:
     """As `check_tuning`, of an evaluation: what is measured may be a file of vectors, or of what is no run anything.
 
     Raises:
@@ -132,7 +132,7 @@ def _check_corpora(*places: str | None) -> None:
             Corpus.open(place)
 
 
-def _told(function: Function, **options: type) -> Function:
+def _in_words(function: Function, **options: type) -> Function:
     """The function with the class of its options, whose docstring is the command's help."""
     function.__annotations__ = dict(options)
     (function.__doc__,) = (kind.__doc__ for kind in options.values())

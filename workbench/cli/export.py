@@ -8,18 +8,20 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from workbench.interop.families import family_of
-from workbench.interop.files import check_place, check_release_folder
-from workbench.options.bounds import PartName, Word
-from workbench.options.command import Trust, WhichNetwork
-from workbench.parts.trust import allow
-from workbench.terminal import Terminal
+from workbench.components.trust import allow
+from workbench.core.options.bounds import ComponentName, Word
+from workbench.core.options.command import Trust, WhichNetwork
+from workbench.core.terminal import Terminal
+from workbench.interop.checkpoint_files import check_checkpoint_folder, check_place
+from workbench.interop.family import family_of
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="The run, or a release: a folder, package:NAME.")],
+    run: Annotated[Path, typer.Argument(help="The run, or a checkpoint: a folder, package:NAME.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")],
-    family: Annotated[PartName, typer.Option("--as", help="The family of releases (workbench parts release).")],
+    family: Annotated[
+        ComponentName, typer.Option("--as", help="The family of checkpoints (workbench components family).")
+    ],
     network: WhichNetwork = None,
     stream: Annotated[Word | None, typer.Option(help="Only this stream, where no layer lets others into it.")] = None,
     objective: Annotated[
@@ -38,18 +40,17 @@ def export(
 
       workbench export runs/two-encoders --stream text --as bert --output exported/text
     """
-    check_release_folder(output)
+    check_checkpoint_folder(output)
     family = family_of(family)
     check_place(run)
     allow([family], Path.cwd(), f"the family {family!r}", trust=trust)
-    from workbench.interop.exporting import exported, one_of_a_kind, write_release
-    from workbench.interop.opening import load
-    from workbench.interop.reading import make_release
-    from workbench.interop.release import Config
-    from workbench.interop.special_ids import with_special_ids
-    from workbench.interop.tokenizer_files import frame_of, write_tokenizer
-    from workbench.models.adapting import merge
-    from workbench.tasks.task import objectives_of, visibilities_of
+    from workbench.interop.checkpoint_reader import make_family
+    from workbench.interop.checkpoint_writer import exported_weights, one_of_a_kind, write_checkpoint_folder
+    from workbench.interop.family import FamilyConfig
+    from workbench.interop.run_or_checkpoint import load
+    from workbench.interop.tokenizer_files import frame_of, with_special_ids, write_tokenizer
+    from workbench.models.adaptation import merge
+    from workbench.pretraining.task import objectives_of, visibilities_of
 
     loaded = load(run, trust=trust)
     chosen = loaded.model.network_name(network)
@@ -60,14 +61,14 @@ def export(
     heads, objectives = one_of_a_kind(loaded.model.heads_of(chosen), objectives, objective, run)
     spec = recipe.all_networks[chosen]
     seen = visibilities_of(recipe, chosen)
-    release = make_release(family)
-    made = exported(family, loaded.model.network(chosen), spec, heads, objectives, stream, seen, **given)
+    checkpoint_family = make_family(family)
+    made = exported_weights(family, loaded.model.network(chosen), spec, heads, objectives, stream, seen, **given)
     if loaded.tokenizer is not None:
-        made = made._replace(config=with_special_ids(made.config, loaded.tokenizer, release.counts_padding))
-    write_release(output, made)
+        made = made._replace(config=with_special_ids(made.config, loaded.tokenizer, checkpoint_family.counts_padding))
+    write_checkpoint_folder(output, made)
     if loaded.tokenizer is not None:
-        described = release.network(Config(made.config))
-        write_tokenizer(output, loaded.tokenizer, described, frame_of(loaded, chosen), release.goes_on)
+        described = checkpoint_family.network(FamilyConfig(made.config))
+        write_tokenizer(output, loaded.tokenizer, described, frame_of(loaded, chosen), checkpoint_family.goes_on)
     kind = made.config.get("architectures", [family])[0]
     console = Terminal()
     console.print(f"{escape(str(output))}: {len(made.tensors)} tensors of {escape(str(kind))}")

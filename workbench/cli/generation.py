@@ -8,18 +8,18 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from workbench.evaluation.inputs import input_corpus
-from workbench.files.drafts import atomic
+from workbench.core.files.drafts import atomic
+from workbench.core.options.bounds import Count, Word
+from workbench.core.options.command import Trust, WhichNetwork
+from workbench.core.terminal import Terminal
+from workbench.evaluation.scoring.inputs import input_corpus
 from workbench.generation.decoding import Decoding
-from workbench.interop.files import check_place
-from workbench.options.bounds import Count, Word
-from workbench.options.command import Trust, WhichNetwork
-from workbench.runs.outputs import OutputFile
-from workbench.terminal import Terminal
+from workbench.interop.checkpoint_files import check_place
+from workbench.runs.output_places import OutputFile
 
 
 def generate(
-    run: Annotated[Path, typer.Argument(help="The run, or a release: a folder, package:NAME.")],
+    run: Annotated[Path, typer.Argument(help="The run, or a checkpoint: a folder, package:NAME.")],
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="Prompts: a text file (a line each) or a corpus.")],
     decoding: Decoding,
     output: Annotated[
@@ -37,7 +37,7 @@ def generate(
     Takes the most probable token each time; with --beams N the best text of a beam search, with --sample a drawn one.
     A line of JSON for each prompt: key (of a text file the number of its line), prompt, text, tokens, score
     (log-probability), ended, and what made it; of a prompt that is too long what is wrong with it (error).
-    Of an image-text corpus its images are the prompts, of films the segments that captions are of.
+    Of an image-text corpus its images are the prompts, of videos the segments that captions are of.
 
     Examples:
 
@@ -47,7 +47,7 @@ def generate(
     """
     check_place(run)
     input_corpus(source)
-    from workbench.evaluation.generation import generate_lines
+    from workbench.evaluation.analysis.generation import generate_lines
 
     how: dict[str, Any] = {"network": network, "stream": stream, "objective": objective}
     how |= {"batch_size": batch_size, "limit": limit, "trust": trust}

@@ -1,4 +1,4 @@
-"""The command `workbench recipes`: the systems that the workbench ships, one of them in detail, or a release's."""
+"""The command `workbench recipes`: the systems that the workbench ships, one of them in detail, or a checkpoint's."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from workbench.errors import WorkbenchError
-from workbench.files.drafts import write_text
-from workbench.interop.release_recipe import recipe_named, release_yaml
-from workbench.options.bounds import Assignment, Location, Name, Word
-from workbench.options.command import Trust
-from workbench.recipe.about import about
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import write_text
+from workbench.core.options.bounds import Assignment, Location, Name, Word
+from workbench.core.options.command import Trust
+from workbench.core.terminal import Terminal
+from workbench.interop.checkpoint_recipe import checkpoint_recipe_yaml, recipe_named
+from workbench.recipe.description import about
 from workbench.recipe.drawing import drawing
-from workbench.recipe.listing import families, stack
 from workbench.recipe.reading import find_recipe, shipped
+from workbench.recipe.recipe_listing import families, stack
 from workbench.recipe.sizes import sizes_of
 from workbench.recipe.spec import Recipe
-from workbench.runs.outputs import OutputFile
-from workbench.terminal import Terminal
+from workbench.runs.output_places import OutputFile
 
 Kind = Literal["text", "knowledge", "vision-language"]
 
 
 def list_recipes(
     name: Annotated[
-        Location | None, typer.Argument(metavar="[RECIPE]", help="Say all of this recipe: a name, a YAML, a release.")
+        Location | None,
+        typer.Argument(metavar="[RECIPE]", help="Say all of this recipe: a name, a YAML, a checkpoint."),
     ] = None,
     overrides: Annotated[
         list[Assignment] | None, typer.Argument(help="Changes to RECIPE, as key=value.", metavar="KEY=VALUE")
@@ -38,7 +39,7 @@ def list_recipes(
     with_word: Annotated[
         Word | None, typer.Option("--filter", metavar="WORD", help="Only those whose description has this word.")
     ] = None,
-    release: Annotated[
+    checkpoint_folder: Annotated[
         Location | None,
         typer.Option("--from", metavar="FOLDER", help="Write the recipe that trains a Hugging Face folder further."),
     ] = None,
@@ -51,8 +52,8 @@ def list_recipes(
     trust: Trust = False,
 ) -> None:
     """List the recipes that the workbench ships, family by family: name, paper, one line each. Or say all of one of
-    them; or draw one, yours or a release's: streams as columns, layers as boxes, who attends to whom. Or write the
-    recipe that trains a release (Hugging Face's config.json and model.safetensors) further.
+    them; or draw one, yours or a checkpoint's: streams as columns, layers as boxes, who attends to whom. Or write the
+    recipe that trains a checkpoint (Hugging Face's config.json and model.safetensors) further.
 
     Examples:
 
@@ -66,18 +67,18 @@ def list_recipes(
 
       workbench recipes --from hf/bert > mine.yaml
     """
-    if output is not None and draw is None and release is None:
+    if output is not None and draw is None and checkpoint_folder is None:
         raise WorkbenchError("--output is where a drawing or a recipe goes; say of what: --draw RECIPE, --from FOLDER")
     if draw is not None:
         recipe = recipe_named(draw, trust=trust)
         path = output or Path(f"{recipe.name}.svg")
         write_text(path, drawing(recipe))
         Terminal().print(f"{escape(str(path))}: {escape(stack(recipe))}", highlight=False)
-    elif release is not None:
+    elif checkpoint_folder is not None:
         given = [text for text in (name, *(overrides or [])) if text is not None]
         if name is not None and "=" not in name:
-            raise WorkbenchError(f"--from {release} writes the recipe of that folder; leave out {name!r}")
-        text = release_yaml(release, given, trust=trust)
+            raise WorkbenchError(f"--from {checkpoint_folder} writes the recipe of that folder; leave out {name!r}")
+        text = checkpoint_recipe_yaml(checkpoint_folder, given, trust=trust)
         sys.stdout.write(text) if output is None else write_text(output, text)
     elif name is not None:
         print_recipe(recipe_named(name, overrides or [], trust=trust), name)
@@ -96,7 +97,7 @@ def print_recipe(recipe: Recipe, called: str) -> None:
 
 
 def _sizes(called: str) -> list[str]:
-    """The names of the other sizes of a recipe; of a release none."""
+    """The names of the other sizes of a recipe; of a checkpoint none."""
     if called not in shipped() and not called.endswith((".yaml", ".yml")):
         return []
     path, _ = find_recipe(called)

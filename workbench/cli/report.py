@@ -8,16 +8,16 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from workbench.options.bounds import Title
-from workbench.options.command import Trust
-from workbench.parts.trust import allow
-from workbench.report.opening import read_opening
+from workbench.components.trust import allow
+from workbench.core.options.bounds import Title
+from workbench.core.options.command import Trust
+from workbench.core.terminal import Terminal
+from workbench.report.introduction import read_opening
 from workbench.report.page import write_report
 from workbench.report.panels import panel_names
 from workbench.report.run import load_run
 from workbench.runs.names import REPORT, SEEDS
-from workbench.runs.outputs import OutputFile
-from workbench.terminal import Terminal
+from workbench.runs.output_places import OutputFile
 
 
 def report(
@@ -34,13 +34,13 @@ def report(
     ] = None,
     trust: Trust = False,
 ) -> None:
-    """Write one self-contained HTML page about runs: curves, results beside baselines and controls, pictures.
+    """Write one self-contained HTML page about runs: curves, results next to baselines and controls, figures.
 
     Example: workbench report runs/bert runs/k-bert --output demo.html
 
-    Of vectors, a linker, a release: workbench report runs/kg-bert evaluations/transe.safetensors --output links.html
+    Of vectors, a linker, a checkpoint: workbench report runs/kg-bert evaluations/transe.safetensors --output links.html
     """
-    # NAME-* names the table beside the runs of several seeds as well, and the page tells the same of the runs
+    # NAME-* names the table next to the runs of several seeds as well, and the page tells the same of the runs
     folders = [folder for folder in runs if not (folder.name.endswith(SEEDS) and folder.is_file())] or runs
     path = output or folders[0] / REPORT
     loaded = [load_run(folder) for folder in folders]

@@ -9,19 +9,19 @@ import typer
 from rich.markup import escape
 
 from workbench.cli.recipes import print_recipe
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.cache import is_url
+from workbench.core.options.bounds import Assignment, Count, Location, Seed
+from workbench.core.options.command import Trust
+from workbench.core.packages import WEIGHTS, located
+from workbench.core.terminal import Terminal
 from workbench.corpora.manifest import FILE_NAME
-from workbench.errors import WorkbenchError
-from workbench.files.cache import is_url
-from workbench.interop.files import find_files
-from workbench.interop.release_recipe import is_release, recipe_named
-from workbench.options.bounds import Assignment, Count, Location, Seed
-from workbench.options.command import Trust
-from workbench.packages import WEIGHTS, located
+from workbench.interop.checkpoint_files import find_files
+from workbench.interop.checkpoint_recipe import is_checkpoint_folder, recipe_named
+from workbench.pretraining.task_corpora import check_corpora, places_named
 from workbench.recipe.reading import find_recipe
 from workbench.runs.names import is_run
 from workbench.runs.progress import progress_of
-from workbench.tasks.needs import check_corpora, places_named
-from workbench.terminal import Terminal
 
 
 def show(
@@ -37,10 +37,10 @@ def show(
     trust: Trust = False,
 ) -> None:
     """Show a corpus (counts, fields, previews), a run (its recipe, how far it is, what was measured), a recipe or a
-    release; or the first micro-batch of one of these two (--batch).
+    checkpoint_family; or the first micro-batch of one of these two (--batch).
 
-    `workbench show PICTURE RUN CORPUS` draws a picture of a run: attention, alignment or neighbours;
-    `workbench show PICTURE --help` tells more.
+    `workbench show FIGURE RUN CORPUS` draws a figure of a run: attention, alignment or neighbours;
+    `workbench show FIGURE --help` tells more.
 
     Examples:
 
@@ -73,10 +73,10 @@ def show(
 
 
 def _is_recipe(target: str) -> bool:
-    """Whether it is a recipe or a release, and no corpus."""
+    """Whether it is a recipe or a checkpoint, and no corpus."""
     if is_url(target) or (Path(target) / FILE_NAME).is_file():
         return False
-    if is_release(target):
+    if is_checkpoint_folder(target):
         return find_files(located(target, WEIGHTS)) is not None
     try:
         return bool(find_recipe(target))
@@ -89,7 +89,7 @@ def show_batch(recipe_name: str, overrides: list[str], samples: int, *, trust: b
     recipe = recipe_named(recipe_name, overrides, trust=trust)
     check_corpora(recipe)
     from workbench.cli.batch_view import sequence_view  # torch takes seconds, and a corpus is shown without
-    from workbench.training.readers import first_batches
+    from workbench.training.data import first_batches
 
     with places_named(recipe):
         tokenizer, tasks, batches = first_batches(recipe)

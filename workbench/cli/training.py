@@ -11,13 +11,13 @@ from typing import Annotated
 import typer
 from annotated_types import Ge, Le
 
-from workbench.interop.release_recipe import recipe_named
-from workbench.options.bounds import Assignment, Location
-from workbench.options.command import Trust
+from workbench.core.options.bounds import Assignment, Location
+from workbench.core.options.command import Trust
+from workbench.core.terminal import Terminal
+from workbench.interop.checkpoint_recipe import recipe_named
+from workbench.pretraining.task_corpora import check_corpora, places_named
 from workbench.recipe.spec import Recipe
 from workbench.report.panels import find_panel
-from workbench.tasks.needs import check_corpora, places_named
-from workbench.terminal import Terminal
 
 RecipeName = Annotated[
     Location,
@@ -45,7 +45,7 @@ def pretrain(
     ] = False,
     trust: Trust = False,
 ) -> None:
-    """Pretrain a recipe. Goes on where the run folder's last checkpoint is; Ctrl-C and SIGTERM save one first.
+    """Pretrain a recipe. Continues where the run folder's last checkpoint is; Ctrl-C and SIGTERM save one first.
 
     Examples:
 
@@ -89,7 +89,7 @@ def verify_resume(
       workbench verify-resume bert tasks.text.corpora=[corpora/notes] --steps 20
     """
     loaded = _checked(recipe, overrides, trust)
-    from workbench.training import verify
+    from workbench.training import verify_resume as verify
 
     folder = run or default_run(loaded).with_name(f"{loaded.name}-verify-resume")
     with places_named(loaded):

@@ -8,15 +8,15 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
+from workbench.components.build_context import note
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.cache import copy_of, default_folder, fetch, fetch_bytes, is_url
+from workbench.core.files.checksums import matches
 from workbench.corpora.foreign_record import decode_foreign
-from workbench.corpora.index import ShardIndex
 from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo, parse_manifest
-from workbench.corpora.record import BadRecordError, decode
-from workbench.corpora.unfinished import preparation_in
-from workbench.errors import WorkbenchError
-from workbench.files.cache import copy_of, default_folder, fetch, fetch_bytes, is_url
-from workbench.files.checksums import matches
-from workbench.parts.build_context import note
+from workbench.corpora.shards.index import ShardIndex
+from workbench.corpora.shards.record import BadRecordError, decode
+from workbench.corpora.shards.writer import preparation_in
 from workbench.sequences.sequence import Sample
 
 logger = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ OPEN_SHARDS = 128
 """Shards that stay mapped; each holds two file descriptors."""
 LONG_RECORD = 1 << 16
 """Decoded records of at least so many bytes are kept for their other windows (the last few)."""
-KEPT_RECORDS = 16
+CACHED_RECORDS = 16
 
 
 class Shard:
@@ -80,7 +80,7 @@ class Corpus:
         Args:
             place: the folder that holds corpus.json.
             cache: where shards of a URL are kept; by default $WORKBENCH_CACHE or ~/.cache/workbench.
-            verify: compare the checksums of shards, once for each version of a file (`workbench.files.checksums`).
+            verify: compare the checksums of shards, once for each version of a file (`workbench.core.files.checksums`).
 
         Raises:
             WorkbenchError: nothing there, not a corpus, or an unreadable manifest.
@@ -177,7 +177,7 @@ class Corpus:
             raise BadRecordError(self._where(opened.name), key, reason, detail) from error
         sample["key"], sample["corpus"] = key, self.name
         if self.kind == "text" and opened.size_of(record) >= LONG_RECORD:
-            _keep(self._kept, (shard, record), sample, KEPT_RECORDS)
+            _keep(self._kept, (shard, record), sample, CACHED_RECORDS)
             return dict(sample)
         return sample
 
@@ -204,7 +204,7 @@ class Corpus:
     @property
     def _mend(self) -> str:
         again = "index it" if self.manifest.foreign else "prepare it"
-        return f"{again} again with the same command, which mends it"
+        return f"{again} again with the same command, which fixes it"
 
     def _changed(self, path: Path, what: str) -> str:
         unless = "" if what == "index" else "; train.verify=false reads it as it is"

@@ -10,19 +10,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.files.drafts import real_path, sha256_of
 from workbench.corpora.foreign_record import FOREIGN_MEMBERS, decode_foreign, foreign_fields, several_media
-from workbench.corpora.index import IndexBuilder, index_name
 from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo, finish_corpus
-from workbench.corpora.members import IN_JSON, JSON_MEMBER
-from workbench.corpora.places import texts_in
-from workbench.corpora.record import BadRecordError, characters_of, check_sample, cuts_of, lengths_of
-from workbench.corpora.schema import FIELDS, KINDS, Field, fields_of, lacking, units_of
-from workbench.corpora.source import OnError
-from workbench.corpora.tars import Member, records
-from workbench.corpora.unfinished import preparation_in
-from workbench.errors import WorkbenchError, unknown
-from workbench.files.drafts import sha256_of
-from workbench.files.paths import real_path
+from workbench.corpora.reading.source import OnError
+from workbench.corpora.schema.members import IN_JSON, JSON_MEMBER
+from workbench.corpora.schema.places import texts_in
+from workbench.corpora.schema.schema import FIELDS, KINDS, SchemaField, fields_of, lacking, units_of
+from workbench.corpora.shards.index import IndexBuilder, index_name
+from workbench.corpora.shards.record import BadRecordError, characters_of, check_sample, cuts_of, lengths_of
+from workbench.corpora.shards.tars import Member, records
+from workbench.corpora.shards.writer import preparation_in
 from workbench.sequences.sequence import Sample
 
 logger = logging.getLogger(__name__)
@@ -32,7 +31,7 @@ LOOKED_AT = 100
 """So many records are looked at to find the kind."""
 SPOKEN_OF = ("image-text", "video-text", "speech-text")
 SAID = ("captions", "questions", "labels", "transcript")
-"""What is said of an image, a film or a sound. A record may have none, but a set hardly means that."""
+"""What is said of an image, a video or a sound. A record may have none, but a set hardly means that."""
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 
 
@@ -73,7 +72,7 @@ def index_foreign(
         index = index_name(name if "/" not in name else f"{number:06d}-{tar.name}")
         shards.append(_index_shard(tar, name, output / index, kind, on_error, bare))
         logger.info("indexed %s: %d records", tar, shards[-1].records)
-    _tell_bare(bare.total(), sum(shard.records for shard in shards), kind)
+    _warn_bare(bare.total(), sum(shard.records for shard in shards), kind)
     stated = {"inputs": [str(path) for path in inputs], **(provenance or {})}
     return finish_corpus(output, kind=kind, shards=shards, provenance=stated, foreign=True)
 
@@ -153,7 +152,7 @@ def _load(tar: Path, members: Sequence[Member], wanted: set[str] | frozenset[str
     return loaded
 
 
-def _tell_bare(bare: int, records: int, kind: str) -> None:
+def _warn_bare(bare: int, records: int, kind: str) -> None:
     """Say of how many records nothing is said: a caption under another name would be missed silently."""
     if bare:
         named = ", ".join(name for name in SAID if name in fields_of(kind))
@@ -232,7 +231,7 @@ def _decoded(tar: Path, key: str, members: Mapping[str, bytes], kind: str) -> Sa
         raise BadRecordError(str(tar), key, reason, detail) from error
 
 
-def _empty(field: Field) -> Any:
+def _empty(field: SchemaField) -> Any:
     """What stands for a value whose member was not read."""
     return field.type() if isinstance(field.type, type) else None
 

@@ -6,18 +6,18 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from workbench.corpora.members import AS_MEDIA, JSON_MEMBER
-from workbench.corpora.record import parse_object
-from workbench.corpora.schema import FIELDS, SCHEMA, Field, fields_of
-from workbench.corpora.values import LABELS, TEXT, TEXTS, TEXTS_BY_NAME
-from workbench.files.encodings import decoded
+from workbench.core.files.text_files import decoded
+from workbench.corpora.schema.field_values import LABELS, TEXT, TEXTS, TEXTS_BY_NAME
+from workbench.corpora.schema.members import AS_MEDIA, JSON_MEMBER
+from workbench.corpora.schema.schema import FIELDS, SCHEMA, SchemaField, fields_of
+from workbench.corpora.shards.record import parse_object
 from workbench.sequences.sequence import Sample
 
 FOREIGN_MEMBERS = frozenset({JSON_MEMBER, *(member for field in SCHEMA for member in field.foreign)})
 
 
 @cache
-def foreign_fields(kind: str) -> dict[str, Field]:
+def foreign_fields(kind: str) -> dict[str, SchemaField]:
     """The fields of a kind by the members that other people have them in."""
     return {member: field for field in fields_of(kind).values() for member in field.foreign}
 
@@ -70,13 +70,13 @@ def several_media(members: Iterable[str], kind: str) -> list[str]:
     return named if len(named) > 1 else []
 
 
-def _fits(field: Field, value: Any) -> bool:
+def _fits(field: SchemaField, value: Any) -> bool:
     """Whether it is meant as this field. Texts and their stretches are by their type alone, and must then be right."""
     spoken = field.value in (TEXT, TEXTS, TEXTS_BY_NAME) or field.spans_of is not None
     return isinstance(value, field.type) and (spoken or not field.value.wrong(value))
 
 
-def _value(field: Field, before: Any, member: str, data: bytes) -> Any:
+def _value(field: SchemaField, before: Any, member: str, data: bytes) -> Any:
     """A field's value with this member: what other people write where we write JSON."""
     if field.value is TEXT:
         return _text(member, data)

@@ -14,17 +14,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from workbench.corpora.schema import KINDS
-from workbench.errors import WorkbenchError, unknown
-from workbench.files.drafts import atomic
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.files.drafts import atomic
+from workbench.corpora.schema.schema import KINDS
 
 FILE_NAME = "corpus.json"
 _CHECKSUM = re.compile("[0-9a-f]{128}")
-MEND = (
+HOW_TO_FIX_CORPUS = (
     "Restore it, or delete the folder (and those of its held-out parts) and prepare the corpus again; of somebody "
     "else's WebDataset delete this file alone, and index it again"
 )
-"""Preparing again mends shards and indexes, but not this file, which alone notes what the shards were made of."""
+"""Preparing again fixes shards and indexes, but not this file, which alone notes what the shards were built from."""
 DIGEST = "digest"
 SCHEMA = 1
 
@@ -158,14 +158,16 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
         )
     stated = tree.pop(DIGEST, None)
     if stated is not None and stated != _digest(tree):  # corpora of earlier versions have none
-        raise WorkbenchError(f"{where} was changed or damaged after it was written (its digest does not fit). {MEND}")
+        raise WorkbenchError(
+            f"{where} was changed or damaged after it was written (its digest does not fit). {HOW_TO_FIX_CORPUS}"
+        )
     if str(tree["kind"]) not in KINDS:
         raise unknown("kind of corpus", str(tree["kind"]), KINDS, where)
     try:
         shards = [parse_shard(shard) for shard in tree["shards"]]
         return Manifest(**_typed(Manifest, {**tree, "shards": shards}))
     except (TypeError, ValueError) as error:
-        raise WorkbenchError(f"{where} is damaged or from another version: {error}. {MEND}") from error
+        raise WorkbenchError(f"{where} is damaged or from another version: {error}. {HOW_TO_FIX_CORPUS}") from error
 
 
 def parse_shard(tree: Any) -> ShardInfo:
@@ -190,9 +192,11 @@ def _tree(data: bytes, where: str) -> dict[str, Any]:
     try:
         tree = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise WorkbenchError(f"{where} is not valid JSON: {error}. {MEND}") from error
+        raise WorkbenchError(f"{where} is not valid JSON: {error}. {HOW_TO_FIX_CORPUS}") from error
     if not isinstance(tree, dict) or not isinstance(tree.get("shards"), list) or "kind" not in tree:
-        raise WorkbenchError(f"{where} is not a corpus manifest: it needs the keys kind and shards. {MEND}")
+        raise WorkbenchError(
+            f"{where} is not a corpus manifest: it needs the keys kind and shards. {HOW_TO_FIX_CORPUS}"
+        )
     return tree
 
 

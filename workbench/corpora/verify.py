@@ -8,22 +8,23 @@ from typing import NamedTuple
 
 import numpy as np
 
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.checksums import damage
+from workbench.core.files.drafts import sha256_of
+from workbench.core.images import FAILURES, PIXEL_LIMIT, TooManyPixelsError, open_image
 from workbench.corpora.corpus import Corpus, Shard
 from workbench.corpora.manifest import ShardInfo
-from workbench.corpora.members import AS_ARRAYS, AS_IMAGE, AS_MEDIA, IMAGES, ArraysCodec, medium_kind
-from workbench.corpora.places import linked_entities
-from workbench.corpora.record import check_sample, cuts_of, lengths_of
-from workbench.corpora.schema import FIELDS
-from workbench.corpora.tars import records
-from workbench.corpora.values import times
-from workbench.errors import WorkbenchError
-from workbench.files.drafts import sha256_of
-from workbench.files.sealed import damage
-from workbench.images import FAILURES, PIXEL_LIMIT, TooManyPixelsError, open_image
+from workbench.corpora.schema.field_values import times
+from workbench.corpora.schema.members import AS_ARRAYS, AS_IMAGE, AS_MEDIA, IMAGES, ArraysCodec, medium_kind
+from workbench.corpora.schema.places import linked_entities
+from workbench.corpora.schema.schema import FIELDS
+from workbench.corpora.shards.record import check_sample, cuts_of, lengths_of
+from workbench.corpora.shards.tars import records
 from workbench.sequences.sequence import Sample
 
 GRAPH, GRAPH_SEAL = "graph", "graph.json"
-"""The graph store's folder beside a triples corpus, and the file there that seals it (`workbench.files.sealed`)."""
+"""The graph store's folder next to a triples corpus, and the file there that seals it
+(`workbench.core.files.checksums`)."""
 
 
 class Problem(NamedTuple):
@@ -39,7 +40,7 @@ def verify(corpus: Corpus, graph_entities: Container[str] | None = None) -> Iter
 
     Checks checksums (every byte is read), the tar's structure against the index (keys side by side, unique), that
     every member decodes, spans inside their texts, boxes in range, the index's lengths and cut points, keys that shards
-    share, and the checksums of the graph store beside a triples corpus. With `graph_entities` also that every linked
+    share, and the checksums of the graph store next to a triples corpus. With `graph_entities` also that every linked
     entity and every head of a triple is in the graph.
     """
     corpus = Corpus(corpus.place, corpus.manifest, corpus.cache, verify=False)  # a changed shard is looked at too
@@ -72,7 +73,7 @@ def check_image(data: bytes) -> str | None:
 
 
 def check_medium(name: str, data: bytes) -> str | None:
-    """What is wrong with a medium; sounds and films are known by their first bytes alone."""
+    """What is wrong with a medium; sounds and videos are known by their first bytes alone."""
     try:
         kind = medium_kind(name, data)
     except WorkbenchError as error:
@@ -105,7 +106,7 @@ def _structure(shard: Shard, info: ShardInfo, foreign: bool) -> Iterator[Problem
 
 
 def _against_tar(shard: Shard, name: str, left_out: int) -> Iterator[Problem]:
-    """The tar beside the index, which lacks so many of its records (`workbench index --on-error skip`)."""
+    """The tar next to the index, which lacks so many of its records (`workbench index --on-error skip`)."""
     index, record = shard.index, 0
     try:
         for key, members in records(Path(shard.path)):

@@ -9,15 +9,15 @@ from typing import Annotated, Any, Literal, TypedDict, get_type_hints
 
 import typer
 
-from workbench.errors import unknown
-from workbench.files.yaml_values import parse_value
-from workbench.options import bounds
-from workbench.options.bounds import Assignment, Count, Location, Positive, Word
-from workbench.options.command import Trust, WhichNetwork
-from workbench.options.outputs import written
-from workbench.options.values import check, is_text
-from workbench.parts.controls import Control
-from workbench.runs.outputs import OutputFile
+from workbench.components.controls import Control
+from workbench.core.errors import unknown
+from workbench.core.files.yaml_values import parse_value
+from workbench.core.options import bounds
+from workbench.core.options.bounds import Assignment, Count, Location, Positive, Word
+from workbench.core.options.command import Trust, WhichNetwork
+from workbench.core.options.outputs import written
+from workbench.core.options.values import check, is_text
+from workbench.runs.output_places import OutputFile
 
 Epochs = Annotated[Positive, typer.Option(help="Passes over the training set.")]
 BatchSize = Annotated[Count, typer.Option(help="Examples per step.")]
@@ -34,13 +34,13 @@ class Tuning:
         control: recorded in the new run's recipe; by default that of `run`.
     """
 
-    run: Annotated[Path, typer.Argument(help="The pretrained run, or a release: a folder, package:NAME.")]
+    run: Annotated[Path, typer.Argument(help="The pretrained run, or a checkpoint: a folder, package:NAME.")]
     corpus: Annotated[Location, typer.Argument(help="Training set.")]
     overrides: Annotated[
         list[Assignment] | None, typer.Argument(help="Changes to the recipe, as key=value.", metavar="KEY=VALUE")
     ] = None
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="New run; default: RUN-TASK, of a release runs/NAME-TASK.")
+        Path | None, typer.Option("--output", "-o", help="New run; default: RUN-TASK, of a checkpoint runs/NAME-TASK.")
     ] = None
     held_out: Annotated[
         Location | None, typer.Option(help="Corpus for held-out losses (train.evaluate_every=...).")
@@ -52,12 +52,12 @@ class Tuning:
     task: Annotated[
         Word | None, typer.Option(help="The run's task whose sequences are taken over, where several differ.")
     ] = None
-    control: Annotated[Control | None, typer.Option(help="Train without what the control takes away.")] = None
+    control: Annotated[Control | None, typer.Option(help="Train without what the control removes.")] = None
     without: Annotated[
         list[Word] | None, typer.Option(metavar="STREAM", help="A stream of the network that this task leaves empty.")
     ] = None
     adapters: Annotated[
-        list[Path] | None, typer.Option(metavar="RUN", help="A run whose adapters stand beside this one's. Repeatable.")
+        list[Path] | None, typer.Option(metavar="RUN", help="A run whose adapters are next to this one's. Repeatable.")
     ] = None
     seeds: Annotated[
         Count, typer.Option(help="So many runs with seeds of their own, evaluated on --held-out and tabulated.")
@@ -69,32 +69,32 @@ class Tuning:
     trust: Trust = False
 
 
-UNTOLD = ("batch_size", "control", "trust")  # they change no number, or stand in a result for themselves
+UNSTATED = ("batch_size", "control", "trust")  # they change no number, or stand in a result for themselves
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measuring:
+class MeasuringOptions:
     """What every evaluation is told: what is measured (mostly a run), on what."""
 
-    run: Annotated[Path, typer.Argument(help="The run, or a release: a folder, package:NAME.")]
+    run: Annotated[Path, typer.Argument(help="The run, or a checkpoint: a folder, package:NAME.")]
     corpus: Annotated[Location, typer.Argument(help="Test set.")]
     limit: Annotated[Count | None, typer.Option(help="Only so many records of it, the first ones.")] = None
     predictions: Annotated[
         OutputFile | None,
-        typer.Option(help="Write what was made of each item to this file too: lines of JSON (.jsonl)."),
+        typer.Option(help="Write what was built from each item to this file too: lines of JSON (.jsonl)."),
     ] = None
 
     def chosen(self) -> dict[str, Any]:
         """The options that differ from their default, as plain values: what a result was made with. Files that are
-        written beside it are none of them."""
+        written next to it are none of them."""
         hints = get_type_hints(type(self), include_extras=True)
-        untold = {*UNTOLD, *(name for name, hint in hints.items() if written(hint))}
+        untold = {*UNSTATED, *(name for name, hint in hints.items() if written(hint))}
         optional = [f for f in fields(self) if f.default is not MISSING and f.name not in untold]
         differing = {f.name: getattr(self, f.name) for f in optional if getattr(self, f.name) != f.default}
         return {name: str(value) if isinstance(value, Path) else value for name, value in differing.items()}
 
 
-class Where(TypedDict):
+class HeadSelection(TypedDict):
     """Which head of a run is meant, as far as it is said."""
 
     network: str | None
@@ -103,7 +103,7 @@ class Where(TypedDict):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scoring(Measuring):
+class Scoring(MeasuringOptions):
     """What the evaluation of a run is told. The docstring of a subclass is its command's help."""
 
     overrides: Annotated[
@@ -118,13 +118,14 @@ class Scoring(Measuring):
     control: Annotated[Control | None, typer.Option(help="Take something away, at test time.")] = None
     batch_size: Annotated[Count, typer.Option(help="Samples at once.")] = 64
     precision: Annotated[
-        Precision, typer.Option(help="What the networks compute in; heads stay in float32, beside 16 bit in TF32.")
+        Precision, typer.Option(help="What the networks compute in; heads stay in float32, next to 16 bit in TF32.")
     ] = "float32"
     trust: Trust = False
 
     @property
-    def where(self) -> Where:
-        """Which head of the run is measured (`workbench.evaluation.opening.find_fitting`), as far as it is said."""
+    def where(self) -> HeadSelection:
+        """Which head of the run is measured (`workbench.evaluation.scoring.evaluated_run.find_fitting_objective`), as
+        far as it is said."""
         return {"network": self.network, "task": self.task, "objective": self.objective}
 
 
@@ -140,7 +141,7 @@ class LikelihoodScoring(Scoring):
     ] = None
 
 
-def scoring_of(kind: type[Measuring], assignments: Sequence[str], **told: Any) -> Measuring:
+def scoring_of(kind: type[MeasuringOptions], assignments: Sequence[str], **reported: Any) -> MeasuringOptions:
     """The options of an evaluation, some of them as OPTION=VALUE.
 
     Args:
@@ -150,11 +151,11 @@ def scoring_of(kind: type[Measuring], assignments: Sequence[str], **told: Any) -
         WorkbenchError: there is no such option, or it does not allow the value.
     """
     hints = get_type_hints(kind, include_extras=True)
-    allowed = [f.name for f in fields(kind) if f.name not in told and not written(hints[f.name])]
+    allowed = [f.name for f in fields(kind) if f.name not in reported and not written(hints[f.name])]
     for assignment in assignments:
         name, _, value = assignment.partition("=")
         name = name.replace("-", "_")
         if name not in allowed:
             raise unknown("option", name, allowed, "--score")
-        told[name] = check(hints[name], value if is_text(hints[name]) else parse_value(value), f"--score {name}")
-    return kind(**told)
+        reported[name] = check(hints[name], value if is_text(hints[name]) else parse_value(value), f"--score {name}")
+    return kind(**reported)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from workbench.generation.decoder import Decoder
-from workbench.generation.decoding import Decoding, Generated
+from workbench.generation.decoding import Decoding, GeneratedText
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Search:
     decoding: Decoding
     end: int | None
     running: list[tuple[list[int], float]] = field(default_factory=lambda: [([], 0.0)])
-    finished: list[Generated] = field(default_factory=list)
+    finished: list[GeneratedText] = field(default_factory=list)
 
     def advance(self, log_probabilities: Tensor, length: int) -> list[int]:
         """Go on by one token, the text's `length`-th; of which running text each new one comes.
@@ -49,7 +49,7 @@ class Search:
             ended = token == self.end
             if (ended or last) and rank < beams:
                 tokens = so_far if ended else [*so_far, token]
-                self.finished.append(Generated(tokens, score / length**self.decoding.length_penalty, ended))
+                self.finished.append(GeneratedText(tokens, score / length**self.decoding.length_penalty, ended))
             elif not ended and not last and len(running) < beams:
                 running.append(([*so_far, token], score))
                 origins.append(origin)
@@ -69,7 +69,7 @@ class Search:
         return self.running[0][1] / suiting**penalty <= self.finished[-1].score
 
 
-def beam_search(decoder: Decoder, decoding: Decoding, prompts: int) -> list[Generated]:
+def beam_search(decoder: Decoder, decoding: Decoding, prompts: int) -> list[GeneratedText]:
     """The best text of each prompt."""
     searches = [Search(decoding, decoder.continuation.end) for _ in range(prompts)]
     scores = decoder.begin().log_softmax(-1)

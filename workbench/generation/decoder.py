@@ -1,4 +1,9 @@
-"""A network that reads prompts once, then a token at a time, with what it has read before in a past."""
+"""A network that reads prompts once, then a token at a time, with what it has read before in a KV cache.
+
+Putting a row behind every sequence of a batch.
+
+Whether a network reads a text row by row as it reads it at once: what a decoder takes for granted.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +13,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from workbench.errors import WorkbenchError
-from workbench.generation.growing import at_ends, grown, last_rows
+from workbench.core.errors import WorkbenchError
 from workbench.models.context import Context
+from workbench.models.kv_cache import KVCache
+from workbench.models.layout import interleave
 from workbench.models.network import Network
-from workbench.models.past import Past
+from workbench.pretraining.objective import Continuation, Head
 from workbench.sequences.batch import Batch, Stream
-from workbench.tasks.continuation import Continuation
-from workbench.tasks.objective import Head
 
 
 class Decoder:
@@ -29,7 +33,7 @@ class Decoder:
     def __init__(self, network: Network, head: Head, continuation: Continuation, batch: Batch) -> None:
         self.network, self.head, self.continuation = network, head, continuation
         self.batch = batch
-        self._past = Past("keys")
+        self._cache = KVCache("keys")
         self._prompts = list(range(batch.size))
         self._last: dict[str, Tensor] = {}
 
@@ -54,26 +58,89 @@ class Decoder:
         return self._read(Batch({self.continuation.stream: stream}))
 
     def _choose(self, origins: Sequence[int]) -> None:
-        """Let the pasts be those of these rows. What stays of a prompt (an encoder's states) is the same for all of its
-        texts, and is moved only where there are other prompts now, or not as many texts of one."""
+        """Let the caches be those of these rows. What stays of a prompt (an encoder's states) is the same for all of
+        its texts, and is moved only where there are other prompts now, or not as many texts of one."""
         prompts = [self._prompts[origin] for origin in origins]
-        still = self._past.streams.keys() - {self.continuation.stream} if prompts == self._prompts else ()
-        self._past = self._past.pick(origins, still)
+        still = self._cache.streams.keys() - {self.continuation.stream} if prompts == self._prompts else ()
+        self._cache = self._cache.pick(origins, still)
         self._prompts = prompts
 
     def _read(self, batch: Batch) -> Tensor:
         name = self.continuation.stream
-        context = Context(batch, past=self._past)
+        context = Context(batch, cache=self._cache)
         stream = context.batch.streams[name]
         self._last = last_rows(stream)
         asking = self.continuation.asking_rows(self._last)
         if asking is not None:
             batch = grown(replace(batch, streams={**batch.streams, name: stream}), name, asking)
-            context = Context(batch, past=self._past)
+            context = Context(batch, cache=self._cache)
         states = self.network(batch, context)[name]
-        self._past = context.past_now if asking is None else context.past_now.without_last(name)
+        self._cache = context.updated_cache if asking is None else context.updated_cache.without_last(name)
         ends = at_ends(context.batch.streams[name], states)
         logits = self.continuation.logits(self.head, self.network, ends).float()
         if logits.amax().isnan():
             raise WorkbenchError("the network gives logits that are no numbers; its weights are broken: train it again")
         return logits
+
+
+def last_rows(stream: Stream) -> dict[str, Tensor]:
+    """The integer fields of each sequence's last row, each [sequences]."""
+    own = {name: values for name, values in stream.fields.items() if values.shape == (stream.rows,)}
+    return {name: at_ends(stream, values) for name, values in own.items()}
+
+
+def at_ends(stream: Stream, values: Tensor) -> Tensor:
+    """Of values of the rows those of each sequence's last row [sequences, ...]."""
+    if all(length == 1 for length in stream.lengths):
+        return values
+    return values[stream.offsets[1:] - 1]
+
+
+def grown(batch: Batch, name: str, rows: dict[str, Tensor]) -> Batch:
+    """The batch with one more row, of the fields `rows`, each [sequences], at the end of each sequence of a stream."""
+    stream = batch.streams[name]
+    count = len(stream.lengths)
+    more = Stream(rows, torch.arange(count + 1, device=stream.offsets.device), [1] * count)
+    order = interleave([stream, more]).to(stream.offsets.device)
+    streams = {other: _following(found, name, order) for other, found in batch.streams.items()}
+    fields = {field: torch.cat([streams[name].fields[field], values])[order] for field, values in rows.items()}
+    lengths = [length + 1 for length in stream.lengths]
+    streams[name] = replace(stream, fields=fields, offsets=stream.offsets + more.offsets, lengths=lengths)
+    return replace(batch, streams=streams, targets={}, links={})
+
+
+def _following(stream: Stream, name: str, order: Tensor) -> Stream:
+    """A stream whose links name the same rows of another one as before, now that these stand in another order."""
+    links = {field for field, other in stream.links.items() if other == name}
+    places = torch.argsort(order) if links else order
+    moved = {field: torch.where(stream.fields[field] < 0, -1, places[stream.fields[field]]) for field in links}
+    return replace(stream, fields={**stream.fields, **moved}) if links else stream
+
+
+RELATIVE = 1e-3
+
+
+def check_cache(network: Network, head: Head, continuation: Continuation, prompt: Batch) -> None:
+    """Compare what comes second after one prompt, read with a KV cache and read anew.
+
+    Raises:
+        WorkbenchError: it isn't the same.
+    """
+    decoder = Decoder(network, head, continuation, prompt)
+    token = int(decoder.begin().argmax())
+    found = decoder.step([token], [0])
+    name = continuation.stream
+    last = last_rows(prompt.streams[name])
+    row = continuation.next_rows(last, torch.tensor([token], device=prompt.streams[name].offsets.device))
+    expected = Decoder(network, head, continuation, grown(prompt, name, row)).begin()
+    dtype = network.computes_in or next(network.parameters()).dtype
+    allowed = max(RELATIVE, 16 * torch.finfo(dtype).eps)
+    difference, size = float((found - expected).norm()), float(expected.norm())
+    if difference > allowed * size:
+        raise WorkbenchError(
+            "this network says something else of a next token when it reads the text a token at a time than when it "
+            f"reads it at once (logits that differ by {difference / size:.2g} of their size): a layer of it mixes rows "
+            "by other means than attention and has no cache. Let it attend through "
+            "workbench.models.sublayers.AttentionBlock, or take the rows before from Context.recall, as "
+            "docs/extending/layer-cache.md shows"
+        )

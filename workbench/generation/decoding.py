@@ -1,15 +1,27 @@
-"""How tokens are chosen, as the user says it."""
+"""How tokens are chosen, as the user says it.
+
+A token after the other: the most probable one, or one that is drawn.
+
+Token ids as people read them, those of an objective's own tokens too (T5's sentinels).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from itertools import groupby
 from typing import Annotated, Any, Literal
 
+import numpy as np
+import torch
 import typer
 from annotated_types import Ge, Le
+from torch import Tensor
 
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Count, Number, Positive, Seed, SomeShare
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Count, Number, Positive, Seed, SomeShare
+from workbench.generation.decoder import Decoder
+from workbench.text.tokenizer import Tokenizer
 
 Beams = Annotated[int, Ge(1), Le(1024)]
 Penalty = Annotated[Number, Ge(-10), Le(10)]
@@ -61,7 +73,7 @@ class Decoding:
 
 
 @dataclass
-class Generated:
+class GeneratedText:
     """What a prompt was continued with.
 
     Attributes:
@@ -73,3 +85,85 @@ class Generated:
     tokens: list[int]
     score: float
     ended: bool
+
+
+def draw(decoder: Decoder, decoding: Decoding, generators: Sequence[np.random.Generator]) -> list[GeneratedText]:
+    """A text for each prompt, of which each has its own generator: what is drawn does not depend on its company."""
+    made = [GeneratedText([], 0.0, False) for _ in generators]
+    logits, going = decoder.begin(), list(range(len(made)))
+    while True:
+        texts = [made[i] for i in going]
+        _add(texts, logits, _choose(logits, decoding, [generators[i] for i in going]), decoder.continuation.end)
+        rows = [row for row, text in enumerate(texts) if not text.ended]
+        if not rows or len(texts[rows[0]].tokens) == decoding.max_new_tokens:
+            return made
+        going = [going[row] for row in rows]
+        logits = decoder.step([made[i].tokens[-1] for i in going], rows)
+
+
+def _choose(logits: Tensor, decoding: Decoding, generators: list[np.random.Generator]) -> Tensor:
+    """A token for each row [rows]."""
+    if not decoding.sample:
+        return _most_probable(logits)
+    return drawn(distribution(logits, decoding), [rng.random() for rng in generators])
+
+
+def _add(texts: list[GeneratedText], logits: Tensor, chosen: Tensor, end: int | None) -> None:
+    scores = logits.log_softmax(-1).gather(1, chosen[:, None])[:, 0].tolist()
+    for text, token, score in zip(texts, chosen.tolist(), scores, strict=True):
+        text.score += score
+        text.ended = token == end
+        if not text.ended:
+            text.tokens.append(token)
+
+
+def _most_probable(logits: Tensor) -> Tensor:
+    """The first of the greatest logits of each row [rows]; on a CPU numpy finds it ten times faster than torch."""
+    return torch.from_numpy(logits.numpy().argmax(-1)) if logits.device.type == "cpu" else logits.argmax(-1)
+
+
+def distribution(logits: Tensor, decoding: Decoding) -> Tensor:
+    """The probabilities [rows, vocab_size] that tokens are drawn with."""
+    scores = logits.double()
+    scores = (scores - scores.amax(-1, keepdim=True)) / decoding.temperature  # a division never makes +inf of them
+    if decoding.top_k is not None and decoding.top_k < scores.shape[1]:
+        least = scores.topk(decoding.top_k).values[:, -1:]
+        scores = scores.masked_fill(scores < least, float("-inf"))
+    probabilities = scores.softmax(-1)
+    if decoding.top_p < 1:
+        ordered, order = probabilities.sort(descending=True, stable=True)
+        before = ordered.cumsum(-1) - ordered
+        kept = torch.zeros_like(probabilities).scatter(1, order, ordered.masked_fill(before >= decoding.top_p, 0.0))
+        probabilities = kept / kept.sum(-1, keepdim=True)
+    return probabilities
+
+
+def drawn(probabilities: Tensor, uniform: Sequence[float]) -> Tensor:
+    """The token of each row [rows] in whose share of [0, 1) its number lies."""
+    ends = probabilities.cumsum(-1)
+    at = torch.tensor(uniform, dtype=ends.dtype, device=ends.device)[:, None] * ends[:, -1:]
+    return torch.searchsorted(ends, at, right=True)[:, 0]
+
+
+class Spelling:
+    """A tokenizer's words, and names of ids (`Objective.own_tokens`), whether the tokenizer has these or not."""
+
+    def __init__(self, tokenizer: Tokenizer, names: Mapping[int, str]) -> None:
+        self.tokenizer, self.names = tokenizer, names
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """A string for each id."""
+        listed = [int(i) for i in ids]
+        spelt = zip(listed, self.tokenizer.tokens(listed), strict=True)
+        return [self.names.get(i, token) for i, token in spelt]
+
+    def text(self, ids: Iterable[int]) -> str:
+        """The text of ids without special tokens, the objective's own tokens among its words."""
+        listed = [int(i) for i in ids]
+        if not self.names.keys() & set(listed):
+            return self.tokenizer.decode(listed)
+        pieces = []
+        for name, run in groupby(listed, self.names.get):
+            alike = list(run)
+            pieces += [self.tokenizer.decode(alike).strip()] if name is None else [name] * len(alike)
+        return " ".join(filter(None, pieces))

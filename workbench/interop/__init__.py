@@ -1,1 +1,1 @@
-"""Weights from and to other code: the Hugging Face classes, the original releases."""
+"""Weights from and to other code: the Hugging Face classes, the original released code."""

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.recipe.spec import NetworkSpec
 
 logger = logging.getLogger(__name__)
 ADAPTERS, BESIDE = "adapters.", ("embeddings.", "layers.")
-"""How the names of adapters begin, and those of what they stand beside."""
+"""How the names of adapters begin, and those of what they are next to."""
 
 
 def check_adapters(theirs: NetworkSpec, own: NetworkSpec, numbers: Sequence[int] | None, where: str) -> None:
-    """Weights that adapters were trained beside do not do what they did without them, nor do adapters as others.
+    """Weights that adapters were trained next to do not do what they did without them, nor do adapters as others.
 
     Args:
         numbers: which of ours get the source's; by default the first ones.
@@ -34,7 +34,7 @@ def check_adapters(theirs: NetworkSpec, own: NetworkSpec, numbers: Sequence[int]
     if [own.adapt[number] if number < len(own.adapt) else None for number in named] != theirs.adapt:
         raise WorkbenchError(
             f"{where}: that network has adapters, {theirs.adapt}, and this one "
-            f"{f'others, {own.adapt}' if own.adapt else 'none'}; state its own as `adapt` to go on with them, or merge "
+            f"{f'others, {own.adapt}' if own.adapt else 'none'}; state its own as `adapt` to continue with them, or merge "
             "them into its weights (`workbench export RUN --as FAMILY --output FOLDER`, for LoRA) and start from these"
         )
 
@@ -49,8 +49,8 @@ def own_names(names: Iterable[str], numbers: Sequence[int]) -> dict[str, str]:
     return found
 
 
-def tell_other_base(base: Mapping[str, Tensor], theirs: Mapping[str, Tensor], where: str) -> None:
-    """Warn where adapters stand beside other weights than those that they were trained beside.
+def warn_other_base(base: Mapping[str, Tensor], theirs: Mapping[str, Tensor], where: str) -> None:
+    """Warn where adapters are next to other weights than those that they were trained beside.
 
     Args:
         base: our network's, once it has all that it starts from.
@@ -62,6 +62,6 @@ def tell_other_base(base: Mapping[str, Tensor], theirs: Mapping[str, Tensor], wh
     ]
     if other:
         logger.warning(
-            "%s: its adapters were trained beside other weights than these: %d tensors differ (%s, ...)",
+            "%s: its adapters were trained next to other weights than these: %d tensors differ (%s, ...)",
             *(where, len(other), other[0]),
         )

@@ -1,4 +1,4 @@
-"""The keys of BERT's configuration file, which most later releases kept, and our options."""
+"""The keys of BERT's configuration file, which most later checkpoints kept, and our options."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workbench.errors import unknown
-from workbench.interop.described import Described
-from workbench.interop.release import Config
+from workbench.core.errors import unknown
+from workbench.interop.family import FamilyConfig
+from workbench.interop.network_description import ModelDescription
 from workbench.models.blocks import Activation
 from workbench.recipe.spec import Spec
-from workbench.sequences.layout import Visibility
+from workbench.sequences.text_layout import Visibility
 
 ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",
@@ -25,7 +25,7 @@ ACTIVATIONS: dict[str, Activation] = {
 THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 
 
-def activation(config: Config) -> Activation:
+def activation(config: FamilyConfig) -> Activation:
     """Of the feed-forward blocks.
 
     Raises:
@@ -37,11 +37,11 @@ def activation(config: Config) -> Activation:
     return ACTIVATIONS[name]
 
 
-def norm_eps(config: Config) -> float:
+def norm_eps(config: FamilyConfig) -> float:
     return float(config.get("layer_norm_eps", 1e-12))
 
 
-def text_stream(config: Config, **more: Any) -> Spec:
+def text_stream(config: FamilyConfig, **more: Any) -> Spec:
     """The embedding of words, positions and segments."""
     return {
         "embedding": "token",
@@ -55,7 +55,7 @@ def text_stream(config: Config, **more: Any) -> Spec:
     }
 
 
-def block(config: Config) -> Spec:
+def block(config: FamilyConfig) -> Spec:
     """Options of a layer."""
     return {
         "num_heads": config["num_attention_heads"],
@@ -67,7 +67,7 @@ def block(config: Config) -> Spec:
     }
 
 
-def word_head(config: Config, **more: Any) -> Spec:
+def word_head(config: FamilyConfig, **more: Any) -> Spec:
     """The objective of masked words, whose head has the body's activation and norm, or those stated here."""
     transform = {"activation": activation(config), "norm_eps": norm_eps(config), **more}
     return {"objective": "mlm", "head": {"transform": transform}}
@@ -91,17 +91,17 @@ def config_of(text: Spec, layer: Spec) -> dict[str, Any]:
     }
 
 
-def visibility(config: Config) -> Visibility:
+def visibility(config: FamilyConfig) -> Visibility:
     """Of the library's models that read `is_decoder`; others of BERT's kind do not look at it."""
     return "causal" if config.get("is_decoder") else "bidirectional"
 
 
-def decoding(described: Described) -> dict[str, Any]:
+def decoding(described: ModelDescription) -> dict[str, Any]:
     """The key that says a network that has only read from left to right, for the same models."""
     return {"is_decoder": True} if described.visibilities == {"causal"} else {}
 
 
-def with_segments(described: Described, state: dict[str, Tensor]) -> tuple[Described, dict[str, Tensor]]:
+def with_segments(described: ModelDescription, state: dict[str, Tensor]) -> tuple[ModelDescription, dict[str, Tensor]]:
     """A text without a table of segments, as one with a single segment that adds nothing."""
     text = described.streams.get("text", {})
     if text.get("token_types") != 0:

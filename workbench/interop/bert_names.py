@@ -1,11 +1,12 @@
-"""The names that BERT's release gave to the parts of an encoder, and that most later releases kept: tables of rules.
+"""The names that BERT's released code gave to the parts of an encoder, and that most later checkpoints kept: tables of
+rules.
 
 A family calls them with its own prefixes: `bert.encoder.layer.0`, `lxmert.encoder.r_layers.0`, `uniter.embeddings`.
 """
 
 from __future__ import annotations
 
-from workbench.interop.rules import Copy, Rule, Same, Stack
+from workbench.interop.rules import Copy, Rule, SameTensor, Stack
 
 PARAMETERS = ("weight", "bias")
 QKV = ("query", "key", "value")
@@ -13,7 +14,7 @@ QKV = ("query", "key", "value")
 
 def both(theirs: str, ours: str) -> list[Rule]:
     """The rules of a weight and its bias."""
-    return [Same(f"{theirs}.{p}", f"{ours}.{p}") for p in PARAMETERS]
+    return [SameTensor(f"{theirs}.{p}", f"{ours}.{p}") for p in PARAMETERS]
 
 
 def stacked(theirs: tuple[str, ...], ours: str, parameters: tuple[str, ...] = PARAMETERS) -> list[Rule]:
@@ -55,9 +56,9 @@ def layers(theirs: str, count: int, first: int = 0) -> list[Rule]:
 def embeddings(theirs: str, ours: str = "embeddings.text") -> list[Rule]:
     """Tables of words, positions and segments, and their norm."""
     return [
-        Same(f"{theirs}.word_embeddings.weight", f"{ours}.token.weight"),
-        Same(f"{theirs}.position_embeddings.weight", f"{ours}.position.weight"),
-        Same(f"{theirs}.token_type_embeddings.weight", f"{ours}.token_type.weight"),
+        SameTensor(f"{theirs}.word_embeddings.weight", f"{ours}.token.weight"),
+        SameTensor(f"{theirs}.position_embeddings.weight", f"{ours}.position.weight"),
+        SameTensor(f"{theirs}.token_type_embeddings.weight", f"{ours}.token_type.weight"),
         *both(f"{theirs}.LayerNorm", f"{ours}.norm"),
     ]
 
@@ -66,13 +67,13 @@ def span_head(words: str, theirs: str = "cls.pair_target_predictions") -> list[R
     """SpanBERT's head that predicts the tokens of a masked span from what stands around it."""
     layers = f"{theirs}.mlp_layer_norm"
     return [
-        Same(f"{theirs}.bias", "sbo.bias"),
-        Same(f"{theirs}.position_embeddings.weight", "sbo.place.weight"),
+        SameTensor(f"{theirs}.bias", "sbo.bias"),
+        SameTensor(f"{theirs}.position_embeddings.weight", "sbo.place.weight"),
         *both(f"{layers}.linear1", "sbo.first"),
         *both(f"{layers}.layer_norm1", "sbo.first_norm"),
         *both(f"{layers}.linear2", "sbo.second"),
         *both(f"{layers}.layer_norm2", "sbo.second_norm"),
-        Copy(f"{theirs}.decoder.weight", words, beside=f"{theirs}.bias"),
+        Copy(f"{theirs}.decoder.weight", words, alongside=f"{theirs}.bias"),
     ]
 
 
@@ -81,8 +82,8 @@ def word_head(
 ) -> list[Rule]:
     """The head that predicts masked words; its decoder is the table of `words`."""
     return [
-        Same(f"{theirs}.bias", "mlm.bias"),
+        SameTensor(f"{theirs}.bias", "mlm.bias"),
         *both(f"{theirs}.{dense}", "mlm.dense"),
         *both(f"{theirs}.{norm}", "mlm.norm"),
-        Copy(f"{theirs}.decoder.weight", words, beside=f"{theirs}.bias"),
+        Copy(f"{theirs}.decoder.weight", words, alongside=f"{theirs}.bias"),
     ]

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.errors import unknown
-from workbench.interop.described import Described
-from workbench.interop.release import Config
+from workbench.core.errors import unknown
+from workbench.interop.family import FamilyConfig
+from workbench.interop.network_description import ModelDescription
 from workbench.models.blocks import Activation
 from workbench.recipe.spec import Spec
 
 
-def norm_eps(config: Config) -> float:
+def norm_eps(config: FamilyConfig) -> float:
     return float(config.get("layer_norm_epsilon", 1e-5))
 
 
-def text_stream(config: Config) -> Spec:
+def text_stream(config: FamilyConfig) -> Spec:
     """The embedding of words and positions."""
     return {
         "embedding": "token",
@@ -29,7 +29,7 @@ def text_stream(config: Config) -> Spec:
     }
 
 
-def block(config: Config, key: str, default: str, activations: Mapping[str, Activation]) -> Spec:
+def block(config: FamilyConfig, key: str, default: str, activations: Mapping[str, Activation]) -> Spec:
     """A layer, whose activation the configuration has under `key`.
 
     Raises:
@@ -51,7 +51,7 @@ def block(config: Config, key: str, default: str, activations: Mapping[str, Acti
     }
 
 
-def config_of(described: Described, layers: int) -> dict[str, Any]:
+def config_of(described: ModelDescription, layers: int) -> dict[str, Any]:
     """The keys that say an embedding and so many layers of ours."""
     text, first = described.streams["text"], described.layers[0]
     return {

@@ -1,4 +1,4 @@
-"""The names that GPT's release gave to the parts of its blocks, which GPT-2 kept: a table of rules.
+"""The names that GPT's released code gave to the parts of its blocks, which GPT-2 kept: a table of rules.
 
 Linear maps are kept as [in, out]; query, key and value are one.
 """
@@ -6,7 +6,7 @@ Linear maps are kept as [in, out]; query, key and value are one.
 from __future__ import annotations
 
 from workbench.interop.bert_names import both
-from workbench.interop.rules import Buffer, Rule, Same, Transposed
+from workbench.interop.rules import Buffer, Rule, SameTensor, TransposedTensor
 
 LINEAR = {
     "attn.c_attn": "attention.attention.qkv",
@@ -23,8 +23,8 @@ def blocks(count: int) -> list[Rule]:
     for i in range(count):
         theirs, ours = f"transformer.h.{i}", f"layers.{i}"
         for one, other in LINEAR.items():
-            rules.append(Transposed(f"{theirs}.{one}.weight", f"{ours}.{other}.weight"))
-            rules.append(Same(f"{theirs}.{one}.bias", f"{ours}.{other}.bias"))
+            rules.append(TransposedTensor(f"{theirs}.{one}.weight", f"{ours}.{other}.weight"))
+            rules.append(SameTensor(f"{theirs}.{one}.bias", f"{ours}.{other}.bias"))
         for one, other in NORMS.items():
             rules += both(f"{theirs}.{one}", f"{ours}.{other}")
         rules += [Buffer(f"{theirs}.attn.bias"), Buffer(f"{theirs}.attn.masked_bias")]

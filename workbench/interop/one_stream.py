@@ -9,15 +9,15 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from workbench.errors import WorkbenchError, unknown
-from workbench.interop.described import Described
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.interop.network_description import ModelDescription
 from workbench.models.network import Network
 from workbench.models.sharing import streams_of
 
 
 def alone(
-    network: Network, ours: Described, state: Mapping[str, Tensor], stream: str
-) -> tuple[Described, dict[str, Tensor]]:
+    network: Network, ours: ModelDescription, state: Mapping[str, Tensor], stream: str
+) -> tuple[ModelDescription, dict[str, Tensor]]:
     """What is said of a network, and its tensors, of one stream: its layers are numbered anew.
 
     Heads that say another stream are left out.
@@ -42,7 +42,7 @@ def alone(
         elif part not in ("embeddings", "layers", "poolers") or (part != "layers" and place == stream):
             tensors[name] = tensor
     visibilities = ours.visibilities if stream == "text" else frozenset()
-    return Described({stream: ours.streams[stream]}, layers, poolers, {}, heads, visibilities), tensors
+    return ModelDescription({stream: ours.streams[stream]}, layers, poolers, {}, heads, visibilities), tensors
 
 
 def _layers(network: Network, stream: str) -> dict[int, int]:

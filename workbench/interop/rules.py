@@ -1,15 +1,15 @@
-"""Rules between the names of a release and ours: the rows of a family's table, each of which works both ways.
+"""Rules between the names of a checkpoint and ours: the rows of a family's table, each of which works both ways.
 
 | rule | their tensors | ours |
 |---|---|---|
-| `Same` | one | the same one |
+| `SameTensor` | one | the same one |
 | `Stack` | several, on top of each other (query, key, value) | one |
-| `Rows` | a table | stretches of its rows; a whole number is one row, as a vector |
+| `RowRanges` | a table | stretches of its rows; a whole number is one row, as a vector |
 | `Sum` | one row each of several tables | their sum, as a vector |
-| `Reversed` | one, of two classes in the other order | one |
-| `Transposed` | one, of a linear map kept as [in, out] | one, [out, in] |
+| `ReversedTensor` | one, of two classes in the other order | one |
+| `TransposedTensor` | one, of a linear map kept as [in, out] | one, [out, in] |
 | `ByHead` | linear maps kept as [in, heads, size] | one, [all heads' sizes, in], stacked |
-| `Reshaped` | one | one, whose numbers have other dimensions |
+| `ReshapedTensor` | one | one, whose numbers have other dimensions |
 | `Copy` | a second name of another of their tensors (tied weights) | nothing more |
 | `Buffer` | no weights (position numbers) | nothing |
 
@@ -25,14 +25,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 State = Mapping[str, Tensor]
 Stretch = int | tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Same:
+class SameTensor:
     """One tensor under two names."""
 
     source: str
@@ -77,7 +77,7 @@ class Stack:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowRanges:
     """A table of theirs of which we keep stretches of rows, or a vector of which we keep stretches of numbers.
 
     Attributes:
@@ -143,7 +143,7 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Reversed(Same):
+class ReversedTensor(SameTensor):
     """A classifier whose classes are numbered the other way round."""
 
     def read(self, state: State) -> dict[str, Tensor]:
@@ -154,7 +154,7 @@ class Reversed(Same):
 
 
 @dataclass(frozen=True)
-class Transposed(Same):
+class TransposedTensor(SameTensor):
     """A linear map that is kept as [in, out] there."""
 
     def read(self, state: State) -> dict[str, Tensor]:
@@ -165,7 +165,7 @@ class Transposed(Same):
 
 
 @dataclass(frozen=True)
-class Reshaped(Same):
+class ReshapedTensor(SameTensor):
     """A tensor of theirs with the dimensions `theirs_shape`, of ours with `ours_shape`."""
 
     theirs_shape: tuple[int, ...]
@@ -197,25 +197,25 @@ class Copy:
     """Another name of theirs for one of their tensors; where the two differ, it is none of ours.
 
     Attributes:
-        beside: it is written where this tensor of theirs is (a head's decoder where the head is).
+        next to: it is written where this tensor of theirs is (a head's decoder where the head is).
     """
 
     source: str
     of: str
-    beside: str = ""
+    alongside: str = ""
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """What their files may hold beside weights."""
+    """What their files may hold next to weights."""
 
     source: str
 
 
-Rule = Same | Stack | Rows | Sum | Copy | Buffer
+Rule = SameTensor | Stack | RowRanges | Sum | Copy | Buffer
 
 
-class Converted(NamedTuple):
+class ConvertedTensors(NamedTuple):
     """Tensors under the other side's names, and the names that have no place there."""
 
     tensors: dict[str, Tensor]
@@ -223,11 +223,11 @@ class Converted(NamedTuple):
 
 
 def weights_of(rules: Iterable[Rule]) -> list[str]:
-    """Their names of the tensors that ours are made of."""
+    """Their names of the tensors that ours are built from."""
     return list(dict.fromkeys(name for rule in rules if not isinstance(rule, Copy | Buffer) for name in rule.theirs))
 
 
-def to_ours(state: State, rules: Iterable[Rule]) -> Converted:
+def to_ours(state: State, rules: Iterable[Rule]) -> ConvertedTensors:
     """Their tensors under our names.
 
     Raises:
@@ -247,10 +247,10 @@ def to_ours(state: State, rules: Iterable[Rule]) -> Converted:
                 shapes = ", ".join(f"{name} {list(state[name].shape)}" for name in rule.theirs)
                 raise WorkbenchError(f"these tensors do not make {', '.join(rule.ours)}: {shapes} ({error})") from error
             used |= {*rule.theirs}
-    return Converted(tensors, [name for name in state if name not in used])
+    return ConvertedTensors(tensors, [name for name in state if name not in used])
 
 
-def to_theirs(state: State, rules: Iterable[Rule]) -> Converted:
+def to_theirs(state: State, rules: Iterable[Rule]) -> ConvertedTensors:
     """Our tensors under their names (the inverse of `to_ours`).
 
     Raises:
@@ -260,12 +260,12 @@ def to_theirs(state: State, rules: Iterable[Rule]) -> Converted:
     used: set[str] = set()
     for rule in rules:
         if isinstance(rule, Copy):
-            if rule.of in tensors and (rule.beside or rule.of) in tensors:
+            if rule.of in tensors and (rule.alongside or rule.of) in tensors:
                 tensors[rule.source] = tensors[rule.of]
         elif not isinstance(rule, Buffer) and _complete(state, rule.ours, "the network has"):
             tensors |= rule.write(state)
             used |= {*rule.ours}
-    return Converted(tensors, [name for name in state if name not in used])
+    return ConvertedTensors(tensors, [name for name in state if name not in used])
 
 
 def _complete(state: State, names: tuple[str, ...], who: str) -> bool:

@@ -14,7 +14,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from workbench.interop.described import counted_out
+from workbench.interop.network_description import counted_out
 from workbench.models.sublayers import Options
 from workbench.recipe.spec import NetworkSpec, Spec
 

@@ -1,28 +1,37 @@
-"""The files by which the library of a release reads its tokenizer: the same ids, in the frame that the network reads.
+"""The files by which the library of a checkpoint reads its tokenizer: the same ids, in the frame that the network
+reads.
 
 `tokenizer.json` holds the tokens and the special ones around a text. `tokenizer_config.json` says which token has which
 role, how many tokens the network reads, and of which class all that is: the library's plain one, as those of the
 families have rules of their own about white space and capitals. Older versions look for the roles in
 `special_tokens_map.json`.
+
+The ids of special tokens in the configuration of a checkpoint: those of the tokenizer, not the usual ones of a family.
+
+Their `generate` begins and ends texts by them, and what their layers leave out is the padding.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 from tokenizers.processors import TemplateProcessing
 
-from workbench.files.drafts import write_text
+from workbench.core.files.drafts import write_text
 from workbench.recipe.spec import NetworkSpec
-from workbench.runs.loading import Loaded
+from workbench.runs.loaded_run import LoadedRun
 from workbench.runs.names import TOKENIZER
 from workbench.sequences.builder import Builder
-from workbench.sequences.layout import Frame
-from workbench.text.files import ROLES_FILE, SETTINGS_FILE
+from workbench.sequences.text_layout import Frame
 from workbench.text.tokenizer import Tokenizer
+from workbench.text.tokenizer_layouts import ROLES_FILE, SETTINGS_FILE
+
+logger = logging.getLogger(__name__)
+
 
 NAMES = (TOKENIZER, SETTINGS_FILE, ROLES_FILE)
 PLAIN = "PreTrainedTokenizerFast"
@@ -34,13 +43,13 @@ def write_tokenizer(
     """Write what the library reads of a tokenizer.
 
     Args:
-        network: what the configuration beside it describes (`Release.network`).
+        network: what the configuration next to it describes (`Release.network`).
         frame: of the texts that the network has read; None: no special token stands around them.
-        goes_on: whether a text that is read from left to right is one to go on with, and so has no end.
+        goes_on: whether a text that is read from left to right is one to continue with, and so has no end.
     """
     roles = {f"{role}_token": token for role, token in sorted(tokenizer.roles.items())}
     text = network.streams.get("text", {})
-    inputs = ["input_ids", "token_type_ids", "attention_mask"] if _tells_segments(network) else None
+    inputs = ["input_ids", "token_type_ids", "attention_mask"] if _distinguishes_segments(network) else None
     settings: dict[str, Any] = {
         "tokenizer_class": PLAIN,
         "clean_up_tokenization_spaces": False,
@@ -49,19 +58,19 @@ def write_tokenizer(
     }
     if text.get("max_positions"):
         settings["model_max_length"] = text["max_positions"]
-    write_text(folder / TOKENIZER, _framed(tokenizer, frame, goes_on).to_str(pretty=True))
+    write_text(folder / TOKENIZER, _in_frame(tokenizer, frame, goes_on).to_str(pretty=True))
     write_text(folder / SETTINGS_FILE, json.dumps(settings, ensure_ascii=False, indent=2))
     write_text(folder / ROLES_FILE, json.dumps(roles, ensure_ascii=False, indent=2))
 
 
-def frame_of(loaded: Loaded, network: str) -> Frame | None:
+def frame_of(loaded: LoadedRun, network: str) -> Frame | None:
     """The special tokens around the texts of the first task that trains a network, or else of any."""
     tasks = sorted(loaded.transforms.values(), key=lambda task: all(o.network != network for o in task.objectives))
     return next((task.builder.frame for task in tasks if isinstance(task.builder, Builder)), None)
 
 
-def _framed(tokenizer: Tokenizer, frame: Frame | None, goes_on: bool) -> tokenizers.Tokenizer:
-    """The tokenizer with its template. A text to go on with has no end."""
+def _in_frame(tokenizer: Tokenizer, frame: Frame | None, goes_on: bool) -> tokenizers.Tokenizer:
+    """The tokenizer with its template. A text to continue with has no end."""
     begin = frame.begin if frame else []
     end = frame.end if frame and not (goes_on and "causal" in frame.visibilities) else []
     before, after = ([str(tokenizer.backend.id_to_token(i)) for i in ids] for ids in (begin, end))
@@ -73,8 +82,46 @@ def _framed(tokenizer: Tokenizer, frame: Frame | None, goes_on: bool) -> tokeniz
     return framed
 
 
-def _tells_segments(network: NetworkSpec) -> bool:
-    """Whether the network reads of which segment a token is, in its embedding or in a relation."""
-    relations = [layer.get("relation") for layer in network.layers]
-    told = any(isinstance(relation, dict) and relation.get("segments") for relation in relations)
-    return told or network.streams.get("text", {}).get("token_types", 0) > 1
+def _distinguishes_segments(network: NetworkSpec) -> bool:
+    """Whether the network reads of which segment a token is, in its embedding or in a score bias."""
+    score_biases = [layer.get("score_bias") for layer in network.layers]
+    reported = any(isinstance(score_bias, dict) and score_bias.get("segments") for score_bias in score_biases)
+    return reported or network.streams.get("text", {}).get("token_types", 0) > 1
+
+
+ROLES = ("bos", "eos")
+PAD, START = "pad_token_id", "decoder_start_token_id"
+TEXT = "text_config"  # where a configuration of several encoders has that of the text
+
+
+def with_special_ids(config: dict[str, Any], tokenizer: Tokenizer, counted: bool) -> dict[str, Any]:
+    """The configuration with the tokenizer's ids: of the padding, where the tokenizer has one, and of what else the
+    configuration names.
+
+    Args:
+        counted: whether the family counts positions from its padding's id (`Release.counts_padding`), which then stays.
+    """
+    if isinstance(config.get(TEXT), dict):
+        return {**config, TEXT: with_special_ids(config[TEXT], tokenizer, counted)}
+    named = {role: config[f"{role}_token_id"] for role in (*ROLES, "pad") if f"{role}_token_id" in config}
+    ids = {f"{role}_token_id": tokenizer.id(role) for role in ROLES if role in named and tokenizer.has(role)}
+    first = next((role for role, value in named.items() if START in config and value == config[START]), None)
+    if first is not None and tokenizer.has(first):
+        ids[START] = tokenizer.id(first)
+    if counted:
+        _warn_taken(config, tokenizer)
+    elif tokenizer.has("pad"):
+        ids[PAD] = tokenizer.id("pad")
+    return {**config, **ids}
+
+
+def _warn_taken(config: dict[str, Any], tokenizer: Tokenizer) -> None:
+    """Say so where a token of texts has the id that the family takes for padding."""
+    theirs = config[PAD]
+    if not tokenizer.has("pad") or tokenizer.id("pad") != theirs:
+        (token,) = tokenizer.tokens([theirs])
+        logger.warning(
+            "%s takes the token of id %d for padding and counts positions without it; in this tokenizer that is %r, so "
+            "texts with it get other states there. Train the tokenizer so that padding has id %d (--kind bpe)",
+            *(config.get("model_type"), theirs, token, theirs),
+        )

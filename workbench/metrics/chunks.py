@@ -1,8 +1,8 @@
 """Scores of tagged words: accuracy, and precision, recall and F1 of the chunks that tags spell, as seqeval has them.
 
 A chunk is found where its first and last word and its name are right, as in the CoNLL evaluations (Tjong Kim Sang and
-De Meulder, CoNLL 2003): all chunks of all texts count alike. `B-x` begins a chunk x, `I-x` goes on with one, or begins
-one after another name or `O`; with the tags of IOBES `E-x` ends one and `S-x` is one.
+De Meulder, CoNLL 2003): all chunks of all texts count alike. `B-x` begins a chunk x, `I-x` continues with one, or
+begins one after another name or `O`; with the tags of IOBES `E-x` ends one and `S-x` is one.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from workbench.core.packages import library
 from workbench.metrics.tallies import Tally
-from workbench.packages import library
 
 OUTSIDE = "O"
 WORD_TAG = re.compile(rf"{OUTSIDE}|[BIES]-.+")

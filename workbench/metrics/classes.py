@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from workbench.core.packages import library
 from workbench.metrics.tallies import Tally
-from workbench.packages import library
 
 
 def class_scores(predicted: np.ndarray, gold: np.ndarray) -> dict[str, float]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from workbench.core.packages import library
 from workbench.metrics.tallies import Tally
-from workbench.packages import library
 
 
 def number_scores(predicted: np.ndarray, gold: np.ndarray) -> dict[str, float]:

@@ -87,7 +87,7 @@ def wilson(right: int, total: int, unit: float = 1.0) -> Interval:
     return Interval(unit * max(0.0, middle - half), unit * min(1.0, middle + half), "Wilson")
 
 
-def compared(
+def compared_numbers(
     first: Sequence[Tally], second: Sequence[Tally], units: np.ndarray, count: int = 10_000, seed: int = 0
 ) -> Difference:
     """A number of two sides, each with a tally for each of its seeds, all of the same items in the same order.

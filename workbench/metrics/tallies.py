@@ -63,7 +63,7 @@ SIGNED = ("mean", "share", "percentage", "means", "f1_of_means", "exp_mean", "me
 """Kinds whose figures are values, which may be below 0, each with its weight, which may not."""
 
 
-def amiss(kind: Kind, rows: np.ndarray) -> np.ndarray:
+def tally_fault(kind: Kind, rows: np.ndarray) -> np.ndarray:
     """Which rows [items, figures] no item of a kind can have [items]: of one that comes from a file."""
     bad = ~np.isfinite(rows).all(1)
     if kind in CLASSES:
@@ -125,8 +125,8 @@ class Tally:
         """What of the items is added up [items, sums]: of classes how often each is right, found and gold."""
         if self.kind not in CLASSES:
             return self.rows
-        gold, predicted, *told = self.rows.astype(np.int64).T
-        right = told[0] != 0 if told else gold == predicted
+        gold, predicted, *reported = self.rows.astype(np.int64).T
+        right = reported[0] != 0 if reported else gold == predicted
         count = int(self.rows[:, :2].max(initial=0)) + 1
         items, found = np.arange(len(gold)), np.zeros((len(gold), 3, count + 1))  # -1 is the last, and is left out
         found[items, 0, gold] = right
@@ -215,10 +215,10 @@ def _bleu(sums: np.ndarray, smooth: bool) -> np.ndarray:
 def _chrf(sums: np.ndarray) -> np.ndarray:
     """Popović (WMT 2015): the mean over the orders that both sides have."""
     made, wanted, matches = sums[:, 0::3], sums[:, 1::3], sums[:, 2::3]
-    told = (made > 0) & (wanted > 0)
-    orders = told.sum(1).astype(float)
-    precision = _share(np.where(told, _share(matches, made), 0.0).sum(1), orders)
-    recall = _share(np.where(told, _share(matches, wanted), 0.0).sum(1), orders)
+    reported = (made > 0) & (wanted > 0)
+    orders = reported.sum(1).astype(float)
+    precision = _share(np.where(reported, _share(matches, made), 0.0).sum(1), orders)
+    recall = _share(np.where(reported, _share(matches, wanted), 0.0).sum(1), orders)
     factor = CHRF_BETA**2
     return 100 * _share((1 + factor) * precision * recall, factor * precision + recall)
 

@@ -2,8 +2,8 @@
 
 BLEU (Papineni et al., ACL 2002) and chrF (Popović, WMT 2015) are those of sacrebleu (Post, arXiv:1804.08771), whose
 signature says how texts were split. ROUGE (Lin, 2004) is the F1 of rouge-score: 1, 2, L over the whole text, and Lsum,
-which is the L of papers on summaries: over sentences, each beside the whole other text. English is split and stemmed as
-rouge-score does; words of other scripts stay whole, and signs that stand without spaces are words. All are from 0 to
+which is the L of papers on summaries: over sentences, each next to the whole other text. English is split and stemmed
+as rouge-score does; words of other scripts stay whole, and signs that stand without spaces are words. All are from 0 to
 100, as papers print them.
 """
 
@@ -16,8 +16,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from workbench.core.packages import library
 from workbench.metrics.tallies import Tally
-from workbench.packages import library
 from workbench.text.sentences import sentences_apart, words_apart
 
 Splitting = Literal["13a", "intl", "zh", "char", "none"]
@@ -36,7 +36,7 @@ class TextScores(NamedTuple):
 def text_scores(
     predictions: Sequence[str], references: Sequence[str], *, tokenize: Splitting = "13a", lowercase: bool = False
 ) -> TextScores:
-    """Of texts beside one reference each.
+    """Of texts next to one reference each.
 
     Args:
         tokenize: for BLEU.
@@ -61,10 +61,10 @@ def text_scores(
     of_rouge = {name: [100 * one[name].fmeasure for one in each] for name in ROUGE}
     numbers |= {name: statistics.fmean(of) for name, of in of_rouge.items()}
     tallies = of_texts | {name: Tally.mean(of) for name, of in of_rouge.items()}
-    told = (
+    reported = (
         f"BLEU {bleu.get_signature()}; chrF {chrf.get_signature()}; ROUGE F1, stemmed, version:{version('rouge-score')}"
     )
-    return TextScores(numbers, told, tallies)
+    return TextScores(numbers, reported, tallies)
 
 
 def bleu_rows(bleu: Any, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:

@@ -1,25 +1,53 @@
-"""Adapting a network: what it has learnt stays as it is, and small modules beside it are trained."""
+"""Adapting a network: what it has learned stays as it is, and small modules next to it are trained.
+
+The end of a network, as a module of its own, so that an adapter may go by all that the layers made.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from annotated_types import MinLen
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
-from workbench.models.attention.seen import Keys, Seen
-from workbench.models.end import End, Passed, States
-from workbench.models.returns import STREAMS
-from workbench.options.bounds import Name
-from workbench.parts.build_context import named
-from workbench.parts.calls import Returns, call
+from workbench.components.build_context import named
+from workbench.components.calls import Returns, call
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Name
+from workbench.models.attention.key_values import KeyValueHook, KeyValues
+from workbench.models.context import Context
+from workbench.models.layer_checks import STREAMS
+
+States = dict[str, Tensor]
+
+
+class LayerStates(NamedTuple):
+    """What the layers of a network built from a batch: the streams before the first layer and after each."""
+
+    hidden: list[States]
+    context: Context
+
+
+class NetworkEnd(nn.Module):
+    """What a network gives: the streams after the last layer.
+
+    Args:
+        sizes: hidden size of every stream.
+        num_layers: of the network.
+    """
+
+    def __init__(self, sizes: dict[str, int], num_layers: int) -> None:
+        super().__init__()
+        self.sizes, self.num_layers = sizes, num_layers
+
+    def forward(self, passed: LayerStates) -> States:
+        return passed.hidden[-1]
 
 
 @dataclass(frozen=True)
-class Adapts:
+class AdapterPlace:
     """What modules of a network an adapter stands at.
 
     Attributes:
@@ -37,7 +65,7 @@ class Adapts:
     targets: tuple[str, ...] = ()
 
 
-LINEAR = Adapts(
+LINEAR = AdapterPlace(
     nn.Linear,
     "linear map",
     lambda linear: {"in_size": linear.in_features, "out_size": linear.out_features},
@@ -49,43 +77,43 @@ LINEAR = Adapts(
 """Linear maps: `given` [rows, in_size], `made` [rows, out_size]."""
 
 
-def _behind(found: Any, given: Keys, made: Keys) -> bool:
+def _is_longer(found: Any, given: KeyValues, made: KeyValues) -> bool:
     rows = made.keys.shape[0]
     return (
-        isinstance(found, Keys)
+        isinstance(found, KeyValues)
         and found.keys.shape == found.values.shape == (found.layout.rows, *made.keys.shape[1:])
         and found.layout.rows >= rows
     )
 
 
-SEEN = Adapts(
-    Seen,
+KEY_VALUES = AdapterPlace(
+    KeyValueHook,
     "attention",
     lambda seen: {"num_heads": seen.num_heads, "head_size": seen.head_size},
-    Returns("the keys and values that it was given, behind others if it likes", _behind),
+    Returns("the keys and values that it was given, behind others if it likes", _is_longer),
     ("layers.*",),
 )
-"""What attention reads: `given` and `made` are the same `Keys`."""
+"""What attention reads: `given` and `made` are the same `KeyValues`."""
 
 
-def _same_streams(found: Any, given: Passed, made: States) -> bool:
+def _is_same_streams(found: Any, given: LayerStates, made: States) -> bool:
     return STREAMS.holds(found, made) and found.keys() == made.keys()
 
 
-END = Adapts(
-    End,
+END = AdapterPlace(
+    NetworkEnd,
     "network",
     lambda end: {"sizes": end.sizes, "num_layers": end.num_layers},
-    Returns("the streams that it was given, each a tensor of the same shape", _same_streams),
+    Returns("the streams that it was given, each a tensor of the same shape", _is_same_streams),
     ("end",),
 )
-"""The network as a whole: `given` what its layers made (`Passed`), `made` the streams after the last one."""
+"""The network as a whole: `given` what its layers made (`LayerStates`), `made` the streams after the last one."""
 
 
 @dataclass(frozen=True)
 class Targets:
-    """What a recipe says of an adapter beside its own options: the modules of the network that get one each, by
-    patterns of their names (`layers.*.qkv`); by default `Adapts.targets`."""
+    """What a recipe says of an adapter next to its own options: the modules of the network that get one each, by
+    patterns of their names (`layers.*.qkv`); by default `AdapterPlace.targets`."""
 
     targets: Annotated[list[Name], MinLen(1)]
 
@@ -93,14 +121,14 @@ class Targets:
 class Adapter(nn.Module):
     """Changes what one module of a network gives. A new one should change nothing: the network begins as it is.
 
-    Of the sizes of the module (`Adapts.sizes`) it is given those that it asks for. Fresh weights are drawn as a layer's
-    are; a method `initialise(scale)` draws others.
+    Of the sizes of the module (`AdapterPlace.sizes`) it is given those that it asks for. Fresh weights are drawn as a
+    layer's are; a method `initialise(scale)` draws others.
     """
 
-    adapts: ClassVar[Adapts] = LINEAR
+    adapts: ClassVar[AdapterPlace] = LINEAR
 
     def forward(self, given: Any, made: Any) -> Any:
-        """What the module made of what it was given -> what it shall have made."""
+        """What the module built from what it was given -> what it shall have made."""
         raise NotImplementedError(f"{type(self).__name__} must define forward")
 
     def merge(self, module: Any) -> None:

@@ -9,16 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import ComponentName, ComponentSpec
 from workbench.models.attention.call import attend
-from workbench.models.attention.relation import Relation
-from workbench.models.attention.seen import Keys, Seen
+from workbench.models.attention.key_values import KeyValueHook, KeyValues
+from workbench.models.attention.score_bias import ScoreBias
 from workbench.models.context import Context
 from workbench.models.dropout import dropout
-from workbench.models.layout import Layout
-from workbench.models.rotary import rotate
-from workbench.options.bounds import PartName, PartSpec
-from workbench.parts.building import build
+from workbench.models.layout import Layout, rotate
 
 Ungated = Literal["gelu", "gelu_tanh", "quick_gelu", "relu", "tanh"]
 Activation = Literal[Ungated, "swiglu", "geglu", "geglu_tanh"]
@@ -94,7 +93,7 @@ class MultiHeadAttention(nn.Module):
         inner_size: heads x head size, where it is not hidden_size.
         dropout: of the attention weights, as published.
         rotary: base of rotary positions (arXiv:2104.09864).
-        relation: a term of the scores, as the recipe names it.
+        score_bias: a term of the scores, as the recipe names it.
         window, scale: as in `workbench.models.attention.request.Request`.
         bias: whether the linear maps have one.
     """
@@ -108,7 +107,7 @@ class MultiHeadAttention(nn.Module):
         inner_size: int | None = None,
         dropout: float = 0.0,
         rotary: float | None = None,
-        relation: PartSpec | PartName | None = None,
+        score_bias: ComponentSpec | ComponentName | None = None,
         window: int | None = None,
         scale: float | None = None,
         bias: bool = True,
@@ -125,13 +124,15 @@ class MultiHeadAttention(nn.Module):
         self.rotary = rotary
         self.window, self.scale = window, scale
         about = {"num_heads": num_heads, "head_size": self.head_size}
-        self.relation: Relation | None = None if relation is None else build("relation", relation, "relation", **about)
+        self.score_bias: ScoreBias | None = (
+            None if score_bias is None else build("score_bias", score_bias, "score_bias", **about)
+        )
         if key_size is None:
             self.qkv = nn.Linear(hidden_size, 3 * inner, bias=bias)
         else:
             self.query = nn.Linear(hidden_size, inner, bias=bias)
             self.key_value = nn.Linear(key_size, 2 * inner, bias=bias)
-        self.seen = Seen(num_heads, self.head_size)
+        self.seen = KeyValueHook(num_heads, self.head_size)
         self.output = nn.Linear(inner, hidden_size, bias=bias)
 
     def forward(
@@ -146,7 +147,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """Rows [rows_q, hidden_size] and [rows_k, key_size] (None: the same rows) -> [rows_q, hidden_size].
 
-        `names` are the streams of the queries and of the keys, for kept attention weights and for a past.
+        `names` are the streams of the queries and of the keys, for kept attention weights and for a KV cache.
         """
         q, k, v = self._heads(query_rows, key_rows)
         if self.rotary is not None:
@@ -156,12 +157,12 @@ class MultiHeadAttention(nn.Module):
             known, keys = context.recall(names[1], torch.stack([k, v], 1), apart=not self.seen.adapted)
             k, v = known.unbind(1)
         own = keys  # its lengths are read behind the call alone: compiled code is made for each list of numbers
-        q, (k, v, keys) = self.faced(q, self.seen(Keys(k, v, keys)), query_rows, queries, names)
+        q, (k, v, keys) = self.faced(q, self.seen(KeyValues(k, v, keys)), query_rows, queries, names)
         out, weights = attend(
             *(q, k, v, queries, keys),
             dropout=self.dropout if self.training else 0.0,
             window=self.window,
-            relation=self.relation,
+            score_bias=self.score_bias,
             scale=self.scale,
             need_weights=context.looks,
             label=self._label(context.kind, names),
@@ -174,19 +175,19 @@ class MultiHeadAttention(nn.Module):
         """Whose attention it is, for people: the same for all layers of a kind."""
         own, read = (", ".join(side) for side in names)
         window = "" if self.window is None else f", window {self.window}"
-        relation = "" if self.relation is None else f", {type(self.relation).__name__.lower()}"
+        score_bias = "" if self.score_bias is None else f", {type(self.score_bias).__name__.lower()}"
         return (
-            f"{kind or 'rows'}({own}{'' if read == own else f' to {read}'}), {self.num_heads} heads{window}{relation}"
+            f"{kind or 'rows'}({own}{'' if read == own else f' to {read}'}), {self.num_heads} heads{window}{score_bias}"
         )
 
     def faced(
         self,
         q: Tensor,
-        keys: Keys,
+        keys: KeyValues,
         query_rows: Tensor,
         queries: Layout,
         names: tuple[tuple[str, ...], tuple[str, ...]],
-    ) -> tuple[Tensor, Keys]:
+    ) -> tuple[Tensor, KeyValues]:
         """Queries and keys as they are multiplied: as they are. For attention whose queries go by what they face.
 
         What is given back may be wider than the values; `scale` is then to be set.

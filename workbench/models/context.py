@@ -8,13 +8,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from workbench.models.kv_cache import CacheKind, CacheLayout, CacheUpdate, KVCache
 from workbench.models.layout import Layout, layout_of
-from workbench.models.past import Growing, Keeps, Past
-from workbench.models.spread import Spread
 from workbench.sequences.batch import Batch
 
 
-class Attended(NamedTuple):
+class AttentionRecord(NamedTuple):
     """What an attention call looked at: the number of its layer, the streams of its queries and of its keys, and the
     weights of each sequence [heads, its queries, its keys], the rows of several streams stream after stream."""
 
@@ -25,14 +24,14 @@ class Attended(NamedTuple):
 
 
 class Context:
-    """Knowledge about one batch, shared by all layers of a forward, and what is kept of it for heads and pictures.
+    """Knowledge about one batch, shared by all layers of a forward, and what is kept of it for heads and figures.
 
     Args:
         keep_attention: whether attention weights are kept, or of which layers, by their numbers in the stack.
-        past: what the sequences go on from; `past_now` says what it has become after the forward.
+        cache: what the sequences continue from; `updated_cache` says what it has become after the forward.
 
     Attributes:
-        batch: with a past, also the streams that it alone has, without rows.
+        batch: with a KV cache, also the streams that it alone has, without rows.
         progress: of the run: 0 at its start, 1 at its end and in evaluation.
         attention: of every attention call of the layers for which it is kept.
         hidden: the streams before the first layer and after each, where they are kept.
@@ -47,18 +46,18 @@ class Context:
         keep_attention: bool | Collection[int] = False,
         keep_hidden: bool = False,
         progress: float = 1.0,
-        past: Past | None = None,
+        cache: KVCache | None = None,
     ) -> None:
-        self._growing = None if past is None else Growing(past, batch)
-        self.batch = batch if self._growing is None else self._growing.batch
+        self._update = None if cache is None else CacheUpdate(cache, batch)
+        self.batch = batch if self._update is None else self._update.batch
         self._layer = self._calls = 0
         self.kind = ""
         self.progress = progress
         self._layouts: dict[tuple[str, ...], Layout] = {}
         self._wholes: dict[tuple[str, ...], Layout] = {}
-        self._spread: dict[tuple[str, ...], Spread] = {}
+        self._spread: dict[tuple[str, ...], CacheLayout] = {}
         self.keep_attention, self.keep_hidden = keep_attention, keep_hidden
-        self.attention: list[Attended] = []
+        self.attention: list[AttentionRecord] = []
         self.hidden: list[dict[str, Tensor]] = []
         self.taps: dict[str, dict[str, Tensor]] = {}
 
@@ -74,7 +73,7 @@ class Context:
         return self._layouts[streams]
 
     def enter(self, layer: int, kind: str = "") -> None:
-        """Say which layer of the stack comes, and of what kind; the places of a past are counted in it."""
+        """Say which layer of the stack comes, and of what kind; the places of a KV cache are counted in it."""
         self._layer, self._calls, self.kind = layer, 0, kind
 
     @property
@@ -86,59 +85,60 @@ class Context:
 
     def look(self, names: tuple[tuple[str, ...], tuple[str, ...]], weights: list[Tensor]) -> None:
         """Keep the weights of an attention call of this layer, whose queries and keys are of these streams."""
-        self.attention.append(Attended(self._layer, *names, weights))
+        self.attention.append(AttentionRecord(self._layer, *names, weights))
 
-    def keeps(self, what: Keeps) -> bool:
-        """Whether there is a past that keeps the rows, or the keys, that attention reads."""
-        return self._growing is not None and self._growing.past.keeps == what
+    def keeps(self, what: CacheKind) -> bool:
+        """Whether there is a KV cache that keeps the rows, or the keys, that attention reads."""
+        return self._update is not None and self._update.cache.keeps == what
 
     @torch.compiler.disable
     def recall(self, streams: tuple[str, ...], rows: Tensor, apart: bool = False) -> tuple[Tensor, Layout]:
-        """What an attention call reads of streams: the past's rows and those of the batch, as one layout.
+        """What an attention call reads of streams: the cache's rows and those of the batch, as one layout.
 
         Called once by each attention call, where `keeps` says so, with what is to be kept of the batch's rows
-        [rows, ...], in the order of `layout`. With `apart` the rows may stand as they are kept (a layout `Spread`).
+        [rows, ...], in the order of `layout`. With `apart` the rows may stand as they are kept (a layout
+        `CacheLayout`).
         """
-        assert self._growing is not None
+        assert self._update is not None
         place = f"{self._layer}.{self._calls}"
         self._calls += 1
-        room = self._growing.room(streams[0]) if apart and len(streams) == 1 else None
+        room = self._update.room(streams[0]) if apart and len(streams) == 1 else None
         if room is None:
-            return self._growing.extend(place, streams, rows), self._whole(streams)
+            return self._update.extend(place, streams, rows), self._whole(streams)
         if streams not in self._spread:
-            self._spread[streams] = Spread(self._growing.apart(streams[0]), room)
-        return self._growing.extend(place, streams, rows, apart=True), self._spread[streams]
+            self._spread[streams] = CacheLayout(self._update.apart(streams[0]), room)
+        return self._update.extend(place, streams, rows, apart=True), self._spread[streams]
 
     def cast_kept(self, dtype: torch.dtype) -> None:
-        """Have all that is kept for heads and pictures in this dtype; a past stays as its network reads it."""
+        """Have all that is kept for heads and figures in this dtype; a KV cache stays as its network reads it."""
         self.attention = [call._replace(weights=[w.to(dtype) for w in call.weights]) for call in self.attention]
         self.hidden = [_cast(streams, dtype) for streams in self.hidden]
         self.taps = {place: _cast(streams, dtype) for place, streams in self.taps.items()}
 
     @property
-    def past_now(self) -> Past:
-        """The past with what was read of this batch."""
-        assert self._growing is not None
-        return self._growing.past_now()
+    def updated_cache(self) -> KVCache:
+        """The cache with what was read of this batch."""
+        assert self._update is not None
+        return self._update.updated_cache()
 
     def _whole(self, streams: tuple[str, ...]) -> Layout:
-        assert self._growing is not None
-        if not any(self._growing.reaches_back(name) for name in streams):
+        assert self._update is not None
+        if not any(self._update.reaches_back(name) for name in streams):
             return self.layout(*streams)  # the same, so that kernels know it again
         if streams not in self._wholes:
-            self._wholes[streams] = layout_of([self._growing.whole(name) for name in streams])
+            self._wholes[streams] = layout_of([self._update.whole(name) for name in streams])
         return self._wholes[streams]
 
     def _places(self, streams: tuple[str, ...]) -> Tensor | None:
         """Where the batch's rows stand among all, in the order of `torch.cat`; None where nothing is before them."""
-        growing = self._growing
-        if growing is None or not any(growing.reaches_back(name) for name in streams):
+        update = self._update
+        if update is None or not any(update.reaches_back(name) for name in streams):
             return None
         if len(streams) == 1:
-            return growing.places(streams[0])
+            return update.places(streams[0])
         whole = self._whole(streams)
         parts = whole.restored(whole.index).split([stream.rows for stream in whole.streams])
-        return torch.cat([part[growing.new_rows(name)] for part, name in zip(parts, streams, strict=True)])
+        return torch.cat([part[update.new_rows(name)] for part, name in zip(parts, streams, strict=True)])
 
 
 def _cast(streams: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:

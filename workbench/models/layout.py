@@ -1,4 +1,7 @@
-"""How the rows of streams divide into sequences: what attention, positions and masks go by."""
+"""How the rows of streams divide into sequences: what attention, positions and masks go by.
+
+Rotary positions (Su et al., RoFormer, arXiv:2104.09864, eq. 34).
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,13 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from workbench.errors import unknown
+from workbench.core.errors import unknown
 from workbench.models.permutation import inverse_of, select
-from workbench.models.rotary import Turns, turns
 from workbench.sequences.batch import VISIBILITY, Stream
-from workbench.sequences.moving import integers_on_device
 from workbench.sequences.pattern import Pattern, joined, plain
+from workbench.sequences.transfer import integers_on_device
 
-Made = TypeVar("Made")
+MaskValue = TypeVar("MaskValue")
 
 
 class Layout:
@@ -32,7 +34,7 @@ class Layout:
             order in which each sequence is contiguous [rows], on the host; None where rows are in that order already.
         streams: the streams that the rows are of; without any, rows have no fields.
         places: the place of each row in its sequence, in contiguous order [rows], where others stand before it that the
-            layout doesn't have (a past); None where they are counted from 0.
+            layout doesn't have (a KV cache); None where they are counted from 0.
         pattern: what the host knows of the integers.
     """
 
@@ -63,7 +65,7 @@ class Layout:
     def device(self) -> torch.device:
         return self.offsets.device
 
-    def kept(self, keys: Layout, what: Hashable, make: Callable[[], Made]) -> Made:
+    def kept(self, keys: Layout, what: Hashable, make: Callable[[], MaskValue]) -> MaskValue:
         """What attention from these rows to those of `keys` needs in every layer: made once, kept while both live."""
         kept = self._kept.setdefault(keys, {})
         if what not in kept:
@@ -120,7 +122,7 @@ class Layout:
         )
 
     def turns(self, size: int, dtype: torch.dtype, base: float) -> Turns:
-        """What heads of this size are turned by (`workbench.models.rotary`), in the order of the rows: made once for
+        """What heads of this size are turned by (`workbench.models.layout`), in the order of the rows: made once for
         all layers, or in each compiled one, where it is part of the kernel that turns them."""
 
         def make() -> Turns:
@@ -198,3 +200,26 @@ def interleave(streams: list[Stream]) -> Tensor:
         pieces.append(torch.split(numbers + base, stream.lengths))
         base += stream.rows
     return torch.cat([piece for sequence in zip(*pieces, strict=True) for piece in sequence])
+
+
+Turns = tuple[Tensor, Tensor]
+
+
+def turns(positions: Tensor, size: int, dtype: torch.dtype, base: float = 10000.0) -> Turns:
+    """What heads of an even `size` are multiplied by in rows at these positions [rows], the same in all layers: the
+    cosines of the angles, and their sines, of the first half with a minus, each [rows, 1, size]."""
+    half = size // 2
+    frequencies = base ** (-torch.arange(half, device=positions.device, dtype=torch.float32) / half)
+    angles = positions.float()[:, None, None] * frequencies
+    cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
+    return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
+
+
+def rotate(x: Tensor, by: Turns) -> Tensor:
+    """Rotate pairs (i, i + half) of each head of x [rows, heads, size] by their `turns`; of heads of an odd size the
+    last number stays as it is."""
+    cos, sin = by
+    size = cos.shape[-1]
+    if size < x.shape[-1]:
+        return torch.cat([rotate(x[..., :size], by), x[..., size:]], -1)
+    return x * cos + x.roll(size // 2, -1) * sin

@@ -10,35 +10,35 @@ import torch
 from annotated_types import MinLen
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError, unknown
+from workbench.components.building import build, checked
+from workbench.components.calls import call
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.options.bounds import ComponentSpec, Repeats
+from workbench.core.options.values import check
+from workbench.models.adapter import LayerStates, NetworkEnd, States
+from workbench.models.checkpointing import recomputed
 from workbench.models.context import Context
-from workbench.models.end import End, Passed, States
 from workbench.models.initialisation import initialise, scale_residuals
-from workbench.models.layers.tap import Tap
-from workbench.models.recomputing import recomputed
-from workbench.models.returns import STREAMS, rows_of_width
-from workbench.models.sharing import Shared
-from workbench.options.bounds import PartSpec, Repeats
-from workbench.options.values import check
-from workbench.parts.building import build, checked
-from workbench.parts.calls import call
+from workbench.models.layer_checks import STREAMS, rows_of_width
+from workbench.models.layers.tap import TapLayer
+from workbench.models.sharing import SharedStates
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.sequences.batch import Batch, Stream
 
 
 @dataclass(frozen=True)
 class Repetition:
-    """What a layer or a group of layers says of itself beside its options: how often, and what the copies share."""
+    """What a layer or a group of layers says of itself next to its options: how often, and what the copies share."""
 
     repeat: Repeats = 1
-    share: Literal["all", "attention", "feed_forward", "relation", "biases"] | None = None
+    share: Literal["all", "attention", "feed_forward", "score_bias", "biases"] | None = None
 
 
 @dataclass(frozen=True)
-class Group:
+class LayerGroup:
     """Layers that are repeated together."""
 
-    group: Annotated[list[PartSpec], MinLen(1)]
+    group: Annotated[list[ComponentSpec], MinLen(1)]
 
 
 class Sizes(dict[str, int]):
@@ -64,7 +64,7 @@ class Network(nn.Module):
     """The stack that a recipe's `model` describes.
 
     A `frozen` one is never trained: it stays in evaluation mode, and nothing of it has a gradient. Of one with
-    `adapters` (`workbench.models.adapting`) these and the poolers alone are trained, unless it is `trained_whole`.
+    `adapters` (`workbench.models.adaptation`) these and the poolers alone are trained, unless it is `trained_whole`.
     `memory` is how many rows of the text before it is to remember where texts are read on; whoever reads them keeps
     them. `computes_in` is what matrices are multiplied in where that is said outside training (autocast); the states
     and what is kept for heads are then of the weights' dtype again, and heads compute in it as ever.
@@ -87,7 +87,7 @@ class Network(nn.Module):
             if name not in self.sizes:
                 raise unknown("stream", name, self.sizes, f"{where}.poolers")
         self.poolers = nn.ModuleDict({name: Pooler(self.sizes[name]) for name in spec.poolers})
-        self.end = End(self.sizes, len(self.layers))
+        self.end = NetworkEnd(self.sizes, len(self.layers))
         self.memory = spec.memory
         self.adapters = nn.ModuleList()
         self.trained_whole = True
@@ -129,8 +129,8 @@ class Network(nn.Module):
         *,
         after: str | None = None,
         taps: States | None = None,
-        leaves: Sequence[Shared] = (),
-        takes: Shared | None = None,
+        leaves: Sequence[SharedStates] = (),
+        takes: SharedStates | None = None,
     ) -> States:
         """The batch's streams -> states [rows, hidden_size] per stream.
 
@@ -158,8 +158,8 @@ class Network(nn.Module):
         context: Context,
         after: str | None,
         taps: States | None,
-        leaves: Sequence[Shared],
-        takes: Shared | None,
+        leaves: Sequence[SharedStates],
+        takes: SharedStates | None,
     ) -> States:
         if after is not None and self.undivided:
             raise WorkbenchError(
@@ -190,7 +190,7 @@ class Network(nn.Module):
             other.leave(len(self.layers), hidden)
         if undivided:
             context.enter(len(self.layers))
-            hidden = self.end(Passed(trail, context))
+            hidden = self.end(LayerStates(trail, context))
         return hidden if takes is None else takes.take(len(self.layers), hidden)
 
     def _pass(self, layer: int, hidden: States, context: Context) -> States:
@@ -202,8 +202,8 @@ class Network(nn.Module):
         return passed
 
     def _begin(self, batch: Batch, context: Context, without: frozenset[str]) -> States:
-        """The embedded rows of streams but some; one that only the past has is there without rows, for layers to read
-        the past of."""
+        """The embedded rows of streams but some; one that only the cache has is there without rows, for layers to read
+        the cache of."""
         hidden = self.embed(batch, without)
         for name in context.batch.streams:
             if name in self.embeddings and name not in hidden and name not in without:
@@ -221,7 +221,7 @@ class Network(nn.Module):
         }
 
     def _behind(self, tap: str) -> int:
-        taps = {layer.name: number for number, layer in enumerate(self.layers, 1) if isinstance(layer, Tap)}
+        taps = {layer.name: number for number, layer in enumerate(self.layers, 1) if isinstance(layer, TapLayer)}
         if tap not in taps:
             raise unknown("tap", tap, taps, "the network's layers")
         return taps[tap]
@@ -298,7 +298,7 @@ def _block(
     if share == "all" and first:
         return first
     if "group" in options:
-        options = checked(Group, options, f"{place}: a group")
+        options = checked(LayerGroup, options, f"{place}: a group")
         block = _layers(options["group"], f"{place}.group", given)
     else:
         block = [build("layer", options, place, **given)]

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError, unknown
-from workbench.models.adapting import adapt
+from workbench.components.build_context import copied
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.models.adaptation import adapt
 from workbench.models.network import Network
-from workbench.parts.build_context import copied
 from workbench.recipe.spec import Recipe
 
 

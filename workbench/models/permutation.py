@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workbench.sequences.moving import integers_on_device
+from workbench.sequences.transfer import integers_on_device
 
 
 def select(values: Tensor, index: Tensor, inverse: Tensor, complete: bool = True) -> Tensor:

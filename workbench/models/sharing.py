@@ -14,7 +14,7 @@ from torch import Tensor, nn
 States = dict[str, Tensor]
 
 
-class Shared:
+class SharedStates:
     """What a run of a network leaves to a run on another batch.
 
     Args:

@@ -8,7 +8,8 @@ from typing import TypedDict
 
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import ComponentName, ComponentSpec, CountOrZero, Dropout, Epsilon, Positive, Size
 from workbench.models.blocks import (
     Activation,
     FeedForward,
@@ -19,15 +20,14 @@ from workbench.models.blocks import (
     make_norm,
 )
 from workbench.models.context import Context
-from workbench.options.bounds import CountOrZero, Dropout, Epsilon, PartName, PartSpec, Positive, Size
 
 
 class LayerOptions(TypedDict, total=False):
-    """The options that every Transformer layer takes in a recipe beside its activation; `Options` says what they are
+    """The options that every Transformer layer takes in a recipe next to its activation; `Options` says what they are
     by default.
 
     `intermediate_size` is 4 x the hidden size by default; `norm`: layer, rms, unbiased; `norm_place`: post (BERT) or
-    pre; `rotary`: base of rotary positions; `relation`: a part that adds to the scores of attention (buckets);
+    pre; `rotary`: base of rotary positions; `score_bias`: a part that adds to the scores of attention (buckets);
     `window`: how many rows away a row may be to be seen; `scale`: of the scores, by default 1 / sqrt(head size);
     `bias`: of linear maps and norms; `attention_bias`: of the linear maps of attention, by default as `bias`;
     `inner_size`: heads x head size of the attention, by default the hidden size (ViLBERT: 1024; T5's 11B: 16384).
@@ -40,7 +40,7 @@ class LayerOptions(TypedDict, total=False):
     norm_place: NormPlace
     norm_eps: Epsilon
     rotary: Positive | None
-    relation: PartSpec | PartName | None
+    score_bias: ComponentSpec | ComponentName | None
     window: CountOrZero | None
     scale: Positive | None
     bias: bool
@@ -67,7 +67,7 @@ class Options:
     norm_place: NormPlace = "post"
     norm_eps: float = 1e-12
     rotary: float | None = None
-    relation: PartSpec | PartName | None = None
+    score_bias: ComponentSpec | ComponentName | None = None
     window: int | None = None
     scale: float | None = None
     bias: bool = True
@@ -106,7 +106,7 @@ class AttentionBlock(nn.Module):
             inner_size=options.inner_size,
             dropout=options.attention_dropout,
             rotary=options.rotary,
-            relation=options.relation,
+            score_bias=options.score_bias,
             window=options.window,
             scale=options.scale,
             bias=options.bias if options.attention_bias is None else options.attention_bias,
@@ -133,7 +133,8 @@ class AttentionBlock(nn.Module):
         key_rows: Tensor | None = None,
         key_streams: tuple[str, ...] | None = None,
     ) -> Tensor:
-        """Rows of `streams` attend to `key_rows` of `key_streams` (default: to themselves), and to those of a past."""
+        """Rows of `streams` attend to `key_rows` of `key_streams` (default: to themselves), and to those of a KV
+        cache."""
         names = (streams, streams if key_streams is None else key_streams)
         keys = context.layout(*names[1])
         if context.keeps("rows"):

@@ -1,4 +1,4 @@
-"""Spans that are written behind the text that they are cut out of, and how a network goes on in a blank (GLM)."""
+"""Spans that are written behind the text that they are cut out of, and how a network continues in a blank (GLM)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.models.embeddings.blank_token import FIELD
+from workbench.pretraining.objective import Continuation
 from workbench.sequences.rows import NEW, insert, take
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.continuation import Continuation
 
 GONE = NEW - 1
 
 
 @dataclass(frozen=True)
-class Filling:
+class BlankFillings:
     """Moves spans of a stream behind it.
 
     Attributes:
@@ -78,7 +78,7 @@ class BlankContinuation(Continuation):
     counted = (FIELD, "rank")
     behind = False
 
-    def __init__(self, filling: Filling, spelled: str, closing: int) -> None:
+    def __init__(self, filling: BlankFillings, spelled: str, closing: int) -> None:
         super().__init__(filling.stream, filling.end)
         self.filling, self.spelled, self.closing = filling, spelled, closing
 

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
 from workbench.objectives._token_head import TokenHead
+from workbench.pretraining.objective import BatchTargets, Continuation, Head, Objective
 from workbench.sequences.sequence import Rows, Sequence, text_fields
-from workbench.tasks.continuation import Continuation
-from workbench.tasks.objective import BatchTargets, Head, Objective
 from workbench.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from workbench.sequences.builder import Builder
 
 
-class Written(NamedTuple):
+class DecoderTarget(NamedTuple):
     """What a decoder is to write: token ids [tokens], of which the first stands at `position`."""
 
     ids: np.ndarray
@@ -51,14 +50,14 @@ class DecoderObjective(Objective):
         self.stream, self.target = stream, target
         self.start, self.end = tokenizer.id(start), tokenizer.id("eos")
 
-    def noise(self, sequence: Sequence, rng: np.random.Generator) -> Written:
+    def noise(self, sequence: Sequence, rng: np.random.Generator) -> DecoderTarget:
         """Put noise into the encoder's stream, in place; what the decoder is to write."""
         raise NotImplementedError(f"{type(self).__name__} must define noise")
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
             if self.target in sequence.streams:
-                written = Written(sequence.streams[self.target]["input_ids"])
+                written = DecoderTarget(sequence.streams[self.target]["input_ids"])
             else:
                 if "doc" in sequence.fields(self.stream):
                     raise WorkbenchError(
@@ -86,10 +85,10 @@ class DecoderContinuation(Continuation):
         self.start = start
 
     def prompt(self, sequence: Sequence) -> None:
-        sequence.streams[self.stream] = decoder_fields(self.start, Written(np.zeros(0, np.int64)))
+        sequence.streams[self.stream] = decoder_fields(self.start, DecoderTarget(np.zeros(0, np.int64)))
 
 
-def decoder_fields(start: int, written: Written) -> dict[str, Any]:
+def decoder_fields(start: int, written: DecoderTarget) -> dict[str, Any]:
     """The rows of a decoder's stream, read from left to right; no later objective labels them."""
     fields = text_fields(np.concatenate([[start], written.ids[:-1]]))
     rank = fields["position_ids"]

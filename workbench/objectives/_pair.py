@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor, nn
 
-from workbench.keyed import Draws
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Word
 from workbench.objectives._vocabulary import TokenLoss
-from workbench.options.bounds import Word
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -55,7 +55,7 @@ class PairHead(Head):
         """Pooled states [sequences, hidden_size] -> [sequences, classes]."""
         return self.classifier(rows)
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         pooled = seen.network.pool(seen.states, seen.batch, self.stream)
         return self.loss(self.logits(seen.network, pooled), seen.targets["labels"])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.sequences.rows import rows_of
 from workbench.sequences.sequence import Fields, Rows, Sequence
 

@@ -1,4 +1,4 @@
-"""How a text goes on, from left to right or behind a prefix, for the objectives that predict its tokens."""
+"""How a text continues, from left to right or behind a prefix, for the objectives that predict its tokens."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from workbench.errors import WorkbenchError
-from workbench.sequences.layout import Frame, Visibility
+from workbench.core.errors import WorkbenchError
+from workbench.pretraining.objective import Continuation
 from workbench.sequences.rows import drop
 from workbench.sequences.sequence import Fields, Sample, Sequence
-from workbench.tasks.continuation import Continuation
+from workbench.sequences.text_layout import Frame, Visibility
 
 
 def check_one_way(sequence: Sequence, text: Fields) -> None:
@@ -27,12 +27,12 @@ def check_one_way(sequence: Sequence, text: Fields) -> None:
 
 
 class TextContinuation(Continuation):
-    """A text goes on where it ended; after a prefix the next segment follows.
+    """A text continues where it ended; after a prefix the next segment follows.
 
     Args:
         frame: of the builder.
         visibility: `causal` or `prefix`, by default the frame's.
-        pair: whether a text is the first segment of two, and what goes on is the second; so it is after a prefix.
+        pair: whether a text is the first segment of two, and what continues is the second; so it is after a prefix.
         mask: a token that stands in the place of the next one to be asked for it (UniLM, arXiv:1905.03197, section
             2.5); by default the row before predicts it.
     """

@@ -3,7 +3,7 @@
     scores = E t(h) + b
 
 E is the token embedding of the stream (`tied`) or a matrix of the head's own, b a bias of each token, and t BERT's
-transform, LayerNorm(activation(W h + c)) (arXiv:1810.04805), or nothing: states are then held against E as they are,
+transform, LayerNorm(activation(W h + c)) (arXiv:1810.04805), or nothing: states are then compared with E as they are,
 by a projection without bias where E is of another width.
 """
 
@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from workbench.core.options.bounds import Epsilon
 from workbench.models.blocks import ACTIVATIONS, Ungated
 from workbench.objectives._vocabulary import TokenLoss, to_width, token_table
-from workbench.options.bounds import Epsilon
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import Head, LossOutput
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import Head, LossOutput
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
 
 
 @dataclass(frozen=True)
-class Transform:
+class HeadTransform:
     """What comes before the table: LayerNorm(activation(W h + c)).
 
     Attributes:
@@ -46,13 +46,13 @@ class HeadOptions:
 
     Attributes:
         tied: whether the table is the stream's token embedding, or a matrix of the head's own (T5 1.1).
-        bias: whether each token has one beside its row of the table (XLM).
+        bias: whether each token has one next to its row of the table (XLM).
         transform: what comes before the table; by default nothing.
     """
 
     tied: bool = True
     bias: bool = False
-    transform: Transform | None = None
+    transform: HeadTransform | None = None
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class BertHeadOptions(HeadOptions):
     """A head that predicts masked tokens: the same with BERT's defaults.
 
     Attributes:
-        bias: whether each token has one beside its row of the table.
+        bias: whether each token has one next to its row of the table.
         transform: what comes before the table; null for nothing (XLM).
     """
 
     bias: bool = True
-    transform: Transform | None = Transform()
+    transform: HeadTransform | None = HeadTransform()
 
 
 PLAIN, BERT = HeadOptions(), BertHeadOptions()
@@ -115,6 +115,6 @@ class TokenHead(Head):
         table = token_table(network, self.stream) if self.output is None else self.output.weight
         return F.linear(rows, table, self.bias)
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         logits = self.logits(seen.network, seen.states[self.reads][seen.targets["rows"]])
         return self.loss(logits, seen.targets["labels"])

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
-from workbench.tasks.objective import LossOutput
+from workbench.core.errors import WorkbenchError
+from workbench.pretraining.objective import LossOutput
 
 if TYPE_CHECKING:
     from workbench.models.network import Network

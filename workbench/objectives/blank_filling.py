@@ -21,17 +21,16 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import MeanSpan, SomeShare, Word
 from workbench.models.embeddings.blank_token import FIELD
-from workbench.objectives._blanks import BlankContinuation, Filling
+from workbench.objectives._blanks import BlankContinuation, BlankFillings
 from workbench.objectives._token_head import TokenHead
-from workbench.options.bounds import MeanSpan, SomeShare, Word
+from workbench.pretraining.objective import BatchTargets, Continuation, Head, Objective
+from workbench.sequences.segments import SentenceEnds
 from workbench.sequences.selection import selectable
-from workbench.sequences.sentences import SentenceEnds
 from workbench.sequences.sequence import Rows, Sequence
-from workbench.tasks.continuation import Continuation
-from workbench.tasks.objective import BatchTargets, Head, Objective
 from workbench.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class BlankFilling(Objective):
         stream: Word = "text",
     ) -> None:
         self.rate, self.mean_span, self.level, self.stream = rate, mean_span, level, stream
-        self.filling = Filling(stream, tokenizer.id("mask"), tokenizer.id("bos"), tokenizer.id("eos"))
+        self.filling = BlankFillings(stream, tokenizer.id("mask"), tokenizer.id("bos"), tokenizer.id("eos"))
         self.sentences, self.mask = SentenceEnds(tokenizer), tokenizer.roles["mask"]
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:

@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError, unknown
-from workbench.keyed import Draws
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Dropout, Name, Word
 from workbench.metrics.classes import class_scores, class_tallies
 from workbench.metrics.tallies import Tally
 from workbench.objectives._vocabulary import TokenLoss
-from workbench.options.bounds import Dropout, Name, Word
-from workbench.sequences.moving import rows_where
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
+from workbench.sequences.transfer import rows_where
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
 
 UNLABELLED = -100
 OTHER_SET = (
-    "It is of another set of labels than the one that is learnt: fine-tune a run on texts with these labels, or give "
+    "It is of another set of labels than the one that is learned: fine-tune a run on texts with these labels, or give "
     "texts with the valid ones."
 )
 """What to do about a class that is none of an objective's."""
@@ -49,7 +49,7 @@ class Classify(Objective):
 
     reads = ("labels",)
     measured = ("predicted", "gold")
-    told = ("scores",)
+    reported = ("scores",)
 
     def __init__(
         self, classes: list[Name], label: Name = "label", stream: Word = "text", dropout: Dropout = 0.1
@@ -107,17 +107,18 @@ class ClassifyHead(Head):
         self.stream = stream
         self.loss = TokenLoss()
 
-    def read(self, seen: Seen) -> Tensor:
+    def read(self, seen: HeadInputs) -> Tensor:
         """What the classifier is given [sequences, in_features]."""
         return seen.network.pool(seen.states, seen.batch, self.stream)
 
-    def logits(self, seen: Seen) -> Tensor:
+    def logits(self, seen: HeadInputs) -> Tensor:
         """[sequences, classes]."""
         logits: Tensor = self.classifier(self.dropout(self.read(seen)))
         return logits
 
-    def forward(self, seen: Seen) -> LossOutput:
-        """Metric `accuracy`; made of labelled sequences: `predicted`, `gold`, and `scores` (logits) of all classes."""
+    def forward(self, seen: HeadInputs) -> LossOutput:
+        """Metric `accuracy`; built from labelled sequences: `predicted`, `gold`, and `scores` (logits) of all
+        classes."""
         logits, labels = self.logits(seen), seen.targets["labels"]
         loss, metrics, _ = self.loss(logits, labels)
         labelled = rows_where(seen.known("labels") != UNLABELLED, labels.device)

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workbench.keyed import Draws
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Word
 from workbench.objectives._text import TextContinuation, check_one_way
 from workbench.objectives._token_head import PLAIN, HeadOptions, TokenHead
-from workbench.options.bounds import Word
+from workbench.pretraining.objective import BatchTargets, Continuation, Head, Objective
 from workbench.sequences.sequence import Rows, Sequence
-from workbench.tasks.continuation import Continuation
-from workbench.tasks.objective import BatchTargets, Head, Objective
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -30,7 +29,7 @@ class Clm(Objective):
 
     Args:
         stream: the stream of the tokens.
-        head: {tied, bias, transform} of the head, where a release has more than the table.
+        head: {tied, bias, transform} of the head, where a released model has more than the table.
 
     Raises:
         WorkbenchError: the builder's sequences are seen in both directions, or from right to left.

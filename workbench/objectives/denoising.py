@@ -14,14 +14,14 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import MinLen
 
-from workbench.objectives._decoder import DecoderObjective, Written
-from workbench.options.bounds import PartSpec, Word
-from workbench.parts.building import build, named_by
-from workbench.parts.calls import call
+from workbench.components.building import build, named_by
+from workbench.components.calls import call
+from workbench.core.options.bounds import ComponentSpec, Word
+from workbench.objectives._decoder import DecoderObjective, DecoderTarget
 from workbench.sequences.protocols import names_words
-from workbench.sequences.returns import noised
 from workbench.sequences.rows import recount
 from workbench.sequences.sequence import Sequence
+from workbench.sequences.sequence_checks import noised_rows
 from workbench.text.tokenizer import Tokenizer
 
 PAPER = [{"noise": "permute", "rate": 1.0}, {"noise": "infill", "rate": 0.3}]
@@ -45,13 +45,13 @@ class Denoising(DecoderObjective):
     def __init__(
         self,
         tokenizer: Tokenizer,
-        noises: Annotated[list[PartSpec], MinLen(1)] | None = None,
+        noises: Annotated[list[ComponentSpec], MinLen(1)] | None = None,
         stream: Word = "text",
         target: Word = "target",
     ) -> None:
         super().__init__(tokenizer, stream, target, start="eos")
         self.noises = [build("noise", noise, f"noises[{i}]") for i, noise in enumerate(noises or PAPER)]
-        self.left = noised(tokenizer.vocab_size)
+        self.left = noised_rows(tokenizer.vocab_size)
 
     @classmethod
     def goes_by_words(cls, options: Mapping[str, Any]) -> str | None:
@@ -59,9 +59,9 @@ class Denoising(DecoderObjective):
         named = [named_by("noise", noise, "") for noise in options.get("noises") or PAPER]
         return next((place for part, _, place in named if names_words(part)), None)
 
-    def noise(self, sequence: Sequence, rng: np.random.Generator) -> Written:
+    def noise(self, sequence: Sequence, rng: np.random.Generator) -> DecoderTarget:
         ids = sequence.fields(self.stream)["input_ids"].copy()
         for noise in self.noises:
             call(noise, "", self.left, sequence, self.stream, rng)
         recount(sequence, self.stream)
-        return Written(ids)
+        return DecoderTarget(ids)

@@ -17,15 +17,15 @@ from collections.abc import Mapping
 import numpy as np
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError, unknown
-from workbench.keyed import Draws
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count, Dropout, Word
 from workbench.models.network import Network
 from workbench.objectives._vocabulary import TokenLoss
-from workbench.objectives.tag import rows_at
-from workbench.options.bounds import Count, Dropout, Word
+from workbench.objectives.token_classification import rows_at
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.sequence import Rows, Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 ROOT = 0
 
@@ -104,7 +104,7 @@ class DependencyHeadsHead(Head):
         self.stream = options.stream
         self.loss = TokenLoss()
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         """Metric `accuracy`; made: `predicted` and `gold` [words]."""
         rows, labels = seen.targets["rows"], seen.targets["labels"]
         logits: Tensor = self.classifier(self.dropout(seen.states[self.stream][rows]))

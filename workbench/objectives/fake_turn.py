@@ -5,9 +5,9 @@ In a fake one, one turn, a query or a response, is said in another dialogue. 0 =
 
 from __future__ import annotations
 
-from workbench.keyed import Draws
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Share, Word
 from workbench.objectives._pair import PairObjective, donors
-from workbench.options.bounds import Share, Word
 from workbench.sequences.segments import labelled
 from workbench.sequences.sequence import Sample
 
@@ -39,8 +39,8 @@ class FakeTurn(PairObjective):
         for i, (sample, rng) in enumerate(zip(samples, generators, strict=True)):
             donor = others.get(i)
             if donor is not None:
-                turns, told = list(sample["turns"]), samples[donor]["turns"]
-                turns[int(rng.integers(len(turns)))] = told[int(rng.integers(len(told)))]
+                turns, reported = list(sample["turns"]), samples[donor]["turns"]
+                turns[int(rng.integers(len(turns)))] = reported[int(rng.integers(len(reported)))]
                 arranged.append(labelled({**sample, "turns": turns}, self.name, 1))
             else:
                 arranged.append(labelled(sample, self.name, 0 if i in usable and i not in others else -100))

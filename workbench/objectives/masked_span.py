@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from workbench.objectives._decoder import DecoderObjective, Written
-from workbench.options.bounds import SomeShare, Word
-from workbench.sequences.replacing import USUAL, Replacement, Replacing
+from workbench.core.options.bounds import SomeShare, Word
+from workbench.objectives._decoder import DecoderObjective, DecoderTarget
+from workbench.sequences.replacement import USUAL, ReplacementOptions, TokenReplacement
 from workbench.sequences.selection import selectable
 from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer
@@ -37,21 +37,21 @@ class MaskedSpan(DecoderObjective):
         self,
         tokenizer: Tokenizer,
         rate: SomeShare = 0.5,
-        replace: Replacement = USUAL,
+        replace: ReplacementOptions = USUAL,
         stream: Word = "text",
         target: Word = "target",
     ) -> None:
         super().__init__(tokenizer, stream, target, start="mask")
         self.rate = rate
-        self.replace = Replacing(tokenizer, replace)
+        self.replace = TokenReplacement(tokenizer, replace)
 
-    def noise(self, sequence: Sequence, rng: np.random.Generator) -> Written:
+    def noise(self, sequence: Sequence, rng: np.random.Generator) -> DecoderTarget:
         """Mask a stretch; nothing is to be written of a text without free tokens."""
         text = sequence.fields(self.stream)
         rows = stretch(selectable(text), self.rate, rng)
         if not len(rows):
-            return Written(rows)
-        written = Written(text["input_ids"][rows], int(text["position_ids"][rows[0]]))
+            return DecoderTarget(rows)
+        written = DecoderTarget(text["input_ids"][rows], int(text["position_ids"][rows[0]]))
         self.replace(text, [rows], rng)
         return written
 

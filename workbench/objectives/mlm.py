@@ -3,8 +3,8 @@
     L = - sum over selected tokens i of log softmax(E^T t(h_i) + b)[x_i],   t(h) = LayerNorm(gelu(W h + c))
 
 E is the token embedding of the network. What stands in the place of a selected token is told in
-`workbench.sequences.replacing`, the head in `_token_head`. The rate may go from one number to another in the course of
-the run (Ankner et al., arXiv:2305.15096: from 0.3 to 0.15). With `soft`, what a moving average of network and head
+`workbench.sequences.replacement`, the head in `_token_head`. The rate may go from one number to another in the course
+of the run (Ankner et al., arXiv:2305.15096: from 0.3 to 0.15). With `soft`, what a moving average of network and head
 predicts is a share of the targets (ALBEF).
 """
 
@@ -14,20 +14,26 @@ from typing import TYPE_CHECKING, Literal
 
 from torch import nn
 
-from workbench.keyed import Draws
+from workbench.components.building import build
+from workbench.components.calls import call
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import ComponentName, ComponentSpec, Count, SomeShare, Word
 from workbench.objectives._text import TextContinuation
 from workbench.objectives._token_head import BERT, BertHeadOptions, HeadOptions, TokenHead
-from workbench.options.bounds import Count, PartName, PartSpec, SomeShare, Word
-from workbench.parts.building import build
-from workbench.parts.calls import call
-from workbench.sequences.protocols import Policy
-from workbench.sequences.replacing import USUAL, Replacement, Replacing
-from workbench.sequences.returns import GROUPS
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import (
+    BatchTargets,
+    Continuation,
+    Head,
+    LossOutput,
+    Objective,
+    SoftTargets,
+    soft_cross_entropy,
+)
+from workbench.sequences.protocols import Masking
+from workbench.sequences.replacement import USUAL, ReplacementOptions, TokenReplacement
 from workbench.sequences.sequence import Rows, Sequence
-from workbench.tasks.continuation import Continuation
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
-from workbench.tasks.soft_targets import SoftTargets, soft_cross_entropy
+from workbench.sequences.sequence_checks import GROUPS
 from workbench.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -41,12 +47,12 @@ class Mlm(Objective):
     Args:
         rate: share of the free tokens to select (not special, not labelled by an earlier objective, not injected).
         final_rate: the share at the end of the run, to which it goes evenly, and in held-out passes; by default `rate`.
-        policy: what is selected together: token, whole_word, ngram, span, entity, field, rare, or an import path.
+        masking: what is selected together: token, whole_word, ngram, span, entity, field, rare, or an import path.
         replace: {mask, random, per, similar}: what stands in the place of what is selected.
         max_predictions: at most so many labels per sequence.
-        soft: {follower, share, ramp} of soft targets (`workbench.tasks.soft_targets`); by default the labels alone.
+        soft: {follower, share, ramp} of soft targets (`workbench.pretraining.objective`); by default the labels alone.
         stream: the stream of the tokens.
-        head: {tied, bias, transform} of the head, where a release has another than BERT's.
+        head: {tied, bias, transform} of the head, where a released model has another than BERT's.
         codes: where the rows of the stream are no tokens of the tokenizer's, but codes (VideoBERT's visual tokens), how
             many there are; the mask is the code behind them.
     """
@@ -58,8 +64,8 @@ class Mlm(Objective):
         self,
         tokenizer: Tokenizer,
         rate: SomeShare = 0.15,
-        policy: PartName | PartSpec = "token",
-        replace: Replacement = USUAL,
+        masking: ComponentName | ComponentSpec = "token",
+        replace: ReplacementOptions = USUAL,
         max_predictions: Count | None = None,
         soft: SoftTargets | None = None,
         final_rate: SomeShare | None = None,
@@ -67,7 +73,7 @@ class Mlm(Objective):
         head: BertHeadOptions = BERT,
         codes: Count | None = None,
     ) -> None:
-        self.rate, self.replace = rate, Replacing(tokenizer, replace, codes)
+        self.rate, self.replace = rate, TokenReplacement(tokenizer, replace, codes)
         if codes is not None:
             self.predicts = "numbers"
         self.final_rate = rate if final_rate is None else final_rate
@@ -75,13 +81,13 @@ class Mlm(Objective):
         self.soft = soft
         self.stream = stream
         self.head_options = head
-        self.policy: Policy = build("policy", policy, "policy", tokenizer=tokenizer)
+        self.masking: Masking = build("masking", masking, "masking", tokenizer=tokenizer)
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         rate = self.rate + draws.progress * (self.final_rate - self.rate)
         for sequence in sequences:
             rng = draws.of(sequence.draw)
-            groups = call(self.policy, "", GROUPS, sequence, self.stream, rate, rng)
+            groups = call(self.masking, "", GROUPS, sequence, self.stream, rate, rng)
             rows, labels = self.replace(sequence.fields(self.stream), groups, rng, self.max_predictions)
             sequence.targets[self.name] = {"rows": Rows(self.stream, rows), "labels": labels}
         return {}
@@ -108,11 +114,11 @@ class MlmHead(TokenHead):
         super().__init__(network, stream, options)
         self.soft = soft
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         """Hands on `rows` and `labels` as they are, and `logits` [rows, vocab_size]."""
         targets = seen.targets
         logits = self.logits(seen.network, seen.states[self.stream][targets["rows"]])
-        output = self.loss(logits, targets["labels"])._replace(made={**targets, "logits": logits})
+        output = self.loss(logits, targets["labels"])._replace(outputs={**targets, "logits": logits})
         if self.soft is None:
             return output
         slow, read = seen.averaged(self.soft.follower), seen.read(network=self.soft.follower)

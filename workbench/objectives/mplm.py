@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workbench.keyed import Draws
+from workbench.components.calls import call
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import ComponentName, ComponentSpec, Share, Word
 from workbench.objectives._queries import ask, check_unordered
 from workbench.objectives._token_head import BERT, BertHeadOptions
 from workbench.objectives.mlm import Mlm, MlmHead
-from workbench.options.bounds import PartName, PartSpec, Share, Word
-from workbench.parts.calls import call
-from workbench.sequences.replacing import USUAL, Replacement
-from workbench.sequences.returns import GROUPS
+from workbench.pretraining.objective import BatchTargets, Head
+from workbench.sequences.replacement import USUAL, ReplacementOptions
 from workbench.sequences.rows import insert
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.objective import BatchTargets, Head
+from workbench.sequences.sequence_checks import GROUPS
 from workbench.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Mplm(Mlm):
 
     Args:
         rate: share of the free tokens that are predicted.
-        policy: which of them, as for `mlm`; the order is over tokens, whatever they were chosen together with.
+        masking: which of them, as for `mlm`; the order is over tokens, whatever they were chosen together with.
         replace: what the masks are, as for `mlm`; by default the mask token, a random one, or the token as it is.
         stream: the stream of the tokens, at whose end the masks are put.
         query: the stream that asks for them, with the tables of the other (`tie`).
@@ -57,13 +57,13 @@ class Mplm(Mlm):
         self,
         tokenizer: Tokenizer,
         rate: Share = 0.15,
-        policy: PartSpec | PartName = "whole_word",
-        replace: Replacement = USUAL,
+        masking: ComponentSpec | ComponentName = "whole_word",
+        replace: ReplacementOptions = USUAL,
         stream: Word = "text",
         query: Word = "query",
         head: BertHeadOptions = BERT,
     ) -> None:
-        super().__init__(tokenizer, rate, policy, replace, stream=stream, head=head)
+        super().__init__(tokenizer, rate, masking, replace, stream=stream, head=head)
         self.query = query
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
@@ -71,7 +71,7 @@ class Mplm(Mlm):
             text = sequence.fields(self.stream)
             check_unordered(sequence, text)
             rng = draws.of(sequence.draw)
-            groups = call(self.policy, "", GROUPS, sequence, self.stream, self.rate, rng)
+            groups = call(self.masking, "", GROUPS, sequence, self.stream, self.rate, rng)
             originals = text["input_ids"].copy()
             rows, _ = self.replace(text, groups, rng)
             masks, text["input_ids"] = text["input_ids"][rows], originals

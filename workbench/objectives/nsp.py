@@ -1,6 +1,7 @@
 """Next sentence prediction (BERT, arXiv:1810.04805): does the second segment follow the first?
 
-0 = it follows, 1 = it is another sample's (as in BERT's release and Hugging Face); with a share of `previous` ones
+0 = it follows, 1 = it is another sample's (as in BERT's released code and Hugging Face); with a share of `previous`
+ones
 also 2 = it comes before the first: the sentence structural objective of StructBERT (arXiv:1908.04577, section 2.3).
 """
 
@@ -8,10 +9,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Share, Word
 from workbench.objectives._pair import PairObjective, donors
-from workbench.options.bounds import Share, Word
 from workbench.sequences.segments import (
     arrangeable,
     in_two,

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workbench.keyed import Draws
+from workbench.components.building import build
+from workbench.components.calls import call
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import ComponentName, ComponentSpec, Count, SomeShare, Word
 from workbench.objectives._queries import ask, check_unordered
 from workbench.objectives._token_head import HeadOptions, TokenHead
-from workbench.options.bounds import Count, PartName, PartSpec, SomeShare, Word
-from workbench.parts.building import build
-from workbench.parts.calls import call
-from workbench.sequences.returns import GROUPS
+from workbench.pretraining.objective import BatchTargets, Head, Objective
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.objective import BatchTargets, Head, Objective
+from workbench.sequences.sequence_checks import GROUPS
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -33,7 +33,7 @@ class Plm(Objective):
 
     Args:
         rate: share of the free tokens that are predicted (1 / K).
-        policy: which of them, as for `mlm`; the order is over tokens, whatever they were chosen together with.
+        masking: which of them, as for `mlm`; the order is over tokens, whatever they were chosen together with.
         perm_size: tokens that are ordered among each other; these blocks follow one another as in the text, and none
             sees a later one. By default the whole sequence is one.
         stream: the stream of the tokens.
@@ -49,21 +49,21 @@ class Plm(Objective):
     def __init__(
         self,
         rate: SomeShare = 1 / 6,
-        policy: PartSpec | PartName = "token",
+        masking: ComponentSpec | ComponentName = "token",
         perm_size: Count | None = None,
         stream: Word = "text",
         query: Word = "query",
     ) -> None:
         self.rate, self.perm_size = rate, perm_size
         self.stream, self.query = stream, query
-        self.policy = build("policy", policy, "policy")
+        self.masking = build("masking", masking, "masking")
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
             text = sequence.fields(self.stream)
             check_unordered(sequence, text)
             rng = draws.of(sequence.draw)
-            groups = call(self.policy, "", GROUPS, sequence, self.stream, self.rate, rng)
+            groups = call(self.masking, "", GROUPS, sequence, self.stream, self.rate, rng)
             rows = np.sort(np.concatenate([*groups, np.zeros(0, np.int64)]).astype(np.int64))
             text["rank"] = order(len(text["input_ids"]), rows, self.perm_size, rng)
             ask(sequence, self.name, self.stream, self.query, rows, np.zeros(len(rows)))

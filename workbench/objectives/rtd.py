@@ -17,10 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workbench.options.bounds import Word
+from workbench.core.options.bounds import Word
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import Head, LossOutput, Objective
 from workbench.sequences.batch import Batch
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import Head, LossOutput, Objective
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -60,9 +60,9 @@ class RtdHead(Head):
         """States [rows, hidden_size] -> logits [rows] that a token was replaced."""
         return self.output(F.gelu(self.dense(rows))).squeeze(-1)
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         """Metrics: `accuracy` over all tokens, `found` of the replaced ones."""
-        made = seen.made(self.of)
+        made = seen.outputs(self.of)
         original = seen.batch.streams[self.stream].fields["input_ids"].index_copy(0, made["rows"], made["labels"])
         drawn = torch.multinomial(made["logits"].detach().float().softmax(-1), 1).squeeze(-1)
         tokens = original.index_copy(0, made["rows"], drawn)

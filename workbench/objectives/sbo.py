@@ -19,14 +19,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count, Epsilon, Size, Word
 from workbench.objectives._vocabulary import TokenLoss, token_table
-from workbench.options.bounds import Count, Epsilon, Size, Word
-from workbench.sequences.policies.span import merged
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
+from workbench.sequences.maskings import merged
 from workbench.sequences.sequence import Rows, Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -41,7 +41,7 @@ class Sbo(Objective):
         max_span: at most so many tokens of a span are predicted, from its left end.
         place_size: numbers of a place vector.
         stream: the stream of the tokens, which is that objective's too.
-        norm_eps: of the head, where a release has another one than BERT.
+        norm_eps: of the head, where a released model has another one than BERT.
     """
 
     predicts = "tokens"
@@ -115,7 +115,7 @@ class SboHead(Head):
         rows = self.second_norm(F.gelu(self.second(rows)))
         return F.linear(rows, token_table(network, self.stream), self.bias)
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         targets, states = seen.targets, seen.states[self.stream]
         left, right = targets["left"], targets["right"]
         logits = self.logits(seen.network, states[left], states[right], targets["rows"] - left - 1)

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
-from workbench.models.embeddings.segments import Segments
-from workbench.options.bounds import NotNegative, Size, Word
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import NotNegative, Size, Word
+from workbench.models.embeddings.segments import SegmentsEmbedding
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.sequence import Rows, Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -51,7 +51,7 @@ class SegmentAutoencoder(Objective):
 
     def head(self, network: Network) -> Head:
         embedding = dict(network.embeddings.items()).get(self.stream)
-        if not isinstance(embedding, Segments):
+        if not isinstance(embedding, SegmentsEmbedding):
             raise WorkbenchError(
                 f"objective {self.name!r}: the embedding of the stream {self.stream!r} must be `segments`; found "
                 f"{type(embedding).__name__}"
@@ -68,9 +68,9 @@ class SegmentAutoencoderHead(Head):
         self.decoder = nn.GRU(hidden_size, options.inner_size, batch_first=True)
         self.output = nn.Linear(options.inner_size, feature_size)
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         embedding = seen.network.embeddings[self.stream]
-        assert isinstance(embedding, Segments)
+        assert isinstance(embedding, SegmentsEmbedding)
         stream = seen.batch.streams[self.stream]
         fields, frames = stream.fields, stream.known("frames")
         vectors, count = embedding.encode({**fields, "frames": frames}), len(frames)

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from workbench.keyed import Draws
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Share, Word
 from workbench.objectives._pair import PairObjective
-from workbench.options.bounds import Share, Word
 from workbench.sequences.segments import arrangeable, in_two, labelled, swapped
 from workbench.sequences.sequence import Sample
 

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from annotated_types import Ge, Le
 
-from workbench.errors import WorkbenchError
-from workbench.objectives._decoder import DecoderObjective, Written
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import MeanSpan, PartShare, Word
+from workbench.objectives._decoder import DecoderObjective, DecoderTarget
 from workbench.objectives._token_head import PLAIN, HeadOptions, TokenHead
 from workbench.objectives._vocabulary import token_table
-from workbench.options.bounds import MeanSpan, PartShare, Word
+from workbench.pretraining.objective import Head
 from workbench.sequences.rows import recount, replace_spans
 from workbench.sequences.selection import selectable
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.objective import Head
 from workbench.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class SpanCorruption(DecoderObjective):
     def own_tokens(self) -> Mapping[int, str]:
         return {int(token): f"<extra_id_{number}>" for number, token in enumerate(self.sentinels)}
 
-    def noise(self, sequence: Sequence, rng: np.random.Generator) -> Written:
+    def noise(self, sequence: Sequence, rng: np.random.Generator) -> DecoderTarget:
         """Leave spans out; nothing is to be written where nothing is left out."""
         text = sequence.fields(self.stream)
         free = np.flatnonzero(selectable(text))
@@ -83,7 +83,7 @@ class SpanCorruption(DecoderObjective):
         spans = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
         spans = [span for span in spans if len(span)][: len(self.sentinels) - 1]
         if not spans:
-            return Written(np.zeros(0, np.int64))
+            return DecoderTarget(np.zeros(0, np.int64))
         sentinels = self.sentinels[: len(spans)]
         pieces = [
             part for token, span in zip(sentinels, spans, strict=True) for part in ([token], text["input_ids"][span])
@@ -91,7 +91,7 @@ class SpanCorruption(DecoderObjective):
         stretches = [(int(span[0]), int(span[-1]) + 1) for span in spans]
         replace_spans(sequence, stretches, self.stream, input_ids=sentinels)
         recount(sequence, self.stream)
-        return Written(np.concatenate([*pieces, [self.sentinels[len(spans)], self.end]]))
+        return DecoderTarget(np.concatenate([*pieces, [self.sentinels[len(spans)], self.end]]))
 
     def head(self, network: Network) -> Head:
         """

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from annotated_types import Ge, Le
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count, SomeShare, Word
 from workbench.objectives._token_head import BERT, TokenHead
-from workbench.options.bounds import Count, SomeShare, Word
+from workbench.pretraining.objective import BatchTargets, Head, Objective
 from workbench.sequences.selection import selectable
 from workbench.sequences.sequence import Fields, Rows, Sequence
-from workbench.tasks.objective import BatchTargets, Head, Objective
 
 if TYPE_CHECKING:
     from workbench.models.network import Network

@@ -1,20 +1,39 @@
-"""The optimizer's groups: parameters with the same rate, decay and first step."""
+"""The optimizer's groups: parameters with the same rate, decay and first step.
+
+Which parameters are not decayed: by the role that they play, not by their shape alone.
+
+Weight decay pulls the weights of a linear map to zero, which a later norm or the next map makes up for. What is an
+offset or an entry of a table has no such freedom: an entity that no batch names would fade away. So there is none on
+
+    vectors and scalars (parameters of fewer than two dimensions),
+    norms, and whatever is called `bias` or ends in `_bias`, of any shape,
+    tables (`nn.Embedding`, `nn.EmbeddingBag`),
+    what a module names in `no_weight_decay() -> set of its parameters' names`: prompts, class tokens, position tables.
+
+The last is how the models of timm say it, so that a backbone's own exceptions hold too.
+
+Rates that fall from the top of a network to its bottom (ELECTRA, arXiv:2003.10555; BEiT, arXiv:2106.08254).
+
+Which parameters a recipe means, by patterns of their names, and which of them are trained at all.
+"""
 
 from __future__ import annotations
 
+import fnmatch
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
 
-from workbench.errors import WorkbenchError
-from workbench.optimization.decay import undecayed
-from workbench.optimization.layer_decay import layer_factors
-from workbench.optimization.parameters import matching
+from workbench.core.errors import WorkbenchError, nearest
+from workbench.models.network import Network
+from workbench.models.sharing import streams_of
 from workbench.recipe.spec import GroupSpec, TrainSpec
 
 
-class Treatment(NamedTuple):
+class GroupOptions(NamedTuple):
     """How a parameter is trained: the factor of its rate, whether its role lets it decay, its own decay where a group
     gives one, the first step in which it moves."""
 
@@ -25,9 +44,9 @@ class Treatment(NamedTuple):
 
 
 def parameter_groups(root: nn.Module, spec: TrainSpec) -> list[dict[str, Any]]:
-    """What an optimizer is made of: the trained parameters of a module, in the recipe's groups.
+    """What an optimizer is built from: the trained parameters of a module, in the recipe's groups.
 
-    Beside `params`, `lr` and (for some) `weight_decay` a group has `lr_factor`, `decayed` and `start_step`.
+    Next to `params`, `lr` and (for some) `weight_decay` a group has `lr_factor`, `decayed` and `start_step`.
 
     Raises:
         WorkbenchError: a pattern that matches no parameter that is trained and in no earlier group, or a recipe that
@@ -36,11 +55,11 @@ def parameter_groups(root: nn.Module, spec: TrainSpec) -> list[dict[str, Any]]:
     trained = {name: p for name, p in root.named_parameters() if p.requires_grad}
     stated = _stated(spec.groups, trained)
     plain, factors = undecayed(root), layer_factors(root, spec.layer_decay)
-    members: dict[Treatment, list[nn.Parameter]] = {}
+    members: dict[GroupOptions, list[nn.Parameter]] = {}
     for name, parameter in trained.items():
         group = stated.get(name, GroupSpec(name))
         factor = group.lr_factor * factors.get(parameter, 1.0)
-        treatment = Treatment(factor, parameter not in plain, group.weight_decay, group.start_step)
+        treatment = GroupOptions(factor, parameter not in plain, group.weight_decay, group.start_step)
         members.setdefault(treatment, []).append(parameter)
     first = min(treatment.start_step for treatment in members)
     if first > 0:
@@ -58,10 +77,10 @@ def _stated(groups: list[GroupSpec], trained: dict[str, nn.Parameter]) -> dict[s
 
 
 STATED = ("lr_factor", "decayed", "start_step")
-"""What a group has beside what optimizers know."""
+"""What a group has next to what optimizers know."""
 
 
-def _group(treatment: Treatment, parameters: list[nn.Parameter], lr: float) -> dict[str, Any]:
+def _group(treatment: GroupOptions, parameters: list[nn.Parameter], lr: float) -> dict[str, Any]:
     group = {
         "params": parameters,
         "lr": lr * treatment.lr_factor,
@@ -74,10 +93,10 @@ def _group(treatment: Treatment, parameters: list[nn.Parameter], lr: float) -> d
     return group if treatment.weight_decay is None else group | {"weight_decay": treatment.weight_decay}
 
 
-def check_kept(groups: list[dict[str, Any]], optimizer: torch.optim.Optimizer) -> None:
+def check_groups(groups: list[dict[str, Any]], optimizer: torch.optim.Optimizer) -> None:
     """
     Raises:
-        WorkbenchError: an optimizer has other groups than it was made of.
+        WorkbenchError: an optimizer has other groups than it was built from.
     """
     found = getattr(optimizer, "param_groups", [])
     given, kept = ([[id(p) for p in group["params"]] for group in each] for each in (groups, found))
@@ -100,3 +119,88 @@ def hold_back(optimizer: torch.optim.Optimizer, step: int) -> None:
         if step < group["start_step"]:
             for parameter in group["params"]:
                 parameter.grad = None
+
+
+TABLES = (nn.Embedding, nn.EmbeddingBag)
+NORMS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, _NormBase)
+METHOD = "no_weight_decay"
+
+
+def undecayed(root: nn.Module) -> set[nn.Parameter]:
+    """The parameters of a module, and of the modules in it, that get no weight decay."""
+    found: set[nn.Parameter] = set()
+    for module in root.modules():
+        exempt = isinstance(module, TABLES + NORMS)
+        for name, parameter in module.named_parameters(recurse=False):
+            if exempt or parameter.ndim < 2 or name == "bias" or name.endswith("_bias"):
+                found.add(parameter)
+        if hasattr(module, METHOD):
+            own = dict(module.named_parameters())
+            found.update(own[name] for name in getattr(module, METHOD)() if name in own)  # timm names absent ones too
+    return found
+
+
+def heights(network: Network) -> dict[nn.Parameter, int]:
+    """How far below the outputs each parameter of embeddings and layers lies: 1 for a top layer.
+
+    Counted along the streams, so the n-th layer of a text stack that runs next to an image stack is as deep as it is
+    for the text. The embedding of a stream lies one below its lowest layer. A layer without matrices (a norm at the
+    end) adds no height, and what several layers share has the place of the highest.
+    """
+    above = dict.fromkeys(network.embeddings, 0)
+    found: dict[nn.Parameter, int] = {}
+    for layer in reversed(list(network.layers)):
+        streams = [name for name in streams_of(layer, "changes") or () if name in above] or list(above)
+        matrices = any(parameter.ndim > 1 for parameter in layer.parameters())
+        height = max(above[name] for name in streams) + matrices
+        above |= dict.fromkeys(streams, height)
+        for parameter in layer.parameters():
+            found.setdefault(parameter, height)
+    for name, embedding in network.embeddings.items():
+        for parameter in embedding.parameters():
+            found.setdefault(parameter, above[name] + 1)
+    return found
+
+
+def layer_factors(root: nn.Module, decay: float) -> dict[nn.Parameter, float]:
+    """decay ** height of every parameter of the networks in a module; heads and poolers have none, which means 1."""
+    factors: dict[nn.Parameter, float] = {}
+    for network in root.modules():
+        if isinstance(network, Network):
+            factors |= {parameter: decay**height for parameter, height in heights(network).items()}
+    return factors
+
+
+def matching(pattern: str, names: Iterable[str], where: str) -> list[str]:
+    """The names that a pattern matches (`networks.main.embeddings.*`).
+
+    A pattern without a wildcard stands for everything below that name too.
+
+    Raises:
+        WorkbenchError: it matches none.
+    """
+    names = list(names)
+    found = [name for name in names if fnmatch.fnmatchcase(name, pattern) or name.startswith(f"{pattern}.")]
+    if not found:
+        close = nearest(pattern, names) or names[:3]
+        raise WorkbenchError(f"{where}: {pattern!r} matches no parameter. Some names: {', '.join(close)}")
+    return found
+
+
+def freeze(root: nn.Module, spec: TrainSpec) -> list[str]:
+    """Stop training what `train.freeze` names, and what `train.train_only` doesn't; returns the names, sorted.
+
+    Raises:
+        WorkbenchError: a pattern that matches nothing, or nothing left to train.
+    """
+    parameters = dict(root.named_parameters())
+    frozen = {name for pattern in spec.freeze for name in matching(pattern, parameters, "train.freeze")}
+    if spec.train_only:
+        trained = {name for pattern in spec.train_only for name in matching(pattern, parameters, "train.train_only")}
+        frozen |= parameters.keys() - trained
+    for name in frozen:
+        parameters[name].requires_grad_(False)
+    if not any(p.requires_grad for p in parameters.values()):
+        keys = " and ".join(f"train.{key}" for key in ("freeze", "train_only") if getattr(spec, key))
+        raise WorkbenchError(f"{keys or 'the recipe'} leaves nothing to train; change a pattern")
+    return sorted(frozen)

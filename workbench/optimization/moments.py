@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workbench.options.bounds import Betas, Epsilon, LearningRate, NotNegative
+from workbench.core.options.bounds import Betas, Epsilon, LearningRate, NotNegative
 
 
 class ByGroup(ABC):

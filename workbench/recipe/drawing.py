@@ -1,4 +1,4 @@
-"""A recipe's networks as a picture (SVG): streams are columns, layers boxes from below to above, repeated ones with
+"""A recipe's networks as a figure (SVG): streams are columns, layers boxes from below to above, repeated ones with
 their number; an arrow goes to a layer from the stream that it attends to."""
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from itertools import permutations
 from typing import Any
 from xml.sax.saxutils import escape
 
-from workbench.parts.building import find
-from workbench.recipe.listing import visibility_notes
+from workbench.components.building import find
+from workbench.recipe.recipe_listing import visibility_notes
 from workbench.recipe.spec import NetworkSpec, Recipe
 
 COLUMN, BOX, GAP, PAD, MARGIN = 192, 46, 30, 16, 28
@@ -28,7 +28,7 @@ _STYLE = (
 
 @dataclass
 class _Box:
-    """A layer in some columns, so high above the ground; `reads` are columns that it attends to beside its own."""
+    """A layer in some columns, so high above the ground; `reads` are columns that it attends to next to its own."""
 
     name: str
     detail: str
@@ -63,7 +63,7 @@ def drawing(recipe: Recipe) -> str:
     stacks = {name: _placed(spec) for name, spec in recipe.networks.items()}
     notes = [f"{name} follows {spec.follows} (decay {spec.decay:g})" for name, spec in recipe.followers.items()]
     notes += visibility_notes(recipe)
-    notes += [f"{name}: {_told(task.objectives)}" for name, task in recipe.tasks.items()]
+    notes += [f"{name}: {_label(task.objectives)}" for name, task in recipe.tasks.items()]
     head = 44 + 15 * len(notes) + (22 if len(stacks) > 1 else 0)
     width = max(sum(stack.width for stack in stacks.values()) + 2 * MARGIN, 11 + 6.2 * max(map(len, [*notes, ""])))
     height = head + max(stack.height for stack in stacks.values()) + MARGIN
@@ -163,16 +163,16 @@ def _place_layer(layer: Mapping[str, Any], stack: _Stack) -> None:
 
 def _detail(layer: Mapping[str, Any]) -> str:
     heads, inner = layer.get("num_heads"), layer.get("intermediate_size")
-    told = [f"{' + '.join(map(str, heads)) if isinstance(heads, list) else heads} heads"] if heads else []
+    reported = [f"{' + '.join(map(str, heads)) if isinstance(heads, list) else heads} heads"] if heads else []
     shared = layer.get("share") or layer.get("shared")
-    told += [str(inner)] if isinstance(inner, int) and not shared else []
-    told += ["shared weights" if shared in (True, "all") else f"shared {shared}"] if shared else []
-    told += [str(layer["name"])] if layer["layer"] == "tap" else []
-    return " · ".join(told)
+    reported += [str(inner)] if isinstance(inner, int) and not shared else []
+    reported += ["shared weights" if shared in (True, "all") else f"shared {shared}"] if shared else []
+    reported += [str(layer["name"])] if layer["layer"] == "tap" else []
+    return " · ".join(reported)
 
 
-def _told(objectives: list[Any]) -> str:
-    """By their kind, and by their own name where they have one: two of a kind are told apart by that alone."""
+def _label(objectives: list[Any]) -> str:
+    """By their kind, and by their own name where they have one: two of a kind are distinguished by that alone."""
     kinds = [str(spec["objective"]).rpartition(".")[2] for spec in objectives]
     names = [spec.get("name", kind) for spec, kind in zip(objectives, kinds, strict=True)]
     return ", ".join(kind if name == kind else f"{name} ({kind})" for name, kind in zip(names, kinds, strict=True))
@@ -287,7 +287,7 @@ def _light(colour: str) -> str:
 def _text(x: float, y: float, text: str, kind: str, colour: str = "", room: float = 0.0) -> str:
     """`room` is how wide a name may be: a longer one is written smaller, as far as its letters' usual width tells."""
     size = min(_LETTERS, room / (_LETTER * len(text))) if room and text else _LETTERS
-    told = [f"fill:{colour}"] if colour else []
-    told += [f"font-size:{size:.1f}px"] if size < _LETTERS else []
-    style = f' style="{";".join(told)}"' if told else ""
+    reported = [f"fill:{colour}"] if colour else []
+    reported += [f"font-size:{size:.1f}px"] if size < _LETTERS else []
+    style = f' style="{";".join(reported)}"' if reported else ""
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="middle"{style}>{escape(text)}</text>'

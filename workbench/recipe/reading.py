@@ -1,22 +1,27 @@
-"""Recipes by name or path: YAML, one of its sizes, dotted overrides."""
+"""Recipes by name or path: YAML, one of its sizes, dotted overrides.
+
+Variables of a recipe (`vars`), which overrides set: one that nothing reads would be a slip that nobody notices.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import WorkbenchError, nearest, unknown
-from workbench.files.yaml_values import OverrideError, read_yaml
-from workbench.parts.kinds import import_paths
-from workbench.parts.trust import allow
-from workbench.recipe.elsewhere import model_hint
+from omegaconf import OmegaConf
+
+from workbench.components.kinds import import_paths
+from workbench.components.trust import allow
+from workbench.core.errors import WorkbenchError, nearest, unknown
+from workbench.core.files.yaml_values import OverrideError, read_yaml
+from workbench.recipe.foreign_names import model_hint
 from workbench.recipe.sizes import KEY, resized, sizes_of, splits
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import as_tree, recipe_from_dict
-from workbench.recipe.variables import check_variables
 
 
 @cache
@@ -67,7 +72,7 @@ def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = (), *, trust
     """Read a recipe, or a size of one, by name or path, apply `key=value` overrides, validate.
 
     Args:
-        trust: whether code beside the recipe (or in the current folder) may be run for the parts it names.
+        trust: whether code next to the recipe (or in the current folder) may be run for the parts it names.
 
     Raises:
         WorkbenchError: no such recipe, bad YAML, unknown key, wrong type; says where and what is allowed. Or parts of
@@ -117,3 +122,30 @@ def _refuses(read: Callable[[str | None], Recipe], why: str) -> bool:
     except WorkbenchError as error:
         return str(error) == why
     return False
+
+
+SECTION = "vars"
+_READ = re.compile(r"\$\{vars\.([^.}\[]+)")
+_SET = re.compile(r"vars\.([^.=\[]+)")
+
+
+def check_variables(tree: Any, overrides: Iterable[str]) -> None:
+    """Refuse an override of a variable that the recipe does not have, and that neither it nor another override reads.
+
+    Args:
+        tree: OmegaConf's, as the recipe has it before the overrides.
+
+    Raises:
+        WorkbenchError: names the nearest ones.
+    """
+    overrides = list(overrides)
+    named = [match[1] for text in overrides if (match := _SET.match(text))]
+    if not named:
+        return
+    plain = OmegaConf.to_container(tree, resolve=False)
+    own = plain.get(SECTION) if isinstance(plain, Mapping) else None
+    known = {*map(str, own)} if isinstance(own, Mapping) else set()
+    known.update(_READ.findall(repr(plain)), _READ.findall(" ".join(overrides)))
+    for name in named:
+        if name not in known:
+            raise unknown("variable", name, known, SECTION, advice="Nothing in the recipe reads this one.")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from workbench.recipe.listing import systems
+from workbench.recipe.recipe_listing import systems
 
 BEGIN, END = "<!-- systems: make pages -->\n", "<!-- end of systems -->"
 

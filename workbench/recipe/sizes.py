@@ -14,8 +14,8 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from workbench.errors import WorkbenchError
-from workbench.files.yaml_values import read_yaml, set_value
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.yaml_values import read_yaml, set_value
 
 KEY = "sizes"
 

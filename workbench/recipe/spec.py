@@ -1,7 +1,7 @@
 """What a recipe says, as dataclasses.
 
 A recipe reads like the method section of a paper: model, tasks, training. Everything that names a part stays a
-mapping until `workbench.parts.building.build` checks it against the part's own signature.
+mapping until `workbench.components.building.build` checks it against the part's own signature.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import MinLen
 
-from workbench.errors import WorkbenchError, unknown
-from workbench.options.bounds import (
+from workbench.components.controls import CONTROLS
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.options.bounds import (
+    ComponentName,
+    ComponentSpec,
     Count,
     CountOrZero,
     EveryNth,
@@ -26,8 +29,6 @@ from workbench.options.bounds import (
     Name,
     NotNegative,
     PanelPath,
-    PartName,
-    PartSpec,
     Positive,
     Processes,
     Seed,
@@ -38,8 +39,7 @@ from workbench.options.bounds import (
     Title,
     Word,
 )
-from workbench.parts.controls import CONTROLS
-from workbench.recipe import elsewhere
+from workbench.recipe import foreign_names as elsewhere
 
 Spec = dict[str, Any]
 NO_SEGMENTER = "none"
@@ -59,16 +59,17 @@ class Paper:
 class InitFrom:
     """Weights to start from.
 
-    `weights` is a run, a release of other people (`workbench parts release`) or `package:NAME` (`workbench.packages`);
-    `release` names the family of a release where it is not recognised, or one of your own; `network` is the run's,
-    where it has several. With `stream` only that stream's embedding, layers and pooler are taken.
+    `weights` is a run, a checkpoint of other people (`workbench components family`) or `package:NAME`
+    (`workbench.core.packages`);
+    `checkpoint_family` names the family of a checkpoint where it is not recognised, or one of your own; `network` is
+    the run's, where it has several. With `stream` only that stream's embedding, layers and pooler are taken.
     `layers` says which of the source's layers go into ours, from the first on, counted from 0: a list, or `every 2`.
     `heads` says whether the objectives' heads are taken, or which; those of a whole network are.
     `adapters` takes the source's adapters and nothing else of it: they become ours of these numbers in `adapt`.
     """
 
     weights: Location
-    release: PartName | None = None
+    family: ComponentName | None = None
     network: Word | None = None
     stream: Word | None = None
     layers: list[CountOrZero] | EveryNth | None = None
@@ -85,7 +86,7 @@ class InitFrom:
 
 @dataclass
 class Reported:
-    """A figure that was published of the system, which `workbench report` shows beside ours.
+    """A figure that was published of the system, which `workbench report` shows next to ours.
 
     Attributes:
         metric: the name of ours, in whose unit `value` is: `<task>/<number>` of an evaluation
@@ -109,12 +110,12 @@ class NetworkSpec:
     takes that of another network. A `frozen` network is never trained, and is in evaluation mode also while others are.
     With `scaled_residuals` the last map of each of N residual branches starts with `init_range / sqrt(N)` (GPT-2).
     One with `adapt` is not trained either, but the adapters are, and the heads that read it; `adapted: trained` trains
-    the network beside them too. `memory` is how many rows of each stream it remembers of the text before, in tasks with
-    `order: continuous`.
+    the network next to them too. `memory` is how many rows of each stream it remembers of the text before, in tasks
+    with `order: continuous`.
     """
 
-    streams: Annotated[dict[Word, PartSpec], MinLen(1)]
-    layers: Annotated[list[PartSpec], MinLen(1)]
+    streams: Annotated[dict[Word, ComponentSpec], MinLen(1)]
+    layers: Annotated[list[ComponentSpec], MinLen(1)]
     poolers: list[Word] = field(default_factory=list)
     init_from: list[InitFrom] = field(default_factory=list)
     init_range: SomeShare = 0.02
@@ -122,7 +123,7 @@ class NetworkSpec:
     tie: dict[Name, Name] = field(default_factory=dict)
     memory: SizeOrZero = 0
     frozen: bool = False
-    adapt: list[PartSpec] = field(default_factory=list)
+    adapt: list[ComponentSpec] = field(default_factory=list)
     adapted: Literal["frozen", "trained"] = "frozen"
 
     @staticmethod
@@ -148,19 +149,20 @@ class Follower:
 class SequenceSpec:
     """How a sample becomes sequences: a builder, then steps on its sequences (knowledge injection, ...)."""
 
-    builder: PartName | PartSpec
-    steps: list[PartSpec] = field(default_factory=list)
+    builder: ComponentName | ComponentSpec
+    transforms: list[ComponentSpec] = field(default_factory=list)
 
     @staticmethod
     def spelt_out(value: Any) -> Any:
-        """`document`, or `{builder: document, max_length: 128, steps: [...]}` with the options beside the name."""
+        """`document`, or `{builder: document, max_length: 128, transforms: [...]}` with the options next to the
+        name."""
         if isinstance(value, str):
             return {"builder": value}
         if not isinstance(value, Mapping) or not isinstance(value.get("builder"), str):
             return value
-        options = {k: v for k, v in value.items() if k not in ("builder", "steps")}
+        options = {k: v for k, v in value.items() if k not in ("builder", "transforms")}
         builder = {"builder": value["builder"], **options} if options else value["builder"]
-        return {"builder": builder, "steps": value.get("steps", [])}
+        return {"builder": builder, "transforms": value.get("transforms", [])}
 
     @property
     def visibility(self) -> str | None:
@@ -201,7 +203,7 @@ class TaskSpec:
 
     corpora: Annotated[dict[Location, Positive], MinLen(1), Means("a list of corpora, or a mapping of them to weights")]
     sequence: SequenceSpec
-    objectives: Annotated[list[PartSpec], MinLen(1)]
+    objectives: Annotated[list[ComponentSpec], MinLen(1)]
     weight: Positive = 1.0
     order: Literal["shuffled", "continuous"] = "shuffled"
     duplicates: Count | None = None
@@ -253,8 +255,8 @@ class TrainSpec:
     global_batch_size: Count
     micro_batch_size: Count | Literal["auto"]
     lr: LearningRate
-    optimizer: PartSpec = field(default_factory=lambda: {"optimizer": DEFAULTS["optimizer"]})
-    lr_schedule: PartSpec = field(default_factory=lambda: {"lr_schedule": DEFAULTS["lr_schedule"]})
+    optimizer: ComponentSpec = field(default_factory=lambda: {"optimizer": DEFAULTS["optimizer"]})
+    lr_schedule: ComponentSpec = field(default_factory=lambda: {"lr_schedule": DEFAULTS["lr_schedule"]})
     groups: list[GroupSpec] = field(default_factory=list)
     layer_decay: SomeShare = 1.0
     clip_norm: Positive | None = 1.0

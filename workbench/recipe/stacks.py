@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from workbench.recipe.drawing import drawing
-from workbench.recipe.listing import families
 from workbench.recipe.readme import between
+from workbench.recipe.recipe_listing import families
 from workbench.recipe.spec import Recipe
 
 FOLDER, FAMILY = "stacks", "vision_language"

@@ -8,8 +8,8 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from workbench.files.yaml_values import changed
-from workbench.options.values import check
+from workbench.core.files.yaml_values import changed
+from workbench.core.options.values import check
 from workbench.recipe.spec import Recipe, Spec
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.report.html import escape, image, section
 from workbench.report.run import Record, Run
 from workbench.runs.names import EVALUATIONS, inside

@@ -1,4 +1,9 @@
-"""Small pieces of HTML. Every text that comes from data goes through `escape` here, and nowhere else raw."""
+"""Small pieces of HTML. Every text that comes from data goes through `escape` here, and nowhere else raw.
+
+Images that stand several times on a page: what all runs were asked of is in it once.
+
+Tokens as a panel shows them by what they have cost: the more bits, the darker.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,13 @@ import base64
 import html
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from workbench.errors import WorkbenchError
-from workbench.images import FAILURES, open_image, upright
+from workbench.core.errors import WorkbenchError
+from workbench.core.images import FAILURES, open_image, upright
+from workbench.report.run import Record, Run
 
 Cell = tuple[str, str]
 """A table cell: (CSS class, HTML)."""
@@ -107,3 +114,41 @@ def image(data: bytes, alt: str, where: str, side: int | None = None) -> str:
         raise WorkbenchError(f"{where} is no image: {error}; take it out of the run, or draw it again") from error
     encoded = base64.b64encode(data).decode("ascii")
     return f'<img alt="{escape(alt)}" width="{width}" height="{height}" src="data:image/{kind};base64,{encoded}">'
+
+
+_IMAGE = re.compile(r'<img alt="([^"]*)" width="(\d+)" height="(\d+)" src="(data:[^"]+)">')
+"""As `workbench.report.html.image` writes it."""
+
+
+def each_once(body: str) -> str:
+    """The same HTML, with every image that stands there several times kept in front and referred to."""
+    counts = Counter(found[4] for found in _IMAGE.finditer(body))
+    numbers: dict[str, int] = {}
+    kept: list[str] = []
+
+    def referred(found: re.Match[str]) -> str:
+        alt, width, height, source = found.groups()
+        if counts[source] == 1:
+            return found[0]
+        if source not in numbers:
+            numbers[source] = len(numbers)
+            kept.append(f'<image id="image-{numbers[source]}" width="{width}" height="{height}" href="{source}"/>')
+        drawn = f'<use href="#image-{numbers[source]}"/>'
+        return f'<svg class="image" role="img" aria-label="{alt}" viewBox="0 0 {width} {height}">{drawn}</svg>'
+
+    body = _IMAGE.sub(referred, body)
+    return f'<svg class="kept" aria-hidden="true"><defs>{"".join(kept)}</defs></svg>{body}' if kept else body
+
+
+DARKEST = 16.0
+"""Bits from which on a token is not shown darker."""
+
+
+def surprise_tokens(run: Run, example: Record) -> str:
+    """The tokens of an example that has `tokens` and `bits`; the bits are shown on hovering."""
+    shown = []
+    for token, bits in zip(example["tokens"], example["bits"], strict=True):
+        share = min(max(float(bits), 0.0), DARKEST) / DARKEST
+        style = f"background:rgba(194,104,43,{0.75 * share:.2f})"
+        shown.append(f'<span style="{style}" title="{float(bits):.1f} bits">{escape(token)}</span>')
+    return f"<p>{' '.join(shown)}</p>"

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.report.run import Record, Run, listed
-from workbench.report.seeds import merged, name_of
+from workbench.report.seeds import merged_run, name_of
 
 KINDS = ("control", "options", "variant")
 """What tells results of a run on a test set apart."""
-SEEN = "evaluated on what it was trained on"
+OVERLAP = "evaluated on what it was trained on"
 Values = dict[str, tuple[Any, ...]]
 """By number its value, or those of several seeds."""
 
@@ -28,7 +28,7 @@ class Line:
 
     @property
     def numbers(self) -> Values:
-        return merged([result["numbers"] for result in self.results])
+        return merged_run([result["numbers"] for result in self.results])
 
     @property
     def name(self) -> str:
@@ -67,14 +67,17 @@ class Line:
         if result.get("control"):
             tags.append(f"evaluated with {result['control']}")
         if any(each.get("seen") for each in self.results):
-            tags.append(SEEN)
+            tags.append(OVERLAP)
         return [*tags, *(f"{name} {identity(value)}" for name, value in _options(result).items()), *self.more]
 
     @property
     def baselines(self) -> dict[str, Values]:
         """Its own, by name; one that is the same for all seeds has one value."""
-        told = [result.get("baselines") or {} for result in self.results]
-        found = {name: merged([_named(of[name], self.results[0]) for of in told if name in of]) for name in told[0]}
+        reported = [result.get("baselines") or {} for result in self.results]
+        found = {
+            name: merged_run([_named(of[name], self.results[0]) for of in reported if name in of])
+            for name in reported[0]
+        }
         return {
             name: {metric: values[:1] if len(set(values)) == 1 else values for metric, values in numbers.items()}
             for name, numbers in found.items()
@@ -95,7 +98,7 @@ def lines_of(group: list[Run], found: Sequence[tuple[Run, Record]]) -> list[Line
     return lines
 
 
-def told_apart(lines: Sequence[Line]) -> list[Line]:
+def distinguished(lines: Sequence[Line]) -> list[Line]:
     """The same; lines that would read alike tell their variants of the metric, or else what they alone have read."""
     for telling in (_variant, _read):
         alike: dict[tuple[str, ...], list[Line]] = {}
@@ -147,7 +150,7 @@ def _variant(line: Line) -> Iterable[str]:
 
 
 def _read(line: Line) -> Iterable[str]:
-    """Kind, place and identity of what was opened beside the checkpoint and the corpus."""
+    """Kind, place and identity of what was opened next to the checkpoint and the corpus."""
     read = (line.results[0].get("inputs") or {}).get("read")
     kinds = read.items() if isinstance(read, Mapping) else ()
     of_kinds = ((kind, of) for kind, of in kinds if isinstance(of, Mapping))

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from workbench.errors import WorkbenchError
-from workbench.files.drafts import write_text
-from workbench.report.html import escape
-from workbench.report.images import each_once
-from workbench.report.opening import Chapter, opening
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import write_text
+from workbench.report.html import each_once, escape
+from workbench.report.introduction import Chapter, opening
 from workbench.report.panels import Panel, panels
 from workbench.report.results import results
 from workbench.report.run import Run

@@ -1,9 +1,10 @@
 """The panels of the core, and how those of other packages are found.
 
 A panel is a function `panel(run) -> str | None`: HTML, or None where the run has nothing for it. Those of a downstream
-task lie beside it; each of its results names them by import path in `panels`, so that a stranger's task brings its own.
-A recipe names those that are to be shown of its run in the key `panels` (see `workbench.parts.trust` for what may be
-run).
+task lie next to it; each of its results names them by import path in `panels`, so that a stranger's task brings its
+own.
+A recipe names those that are to be shown of its run in the key `panels` (see `workbench.components.trust` for what may
+be run).
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import WorkbenchError
-from workbench.parts.blame import Blame
-from workbench.parts.trust import import_named
+from workbench.components.calls import ErrorContext
+from workbench.components.trust import import_named
+from workbench.core.errors import WorkbenchError
 from workbench.report.chart import Series, line_chart
 from workbench.report.html import escape, image, number, section, table
-from workbench.report.reported import reported
+from workbench.report.published import reported
 from workbench.report.run import HELD_OUT, Run, listed, loss_names
 
 COUNTED = ("steps", "batch", "parameters")
@@ -36,7 +37,7 @@ _RATES = {
 def panels(run: Run) -> list[Panel]:
     """The panels for a run: the core's, then those that its recipe and its evaluations name, each once."""
     named = [*map(find_panel, panel_names(run))]
-    return [about, reported, losses, throughput, *named, pictures] if run.recipe else named
+    return [about, reported, losses, throughput, *named, drawn_figures] if run.recipe else named
 
 
 def panel_names(run: Run) -> list[str]:
@@ -51,7 +52,7 @@ def find_panel(path: str) -> Panel:
     Raises:
         WorkbenchError: there is none, its code is not trusted, or it is no function of one argument, `run`.
     """
-    with Blame(f"report panel {path!r}"):
+    with ErrorContext(f"report panel {path!r}"):
         found: Panel = import_named("report panel", path)
     if not inspect.isfunction(found) or list(inspect.signature(found).parameters) != ["run"]:
         raise WorkbenchError(f"report panel {path!r} is no function panel(run) that returns HTML; name one that is")
@@ -105,7 +106,7 @@ def _hyperparameters(train: Any) -> str:
 
 
 def losses(run: Run) -> str | None:
-    """A curve per objective, the held-out loss beside it."""
+    """A curve per objective, the held-out loss next to it."""
     charts = [
         line_chart(
             [
@@ -143,14 +144,14 @@ def throughput(run: Run) -> str | None:
     return section("Throughput", f'<div class="charts">{"".join(charts)}</div>{body}')
 
 
-def pictures(run: Run) -> str | None:
-    """The pictures that evaluations drew: attention, neighbourhoods."""
+def drawn_figures(run: Run) -> str | None:
+    """The figures that evaluations drew: attention, neighbourhoods."""
     figures = [
-        f'<figure class="picture">{image(p.path.read_bytes(), p.title, str(p.path))}'
+        f'<figure class="figure">{image(p.path.read_bytes(), p.title, str(p.path))}'
         f"<figcaption><b>{escape(p.title)}</b> {escape(p.caption)}</figcaption></figure>"
-        for p in run.pictures
+        for p in run.figures
     ]
-    return section("Pictures", f'<div class="pictures">{"".join(figures)}</div>') if figures else None
+    return section("Figures", f'<div class="figures">{"".join(figures)}</div>') if figures else None
 
 
 def _duration(run: Run) -> str | None:

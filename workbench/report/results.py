@@ -1,4 +1,4 @@
-"""The tables of results: per task, every run with its control, and the baselines beside them."""
+"""The tables of results: per task, every run with its control, and the baselines next to them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from workbench.metrics.baselines import against
 from workbench.metrics.resampling import how_sure
 from workbench.report.chart import Series, line_chart
 from workbench.report.html import decimals_of, escape, fixed, metric_name, number, section, table
-from workbench.report.lines import Line, Values, baselines_of, identity, lines_of, told_apart
+from workbench.report.lines import Line, Values, baselines_of, distinguished, identity, lines_of
 from workbench.report.run import HELD_OUT, Record, Run, loss_names
-from workbench.report.seeds import by_seed, mean_series, merged, name_of, spread
+from workbench.report.seeds import by_seed, mean_series, merged_run, name_of, seed_spread
 
 MAX_COLUMNS = 8
 MAX_CLASSES = 40
 
 
-class Row(NamedTuple):
+class ResultRow(NamedTuple):
     """A row of a table of results; `label` is HTML, `intervals` are by number."""
 
     kind: str
@@ -48,13 +48,15 @@ def test_set_of(result: Record) -> str:
 def _task(task: str, test_set: str, runs: Sequence[Run]) -> str:
     wanted = (task, test_set)
     found = [(run, r) for run in runs for r in run.evaluations if (r["task"], test_set_of(r)) == wanted]
-    lines = told_apart(
+    lines = distinguished(
         [line for group in by_seed(runs) for line in lines_of(group, [(run, r) for run, r in found if run in group])]
     )
     names = list(dict.fromkeys(name for line in lines for name in line.numbers))
     bounds = {name for line in lines for name in line.bounds}
-    rows = [Row(line.kind, _label(line), line.numbers, line.items, len(line.group), line.intervals) for line in lines]
-    rows += [Row("baseline", _baseline(name, bounds), numbers) for name, numbers in baselines_of(lines)]
+    rows = [
+        ResultRow(line.kind, _label(line), line.numbers, line.items, len(line.group), line.intervals) for line in lines
+    ]
+    rows += [ResultRow("baseline", _baseline(name, bounds), numbers) for name, numbers in baselines_of(lines)]
     rows.sort(key=lambda row: ("result", "control", "baseline").index(row.kind))
     body = _table(names[:MAX_COLUMNS], rows)
     if names[MAX_COLUMNS:]:
@@ -70,15 +72,15 @@ def _task(task: str, test_set: str, runs: Sequence[Run]) -> str:
 
 def _budgets(groups: Sequence[Sequence[Run]]) -> list[str]:
     """What the trainings cost, where they are several: the same for all, or whose was which."""
-    told: dict[str, dict[str, None]] = {}
+    reported: dict[str, dict[str, None]] = {}
     for group in groups:
-        told.setdefault(group[0].budget, {})[name_of(group)] = None
-    told.pop("", None)
-    if len({name for names in told.values() for name in names}) < 2:
+        reported.setdefault(group[0].budget, {})[name_of(group)] = None
+    reported.pop("", None)
+    if len({name for names in reported.values() for name in names}) < 2:
         return []
-    if len(told) == 1:
-        return [f"All trained for {next(iter(told))}."]
-    each = "; ".join(f"{budget}: {', '.join(names)}" for budget, names in told.items())
+    if len(reported) == 1:
+        return [f"All trained for {next(iter(reported))}."]
+    each = "; ".join(f"{budget}: {', '.join(names)}" for budget, names in reported.items())
     return [f"Not trained alike: {each}."]
 
 
@@ -101,7 +103,7 @@ def _loss(group: Sequence[Run], name: str) -> Series:
     return Series(f"{name_of(group)}, {what}", held_out or mean_series(group, name), held_out=bool(held_out))
 
 
-def _table(names: Sequence[str], rows: Sequence[Row]) -> str:
+def _table(names: Sequence[str], rows: Sequence[ResultRow]) -> str:
     decimals = {name: decimals_of(_shown(row.numbers.get(name, ())) for row in rows) for name in names}
     cells = [
         (
@@ -117,14 +119,14 @@ def _table(names: Sequence[str], rows: Sequence[Row]) -> str:
     return table(["", *names, "items", "seeds"], cells)
 
 
-def _cell(row: Row, name: str, decimals: int | None) -> str:
+def _cell(row: ResultRow, name: str, decimals: int | None) -> str:
     """A number with its interval, or that of several seeds with its deviation; "" where there is none."""
     if name not in row.numbers:
         return ""
     interval = row.intervals.get(name)
     ends = [fixed(interval[end], decimals) for end in ("low", "high")] if interval else []
     beneath = f' <span class="spread">{" – ".join(ends)}</span>' if ends else ""
-    return spread(row.numbers[name], decimals) + beneath
+    return seed_spread(row.numbers[name], decimals) + beneath
 
 
 def _shown(values: Sequence[Any]) -> float | None:
@@ -133,7 +135,7 @@ def _shown(values: Sequence[Any]) -> float | None:
     return statistics.fmean(real) if real and len(real) == len(values) else None
 
 
-def _turned(names: Sequence[str], rows: Sequence[Row]) -> str:
+def _turned(names: Sequence[str], rows: Sequence[ResultRow]) -> str:
     heads = "".join(f"<th>{row.label}</th>" for row in rows)
     body = "".join(
         f'<tr><td class="name">{metric_name(name)}</td>'
@@ -146,24 +148,24 @@ def _turned(names: Sequence[str], rows: Sequence[Row]) -> str:
 
 def _classes(lines: Sequence[Line]) -> str:
     """F1 of each class by itself, a column per result; the most frequent classes."""
-    told = [line for line in lines if all(result.get("classes") for result in line.results)]
-    if not told:
+    reported = [line for line in lines if all(result.get("classes") for result in line.results)]
+    if not reported:
         return ""
-    gold = {name: of["gold"] for line in told for name, of in line.results[0]["classes"].items()}
+    gold = {name: of["gold"] for line in reported for name, of in line.results[0]["classes"].items()}
     most = sorted(gold, key=lambda name: -gold[name])[:MAX_CLASSES]
     rows: list[tuple[str, Values]] = [("gold", {name: (number,) for name, number in gold.items()})]
-    for line in told:
+    for line in reported:
         scores = [{name: of["f1"] for name, of in result["classes"].items()} for result in line.results]
-        rows.append((_label(line), merged(scores)))
-    shown = _turned(most, [Row("", label, {name: of[name] for name in most if name in of}) for label, of in rows])
+        rows.append((_label(line), merged_run(scores)))
+    shown = _turned(most, [ResultRow("", label, {name: of[name] for name in most if name in of}) for label, of in rows])
     few = f", the {MAX_CLASSES} most frequent of {len(gold)}" if len(gold) > MAX_CLASSES else ""
     return f"<details><summary>F1 by class{few}</summary>{shown}</details>"
 
 
 def _label(line: Line) -> str:
     """The run's name, or that of several seeds, and how the result was made."""
-    told = "".join(f' <span class="tag">{escape(tag)}</span>' for tag in line.tags)
-    return escape(line.name) + told + _below(line)
+    reported = "".join(f' <span class="tag">{escape(tag)}</span>' for tag in line.tags)
+    return escape(line.name) + reported + _below(line)
 
 
 def _below(line: Line) -> str:

@@ -1,4 +1,4 @@
-"""A run folder as a report reads it: recipe, metrics, evaluations, pictures; or results of what is no run."""
+"""A run folder as a report reads it: recipe, metrics, evaluations, figures; or results of what is no run."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from workbench.errors import WorkbenchError
-from workbench.files.drafts import atomic, write_text
-from workbench.files.paths import real_path
-from workbench.files.yaml_values import read_yaml
-from workbench.runs.metrics import Record, read_metrics
-from workbench.runs.names import CHECKPOINTS, EVALUATIONS, FROZEN, METRICS, MODEL, PICTURES, RECIPE, inside, is_run
-from workbench.runs.results import read_json, read_results, results_in
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import atomic, real_path, write_text
+from workbench.core.files.yaml_values import read_yaml
+from workbench.runs.metrics_file import Record, read_json, read_metrics, read_results, results_in
+from workbench.runs.names import CHECKPOINTS, EVALUATIONS, FIGURES, FROZEN, METRICS, MODEL, RECIPE, inside, is_run
 
 HELD_OUT = "held_out/"
 
 
 @dataclass
-class Picture:
-    """A drawn picture (PNG) with what it shows."""
+class Figure:
+    """A drawn figure (PNG) with what it shows."""
 
     path: Path
     title: str
@@ -35,7 +33,7 @@ class Picture:
 class Run:
     """What a report shows of a run. `metrics` are the lines of metrics.jsonl, oldest first.
 
-    What is no run (vectors, a linker, a release) has evaluations alone.
+    What is no run (vectors, a linker, a released model) has evaluations alone.
     """
 
     name: str
@@ -43,7 +41,7 @@ class Run:
     recipe: Record
     metrics: list[Record] = field(default_factory=list)
     evaluations: list[Record] = field(default_factory=list)
-    pictures: list[Picture] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
 
     def series(self, name: str) -> list[tuple[float, float]]:
         """(step, value) of one metric, where it was logged and is finite."""
@@ -68,8 +66,8 @@ class Run:
     def _places(self, key: str) -> list[str]:
         tasks = self.recipe.get("tasks")
         each = tasks.values() if isinstance(tasks, dict) else ()
-        told = (of for task in each if isinstance(task, dict) for of in task.get(key) or ())
-        return list(dict.fromkeys(map(str, told)))
+        reported = (of for task in each if isinstance(task, dict) for of in task.get(key) or ())
+        return list(dict.fromkeys(map(str, reported)))
 
     def parameters(self) -> int | None:
         """How many numbers its checkpoints hold, with those that are not trained; None where there is no whole one."""
@@ -118,7 +116,7 @@ def load_run(folder: Path) -> Run:
         recipe={str(key): value for key, value in tree.items()},
         metrics=read_metrics(folder),
         evaluations=read_results(folder),
-        pictures=[_picture(folder, path) for path in sorted((folder / PICTURES).glob("*.png"))],
+        figures=[_figure(folder, path) for path in sorted((folder / FIGURES).glob("*.png"))],
     )
 
 
@@ -145,9 +143,9 @@ def loss_names(runs: Sequence[Run]) -> list[str]:
     return sorted({key.removeprefix(HELD_OUT) for key in keys})
 
 
-def save_picture(figure: Any, run: Path, name: str, title: str, caption: str) -> Path:
-    """Write a matplotlib figure to the run's `pictures/` with its caption, where `workbench report` finds it."""
-    folder = run / PICTURES
+def save_figure(figure: Any, run: Path, name: str, title: str, caption: str) -> Path:
+    """Write a matplotlib figure to the run's `figures/` with its caption, where `workbench report` finds it."""
+    folder = run / FIGURES
     path = folder / f"{name}.png"
     with atomic(path) as file:
         figure.savefig(file, format="png", dpi=200, bbox_inches="tight", facecolor="white")
@@ -155,7 +153,7 @@ def save_picture(figure: Any, run: Path, name: str, title: str, caption: str) ->
     return path
 
 
-def _picture(folder: Path, path: Path) -> Picture:
+def _figure(folder: Path, path: Path) -> Figure:
     described = inside(folder, path.with_suffix(".json"))
     words = read_json(described) if described.is_file() else {}
-    return Picture(inside(folder, path), str(words.get("title", path.stem)), str(words.get("caption", "")))
+    return Figure(inside(folder, path), str(words.get("title", path.stem)), str(words.get("caption", "")))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.files.yaml_values import read_yaml
+from workbench.core.files.yaml_values import read_yaml
 from workbench.report.html import fixed
 from workbench.report.run import Run
 from workbench.runs.names import RECIPE, inside, is_run
@@ -34,7 +34,7 @@ def name_of(group: Sequence[Run]) -> str:
     return group[0].name if len(group) == 1 else str(group[0].recipe.get("name") or group[0].name)
 
 
-def spread(values: Sequence[Any], decimals: int | None = None) -> str:
+def seed_spread(values: Sequence[Any], decimals: int | None = None) -> str:
     """A number, or the mean of several with their deviation (n - 1) to as many decimals, as HTML.
 
     Args:
@@ -49,7 +49,7 @@ def spread(values: Sequence[Any], decimals: int | None = None) -> str:
     return f'{mean} <span class="spread">± {statistics.stdev(values):.{decimals}f}</span>'
 
 
-def merged(results: Sequence[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
+def merged_run(results: Sequence[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
     """The numbers that all results have, each with its value from every one."""
     return {name: tuple(numbers[name] for numbers in results) for name in results[0] if all(name in r for r in results)}
 

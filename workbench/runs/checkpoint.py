@@ -1,4 +1,4 @@
-"""A checkpoint: a folder with everything needed to go on, written, checked and read.
+"""A checkpoint: a folder with everything needed to continue, written, checked and read.
 
     model.safetensors   weights (shared tensors once; without those that never change: `kept.py`)
     trainer.pt          optimiser moments by parameter name (tensors only)
@@ -7,6 +7,11 @@
 
 Random generators and the reader need no state: both are functions of the step. A checkpoint is compared with its
 checksums before it is used: neither safetensors nor torch's files have any.
+
+The optimiser's state by parameter name.
+
+Next to that of each parameter an optimiser may keep numbers and tensors of a group (`group["step"]`), which then hold
+for every parameter of the group. Both are saved under the parameters' names, so that order and grouping do not matter.
 """
 
 from __future__ import annotations
@@ -15,17 +20,19 @@ import hashlib
 import json
 import pickle
 import re
+from collections.abc import Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
-from workbench.files.drafts import check_file, sha256_of, sync, write_text
-from workbench.runs.kept import Kept, read_kept
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import check_file, sha256_of, sync, write_text
+from workbench.optimization.groups import STATED
+from workbench.runs.frozen_weights import FrozenNames, read_frozen
 from workbench.runs.names import FROZEN, MEMORY, MODEL, STATE, TRAINER
-from workbench.runs.optimizer_state import load_optimizer_state, optimizer_state
 from workbench.runs.weights import load_weights, read_weights, save_weights
 
 CHECKSUMS, KEPT = "sha256", "kept"
@@ -42,7 +49,7 @@ def write_checkpoint(
     draft: Path,
     root: nn.Module,
     state: State,
-    kept: Kept,
+    kept: FrozenNames,
     optimizer: torch.optim.Optimizer | None = None,
     memory: dict[str, Tensor] | None = None,
 ) -> None:
@@ -136,18 +143,18 @@ def read_checkpoint(folder: Path) -> dict[str, Tensor]:
     return _weights(folder)
 
 
-def kept_of(folder: Path) -> Kept:
+def frozen_of(folder: Path) -> FrozenNames:
     """The weights that a checkpoint does not hold, as the run doesn't change them."""
     return read_state(folder).get(KEPT, {})
 
 
 def files_of(folder: Path) -> list[Path]:
     """The files that hold the weights of a checkpoint: its own, and that of those which the run does not change."""
-    return [folder / MODEL, *([_run_of(folder) / FROZEN] if kept_of(folder) else [])]
+    return [folder / MODEL, *([_run_of(folder) / FROZEN] if frozen_of(folder) else [])]
 
 
 def _weights(folder: Path) -> dict[str, Tensor]:
-    return read_kept(_run_of(folder), kept_of(folder)) | read_weights(folder / MODEL)
+    return read_frozen(_run_of(folder), frozen_of(folder)) | read_weights(folder / MODEL)
 
 
 def _run_of(folder: Path) -> Path:
@@ -180,3 +187,60 @@ def _read_moments(path: Path) -> dict[str, dict[str, Tensor]]:
 
 def _short(error: Exception) -> str:
     return (str(error) or type(error).__name__).splitlines()[0]
+
+
+OF_GROUP = "group."
+"""Begins the names of what is kept of a parameter's group."""
+
+
+def optimizer_state(root: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, State]:
+    """What the optimiser keeps of each parameter, by its name, and of its group.
+
+    Raises:
+        WorkbenchError: something that is no number, text or tensor.
+    """
+    groups = {p: _kept(group, optimizer) for group in optimizer.param_groups for p in group["params"]}
+    states = {}
+    for name, parameter in root.named_parameters():
+        state = dict(optimizer.state.get(parameter, {})) | groups.get(parameter, {})
+        for key, value in state.items():
+            if not isinstance(value, Tensor | Real | str | None):
+                raise WorkbenchError(
+                    f"the optimizer {type(optimizer).__name__} keeps {key} = {type(value).__name__} of {name!r}, which "
+                    "is in no checkpoint; allowed are numbers, texts and tensors, of a parameter or of a group"
+                )
+        if state:
+            states[name] = state
+    return states
+
+
+def load_optimizer_state(root: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, State]) -> None:
+    """The inverse of `optimizer_state`; parameters that never had a gradient have no state.
+
+    Raises:
+        WorkbenchError: state of a parameter that is not trained.
+    """
+    groups = {p: group for group in optimizer.param_groups for p in group["params"]}
+    parameters = {name: p for name, p in root.named_parameters() if p in groups}
+    for name, kept in state.items():
+        if name not in parameters:
+            raise WorkbenchError(f"the checkpoint holds optimiser state of {name!r}, which this recipe does not train")
+        parameter, group = parameters[name], groups[parameters[name]]
+        on_device = any(group.get(key) for key in ("fused", "capturable"))  # else torch counts on the CPU
+        of_group = {key.removeprefix(OF_GROUP): value for key, value in kept.items() if key.startswith(OF_GROUP)}
+        group.update({key: _at(value, parameter, on_device or key != "step") for key, value in of_group.items()})
+        own = {key: value for key, value in kept.items() if not key.startswith(OF_GROUP)}
+        if own:
+            optimizer.state[parameter] = {
+                key: _at(value, parameter, on_device or key != "step") for key, value in own.items()
+            }
+
+
+def _kept(group: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> State:
+    """What the optimiser itself has put into a group: all that neither its options nor the recipe's groups say."""
+    stated = {"params", "lr", "weight_decay", *optimizer.defaults, *STATED}
+    return {f"{OF_GROUP}{key}": value for key, value in group.items() if key not in stated}
+
+
+def _at(value: Any, parameter: nn.Parameter, on_device: bool) -> Any:
+    return value.to(parameter.device if on_device else "cpu") if isinstance(value, Tensor) else value

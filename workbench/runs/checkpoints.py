@@ -18,11 +18,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from workbench.errors import MachineError, WorkbenchError
-from workbench.files.drafts import DRAFT_SUFFIX, check_folder, explained, sync
+from workbench.core.errors import MachineError, WorkbenchError
+from workbench.core.files.drafts import DRAFT_SUFFIX, check_folder, explained, sync
 from workbench.runs.checkpoint import NAME, DamagedError, State, read_state, verify_checkpoint, write_checkpoint
 from workbench.runs.data_record import run_id
-from workbench.runs.kept import Kept
+from workbench.runs.frozen_weights import FrozenNames
 from workbench.runs.names import BEST, CHECKPOINTS, DATA
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Checkpoints:
         kept: the weights that the run doesn't change and its checkpoints don't hold.
     """
 
-    def __init__(self, run: Path, keep_last: int = 2, kept: Kept | None = None) -> None:
+    def __init__(self, run: Path, keep_last: int = 2, kept: FrozenNames | None = None) -> None:
         if keep_last < 1:
             raise WorkbenchError(f"train.keep_last = {keep_last}; allowed: 1 or more")
         self.run = run
@@ -108,7 +108,7 @@ class Checkpoints:
         for path, reason in whole.damaged.items():
             aside = _free(path.with_name(f"damaged-{path.name}"))
             path.rename(aside)
-            logger.warning("%s; it is kept as %s, going on from step %d", reason, aside.name, whole.step)
+            logger.warning("%s; it is kept as %s, continuing from step %d", reason, aside.name, whole.step)
 
     def best_or_last(self) -> Path | None:
         """The checkpoint whose weights are used: `best` where it is this run's, else the last one.

@@ -1,16 +1,17 @@
-"""`data.json` of a run: the identity of everything it reads, so that it never goes on with other data unnoticed.
+"""`data.json` of a run: the identity of everything it reads, so that it never continues with other data unnoticed.
 
     {"since_step": 0, "read": {"corpus": {"corpora/wiki": "<SHA-256>"}, "graph": {...}, "tokenizer": {...}},
      "held_out": {"corpus": {...}}, "run": "<the id in its checkpoints>",
      "accepted": [{"step": 300, "changes": ["part mine.py: other content"], "before": {"part": {...}}}]}
 
-To it belongs the code that lies beside the recipe (`part`), as it decides the numbers too. What counts is content: the
+To it belongs the code that lies next to the recipe (`part`), as it decides the numbers too. What counts is content: the
 same corpus at another place is the same data. Held-out corpora may change, as the recipe's `held_out` may: that is
 told, and the record then names those that were read last. Weights to start from (`weights`) were used at step 0 alone:
 they may be gone, or have changed where they are, but a run is not of weights that it did not start from. Those that it
 never changes (`base`) it reads whenever it is read, so they are as data. The id is
 noted with the first checkpoint: a record with one is that of a run that has checkpoints, and of those with that id
-alone. Who goes on with other data knowingly (`pretrain --accept-changes`) has that written under `accepted`, for good.
+alone. Who continues with other data knowingly (`pretrain --accept-changes`) has that written under `accepted`, for
+good.
 """
 
 from __future__ import annotations
@@ -22,25 +23,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import WorkbenchError, quoted
-from workbench.files.drafts import atomic, check_file
-from workbench.files.paths import real_path
-from workbench.parts.build_context import Identities
-from workbench.processes.distributed import World
+from workbench.components.build_context import Identities
+from workbench.core.errors import WorkbenchError, quoted
+from workbench.core.files.drafts import atomic, check_file, real_path
+from workbench.core.processes.distributed import World
 from workbench.runs.names import DATA, RECIPE
 
 logger = logging.getLogger(__name__)
 RUN = "run"
 BASE = "base"
-"""What the file is noted as that holds the weights which the run does not change (`workbench.runs.kept`)."""
-PART = "part"
-"""What `workbench.parts.trust` notes the files of parts as that lie beside the recipe."""
+"""What the file is noted as that holds the weights which the run does not change (`workbench.runs.frozen_weights`)."""
+ALL_PARTS = "part"
+"""What `workbench.components.trust` notes the files of parts as that lie next to the recipe."""
 MADE_FOR = "made for weights"
 """What is noted of things that fit certain weights alone, such as vectors in the space of a model's words: whose they
 are, as `START` names them, or `NOTHING` where they were made for none."""
 NOTHING = "none"
 START = "weights"
-"""What `workbench.interop.sources` notes the weights as that a run starts from: `<family> <SHA-256>`."""
+"""What `workbench.interop.weight_sources` notes the weights as that a run starts from: `<family> <SHA-256>`."""
 
 
 DataRecord = dict[str, Any]
@@ -75,16 +75,16 @@ def check_data(
         changes = _differences(before["read"], read)
         if not accept:
             raise _other(run, changes)
-        logger.warning("%s goes on from step %d with changes, as was asked:\n%s", run, step, _listed(changes))
+        logger.warning("%s continues from step %d with changes, as was asked:\n%s", run, step, _listed(changes))
         earlier = {"step": step, "changes": changes, "before": before["read"]}
         before = {**before, "read": read, "accepted": [*before.get("accepted", []), earlier]}
     for place in changed_start:
         logger.warning(
-            "the weights at %s have changed since this run started from them; it goes on from its own checkpoint, "
+            "the weights at %s have changed since this run started from them; it continues from its own checkpoint, "
             "as if they had not (%s has their checksum)",
             *(place, run / DATA),
         )
-    _tell_mixed(before["held_out"], held_out, step)
+    _warn_mixed(before["held_out"], held_out, step)
     return {**before, "held_out": held_out}
 
 
@@ -170,7 +170,7 @@ def _changed_start(run: Path, before: Identities, now: Identities) -> list[str]:
     return changed
 
 
-def _tell_mixed(before: Identities, after: Identities, step: int) -> None:
+def _warn_mixed(before: Identities, after: Identities, step: int) -> None:
     """Held-out corpora may change, but not without a word: their losses do not compare."""
     if before and after and _known(before) != _known(after):
         logger.warning(
@@ -182,12 +182,12 @@ def _tell_mixed(before: Identities, after: Identities, step: int) -> None:
 
 
 def _other(run: Path, differences: list[str]) -> WorkbenchError:
-    """The error for a run that would go on with other data or other code."""
-    code = any(line.startswith(f"{PART} ") for line in differences)
+    """The error for a run that would continue with other data or other code."""
+    code = any(line.startswith(f"{ALL_PARTS} ") for line in differences)
     what = "with other code" if code else "on other data"
     copy = f" ({run} has the code as it was)" if code else ""
     return WorkbenchError(
-        f"{run} was trained {what}:\n{_listed(differences)}\nRestore it{copy}, or choose another run folder. To go on "
+        f"{run} was trained {what}:\n{_listed(differences)}\nRestore it{copy}, or choose another run folder. To continue "
         f"with the new {'one' if code else 'data'} knowingly, say --accept-changes; {DATA} then tells what changed"
     )
 
@@ -216,8 +216,8 @@ def refuse_other(run: Path, read: Identities) -> None:
 def refuse_changed(run: Path, read: Identities) -> None:
     """Check what a new run reads against the run that its weights come from: what both name must be the same.
 
-    Corpora, the code of parts and what those weights started from are left out, as weights may go on to others; so is
-    what lies at another place (and not in the run's own folder), which was meant.
+    Corpora, the code of parts and what those weights started from are left out, as weights may continue to others; so
+    is what lies at another place (and not in the run's own folder), which was meant.
 
     Raises:
         WorkbenchError: something has changed since; names it.
@@ -225,7 +225,7 @@ def refuse_changed(run: Path, read: Identities) -> None:
     before = read_data(run)
     known = before["read"] if before else {}
     for kind, places in read.items():
-        recorded = known.get(kind, {}) if kind not in ("corpus", PART, START) else {}
+        recorded = known.get(kind, {}) if kind not in ("corpus", ALL_PARTS, START) else {}
         for place, identity in places.items():
             meant = place not in recorded and not real_path(place).is_relative_to(real_path(run))
             if recorded and not meant and identity not in recorded.values():

@@ -1,4 +1,4 @@
-"""The folder of a run: its recipe, and whether another recipe may go on in it."""
+"""The folder of a run: its recipe, and whether another recipe may continue in it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import WorkbenchError
-from workbench.files.drafts import check_file, check_folder, is_draft, write_text
-from workbench.files.lock import LOCK
-from workbench.files.paths import real_path
-from workbench.optimization.lr_schedule import is_share
-from workbench.parts.building import find, options_of
-from workbench.parts.kinds import import_paths
-from workbench.parts.trust import CODE, allow, own_code
+from workbench.components.building import find, options_of
+from workbench.components.kinds import import_paths
+from workbench.components.trust import CODE, allow, own_code
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import check_file, check_folder, is_draft, real_path, write_text
+from workbench.core.files.lock import LOCK
+from workbench.optimization.lr_schedules import is_share
 from workbench.recipe import reading
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import as_tree, dump_recipe
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import read_data, run_id
-from workbench.runs.metrics import read_metrics
+from workbench.runs.metrics_file import read_metrics
 from workbench.runs.names import DATA, FILES, FOLDERS, METRICS, RECIPE, TOKENIZER
 from workbench.text.tokenizer import Tokenizer
 
@@ -56,7 +55,7 @@ MAY_CHANGE = (
         )
     ),
 )
-"""Keys of a recipe that a run may go on with other values of; all others decide the numbers.
+"""Keys of a recipe that a run may continue with other values of; all others decide the numbers.
 
 `train.max_steps` may change too where the learning rate does not go by it: its schedule doesn't ask for it, and the
 warm-up is a number of steps. What goes by the progress of the run (a rate of masking that falls) goes by the new number
@@ -116,8 +115,8 @@ def check_kept(run: Path) -> None:
 
 
 def keep_code(run: Path, recipe: Recipe) -> None:
-    """Copy the code that lies beside the recipe into the run's `code/`, so that it can be loaded anywhere and as it was
-    trained.
+    """Copy the code that lies next to the recipe into the run's `code/`, so that it can be loaded anywhere and as it
+    was trained.
 
     That is the modules of its parts and what they import from there in turn; not what they read otherwise.
     """
@@ -191,7 +190,7 @@ def _goes_by_max_steps(lr_schedule: Mapping[str, Any]) -> bool:
 
 
 def check_tokenizer(old: Recipe, new: Recipe, run: Path) -> None:
-    """The run goes on with the tokenizer it began with, wherever the recipe finds it now.
+    """The run continues with the tokenizer it began with, wherever the recipe finds it now.
 
     Raises:
         WorkbenchError: the recipe names another one (by its content), or none; or the run's own copy was changed.
@@ -210,22 +209,22 @@ def check_tokenizer(old: Recipe, new: Recipe, run: Path) -> None:
     if not same:
         raise WorkbenchError(
             f"{run} was trained with the tokenizer in {saved}, but the recipe names {new.tokenizer}, which is another; "
-            f"go on with tokenizer={saved}, or choose another run folder"
+            f"continue with tokenizer={saved}, or choose another run folder"
         )
 
 
 def _check_copy(saved: Path, named: str | None) -> None:
-    """The run's copy must be the tokenizer of its record; the recipe's, where that is still the right one, mends it."""
+    """The run's copy must be the tokenizer of its record; the recipe's, where that is still the right one, fixes it."""
     record = read_data(saved.parent)
     known = set(record["read"].get("tokenizer", {}).values()) if record else set()
     if not saved.is_file() or not known or _identity(str(saved)) in known:
         return
-    mend = "copy it back from where it is still as it was"
+    fix = "copy it back from where it is still as it was"
     if named is not None and Path(named).resolve() != saved.resolve() and _identity(named) in known:
-        mend = f"remove it: it is then copied again from {named}, which is the right one"
+        fix = f"remove it: it is then copied again from {named}, which is the right one"
     raise WorkbenchError(
         f"{saved} is not the tokenizer that the run was trained with: it was changed or damaged since ({DATA} has its "
-        f"checksum); {mend}"
+        f"checksum); {fix}"
     )
 
 

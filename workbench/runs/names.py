@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workbench.errors import WorkbenchError
-from workbench.files.paths import real_path
-from workbench.parts.trust import CODE
+from workbench.components.trust import CODE
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import real_path
 
 RECIPE = "recipe.yaml"
 """The recipe as it was resolved."""
@@ -20,11 +20,11 @@ CHECKPOINTS, BEST = "checkpoints", "best"
 MODEL, TRAINER, MEMORY, STATE = "model.safetensors", "trainer.pt", "memory.safetensors", "state.json"
 """The files of a checkpoint."""
 FROZEN = "frozen.safetensors"
-"""Weights that are not trained (`workbench.runs.kept`)."""
+"""Weights that are not trained (`workbench.runs.frozen_weights`)."""
 SEEDS = "-seeds.json"
-"""How the table of several seeds is called, beside their runs."""
-EVALUATIONS, PICTURES = "evaluations", "pictures"
-"""Results as JSON, with the images of their examples in `images/`; drawn pictures with their captions as JSON."""
+"""How the table of several seeds is called, next to their runs."""
+EVALUATIONS, FIGURES = "evaluations", "figures"
+"""Results as JSON, with the images of their examples in `images/`; drawn figures with their captions as JSON."""
 REPORT = "report.html"
 FILES = (RECIPE, TOKENIZER, DATA, METRICS, DAMAGED_METRICS, LOG)
 FOLDERS = (CHECKPOINTS, BEST, TENSORBOARD, CODE)

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import quoted
-from workbench.files.yaml_values import read_yaml
-from workbench.recipe.listing import stack
+from workbench.core.errors import quoted
+from workbench.core.files.yaml_values import read_yaml
+from workbench.recipe.recipe_listing import stack
 from workbench.recipe.trees import recipe_from_dict
-from workbench.runs.metrics import read_metrics
+from workbench.runs.metrics_file import read_metrics, read_results
 from workbench.runs.names import CHECKPOINTS, RECIPE
-from workbench.runs.results import read_results
 
 SHOWN = 6
 
@@ -47,7 +46,7 @@ def progress_of(run: Path) -> Iterator[tuple[str, str]]:
     if reached < recipe.train.max_steps:
         yield "to resume", f"workbench pretrain {quoted(run / RECIPE)} --output {quoted(run)}"
     else:
-        yield "to measure", f"workbench tasks; workbench evaluate TASK {run} CORPUS; workbench report {run}"
+        yield "to measure", f"workbench downstream; workbench evaluate TASK {run} CORPUS; workbench report {run}"
 
 
 def _numbers(values: Mapping[str, Any]) -> list[str]:

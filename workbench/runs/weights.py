@@ -15,8 +15,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
-from workbench.files.drafts import clear_drafts, draft
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import clear_drafts, draft
 
 TIED = "tied"
 """The key of a file's metadata with the names of tied weights: one key, as the library writes several in any order."""

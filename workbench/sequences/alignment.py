@@ -1,9 +1,10 @@
 """Character spans -> token rows, the same for every tokenizer.
 
-A mention covers the rows from the first token that shares a character with it to the last one. ERNIE-THU's release
+A mention covers the rows from the first token that shares a character with it to the last one. ERNIE-THU's released
+code
 (thunlp/ERNIE) instead gives a mention only to a white-space-delimited word that starts where the mention starts, and so
 silently loses mentions straight after "(" or a quotation mark; here they are found. Its rule and this one agree on
-the first token wherever the release finds one.
+the first token wherever the released code finds one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from workbench.sequences.sequence import Span
-from workbench.text.tokenizer import Encoded
+from workbench.text.tokenizer import Encoding
 
 UNALIGNED = "unaligned span"
 Partial = Literal["cover", "drop"]
@@ -27,7 +28,7 @@ class Alignment(NamedTuple):
     unaligned: int
 
 
-def align(encoded: Encoded, mentions: Iterable[Sequence], partial: Partial = "cover") -> Alignment:
+def align(encoded: Encoding, mentions: Iterable[Sequence], partial: Partial = "cover") -> Alignment:
     """The token rows of mentions.
 
     Args:

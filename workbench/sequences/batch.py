@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.sequences.flat import flattened, moved_together
-from workbench.sequences.moving import on_device
-from workbench.sequences.pattern import Known, Pattern, pattern_of, plain
+from workbench.sequences.pattern import KnownPattern, Pattern, pattern_of, plain
 from workbench.sequences.sequence import WORKER_FIELDS, Rows, Sequence, Slot, row_count
+from workbench.sequences.transfer import on_device
 
 VISIBILITY = ("doc", "rank", "until", "branch", "anchor", "everywhere")
 Targets = dict[str, Tensor]
@@ -41,7 +41,7 @@ class Stream:
     lengths: list[int]
     links: dict[str, str] = field(default_factory=dict)
     host: dict[str, Tensor] = field(default_factory=dict)
-    visibility: Known | None = field(default=None, repr=False, compare=False)
+    visibility: KnownPattern | None = field(default=None, repr=False, compare=False)
 
     @property
     def rows(self) -> int:
@@ -62,7 +62,7 @@ class Stream:
 
     def knowing(self, pattern: Pattern | None) -> Stream:
         """The same stream, of whose integers this is known."""
-        found = None if pattern is None or not self.integers else Known(pattern, self.integers, self.lengths)
+        found = None if pattern is None or not self.integers else KnownPattern(pattern, self.integers, self.lengths)
         return replace(self, visibility=found)
 
     @property
@@ -239,7 +239,7 @@ class MicroBatch:
         return replace(moved, buffer=buffer)
 
     def pin_memory(self) -> MicroBatch:
-        """In one pinned buffer, which a GPU copies while the host goes on."""
+        """In one pinned buffer, which a GPU copies while the host continues."""
         buffers: list[Tensor] = []
 
         def exchange(tensors: list[Tensor]) -> list[Tensor]:
@@ -295,7 +295,7 @@ def share_streams(views: dict[str, Batch]) -> dict[str, Batch]:
 
 
 def _small(values: Tensor) -> bool:
-    """Whether the values are a number for each row, or whole numbers: these are kept beside those of the device."""
+    """Whether the values are a number for each row, or whole numbers: these are kept next to those of the device."""
     return values.dim() <= 1 or (values.dim() == 2 and values.dtype in (torch.int64, torch.bool))
 
 
@@ -355,7 +355,7 @@ def _stream(sequences: list[Sequence], name: str, lengths: Lengths) -> Stream:
             if len(value) != lengths[name][i] and field_name != "pixels":  # one an image
                 raise WorkbenchError(
                     f"sequence {sequences[i].key!r}: stream {name!r} has {lengths[name][i]} rows and {len(value)} "
-                    f"entries of {field_name!r}. What writes it (a step or objective) must give one for each row"
+                    f"entries of {field_name!r}. What writes it (a transform or objective) must give one for each row"
                 )
             parts.append(value)
         if isinstance(parts[0], Rows):

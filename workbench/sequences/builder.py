@@ -13,14 +13,14 @@ from typing import Any, Self, TypedDict
 
 import numpy as np
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
-from workbench.options.bounds import Count, Role
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count, Role
 from workbench.sequences.alignment import UNALIGNED, Partial, align
-from workbench.sequences.layout import Frame, Mixture, Visibility, VisibilityAlone, shifted
-from workbench.sequences.missing import missing
+from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Sample, Sequence, Span
-from workbench.text.tokenizer import Encoded, Tokenizer
+from workbench.sequences.text_layout import Frame, Mixture, Visibility, VisibilityAlone, shifted
+from workbench.text.tokenizer import Encoding, Tokenizer
 
 TRUNCATED = "truncated tokens"
 CUT_SPAN = "span cut off"
@@ -53,9 +53,10 @@ class Builder:
     step. `gives` names fields that its sequences do not need of the samples, as they know it otherwise. `window` is
     the greatest length of a text item in characters (None: not cut); with `window_tokens` it is as many characters as
     so many tokens have in the corpora, which the reader measures. `reads_spans` says that the builder itself brings
-    knowledge from the entities linked to the text, as a step may (`Step`). `medium` names the option for the part that
-    makes the stream of an image, a film, ...; `caption_builder` is the builder that reads one caption with such a
-    medium, by which downstream tasks go on.
+    knowledge from the entities linked to the text, as a transform may (`Transform`). `medium` names the option for the
+    part that
+    makes the stream of an image, a video, ...; `caption_builder` is the builder that reads one caption with such a
+    medium, by which downstream tasks continue.
 
     Args:
         tokenizer: given by the recipe.
@@ -70,12 +71,12 @@ class Builder:
 
     unit: str | None = None
     reads: tuple[str, ...] = ()
-    gives: tuple[str, ...] = ()
+    provides: tuple[str, ...] = ()
     window: int | None = None
     window_tokens: int | None = None
     reads_spans: bool = False
     pairs: bool = False
-    medium: str = "image"
+    medium: str = "image_processor"
     caption_builder: str = "image_caption"
 
     def __init__(
@@ -96,7 +97,7 @@ class Builder:
         self.dropped: Counter[str] = Counter()
         if self.capacity < segments:
             raise WorkbenchError(
-                f"max_length = {max_length} leaves no room for text beside {self.frame.size(segments)} special tokens; "
+                f"max_length = {max_length} leaves no room for text next to {self.frame.size(segments)} special tokens; "
                 f"use at least {self.frame.size(segments) + segments}"
             )
 
@@ -131,7 +132,7 @@ class Builder:
         else:
             self.window = max(1, int(tokens * chars_per_token))
 
-    def spans(self, encoded: Encoded, mentions: Listing[Any]) -> list[Span]:
+    def spans(self, encoded: Encoding, mentions: Listing[Any]) -> list[Span]:
         """Mentions in characters as token rows of `encoded`; those that align to nothing are counted."""
         aligned = align(encoded, mentions, self.partial)
         if aligned.unaligned:
@@ -146,7 +147,7 @@ class Builder:
             self.dropped[CUT_SPAN] += divided
         return kept
 
-    def truncate(self, encoded: Encoded, spans: list[Span], size: int) -> tuple[Encoded, list[Span]]:
+    def truncate(self, encoded: Encoding, spans: list[Span], size: int) -> tuple[Encoding, list[Span]]:
         """The first `size` tokens and the spans in them; what is lost is counted."""
         lost = len(encoded) - size
         if lost <= 0:

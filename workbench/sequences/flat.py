@@ -12,7 +12,7 @@ ALIGNMENT = 64
 """Bytes between the beginnings of tensors: a cache line, and more than any vector load of a device needs."""
 
 
-class Part(NamedTuple):
+class FlatTensor(NamedTuple):
     """A tensor in a buffer: its dtype, shape and strides, and how many numbers of this dtype lie before it."""
 
     dtype: torch.dtype
@@ -21,7 +21,7 @@ class Part(NamedTuple):
     before: int
 
     @classmethod
-    def of(cls, tensor: Tensor) -> Part:
+    def of(cls, tensor: Tensor) -> FlatTensor:
         """Where a tensor lies in its own memory."""
         return cls(tensor.dtype, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()))
 
@@ -32,11 +32,11 @@ def can_lie_flat(tensor: Tensor) -> bool:
     return plain and not (tensor.requires_grad or tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
 
 
-def laid_out(tensors: Sequence[Tensor]) -> tuple[list[Part], int]:
+def laid_out(tensors: Sequence[Tensor]) -> tuple[list[FlatTensor], int]:
     """Where each of these contiguous tensors comes to lie, and the bytes of the whole."""
     parts, size = [], 0
     for tensor in tensors:
-        parts.append(Part.of(tensor)._replace(before=size // tensor.itemsize))
+        parts.append(FlatTensor.of(tensor)._replace(before=size // tensor.itemsize))
         size += padded(tensor.nbytes)
     return parts, size
 
@@ -46,7 +46,7 @@ def padded(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def views(buffer: Tensor, parts: Sequence[Part]) -> list[Tensor]:
+def views(buffer: Tensor, parts: Sequence[FlatTensor]) -> list[Tensor]:
     """The tensors that lie in a buffer [bytes].
 
     Each has a version counter of its own (`data`): who writes into one field must not make autograd believe that the
@@ -81,7 +81,7 @@ def moved_together(
     if buffer is None:
         buffer, held = flattened(held, pin=device.type == "cuda")
     there = buffer.to(device, non_blocking=True)
-    moved = dict(zip(flat, views(there, [Part.of(t) for t in held]), strict=True))
+    moved = dict(zip(flat, views(there, [FlatTensor.of(t) for t in held]), strict=True))
     return [moved[id(t)] if id(t) in moved else t.to(device, non_blocking=True) for t in tensors], there
 
 

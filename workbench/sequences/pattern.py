@@ -4,7 +4,8 @@ The visibility integers (`workbench.models.attention.visibility`) are read where
 loader's workers. A `Pattern` sums up those of one stream, or of several joined. What it doesn't say is not known:
 whoever goes by it takes the general way then.
 
-A pattern must never outlive its integers. `Known` therefore keeps it beside the very tensors it was read from: other
+A pattern must never outlive its integers. `KnownPattern` therefore keeps it next to the very tensors it was read from:
+other
 tensors in their place, tensors that were written to, other lengths or another set of integers make it void. (Tensors
 made under `torch.inference_mode` don't count what is written to them; there the tensor alone is compared.)
 """
@@ -87,7 +88,7 @@ def _any(integers: Mapping[str, np.ndarray], name: str) -> bool:
 
 
 def _documents(doc: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> list[list[int]] | None:
-    """Rows of each document, by sequence; None where a document goes on behind another one."""
+    """Rows of each document, by sequence; None where a document continues behind another one."""
     first = np.flatnonzero(begins)
     sizes = np.diff(first, append=len(doc)).tolist()
     sequences = np.searchsorted(ends, first, side="right")
@@ -145,8 +146,8 @@ def all_see_all(queries: Pattern, keys: Pattern) -> bool:
     )
 
 
-class Known:
-    """A pattern beside the integers that it was read from.
+class KnownPattern:
+    """A pattern next to the integers that it was read from.
 
     Args:
         pattern: None: nothing is known.
@@ -172,7 +173,7 @@ class Known:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Tensors begin with a new count of writings where they are unpickled."""
-        return Known, (self.pattern if self._unwritten() else None, self.integers, self.lengths)
+        return KnownPattern, (self.pattern if self._unwritten() else None, self.integers, self.lengths)
 
 
 def _version(values: Tensor) -> int:

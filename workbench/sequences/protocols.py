@@ -1,6 +1,6 @@
-"""What the parts of a sequence are, beside its builder: steps, images, policies, noises. Each kind is a base class.
+"""What the parts of a sequence are, next to its builder: steps, images, maskings, noises. Each kind is a base class.
 
-As a part of any kind they may heed controls (`controls`, `unaffected_by`: `workbench.parts.controls`).
+As a part of any kind they may support controls (`controls`, `unaffected_by`: `workbench.components.controls`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from workbench.keyed import Draws
+from workbench.core.keyed import Draws
 from workbench.sequences.entities import Entities
 from workbench.sequences.sequence import Fields, Sample, Sequence
 
@@ -19,7 +19,7 @@ WORDS = frozenset({"word_ids", "shuffled_words"})
 """What code names that goes by words."""
 
 
-class Step:
+class Transform:
     """Changes the sequences that the builder made: injects knowledge, adds a stream, narrows who sees whom.
 
     It may have `take_dropped() -> dict[str, int]`: what it left out since the last call, by reason; and
@@ -47,11 +47,11 @@ class Step:
         raise NotImplementedError(f"{type(self).__name__} must define __call__")
 
 
-class Image:
+class ImageProcessor:
     """Makes the `image` stream of a sample.
 
-    `reads` names the fields of samples that it is made of, where that is not their image: told of a corpus that is not
-    there. `of_corpora` names options that a recipe may leave to its corpora (`null`), with the key of what a corpus
+    `reads` names the fields of samples that it is built from, where that is not their image: told of a corpus that is
+    not there. `of_corpora` names options that a recipe may leave to its corpora (`null`), with the key of what a corpus
     says of itself (`about` in its corpus.json).
     """
 
@@ -63,7 +63,7 @@ class Image:
         raise NotImplementedError(f"{type(self).__name__} must define __call__")
 
 
-class Policy:
+class Masking:
     """Chooses which tokens a masked objective hides.
 
     `reads` names fields of samples that it reads, and `reads_spans` says that it reads linked entities: corpora that
@@ -99,8 +99,8 @@ class Noise:
         raise NotImplementedError(f"{type(self).__name__} must define __call__")
 
 
-def names_words(part: type[Policy | Noise]) -> bool:
-    """Whether a policy or noise goes by words: as it says, or else where its `__call__` names `word_ids` or
+def names_words(part: type[Masking | Noise]) -> bool:
+    """Whether a masking strategy or noise goes by words: as it says, or else where its `__call__` names `word_ids` or
     `shuffled_words`. Of what it calls in turn nothing is known."""
     if part.by_words is not None:
         return part.by_words

@@ -6,7 +6,7 @@ these operations, so that none of them has to know what else a sequence carries.
     the stream's own fields     an entry each
     spans, mask_spans, marks    while their rows stay together and in order; rows inserted between them are taken in
     Rows in fields              of all streams; a link to a row that is gone becomes -1, or its own row goes (`bound`)
-    Rows in targets             an objective labels rows that nobody takes away after it (`taken`)
+    Rows in targets             an objective labels rows that nobody removes after it (`taken`)
 
 Positions and ranks are carried along as they are; `recount` numbers them anew.
 
@@ -268,18 +268,18 @@ def _arrange(
     sequence.streams[stream] = fields
     if sequence.spans or sequence.mask_spans or sequence.marks:
         places = place.tolist()
-        parts = [0] * len(places) if rows is None else _parts(rows, place)
-        sequence.spans = _moved(sequence.spans, stream, places, parts)
-        sequence.mask_spans = _moved(sequence.mask_spans, stream, places, parts)
-        sequence.marks = _moved(sequence.marks, stream, places, parts)
+        parts = [0] * len(places) if rows is None else _segments_of(rows, place)
+        sequence.spans = _moved_numbers(sequence.spans, stream, places, parts)
+        sequence.mask_spans = _moved_numbers(sequence.mask_spans, stream, places, parts)
+        sequence.marks = _moved_numbers(sequence.marks, stream, places, parts)
     for targets in sequence.targets.values():
         for name, value in targets.items():
             if isinstance(value, Rows) and value.stream == stream:
-                targets[name] = _followed(value, place)
+                targets[name] = _followed_numbers(value, place)
     _follow(sequence, stream, place)
 
 
-def _parts(rows: np.ndarray, place: np.ndarray) -> list[int]:
+def _segments_of(rows: np.ndarray, place: np.ndarray) -> list[int]:
     """A number for each old row, the same for those that stand together in order, but for new ones between them."""
     kept = rows[rows >= 0]
     ordinal = np.full(len(place), -2, np.int64)
@@ -287,7 +287,7 @@ def _parts(rows: np.ndarray, place: np.ndarray) -> list[int]:
     return [0, *(ordinal[1:] != ordinal[:-1] + 1).cumsum().tolist()]
 
 
-def _moved(stretches: Listing[Stretch], stream: str, place: list[int], parts: list[int]) -> list[Stretch]:
+def _moved_numbers(stretches: Listing[Stretch], stream: str, place: list[int], parts: list[int]) -> list[Stretch]:
     """The stretches in the new rows, without those whose rows are gone or apart; other streams' as they are."""
     moved = []
     for s in stretches:
@@ -298,7 +298,7 @@ def _moved(stretches: Listing[Stretch], stream: str, place: list[int], parts: li
     return moved
 
 
-def _followed(link: Rows, place: np.ndarray) -> Rows:
+def _followed_numbers(link: Rows, place: np.ndarray) -> Rows:
     return replace(link, index=np.where(link.index >= 0, place[link.index], -1) if len(place) else link.index)
 
 
@@ -308,7 +308,7 @@ def _follow(sequence: Sequence, stream: str, place: np.ndarray) -> None:
         gone: np.ndarray | None = None
         for field, link in fields.items():
             if isinstance(link, Rows) and link.stream == stream:
-                fields[field] = _followed(link, place)
+                fields[field] = _followed_numbers(link, place)
                 if link.bound:
                     lost = (fields[field].index < 0) & (link.index >= 0)
                     gone = lost if gone is None else gone | lost

@@ -3,6 +3,10 @@
 A pair has its first segment in `text`, `spans`, `mask_spans` and its second in `second`, `second_spans`,
 `second_mask_spans`, as in stored pairs; in one that was split here `follows` says whether the second is what came after
 the first in the text.
+
+Where the sentences of a stream of tokens end, by the tokens alone: for noises that move or hide whole sentences.
+
+Windows of tokens over a long text, which overlap, so that what one of them cuts is whole in another.
 """
 
 from __future__ import annotations
@@ -11,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from workbench.sequences.sequence import Sample
+from workbench.sequences.sequence import Fields, Sample
 from workbench.text.sentences import SENTENCE_END
+from workbench.text.tokenizer import Encoding, Tokenizer
 
 _FIELDS = ("spans", "mask_spans")
 _SECOND = {"text": "second", **{field: f"second_{field}" for field in _FIELDS}}
@@ -20,7 +25,7 @@ _SECOND = {"text": "second", **{field: f"second_{field}" for field in _FIELDS}}
 
 def in_two(sample: Sample, rng: np.random.Generator) -> Sample:
     """The sample split at a random sentence end, never inside a mention: both segments are of whole sentences, as in
-    the releases of BERT and ALBERT.
+    the released models of BERT and ALBERT.
 
     The same sample comes back where it is a pair already, or has no two sentences.
     """
@@ -95,7 +100,7 @@ def _between(sample: Sample, begin: int, end: int) -> dict[str, Any]:
 
 def cut_longer(first: int, second: int, room: int) -> tuple[int, int]:
     """How many tokens two segments of these lengths lose, of which `room` tokens are to stay: first the longer one,
-    then both alike, as if tokens were taken one by one from the longer (BERT's release)."""
+    then both alike, as if tokens were taken one by one from the longer (BERT's released code)."""
     excess = max(0, first + second - room)
     longer = min(excess, abs(first - second))
     cut_first = (longer if first > second else 0) + (excess - longer + 1) // 2
@@ -113,3 +118,69 @@ def _points(sample: Sample) -> list[int]:
     mentions = [m for field in _FIELDS for m in sample.get(field, ())]
     points = [m.end() for m in SENTENCE_END.finditer(text)]
     return [p for p in points if text[:p].strip() and text[p:].strip() and not any(m[0] < p < m[1] for m in mentions)]
+
+
+SPACED, UNSPACED = frozenset(".!?…"), frozenset("。！？")
+_LONGEST = 4  # characters of a mark's token: a prefix, and as many bytes as a mark has
+
+
+class SentenceEnds:
+    """Sentences end at marks: full stops, question and exclamation marks before white space, so that "3.5" is none;
+    those of Chinese and Japanese need no space."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        short = [i for token, i in tokenizer.vocabulary.items() if len(token) <= _LONGEST]
+        marks = {i: tokenizer.decode([i]).strip().lstrip("#") for i in short}
+        self.spaced = np.array(sorted(i for i, mark in marks.items() if mark in SPACED), np.int64)
+        self.unspaced = np.array(sorted(i for i, mark in marks.items() if mark in UNSPACED), np.int64)
+
+    def split(self, fields: Fields, rows: np.ndarray) -> list[np.ndarray]:
+        """Neighbouring rows of a stream, sentence by sentence; none is empty."""
+        if not len(rows):
+            return []
+        ids, after = fields["input_ids"][rows[:-1]], rows[1:]
+        apart = fields["char_start"][after] > fields["char_end"][after - 1]
+        return np.split(rows, np.flatnonzero(np.isin(ids, self.unspaced) | (np.isin(ids, self.spaced) & apart)) + 1)
+
+
+def begins(length: int, room: int, stride: int) -> list[int]:
+    """Where windows of `room` tokens begin that cover a text of `length`: the last one reaches its end."""
+    found = [0]
+    while found[-1] + room < length:
+        found.append(found[-1] + min(stride, room))
+    return found
+
+
+def fullest(rows: np.ndarray, windows: list[tuple[int, int]], length: int) -> np.ndarray:
+    """Of each row the window [begin, end) in which it has most rows on its poorer side, by its place in `windows`
+    (BERT's released code calls it the max context). Nothing is missing beyond either end of the text.
+
+    Args:
+        rows: [rows], ascending, each in some window.
+        length: rows of the text.
+    """
+    begin, end = np.array(windows, np.int64).T[:, :, None]
+    before = np.where(begin == 0, length, rows - begin)
+    behind = np.where(end == length, length, end - 1 - rows)
+    context = np.where((rows >= begin) & (rows < end), np.minimum(before, behind), -1)
+    best: np.ndarray = context.argmax(axis=0)
+    return best
+
+
+def words_of(encoded: Encoding) -> tuple[np.ndarray, np.ndarray]:
+    """A text's words: the first token of each [words], and where it stands in the text [words, 2].
+
+    What a tokenizer makes several words of a single character of is one word; white space alone is none.
+    """
+    firsts: list[int] = []
+    places: list[tuple[int, int]] = []
+    seen = np.flatnonzero((encoded.pretokens >= 0) & (encoded.ends > encoded.starts))
+    cuts = np.flatnonzero(np.diff(encoded.pretokens[seen])) + 1
+    for tokens in np.split(seen, cuts) if len(seen) else ():
+        start, end = int(encoded.starts[tokens].min()), int(encoded.ends[tokens].max())
+        if not places or start >= places[-1][1]:
+            firsts.append(int(tokens[0]))
+            places.append((start, end))
+        elif end > places[-1][1]:
+            places[-1] = (places[-1][0], end)
+    return np.array(firsts, np.int64), np.array(places, np.int64).reshape(-1, 2)

@@ -1,6 +1,7 @@
-"""Choosing token rows for masking: the one loop that all policies share.
+"""Choosing token rows for masking: the one loop that all masking strategies share.
 
-A policy proposes groups of rows in a random order; the loop accepts those that are free and fit into the budget, until
+A masking strategy proposes groups of rows in a random order; the loop accepts those that are free and fit into the
+budget, until
 it is spent. The budget is rate x (free rows), rounded up or down at random so that the mean is exact, and at least 1.
 """
 

@@ -22,18 +22,25 @@ meant, 0 for another, -1 where nobody said; worker only). The `image` stream has
 
 A field is an array with an entry a row, or `Rows`, which name rows of a stream and follow them wherever they go: when
 rows are taken, inserted or dropped (`workbench.sequences.rows`), and when sequences become a batch.
+
+Texts among a batch's arrays: their characters as numbers, for what an objective measures of texts.
+
+What a held-out pass gathers are tensors; an answer or a continuation travels as its code points.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
-from workbench.errors import unknown
-from workbench.keyed import Draw
+from workbench.core.errors import unknown
+from workbench.core.keyed import Draw
 
 Sample = dict[str, Any]
 Fields = dict[str, Any]  # numpy arrays and Rows
@@ -47,7 +54,7 @@ WORKER_FIELDS = frozenset(
 class Slot(NamedTuple):
     """Where texts are read on: which of the texts that a lane reads side by side a sample or sequence is of.
 
-    It `continues` where it goes on from what stood at the slot in the lane's micro-batch before.
+    It `continues` where it continues from what stood at the slot in the lane's micro-batch before.
     """
 
     number: int
@@ -117,7 +124,8 @@ class Rows:
 class Sequence:
     """One sequence: its streams, what is known of stretches of them, its labels, and what objectives are to predict.
 
-    `spans` are mentions of entities, `marks` stretches with a part to play, `mask_spans` stretches that the policy
+    `spans` are mentions of entities, `marks` stretches with a part to play, `mask_spans` stretches that the masking
+    strategy
     `field` masks as a whole. `group` is that of all sequences that a builder makes of one sample (its draw; () for one
     by itself), `role` what this one is of the sample (a choice). `languages` are those of its segments in their order,
     the last one's that of all after it; none where nobody said. `meta` is what evaluation and steps need of the
@@ -227,3 +235,15 @@ def text_fields(
         "char_end": whole(char_end, -1),
         "taken": np.zeros(n, np.bool_),
     }
+
+
+def code_points(text: str) -> np.ndarray:
+    """[characters] int32."""
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.int32).copy()
+
+
+def texts_of(points: Tensor, lengths: Iterable[int]) -> list[str]:
+    """The texts that lie one after the other in `points`, of so many characters each."""
+    whole = "".join(map(chr, points.tolist()))
+    sizes = list(lengths)
+    return [whole[end - size : end] for end, size in zip(accumulate(sizes), sizes, strict=True)]

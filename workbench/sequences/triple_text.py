@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from workbench.keyed import Draws
+from workbench.core.keyed import Draws
 from workbench.sequences.builder import CUT_SPAN, TRUNCATED, Builder, sequence_of
-from workbench.sequences.missing import missing
+from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Sample, Sequence, Span
-from workbench.text.tokenizer import Encoded
+from workbench.text.tokenizer import Encoding
 
 
-class Part(NamedTuple):
+class TripleElement(NamedTuple):
     """A part of a triple as text: what it is called, more about it, and its id where it is an entity."""
 
     text: str
@@ -32,16 +32,16 @@ class TripleText(Builder, ABC):
     types: tuple[int, ...] = (0, 1, 0)
 
     @abstractmethod
-    def parts(self, sample: Sample, triple: dict[str, Any]) -> list[Part]:
+    def parts(self, sample: Sample, triple: dict[str, Any]) -> list[TripleElement]:
         """As many parts as there are `types`."""
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         triples = [(s, number, triple) for s in samples for number, triple in enumerate(_triples(s))]
-        parted = [self.parts(sample, triple) for sample, _, triple in triples]
-        encoded = iter(self.tokenizer.encode_batch([text for parts in parted for p in parts for text in p[:2]]))
+        separated = [self.parts(sample, triple) for sample, _, triple in triples]
+        encoded = iter(self.tokenizer.encode_batch([text for parts in separated for p in parts for text in p[:2]]))
         return [
             self._sequence(*triple, parts, [(next(encoded), next(encoded)) for _ in parts])
-            for triple, parts in zip(triples, parted, strict=True)
+            for triple, parts in zip(triples, separated, strict=True)
         ]
 
     def _sequence(
@@ -49,8 +49,8 @@ class TripleText(Builder, ABC):
         sample: Sample,
         number: int,
         triple: dict[str, Any],
-        parts: list[Part],
-        encoded: list[tuple[Encoded, Encoded]],
+        parts: list[TripleElement],
+        encoded: list[tuple[Encoding, Encoding]],
     ) -> Sequence:
         segments = [_joined(text, more) for text, more in encoded]
         sizes = self._sizes([len(s) for s in segments])
@@ -78,14 +78,14 @@ class TripleText(Builder, ABC):
         return sizes
 
 
-def _joined(first: Encoded, second: Encoded) -> Encoded:
+def _joined(first: Encoding, second: Encoding) -> Encoding:
     """Two texts as one segment. Character offsets of the second are none: it is another text."""
     nowhere = np.full(len(second), -1)
     words, others = ((each.words if each.segmenter else each.pretokens) for each in (first, second))
     others = np.where(others < 0, -1, others + int(words.max(initial=-1)) + 1)
     columns = ((first.ids, second.ids), (words, others), (first.starts, nowhere), (first.ends, nowhere))
     ids, words, starts, ends = (np.concatenate(pair) for pair in columns)
-    return Encoded(ids, words, starts, ends)
+    return Encoding(ids, words, starts, ends)
 
 
 def _triples(sample: Sample) -> list[dict[str, Any]]:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from annotated_types import Ge, Le
 
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Count, Number
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Count, Number
 from workbench.text.sentences import SPACELESS
 
 if TYPE_CHECKING:

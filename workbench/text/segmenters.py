@@ -1,7 +1,7 @@
 """Words of scripts without spaces, by a package that knows a language: Chinese by jieba, Japanese by Sudachi.
 
 Both cut by their own dictionaries. jieba's model of unknown words (HMM) is off: it joins their characters with those
-beside them, and names are unknown words more often than others.
+next to them, and names are unknown words more often than others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 Cut = Callable[[str], Iterable[str]]
 SegmenterName = Literal["jieba", "sudachi"]
@@ -69,7 +69,7 @@ def _sudachi() -> Cut:
 
 
 @dataclass(frozen=True)
-class Known:
+class SegmenterPackage:
     """A segmenter: its language and that one's characters, the packages whose versions decide how it cuts, the extra
     that has them."""
 
@@ -80,9 +80,9 @@ class Known:
     make: Callable[[], Cut]
 
 
-SEGMENTERS: dict[str, Known] = {
-    "jieba": Known("Chinese", HAN, ("rjieba",), "chinese", _jieba),
-    "sudachi": Known("Japanese", HAN + KANA, ("sudachipy", "sudachidict_small"), "japanese", _sudachi),
+SEGMENTERS: dict[str, SegmenterPackage] = {
+    "jieba": SegmenterPackage("Chinese", HAN, ("rjieba",), "chinese", _jieba),
+    "sudachi": SegmenterPackage("Japanese", HAN + KANA, ("sudachipy", "sudachidict_small"), "japanese", _sudachi),
 }
 
 

@@ -19,16 +19,16 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from workbench.errors import WorkbenchError, quoted
-from workbench.files.checksums import matches
-from workbench.files.drafts import atomic
-from workbench.parts.build_context import note
+from workbench.components.build_context import note
+from workbench.core.errors import WorkbenchError, quoted
+from workbench.core.files.checksums import matches
+from workbench.core.files.drafts import atomic
 
 KIND = "similar words"
 SAID = ("tokenizer", "provenance", "sha256")
 
 
-class Table(NamedTuple):
+class SimilarWordTable(NamedTuple):
     """The arrays of the file."""
 
     words: np.ndarray
@@ -108,7 +108,7 @@ def save_similar_words(
     rows = np.empty(len(words), np.int32)
     rows[order] = np.arange(len(words))
     ordered = [words[place] for place in order]
-    table = Table(
+    table = SimilarWordTable(
         np.array([token for word in ordered for token in word], np.int32),
         np.cumsum([len(word) for word in ordered], dtype=np.int64),
         hashes[order],
@@ -120,7 +120,7 @@ def save_similar_words(
         file.write(save(table._asdict(), metadata))
 
 
-def _read(path: Path) -> tuple[Table, dict[str, str]]:
+def _read(path: Path) -> tuple[SimilarWordTable, dict[str, str]]:
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -129,12 +129,12 @@ def _read(path: Path) -> tuple[Table, dict[str, str]]:
                     f"{path} holds no similar words (its tensors: {', '.join(list(file.keys())[:5])}); "
                     "`workbench prepare similar-words` makes such files"
                 )
-            return Table(*(file.get_tensor(name).numpy() for name in Table._fields)), metadata
+            return SimilarWordTable(*(file.get_tensor(name).numpy() for name in SimilarWordTable._fields)), metadata
     except SafetensorError as error:
         raise WorkbenchError(f"{path} is no safetensors file, or damaged ({error}); make it again") from error
 
 
-def _is_whole(table: Table) -> bool:
+def _is_whole(table: SimilarWordTable) -> bool:
     """Whether the arrays are of the types and sizes that they must have, and point inside each other."""
     words, ends, hashes, similar = table
     count = len(ends)
@@ -145,7 +145,7 @@ def _is_whole(table: Table) -> bool:
     return bool((np.diff(ends, prepend=0) > 0).all() and (similar >= -1).all() and (similar < count).all())
 
 
-def _checksum(table: Table, metadata: Mapping[str, str]) -> str:
+def _checksum(table: SimilarWordTable, metadata: Mapping[str, str]) -> str:
     """The SHA-256 checksum of the arrays and of what is said of them."""
     state = hashlib.sha256(json.dumps([metadata["tokenizer"], metadata["provenance"]]).encode())
     for name, array in table._asdict().items():

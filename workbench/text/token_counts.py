@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from workbench.errors import WorkbenchError, quoted
-from workbench.files.drafts import write_text
-from workbench.files.json_values import parse_json
-from workbench.parts.build_context import note
+from workbench.components.build_context import note
+from workbench.core.errors import WorkbenchError, quoted
+from workbench.core.files.drafts import write_text
+from workbench.core.files.text_files import parse_json
 from workbench.text.tokenizer import Tokenizer
 
 KIND = "token counts"
@@ -27,8 +27,8 @@ def save_token_counts(path: Path, counts: np.ndarray, tokenizer: str, provenance
         tokenizer: its identity.
         provenance: how they were made.
     """
-    told = {"kind": KIND, "tokenizer": tokenizer, "provenance": dict(provenance), "counts": counts.tolist()}
-    write_text(path, json.dumps(told, ensure_ascii=False) + "\n")
+    reported = {"kind": KIND, "tokenizer": tokenizer, "provenance": dict(provenance), "counts": counts.tolist()}
+    write_text(path, json.dumps(reported, ensure_ascii=False) + "\n")
 
 
 def read_token_counts(path: str | Path, tokenizer: Tokenizer) -> np.ndarray:
@@ -40,15 +40,15 @@ def read_token_counts(path: str | Path, tokenizer: Tokenizer) -> np.ndarray:
     make = f"`workbench prepare token-counts CORPORA --tokenizer TOKENIZER --output {quoted(path)}`"
     try:
         raw = Path(path).read_bytes()
-        told = parse_json(raw)
+        reported = parse_json(raw)
     except OSError as error:
         raise WorkbenchError(f"token counts {path}: {error.strerror or error}; {make} makes them") from error
     except ValueError as error:  # no JSON, or not in UTF-8
         raise WorkbenchError(f"{path} holds no token counts ({error}); {make} makes them") from error
-    counts = told.get("counts") if isinstance(told, dict) and told.get("kind") == KIND else None
+    counts = reported.get("counts") if isinstance(reported, dict) and reported.get("kind") == KIND else None
     if not isinstance(counts, list) or not all(type(n) is int and 0 <= n < 2**63 for n in counts) or not any(counts):
         raise WorkbenchError(f"{path} holds no token counts; {make} makes them")
-    if told.get("tokenizer") != tokenizer.identity or len(counts) != tokenizer.vocab_size:
+    if reported.get("tokenizer") != tokenizer.identity or len(counts) != tokenizer.vocab_size:
         raise WorkbenchError(f"{path} counts the tokens of another tokenizer than the recipe's; {make} with that one")
     note(KIND, path, hashlib.sha256(raw).hexdigest())
     return np.array(counts, np.int64)

@@ -22,15 +22,15 @@ from typing import Any
 import numpy as np
 import tokenizers
 
-from workbench.errors import WorkbenchError
-from workbench.files.drafts import write_text
-from workbench.packages import TOKENIZER, located
-from workbench.parts.build_context import note
-from workbench.text.files import ROLES_FILE, read_tokenizer
+from workbench.components.build_context import note
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import write_text
+from workbench.core.packages import TOKENIZER, located
 from workbench.text.segmenters import Segmenter, segmenter_for
-from workbench.text.training import train_tokenizer
+from workbench.text.tokenizer_layouts import ROLES_FILE, read_tokenizer
+from workbench.text.tokenizer_training import train_tokenizer
 
-__all__ = ["ROLES", "Encoded", "Tokenizer", "train_tokenizer"]
+__all__ = ["ROLES", "Encoding", "Tokenizer", "train_tokenizer"]
 
 ROLES: dict[str, tuple[str, ...]] = {
     "cls": ("[CLS]", "<s>", "<cls>"),
@@ -51,7 +51,7 @@ _SPACES = np.array([ord(c) for c in map(chr, range(0x3001)) if c.isspace()], np.
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class Encoding:
     """A text's tokens, without special ones: four int64 arrays of one length.
 
     `pretokens` numbers what the tokenizer's pre-tokenizer separates, from 0; `starts`, `ends` are half-open character
@@ -66,10 +66,10 @@ class Encoded:
     text: str = ""
     segmenter: Segmenter | None = None
 
-    def part(self, begin: int, end: int) -> Encoded:
+    def part(self, begin: int, end: int) -> Encoding:
         """The tokens [begin, end); offsets and numbers stay those of the whole text."""
         ids, pretokens, starts, ends = (column[begin:end] for column in self.columns)
-        return Encoded(ids, pretokens, starts, ends, self.text, self.segmenter)
+        return Encoding(ids, pretokens, starts, ends, self.text, self.segmenter)
 
     @property
     def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -148,7 +148,7 @@ class Tokenizer:
         tokenizer = cls(backend, roles)
         if tokenizer.vocab_size <= FEW and not len(tokenizer.ordinary_ids):
             listed = (place if place.is_dir() else place.parent) / "vocab.txt"
-            whole = f"{listed} lies beside it: give that file, as tokenizer={listed}" if listed.is_file() else TAKE
+            whole = f"{listed} lies next to it: give that file, as tokenizer={listed}" if listed.is_file() else TAKE
             raise WorkbenchError(
                 f"the tokenizer {path} has only special tokens ({', '.join(sorted(tokenizer.vocabulary))}), so that "
                 f"every text is unknown to it; {whole}"
@@ -182,7 +182,7 @@ class Tokenizer:
         return hashlib.sha256(state.encode()).hexdigest()
 
     def save(self, path: str | Path) -> Path:
-        """Write `tokenizer.json` (path ends in .json) or a folder with it; roles with unusual names go beside it."""
+        """Write `tokenizer.json` (path ends in .json) or a folder with it; roles with unusual names go next to it."""
         target = Path(path)
         if target.suffix != ".json":
             target = target / "tokenizer.json"
@@ -233,11 +233,11 @@ class Tokenizer:
         """Sorted ids of everything else: what a random token is drawn from."""
         return np.setdiff1d(np.array(sorted(self.backend.get_vocab().values()), np.int64), self.special_ids)
 
-    def encode(self, text: str) -> Encoded:
+    def encode(self, text: str) -> Encoding:
         """The tokens of one text, without special ones."""
         return self.encode_batch([text])[0]
 
-    def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
+    def encode_batch(self, texts: Sequence[str]) -> list[Encoding]:
         """The tokens of many texts; much cheaper than one by one.
 
         Raises:
@@ -254,7 +254,7 @@ class Tokenizer:
             ) from error
         return [self._encoded(text, encoding) for text, encoding in zip(texts, encodings, strict=True)]
 
-    def _encoded(self, text: str, encoding: tokenizers.Encoding) -> Encoded:
+    def _encoded(self, text: str, encoding: tokenizers.Encoding) -> Encoding:
         ids = np.array(encoding.ids, np.int64)
         n = len(ids)
         offsets = np.fromiter(chain.from_iterable(encoding.offsets), np.int64, 2 * n).reshape(n, 2)
@@ -264,7 +264,7 @@ class Tokenizer:
             starts = _after_space(text, starts, ends)
         if n and self._spelled_special[ids].any():
             ids = np.where(self._spelled_special[ids], self.id("unk"), ids)
-        return Encoded(ids, pretokens, starts, ends, text, self.segmenter)
+        return Encoding(ids, pretokens, starts, ends, text, self.segmenter)
 
     @cached_property
     def _spelled_special(self) -> np.ndarray:

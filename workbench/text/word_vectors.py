@@ -16,9 +16,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Count, Seed, Size
-from workbench.text.tokenizer import Encoded, Tokenizer
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Count, Seed, Size
+from workbench.text.tokenizer import Encoding, Tokenizer
 
 Words = list[tuple[int, ...]]
 BATCH = 256
@@ -112,7 +112,7 @@ def _lines(texts: Iterable[str], tokenizer: Tokenizer) -> Iterator[str]:
             yield " ".join("_".join(map(str, word)) for word in _words(encoded) if unknown not in word)
 
 
-def _words(encoded: Encoded) -> list[list[int]]:
+def _words(encoded: Encoding) -> list[list[int]]:
     """The ids of the tokens of each word."""
     ends = np.flatnonzero(np.diff(encoded.words)) + 1
     return [word.tolist() for word in np.split(encoded.ids, ends)] if len(encoded) else []

@@ -16,11 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
-from workbench.errors import RAISED_IN, WorkbenchError
-from workbench.parts.build_context import built_as, named
+from workbench.components.build_context import build_record_of, named
+from workbench.core.errors import RAISED_IN, WorkbenchError
 from workbench.recipe.spec import TrainSpec
-from workbench.training.dry import dry
-from workbench.training.finite import tensors_in
+from workbench.training.nonfinite import dry, tensors_in
 
 logger = logging.getLogger(__name__)
 CUBLAS, WORKSPACE = "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
@@ -65,7 +64,7 @@ def arithmetic_of(spec: TrainSpec, device: torch.device) -> Arithmetic:
 
 
 def matmul_of(asked: str, dtype: torch.dtype | None) -> str:
-    """`highest` or `high`: on auto, TF32 where the networks compute in 16 bit, so that what is left in float32 beside
+    """`highest` or `high`: on auto, TF32 where the networks compute in 16 bit, so that what is left in float32 next to
     them costs no more than they do; float32 stays float32."""
     return asked if asked != "auto" else "highest" if dtype is None else "high"
 
@@ -128,15 +127,15 @@ def computing(arithmetic: Arithmetic) -> Iterator[None]:
             os.environ.pop(CUBLAS, None)
 
 
-def tell_change(before: Mapping[str, Any] | None, now: Arithmetic) -> None:
-    """Say where a run goes on with another arithmetic than that of its checkpoint, as on another machine."""
+def warn_change(before: Mapping[str, Any] | None, now: Arithmetic) -> None:
+    """Say where a run continues with another arithmetic than that of its checkpoint, as on another machine."""
     changed = {key: value for key, value in now.state().items() if (before or now.state()).get(key) != value}
     if changed and before is not None:
-        told = ", ".join(f"{key} {before.get(key)} -> {value}" for key, value in changed.items())
+        reported = ", ".join(f"{key} {before.get(key)} -> {value}" for key, value in changed.items())
         logger.warning(
-            "this machine computes otherwise than the run did so far (%s): it goes on, but its numbers are not those "
+            "this machine computes otherwise than the run did so far (%s): it continues, but its numbers are not those "
             "of a run that was never interrupted. train.precision and train.matmul_precision can be stated",
-            told,
+            reported,
         )
 
 
@@ -178,7 +177,7 @@ def _asks_for(operation: str, root: nn.Module, forward: Callable[[], Tensor]) ->
 
     with ExitStack() as stack, dry(root):
         for module in root.modules():
-            if built_as(module) is not None:
+            if build_record_of(module) is not None:
                 stack.callback(module.register_forward_hook(look).remove)
         forward()
     return next(iter(found), "")

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from workbench.errors import WorkbenchError
-from workbench.parts.blame import Blame
-from workbench.runs.metrics import Record
+from workbench.components.calls import ErrorContext
+from workbench.core.errors import WorkbenchError
+from workbench.runs.metrics_file import Record
 
 
 class Callback:
@@ -46,18 +46,18 @@ class _Named(Callback):
     """A callback of the user, whose errors are reported with its name."""
 
     def __init__(self, callback: Callback) -> None:
-        self.callback, self.blame = callback, Blame(f"callback {type(callback).__name__}")
+        self.callback, self.error_context = callback, ErrorContext(f"callback {type(callback).__name__}")
 
     def on_step(self, step: int, metrics: Record) -> None:
-        with self.blame:
+        with self.error_context:
             self.callback.on_step(step, metrics)
 
     def on_evaluation(self, step: int, metrics: Record) -> None:
-        with self.blame:
+        with self.error_context:
             self.callback.on_evaluation(step, metrics)
 
     def on_checkpoint(self, step: int, folder: Path) -> None:
-        with self.blame:
+        with self.error_context:
             self.callback.on_checkpoint(step, folder)
 
 

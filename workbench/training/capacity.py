@@ -1,4 +1,4 @@
-"""Whether a model has room in memory, reckoned before it is built, and what a step is going to take."""
+"""Whether a model has room in memory, estimated before it is built, and what a step is going to take."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import psutil
 import torch
 from torch import nn
 
-from workbench.errors import WorkbenchError
-from workbench.optimization.building import moments
-from workbench.optimization.parameters import freeze
-from workbench.processes.distributed import World
+from workbench.core.errors import WorkbenchError
+from workbench.core.processes.distributed import World
+from workbench.optimization.factory import moments
+from workbench.optimization.groups import freeze
 from workbench.recipe.spec import TrainSpec
 
 logger = logging.getLogger(__name__)

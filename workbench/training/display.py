@@ -15,10 +15,10 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 from rich.text import Text
 
-from workbench.processes.distributed import World
-from workbench.runs.metrics import Record
+from workbench.core.processes.distributed import World
+from workbench.core.terminal import PlainFormatter
+from workbench.runs.metrics_file import Record
 from workbench.runs.names import LOG
-from workbench.terminal import PlainFormatter
 from workbench.training.callbacks import Callback
 from workbench.training.failures import Spared
 
@@ -33,7 +33,7 @@ RATES = {
     "memory_gib": "{:.1f} GiB",
     "data_wait_share": "data wait {:.0%}",
 }
-"""How the line of a step shows the rates of its record (`workbench.training.meter`)."""
+"""How the line of a step shows the rates of its record (`workbench.training.metrics`)."""
 
 
 @contextmanager
@@ -96,11 +96,11 @@ def _meet(held: _Held, file: _LogFile, world: World) -> None:
     file.begin()
     ranks = world.gather_on_main([record.getMessage() for record in held.kept or []])
     held.kept = None
-    told = set(ranks[0]) if ranks else set()
+    reported = set(ranks[0]) if ranks else set()
     for rank, messages in enumerate(ranks):
         for message in messages:
-            if message not in told:
-                told.add(message)
+            if message not in reported:
+                reported.add(message)
                 logger.warning("rank %d: %s", rank, message)
 
 

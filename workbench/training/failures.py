@@ -11,11 +11,11 @@ from contextlib import contextmanager, suppress
 import torch
 import torch.distributed as dist
 
-from workbench.errors import MachineError
-from workbench.processes.distributed import World
+from workbench.core.errors import MachineError
+from workbench.core.processes.distributed import World
 
 logger = logging.getLogger(__name__)
-GO_ON = "Once that is mended, the same command goes on from the last checkpoint"
+GO_ON = "Once that is fixed, the same command continues from the last checkpoint"
 NEED_LESS = (
     "Lower train.micro_batch_size (accumulation makes up for it), or set train.activation_checkpointing=true (layers "
     "compute their activations again) or train.compile=true (fewer of them are kept)"
@@ -112,6 +112,6 @@ class Spared:
 
     def tell(self) -> None:
         """Say what has failed and was not said yet."""
-        for told in self._untold if self.tells else ():
-            logger.warning("%s; the run goes on without it", told)
+        for reported in self._untold if self.tells else ():
+            logger.warning("%s; the run continues without it", reported)
         self._untold.clear()

@@ -1,4 +1,7 @@
-"""Held-out losses: one finite pass per task, the same samples with the same corruption every time."""
+"""Held-out losses: one finite pass per task, the same samples with the same corruption every time.
+
+What a held-out pass measures as a whole: tensors of its heads, gathered over micro-batches and ranks.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +13,19 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from workbench.processes.distributed import World
+from workbench.core.errors import unknown
+from workbench.core.processes.distributed import World
+from workbench.pretraining.loader import Ahead, Feed, MicroBatches, MicroBatchId, SampleReader
+from workbench.pretraining.memory import Memory
+from workbench.pretraining.model import PretrainingModel
+from workbench.pretraining.objective import GlobalBatchHead, LossOutput
+from workbench.pretraining.task import Task, labels
 from workbench.recipe.spec import TrainSpec
 from workbench.sequences.batch import MicroBatch
-from workbench.tasks.feed import Ahead, Feed, MicroBatches, MicroBatchId, SampleReader
-from workbench.tasks.memory import Memory
-from workbench.tasks.objective import LossOutput, StepHead
-from workbench.tasks.root import Root
-from workbench.tasks.task import Task, labels
-from workbench.training.dry import dry
-from workbench.training.measured import Measured
-from workbench.training.micro_pass import MicroPass
+from workbench.training.losses import EmbeddedFields, Label, MicroPass, add_sums, gather_embedded, loss_of
+from workbench.training.metrics import Window
 from workbench.training.modes import evaluating
-from workbench.training.stepwide import Embedded, gather_embedded, loss_of
-from workbench.training.sums import Label, add_sums
-from workbench.training.window import Window
+from workbench.training.nonfinite import dry
 
 PREFIX = "held_out/"
 HELD_OUT_SPLIT = 1
@@ -46,7 +47,7 @@ class HeldOut:
 
     def __init__(
         self,
-        root: Root,
+        root: PretrainingModel,
         tasks: Mapping[str, Task],
         passes: Mapping[str, HeldOutPass],
         spec: TrainSpec,
@@ -97,13 +98,13 @@ class HeldOut:
                 with self.root.remembering(Memory()):
                     outputs = self._outputs(micro, task, 0, 0)
                 for name, output in outputs.items():
-                    measured.add((task, name), (0, 0), output if isinstance(output, dict) else output.made)
+                    measured.add((task, name), (0, 0), output if isinstance(output, dict) else output.outputs)
 
     def _outputs(
         self, micro: MicroBatch, task: str, number: int, lane: int, following: MicroBatch | None = None
-    ) -> dict[str, LossOutput | Embedded]:
+    ) -> dict[str, LossOutput | EmbeddedFields]:
         """What the heads make of a micro-batch, by objective."""
-        forward = partial(self.root, objectives=list(micro.counts), embed=self.tasks[task].step_wide)
+        forward = partial(self.root, objectives=list(micro.counts), embed=self.tasks[task].global_batch)
         return self.micro_pass(forward, micro, step=number, task=f"{PREFIX}{task}", lane=lane, following=following)
 
     def _pass(self, feed: Feed, task: str, window: Window) -> None:
@@ -114,9 +115,9 @@ class HeldOut:
             self._steps(task, steps, lanes, feed.micro_batches(self.batches, places), window)
 
     def _steps(self, task: str, steps: int, lanes: list[int], micros: Ahead, window: Window) -> None:
-        wide = self.tasks[task].step_wide
+        wide = self.tasks[task].global_batch
         for number in range(steps):
-            embedded: dict[str, dict[int, Embedded]] = {name: {} for name in wide}
+            embedded: dict[str, dict[int, EmbeddedFields]] = {name: {} for name in wide}
             counts: dict[str, dict[int, float]] = {name: {} for name in wide}
             for lane in lanes:
                 micro = next(micros)
@@ -129,16 +130,18 @@ class HeldOut:
                         self.measured.add((task, name), (number, lane), output)
                     else:
                         self._add(window, (task, name), output, micro.counts[name])
-                        self.measured.add((task, name), (number, lane), output.made)
+                        self.measured.add((task, name), (number, lane), output.outputs)
             if self.root.remembered is not None:
                 self.root.remembered.commit()
             for name in wide:
                 self._step_wide(window, (task, name), embedded[name], counts[name])
 
-    def _step_wide(self, window: Window, label: Label, mine: dict[int, Embedded], counts: dict[int, float]) -> None:
+    def _step_wide(
+        self, window: Window, label: Label, mine: dict[int, EmbeddedFields], counts: dict[int, float]
+    ) -> None:
         whole, rows = gather_embedded(mine, self.spec.lanes, self.world)
         head = self.root.heads[label[1]]
-        assert isinstance(head, StepHead)
+        assert isinstance(head, GlobalBatchHead)
         for lane, count in counts.items():
             self._add(window, label, loss_of(head, whole, rows[lane]), count)
 
@@ -159,3 +162,44 @@ def improves(name: str, value: float, best: float | None) -> bool:
         return not math.isnan(value)
     smaller = name.rsplit("/", 1)[-1].endswith(("loss", "rank", "perplexity", "error"))
     return value < best if smaller else value > best
+
+
+class Measured:
+    """Keeps what each objective's `measured` names until the pass is over."""
+
+    def __init__(self, tasks: Mapping[str, Task]) -> None:
+        self.objectives = {(task.name, p.name): p.objective for task in tasks.values() for p in task.objectives}
+        self.names = labels(tasks)
+        self.kept: dict[Label, dict[tuple[int, int], dict[str, Tensor]]] = {}
+
+    def add(self, label: Label, place: tuple[int, int], made: Mapping[str, Tensor]) -> None:
+        """
+        Args:
+            place: number and lane of the micro-batch; what is gathered comes in their order.
+            made: what the head built from it (`LossOutput.outputs`; of a global-batch head what it embedded).
+
+        Raises:
+            WorkbenchError: the head doesn't hand on what the objective measures.
+        """
+        wanted = self.objectives[label].measured
+        missing = [name for name in wanted if name not in made]
+        if missing:
+            by = "embedded by its global-batch head" if self.objectives[label].global_batch else "made by its head"
+            raise unknown("tensor", missing[0], made, f"measured by {self.names[label]}, {by}")
+        if wanted:
+            self.kept.setdefault(label, {})[place] = {name: made[name].detach().cpu() for name in wanted}
+
+    def metrics(self, world: World) -> dict[str, float]:
+        """`<objective>/<metric>` of `Objective.measure`; the same on every rank."""
+        found: dict[str, float] = {}
+        whole: dict[Label, dict[tuple[int, int], dict[str, Tensor]]] = {}
+        for kept in world.gather(self.kept):
+            for label, parts in kept.items():
+                whole.setdefault(label, {}).update(parts)
+        for label, parts in whole.items():
+            ordered = [parts[place] for place in sorted(parts)]
+            made = {name: torch.cat([part[name] for part in ordered]) for name in ordered[0]}
+            if any(map(len, made.values())):
+                measured = self.objectives[label].measure(made)
+                found |= {f"{self.names[label]}/{metric}": value for metric, value in measured.items()}
+        return found

@@ -1,4 +1,11 @@
-"""What a run measures, as lines of metrics.jsonl and in TensorBoard."""
+"""What a run measures, as lines of metrics.jsonl and in TensorBoard.
+
+What the steps since the last line of metrics measured.
+
+How fast a run goes: tokens, samples and operations per second since the last line of metrics.
+
+Floating-point operations of a model, and what the machine can do: for the utilisation in the metrics.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +16,51 @@ import resource
 import shutil
 import sys
 import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
-from workbench.files.drafts import atomic, is_at, write_text
-from workbench.runs.metrics import Record, faults, split_lines
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import atomic, is_at, write_text
+from workbench.core.processes.distributed import World
+from workbench.models.attention.call import use_kernel
+from workbench.models.network import Network
+from workbench.pretraining.model import PretrainingModel
+from workbench.runs.metrics_file import Record, faults, split_lines
 from workbench.runs.names import DAMAGED_METRICS, METRICS, TENSORBOARD
+from workbench.sequences.batch import MicroBatch
 from workbench.training.callbacks import Callback
 from workbench.training.failures import Spared
+from workbench.training.losses import Sums, add_sums
+from workbench.training.nonfinite import dry
+from workbench.training.step import StepResult
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-BOARD = "writing for TensorBoard"
 logger = logging.getLogger(__name__)
+
+
+BOARD = "writing for TensorBoard"
 
 
 class MetricsLog(Callback):
     """Appends records to metrics.jsonl and to TensorBoard. Used on the main rank.
 
-    Lines after `step`, written by a run that went on beyond its last checkpoint, are taken out first; damaged ones
-    are moved to a file beside it; lines that do not fit the checkpoint stay, with a warning. Where metrics.jsonl cannot
-    be written, the run ends; it goes on without TensorBoard.
+    Lines after `step`, written by a run that continued beyond its last checkpoint, are taken out first; damaged ones
+    are moved to a file next to it; lines that do not fit the checkpoint stay, with a warning. Where metrics.jsonl
+    cannot be written, the run ends; it continues without TensorBoard.
 
     Args:
-        step: of the checkpoint that the run goes on from.
+        step: of the checkpoint that the run continues from.
         logged: the step of the last line of training before it.
         spared: what a run can do without.
     """
@@ -107,7 +132,8 @@ class MetricsLog(Callback):
         logger.warning("%s was removed or replaced while the run writes it; its lines are written again", self.path)
 
     def _thread_failed(self, failed: threading.ExceptHookArgs) -> None:
-        """TensorBoard's thread hands an error of the disk on to the next write: a traceback beside it tells nothing."""
+        """TensorBoard's thread hands an error of the disk on to the next write: a traceback next to it tells
+        nothing."""
         if not isinstance(failed.exc_value, OSError):
             self._hook(failed)
 
@@ -118,3 +144,237 @@ def memory_gib(device: torch.device) -> float:
         return torch.cuda.max_memory_allocated(device) / 2**30
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
+
+
+@dataclass
+class Window:
+    """Sums over the steps since the last line of metrics. Part of a checkpoint, so that lines survive a restart.
+
+    Losses, rows and samples are over all ranks already; metrics and drops are this rank's until `merge`.
+    """
+
+    losses: Sums = field(default_factory=dict)
+    metrics: Sums = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    rows: int = 0
+    samples: int = 0
+    steps: int = 0
+    grad_norm: float = 0.0
+    skipped: int = 0
+
+    def add(self, result: StepResult) -> None:
+        add_sums(self.losses, result.losses)
+        add_sums(self.metrics, result.metrics)
+        for reason, count in result.dropped.items():
+            self.dropped[reason] = self.dropped.get(reason, 0) + count
+        self.rows += result.rows
+        self.samples += result.samples
+        self.steps += 1
+        self.skipped += result.skipped
+        if not result.skipped:
+            self.grad_norm = result.grad_norm
+
+    def merge(self, world: World) -> None:
+        """Bring the ranks' own sums to the main rank; the others start again from nothing."""
+        everyone = world.gather((self.metrics, self.dropped))
+        self.metrics, self.dropped = {}, {}
+        if world.is_main:
+            for metrics, dropped in everyone:
+                add_sums(self.metrics, metrics)
+                for reason, count in dropped.items():
+                    self.dropped[reason] = self.dropped.get(reason, 0) + count
+
+    def means(self) -> Record:
+        """`<objective>/loss` per label and every `<objective>/<metric>`; what had no label is left out."""
+        losses = {f"{name}/loss": total / count for name, (total, count) in self.losses.items() if count}
+        return losses | {name: total / count for name, (total, count) in self.metrics.items() if count}
+
+    def state(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Window:
+        sums = {key: {name: tuple(pair) for name, pair in state[key].items()} for key in ("losses", "metrics")}
+        return cls(**{**state, **sums})
+
+
+class Meter:
+    """Counts what the steps of this process did and the time they took; evaluating and saving are left out.
+
+    Args:
+        seconds: training time of the run before this process.
+        spared: what a run can do without.
+        flops_per_row: operations of one stream row, forward and backward; 0 where unknown.
+        peak: operations per second of one device; 0 where unknown.
+    """
+
+    def __init__(
+        self, world: World, seconds: float, spared: Spared, flops_per_row: float = 0.0, peak: float = 0.0
+    ) -> None:
+        self.world, self.spared = world, spared
+        self.seconds = seconds
+        self.flops_per_row, self.peak = flops_per_row, peak
+        self._start = time.perf_counter()
+        self._reset()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A block in which the loop waits for its loader."""
+        before = time.perf_counter()
+        yield
+        self._waited += time.perf_counter() - before
+
+    def add(self, result: StepResult) -> None:
+        """Count a finished step."""
+        now = time.perf_counter()
+        self.seconds += now - self._start
+        self._lap += now - self._start
+        self._start = now
+        self._rows += result.rows
+        self._samples += result.samples
+        self._steps += 1
+
+    def skip(self) -> None:
+        """Leave out the time since the last step."""
+        self._start = time.perf_counter()
+
+    def lap(self) -> Record:
+        """The rates since the last call; `data_wait_share` is the share of the time in which the loop waited for its
+        loader, `model_flops_utilisation` that of the operations which `peak` allows."""
+        seconds, steps = max(self._lap, 1e-9), max(1, self._steps)
+        record: Record = {
+            "tokens_per_second": self._rows / seconds,
+            "samples_per_second": self._samples / seconds,
+            "seconds_per_step": seconds / steps,
+            "data_wait_share": min(1.0, self._waited / seconds),
+            "seconds": self.seconds,
+        }
+        with self.spared("reading how much memory is held"):
+            record["memory_gib"] = memory_gib(self.world.device)
+        if self.peak and self.flops_per_row:
+            per_device = self._rows * self.flops_per_row / seconds / self.world.size
+            record["model_flops_utilisation"] = per_device / self.peak
+        self._reset()
+        return record
+
+    def _reset(self) -> None:
+        self._lap, self._waited, self._rows, self._samples, self._steps = 0.0, 0.0, 0, 0, 0
+
+
+aten = torch.ops.aten
+FORMULAS: dict[Any, Callable[..., int]] = {
+    **flop_registry,
+    # torch has formulas for the GPU's kernels alone; the CPU's take the same tensors in the same places
+    aten._scaled_dot_product_flash_attention_for_cpu: flop_registry[aten._scaled_dot_product_flash_attention],
+    aten._scaled_dot_product_flash_attention_for_cpu_backward: flop_registry[
+        aten._scaled_dot_product_flash_attention_backward
+    ],
+}
+"""Operations of a call by its arguments: matrix products, convolutions, attention. All else is not counted."""
+SLOW = 1.0
+"""Seconds after which one product is enough: float16 on a CPU takes as long."""
+
+
+class Operations(TorchDispatchMode):
+    """Adds up the operations of what runs within, in `total`.
+
+    torch's own `FlopCounterMode` also watches modules for a table of them. That forbids `autograd.grad` where a module
+    is given a parameter, and operators of higher order that it has no rule for.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = 0
+        self.paused = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        formula = None if self.paused else FORMULAS.get(getattr(func, "_overloadpacket", None))
+        if formula is not None:
+            self.total += formula(*args, **kwargs, out_val=out)
+        return out
+
+
+def flops_per_row(root: PretrainingModel, micros: Sequence[MicroBatch], dtype: torch.dtype | None) -> float:
+    """Operations of forward and backward per stream row, counted on these micro-batches; see `trial_pass`.
+
+    Counted with the padded kernel, whose operations all have formulas; a head that asks for what that kernel cannot do
+    is counted with the kernels of the run. Layers that recompute their activations count once.
+    """
+    try:
+        with use_kernel("padded"):
+            return _counted(root, micros, dtype)
+    except WorkbenchError:
+        return _counted(root, micros, dtype)
+
+
+def _counted(root: PretrainingModel, micros: Sequence[MicroBatch], dtype: torch.dtype | None) -> float:
+    with Operations() as counter:
+        rows = trial_pass(root, micros, dtype, counter)
+    return counter.total / max(1, rows)
+
+
+def trial_pass(
+    root: PretrainingModel, micros: Sequence[MicroBatch], dtype: torch.dtype | None, counter: Operations | None = None
+) -> int:
+    """Forward and backward of these micro-batches, one after the other; returns their rows.
+
+    It is a step in training mode that leaves no trace, whether it ends or fails: weights, gradients, buffers, modes,
+    generators and what is remembered of texts stay as they are.
+    """
+    trained = [p for p in root.parameters() if p.requires_grad]
+    device = next((p.device for p in root.parameters()), torch.device("cpu"))
+    memory = None if root.remembered is None else root.remembered.copy()
+    rows = 0
+    with dry(root), root.remembering(memory):
+        for micro in micros:
+            moved = micro.to(device)
+            with torch.autocast(device.type, dtype, enabled=dtype is not None):
+                losses = [output.loss for output in root(moved, list(micro.counts)).values()]
+            loss = torch.stack([loss.float() for loss in losses]).sum() if losses else torch.zeros(())
+            if loss.requires_grad and trained:
+                with _recomputing_pauses(root, counter) if counter is not None else nullcontext():
+                    torch.autograd.grad(loss, trained, allow_unused=True)
+            rows += sum(stream.rows for stream in next(iter(micro.views.values())).streams.values())
+    return rows
+
+
+@contextmanager
+def _recomputing_pauses(root: PretrainingModel, counter: Operations) -> Iterator[None]:
+    """A backward in which a layer that runs once more (`train.activation_checkpointing`) is not counted again."""
+
+    def pause(*_: Any) -> None:
+        counter.paused = True
+
+    def go_on(*_: Any) -> None:
+        counter.paused = False
+
+    networks = [network for network in root.networks.values() if isinstance(network, Network)]
+    layers: dict[nn.Module, None] = dict.fromkeys(layer for network in networks for layer in network.layers)
+    with ExitStack() as stack:
+        for layer in layers:
+            stack.callback(layer.register_forward_pre_hook(pause).remove)
+            # recomputing stops by an exception as soon as it has what it needs
+            stack.callback(layer.register_forward_hook(go_on, always_call=True).remove)
+        yield
+
+
+def measured_peak(device: torch.device, dtype: torch.dtype | None, repeats: int = 5) -> float:
+    """The operations per second of a large matrix product on this device: the best of a few."""
+    size = 8192 if device.type == "cuda" else 1024
+    # drawn from a generator of its own: a run's numbers do not depend on being measured
+    generator = torch.Generator(device).manual_seed(0)
+    a = torch.randn(size, size, device=device, dtype=dtype or torch.float32, generator=generator)
+    best = float("inf")
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        torch.mm(a, a)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        best = min(best, time.perf_counter() - start)
+        if best > SLOW:
+            break
+    return 2 * size**3 / best

@@ -23,21 +23,21 @@ from pathlib import Path
 
 import torch
 
-from workbench.errors import MachineError, WorkbenchError
-from workbench.optimization.building import make_optimizer
-from workbench.optimization.parameters import freeze
-from workbench.processes.distributed import World
+from workbench.core.errors import MachineError, WorkbenchError
+from workbench.core.processes.distributed import World
+from workbench.optimization.factory import make_optimizer
+from workbench.optimization.groups import freeze
+from workbench.pretraining.assembly import make_model, tasks_of
+from workbench.pretraining.loader import MicroBatches, MicroBatchId
+from workbench.pretraining.memory import Memory
 from workbench.recipe.spec import AUTO, Recipe
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.folder import read_recipe
 from workbench.sequences.batch import MicroBatch
-from workbench.tasks.building import make_root, tasks_of
-from workbench.tasks.feed import MicroBatches, MicroBatchId
-from workbench.tasks.memory import Memory
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.micro_pass import MicroPass
+from workbench.training.data import reader_of
+from workbench.training.losses import MicroPass
 from workbench.training.modes import set_training
-from workbench.training.readers import reader_of
 
 logger = logging.getLogger(__name__)
 GIB = 2**30
@@ -71,7 +71,7 @@ def with_micro_batch(recipe: Recipe, tokenizer: Tokenizer | None, world: World) 
     if world.device.type != "cuda":
         raise WorkbenchError(
             "train.micro_batch_size = auto looks for what a GPU has room for, and this run is on a CPU, where nothing "
-            "says so; state a number (it changes how long a step takes, not what is learnt)"
+            "says so; state a number (it changes how long a step takes, not what is learned)"
         )
     with torch.random.fork_rng([world.device]):
         trial = Trial(recipe, tokenizer, world)
@@ -125,7 +125,7 @@ class Trial:
         self.recipe, self.device = recipe, world.device
         self.room = torch.cuda.mem_get_info(self.device)[0] + torch.cuda.memory_reserved(self.device)
         self.tasks = tasks_of(recipe, tokenizer)
-        self.root = make_root(recipe, self.tasks, tokenizer)
+        self.root = make_model(recipe, self.tasks, tokenizer)
         self.root.progress, self.root.remembered = 0.0, Memory()
         freeze(self.root, recipe.train)
         set_training(self.root)

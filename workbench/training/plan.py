@@ -1,8 +1,9 @@
 """What a run is going to be, and every reason why it cannot be: found before anything is written.
 
 `check` refuses, `workbench.training.pretrain` works by its plan. The refusals are one list, in their order. Two more
-lists stand where they can be made: what a command refuses before torch is imported (`workbench.tasks.needs`), and what
-only a pass through the model shows (`workbench.training.held_out`, `workbench.training.watch`).
+lists stand where they can be made: what a command refuses before torch is imported
+(`workbench.pretraining.task_corpora`), and what
+only a pass through the model shows (`workbench.training.held_out`, `workbench.training.first_steps`).
 """
 
 from __future__ import annotations
@@ -12,37 +13,34 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from workbench.corpora.reader import FinitePass, Reader
-from workbench.errors import WorkbenchError
-from workbench.interop.belonging import refuse_foreign
-from workbench.interop.initial import initialise
-from workbench.interop.sources import note_sources
-from workbench.optimization.building import make_lr_schedule, make_optimizer
-from workbench.optimization.lr_schedule import LearningRateSchedule
-from workbench.optimization.parameters import freeze
-from workbench.parts.build_context import Identities, noted
-from workbench.processes.distributed import World
+from workbench.components.build_context import Identities, noted
+from workbench.core.errors import WorkbenchError
+from workbench.core.processes.distributed import World
+from workbench.corpora.reading.reader import FinitePass, Reader
+from workbench.interop.init_from import initialise, refuse_foreign
+from workbench.interop.weight_sources import note_weight_sources
+from workbench.optimization.factory import make_lr_schedule, make_optimizer
+from workbench.optimization.groups import freeze
+from workbench.optimization.lr_schedules import LearningRateSchedule
+from workbench.pretraining.assembly import make_model, tasks_of
+from workbench.pretraining.checks import check_fields, check_links, learning_signals, warn_unused_memory
+from workbench.pretraining.model import PretrainingModel
+from workbench.pretraining.schedule import TaskSchedule
+from workbench.pretraining.segmentation import cut_by
+from workbench.pretraining.task import Task
+from workbench.pretraining.task_corpora import as_corpora_say
 from workbench.recipe.spec import AUTO, Recipe
 from workbench.runs.checkpoints import Checkpoints, Whole
 from workbench.runs.data_record import START, DataRecord, check_data, refuse_changed
 from workbench.runs.folder import check_run
-from workbench.runs.kept import recorded_base
+from workbench.runs.frozen_weights import recorded_base_identity
 from workbench.runs.names import TOKENIZER
-from workbench.tasks.building import make_root, tasks_of
-from workbench.tasks.corpora_facts import as_corpora_say
-from workbench.tasks.fitting import check_fields, tell_unused_memory
-from workbench.tasks.linked import check_links
-from workbench.tasks.root import Root
-from workbench.tasks.schedule import TaskSchedule
-from workbench.tasks.task import Task
-from workbench.tasks.taught import taught
-from workbench.tasks.words import cut_by
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.arithmetic import Arithmetic, arithmetic_of
 from workbench.training.capacity import check_memory
-from workbench.training.control import check_training
+from workbench.training.data import held_out_pass, reader_of
+from workbench.training.first_steps import check_training
 from workbench.training.micro_batch import as_begun, with_micro_batch
-from workbench.training.readers import held_out_pass, reader_of
 
 ALONE = World()
 
@@ -75,7 +73,7 @@ class Plan:
     tasks: dict[str, Task]
     readers: dict[str, Reader]
     held_out: dict[str, FinitePass]
-    root: Root
+    root: PretrainingModel
     schedule: TaskSchedule
     lr_schedule: LearningRateSchedule
 
@@ -102,16 +100,16 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
         tokenizer = _tokenizer(recipe, run, resume)
         if recipe.train.micro_batch_size == AUTO:
             recipe = with_micro_batch(recipe, tokenizer, world)
-        note_sources(recipe)
+        note_weight_sources(recipe)
         tasks = tasks_of(recipe, tokenizer)
         readers = {name: reader_of(recipe, task) for name, task in tasks.items()}
         check_fields(tasks.values())
         check_links(tasks.values(), recipe.control)
-        check_memory(lambda: make_root(recipe, tasks, tokenizer), recipe.train, world.device)
-        root = make_root(recipe, tasks, tokenizer)
+        check_memory(lambda: make_model(recipe, tasks, tokenizer), recipe.train, world.device)
+        root = make_model(recipe, tasks, tokenizer)
     with noted() as read_held_out:
         passes = {name: held_out_pass(recipe, task) for name, task in tasks.items() if task.spec.held_out}
-    read |= {} if resume.path is None else recorded_base(run)
+    read |= {} if resume.path is None else recorded_base_identity(run)
     data = check_data(run, read, read_held_out, resume.step, world, accept=accept_changes)
     if resume.path is None:
         _start(recipe, tasks, root, tokenizer, read)
@@ -135,20 +133,20 @@ def _tokenizer(recipe: Recipe, run: Path, resume: Whole) -> Tokenizer | None:
 
 
 def _start(
-    recipe: Recipe, tasks: Mapping[str, Task], root: Root, tokenizer: Tokenizer | None, read: Identities
+    recipe: Recipe, tasks: Mapping[str, Task], root: PretrainingModel, tokenizer: Tokenizer | None, read: Identities
 ) -> None:
     """Give the model of a new run the weights that it starts from (`init_from`)."""
     refuse_foreign(read, read.get(START, {}))
     check_training(recipe, tasks.values(), root)
-    tell_unused_memory(tasks.values(), root)
+    warn_unused_memory(tasks.values(), root)
     for network, spec in recipe.networks.items():
         for entry in spec.init_from:
             refuse_changed(Path(entry.weights), read)
-        initialise(root, network, spec, tokenizer, taught(recipe, network))
+        initialise(root, network, spec, tokenizer, learning_signals(recipe, network))
     root.start_followers()
 
 
-def _check_optimizer(root: Root, recipe: Recipe, world: World) -> None:
+def _check_optimizer(root: PretrainingModel, recipe: Recipe, world: World) -> None:
     """Something must be trained, by an optimizer that takes it, and every rank must have work."""
     freeze(root, recipe.train)
     world.lanes(recipe.train.lanes)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import psutil
 import torch
 
+from workbench.core.processes.children import loaders
 from workbench.corpora.corpus import Corpus
 from workbench.models.attention.call import chosen
 from workbench.models.network import Network
-from workbench.processes.cores import loaders
-from workbench.recipe.listing import stack
+from workbench.recipe.recipe_listing import stack
 from workbench.training.capacity import GIB, free_memory, resident
 from workbench.training.plan import Plan
 
@@ -45,7 +45,7 @@ class Preamble:
             "parameters": self._parameters(),
             "device": self._device(),
             "precision": self._precision(),
-            **{f"task {name}": told for name in self.plan.readers if (told := "; ".join(self._corpora(name)))},
+            **{f"task {name}": reported for name in self.plan.readers if (reported := "; ".join(self._corpora(name)))},
             "batch": self._batch(),
             **self._kernels(),
             "expected memory": self._memory(),
@@ -53,7 +53,7 @@ class Preamble:
 
     def _run(self) -> str:
         most = self.plan.recipe.train.max_steps
-        begins = f"goes on from step {self.step:,}" if self.step else "new"
+        begins = f"continues from step {self.step:,}" if self.step else "new"
         return f"{self.plan.run}: {begins}, up to step {self.end:,}{f' of {most:,}' if self.end < most else ''}"
 
     def _model(self) -> str:
@@ -106,8 +106,8 @@ class Preamble:
         """The step's samples; those of a rank one after the other where it has several micro-batches."""
         spec, ranks = self.plan.recipe.train, self.plan.world.size
         per_rank = spec.lanes / ranks
-        told = f"{spec.global_batch_size:,} = {spec.micro_batch_size:,} x {per_rank:g} accumulated"
-        return f"{told} x {_counted(ranks, 'rank')}"
+        reported = f"{spec.global_batch_size:,} = {spec.micro_batch_size:,} x {per_rank:g} accumulated"
+        return f"{reported} x {_counted(ranks, 'rank')}"
 
     def _kernels(self) -> dict[str, str]:
         """What attention is computed by on CUDA, where a trial has asked for it."""
@@ -128,8 +128,8 @@ class Preamble:
 def _held(corpus: Corpus) -> str:
     manifest = corpus.manifest
     characters = manifest.characters.get("text", 0) or manifest.lengths.get("text", 0)
-    told = f" of {characters:,} characters" if characters else ""
-    return f"{manifest.records:,} {RECORDS.get(manifest.kind, manifest.kind)}{told}"
+    reported = f" of {characters:,} characters" if characters else ""
+    return f"{manifest.records:,} {RECORDS.get(manifest.kind, manifest.kind)}{reported}"
 
 
 def _counted(number: int, what: str) -> str:

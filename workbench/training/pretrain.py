@@ -13,23 +13,23 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from workbench.files.lock import locked
-from workbench.processes.distributed import World, distributed
-from workbench.processes.stop_request import StopRequest
+from workbench.core.files.lock import locked
+from workbench.core.processes.distributed import World, distributed
+from workbench.core.processes.malloc import keep_freed_memory
+from workbench.core.processes.signals import StopRequest
+from workbench.core.terminal import Terminal
 from workbench.recipe.spec import Recipe
 from workbench.runs.checkpoint import files_of
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import keep_base, keep_data
 from workbench.runs.folder import keep_code, open_run
-from workbench.runs.kept import Kept, base_of, keep
-from workbench.runs.metrics import read_metrics
+from workbench.runs.frozen_weights import FrozenNames, base_identity, save_frozen
+from workbench.runs.metrics_file import read_metrics
 from workbench.runs.names import TOKENIZER, is_run
-from workbench.terminal import Terminal
 from workbench.training.arithmetic import arithmetic_of, computing
 from workbench.training.callbacks import Callback, named_callbacks
 from workbench.training.display import run_logging
 from workbench.training.failures import named_failures
-from workbench.training.memory import keep_freed_memory
 from workbench.training.plan import Plan, check
 from workbench.training.trainer import Trainer
 
@@ -52,11 +52,12 @@ def pretrain(
     accept_changes: bool = False,
     callbacks: Iterable[Callback] = (),
 ) -> Path:
-    """Train a recipe in a run folder; goes on from its last checkpoint when it has one. Returns the folder.
+    """Train a recipe in a run folder; continues from its last checkpoint when it has one. Returns the folder.
 
     Args:
         until: stop after this step (with a checkpoint), as if interrupted there; default: train.max_steps.
-        accept_changes: go on although data, code beside the recipe or weights that it doesn't change are not what the
+        accept_changes: continue although data, code next to the recipe or weights that it doesn't change are not what
+        the
             run was trained with so far; its `data.json` then tells what changed.
         callbacks: objects that follow the training; the main rank calls them (`workbench.training.callbacks`).
 
@@ -83,7 +84,7 @@ def pretrain(
         stopped = trainer.fit(stop, until, followers)
         del trainer  # with DDP's reducer, whose end would wait for gloo's threads once the process group is gone
         if stopped:
-            logger.info("stopped by %s; go on with: %s", signal.Signals(stopped).name, _command())
+            logger.info("stopped by %s; continue with: %s", signal.Signals(stopped).name, _command())
     if stopped:
         raise Stopped(stopped, run)
     return run
@@ -103,7 +104,7 @@ def _held(run: Path, world: World) -> Iterator[None]:
             raise
 
 
-def _write_folder(plan: Plan) -> Kept | None:
+def _write_folder(plan: Plan) -> FrozenNames | None:
     """What lies in the folder of a run before its first step; returns the weights that a new run will not change."""
     run, recipe = plan.run, plan.recipe
     open_run(run, recipe)
@@ -113,9 +114,9 @@ def _write_folder(plan: Plan) -> Kept | None:
     keep_code(run, recipe)
     if plan.resume.path is not None:
         return None
-    kept = keep(run, plan.root.constants(), _checkpoints_of(recipe))
+    kept = save_frozen(run, plan.root.constants(), _checkpoints_of(recipe))
     if kept:
-        keep_base(run, base_of(run))
+        keep_base(run, base_identity(run))
     return kept
 
 

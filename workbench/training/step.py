@@ -17,22 +17,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from workbench.errors import WorkbenchError
+from workbench.components.build_context import named
+from workbench.components.calls import ErrorContext
+from workbench.core.errors import WorkbenchError
+from workbench.core.processes.distributed import World, data_parallel
 from workbench.optimization.groups import hold_back
-from workbench.parts.blame import Blame
-from workbench.parts.build_context import named
-from workbench.processes.distributed import World, data_parallel
+from workbench.pretraining.model import PretrainingModel
+from workbench.pretraining.task import Task, labels
 from workbench.recipe.spec import TrainSpec
 from workbench.sequences.batch import MicroBatch
-from workbench.tasks.root import Root
-from workbench.tasks.task import Task, labels
 from workbench.training.arithmetic import refuse_unordered
-from workbench.training.dry import dry
-from workbench.training.finite import watched
 from workbench.training.loss_scale import LossScale
-from workbench.training.micro_pass import MicroPass
-from workbench.training.step_losses import Outputs, StepLosses
-from workbench.training.sums import Label, Sums
+from workbench.training.losses import Label, MicroPass, Outputs, StepLosses, Sums
+from workbench.training.nonfinite import dry, watched
 
 
 @dataclass
@@ -81,14 +78,14 @@ class Pass(nn.Module):
     still takes part in the reduction of gradients.
     """
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: PretrainingModel) -> None:
         super().__init__()
         self.root = root
 
     def forward(
         self, micro: MicroBatch | None, names: list[str], wide: list[str], total: Callable[[Outputs], Tensor]
     ) -> Tensor:
-        """`total` of the outputs of these objectives (of none without a micro-batch); the step-wide ones embed."""
+        """`total` of the outputs of these objectives (of none without a micro-batch); the global-batch ones embed."""
         smallest = min((p for p in self.root.parameters() if p.requires_grad), key=torch.Tensor.numel)
         outputs = self.root(micro, names, embed=wide) if micro is not None else {}
         return total(outputs) + smallest.sum() * 0
@@ -98,12 +95,12 @@ class Updater:
     """Runs optimiser steps of a root on this rank's micro-batches.
 
     Args:
-        weights: the factor of each task's losses beside the objectives' own.
+        weights: the factor of each task's losses next to the objectives' own.
     """
 
     def __init__(
         self,
-        root: Root,
+        root: PretrainingModel,
         optimizer: torch.optim.Optimizer,
         tasks: Mapping[str, Task],
         spec: TrainSpec,
@@ -177,7 +174,7 @@ class Updater:
             return StepResult({}, {}, grad_norm, rows, samples, agreed, dict(dropped), skipped=True)
         if self.loss_scale is not None:
             self.loss_scale.passed()
-        with Blame(self.optimizer):
+        with ErrorContext(self.optimizer):
             self.optimizer.step()
         self.root.after_step(step + 1, stepped.kept_of(present))
         if self.root.remembered is not None:
@@ -208,7 +205,7 @@ class Updater:
 
         A rank without a micro-batch takes part where its pass gathers the embeddings of a step.
         """
-        gathers = {name for name, task in self.tasks.items() if stepped.one_pass and task.step_wide}
+        gathers = {name for name, task in self.tasks.items() if stepped.one_pass and task.global_batch}
         present = [item for item in work if item.micro is not None or item.task in gathers] or work[-1:]
         later = [*(item.micro for item in present[1:]), following]
         for i, item in enumerate(present):
@@ -216,7 +213,7 @@ class Updater:
             if isinstance(self.forward, DistributedDataParallel) and i + 1 < len(present):
                 hold = self.forward.no_sync()  # type: ignore[assignment]
             task, total = self.tasks[item.task], partial(stepped.total, item.task, item.lane)
-            forward = partial(self.forward, names=task.names, wide=task.step_wide, total=total)
+            forward = partial(self.forward, names=task.names, wide=task.global_batch, total=total)
             with hold:
                 run = partial(self.micro_pass, forward, item.micro, following=later[i])
                 self._pass_back(partial(run, step=step, task=item.task, lane=item.lane))
@@ -245,8 +242,8 @@ class Updater:
                 placed = next(placed for placed in self.tasks[task].objectives if placed.name == name)
                 raise WorkbenchError(
                     f"{named(placed.objective)}: its loss depends on no parameter that is trained, so nothing would be "
-                    "learnt from it: its head detaches what it reads (detach, item, no_grad, an argmax), or all of the "
-                    "network and head is frozen (train.freeze, train.train_only, model.adapt). Mend that, or give it "
+                    "learned from it: its head detaches what it reads (detach, item, no_grad, an argmax), or all of the "
+                    "network and head is frozen (train.freeze, train.train_only, model.adapt). Fix that, or give it "
                     "weight: 0 to watch it alone"
                 )
 
@@ -269,7 +266,7 @@ class Updater:
             first += f"It overflowed in float16 with a loss scale of {self.loss_scale.scale:g} too, the smallest. "
         if step == 0:
             return (
-                f"{first}No update was made yet, so no learning rate is to blame, and nothing is saved: mend the part "
+                f"{first}No update was made yet, so no learning rate is the cause, and nothing is saved: fix the part "
                 "or its data, or try train.precision=float32"
             )
         return (

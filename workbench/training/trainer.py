@@ -13,38 +13,34 @@ from typing import Any
 from rich.console import Console
 from torch import Tensor, nn
 
-from workbench.errors import unknown
-from workbench.optimization.building import learning_rate, make_optimizer
-from workbench.optimization.groups import set_learning_rate
-from workbench.optimization.parameters import freeze
-from workbench.processes.stop_request import WATCHED, StopRequest
-from workbench.runs.checkpoint import kept_of, read_memory, restore
+from workbench.core.errors import unknown
+from workbench.core.processes.signals import WATCHED, StopRequest
+from workbench.core.terminal import Terminal
+from workbench.optimization.factory import learning_rate, make_optimizer
+from workbench.optimization.groups import freeze, set_learning_rate
+from workbench.pretraining.loader import Feed, MicroBatches, MicroBatchId, training_places
+from workbench.pretraining.memory import Memory
+from workbench.pretraining.model import PretrainingModel
+from workbench.runs.checkpoint import frozen_of, read_memory, restore
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import keep_run
-from workbench.runs.kept import Kept
-from workbench.runs.metrics import Record
+from workbench.runs.frozen_weights import FrozenNames
+from workbench.runs.metrics_file import Record
 from workbench.runs.provenance import provenance
 from workbench.sequences.batch import MicroBatch
-from workbench.tasks.feed import Feed, MicroBatches, MicroBatchId, training_places
-from workbench.tasks.memory import Memory
-from workbench.tasks.root import Root
-from workbench.terminal import Terminal
-from workbench.training.arithmetic import tell_change
+from workbench.training.arithmetic import warn_change
 from workbench.training.callbacks import Callback
 from workbench.training.capacity import forget_trials, step_peak
 from workbench.training.display import Display
 from workbench.training.failures import Spared
-from workbench.training.finite import checked_terms
-from workbench.training.flops import flops_per_row, measured_peak, trial_pass
+from workbench.training.first_steps import BuiltTensors, FirstSteps, reached_by_some
 from workbench.training.held_out import PREFIX, HeldOut, improves
-from workbench.training.meter import Meter
-from workbench.training.metrics import MetricsLog
+from workbench.training.metrics import Meter, MetricsLog, Window, flops_per_row, measured_peak, trial_pass
 from workbench.training.modes import set_training
+from workbench.training.nonfinite import checked_terms
 from workbench.training.plan import Plan
 from workbench.training.preamble import Preamble
 from workbench.training.step import MissingError, Updater, Work
-from workbench.training.watch import Built, FirstSteps, reached_by_some
-from workbench.training.window import Window
 
 logger = logging.getLogger(__name__)
 
@@ -57,13 +53,13 @@ class Trainer:
         kept: the weights that a new run won't change.
     """
 
-    def __init__(self, plan: Plan, console: Console | None = None, kept: Kept | None = None) -> None:
+    def __init__(self, plan: Plan, console: Console | None = None, kept: FrozenNames | None = None) -> None:
         self.plan, self.recipe, self.spec = plan, plan.recipe, plan.recipe.train
         self.run, self.world, tasks = plan.run, plan.world, plan.tasks
         self.console = console or Terminal(stderr=True)
         self.batches = MicroBatches(tasks, plan.readers)
         self.root = plan.root.to(self.world.device)
-        self.built = Built(self.root)
+        self.built = BuiltTensors(self.root)
         frozen = freeze(self.root, self.spec)
         if frozen:
             logger.info("frozen: %d parameters (%s, ...)", len(frozen), frozen[0])
@@ -82,7 +78,7 @@ class Trainer:
         self.window = Window()
         scale = self._resume()
         weights = {name: self.schedule.loss_weight(name) for name in tasks}
-        # a run that goes on has learnt already
+        # a run that continues has learned already
         first = FirstSteps(
             tasks,
             self._moving(),
@@ -114,14 +110,14 @@ class Trainer:
         if latest is None:
             return None
         state = restore(latest, self.root, self.optimizer)
-        self.checkpoints.kept = kept_of(latest)
+        self.checkpoints.kept = frozen_of(latest)
         self.step, self.seconds, self.best, self.id = state["step"], state["seconds"], state["best"], state["run"]
         self.root.remembered = Memory.of(read_memory(latest), self.lanes, self.world.device)
         if self.world.is_main:
             self.window = Window.from_state(state["window"])
-        logger.info("going on from %s", latest)
+        logger.info("continuing from %s", latest)
         if self.world.is_main:
-            tell_change(state.get("arithmetic"), self.plan.arithmetic)
+            warn_change(state.get("arithmetic"), self.plan.arithmetic)
         scale: dict[str, float] | None = state.get("loss_scale")
         return scale
 
@@ -184,8 +180,10 @@ class Trainer:
                 self.built.check()
             self.step += 1
             if result.skipped and not self.window.skipped:
-                told = "step %d is skipped: its gradients are not finite in float16; the scale of the loss is halved"
-                logger.warning(told, self.step)
+                reported = (
+                    "step %d is skipped: its gradients are not finite in float16; the scale of the loss is halved"
+                )
+                logger.warning(reported, self.step)
             if self.first is not None and not result.skipped:
                 self.first.add([turn.task for turn in turns], result, last=self.step == end)
             self.window.add(result)
@@ -323,7 +321,7 @@ class Trainer:
         }
 
 
-def prepare_layers(root: Root, *, compile: bool, checkpointing: bool) -> None:
+def prepare_layers(root: PretrainingModel, *, compile: bool, checkpointing: bool) -> None:
     """Compile the networks' layers (names of parameters stay), and have them recompute activations in the backward."""
     for network in root.networks.values():
         network.checkpointing = checkpointing  # type: ignore[assignment]

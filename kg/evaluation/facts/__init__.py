@@ -1,1 +1,0 @@
-"""Rank the object of a fact in a sentence with a slot."""

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kg.graph.store import GraphStore
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.sequences.sequence import Sample
 
 CANDIDATES = "candidates.json"
@@ -61,7 +61,7 @@ def candidates_of(
 
     Args:
         allowed: the `objects` that the relation has, or all entities that have a type of one of these (`types`).
-        others: triples beside those of the graph, whose objects are candidates too; `count` is of the graph alone.
+        others: triples next to those of the graph, whose objects are candidates too; `count` is of the graph alone.
 
     Raises:
         WorkbenchError: the graph has no types of a relation's objects.

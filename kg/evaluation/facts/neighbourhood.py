@@ -1,17 +1,26 @@
-"""The picture of an entity amid the triples it is in."""
+"""The figure of an entity amid the triples it is in.
+
+The figure next to an evaluation of facts: the subject of a fact amid what the graph says of it.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.errors import WorkbenchError
-from workbench.report.run import save_picture
+from kg.graph.store import GraphStore
+from workbench.core.errors import WorkbenchError
+from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
+from workbench.report.run import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+logger = logging.getLogger(__name__)
+
 
 Places = dict[str, tuple[float, float]]
 MAX_NEIGHBOURS = 24
@@ -21,7 +30,7 @@ _CENTRE, _NEAR, _EDGE = "#2f5d8a", "#e9e4d8", "#9a958a"
 def draw_neighbourhood(
     run: Path, name: str, centre: str, triples: Sequence[tuple[str, str, str]], labels: Mapping[str, str]
 ) -> Path:
-    """Write the picture `pictures/<name>.png`: an entity amid the triples it is in.
+    """Write the figure `figures/<name>.png`: an entity amid the triples it is in.
 
     Args:
         triples: (head, relation, tail) ids; those of the entity are drawn, at most 24 neighbours, in their order.
@@ -61,7 +70,7 @@ def draw_neighbourhood(
     _label_nodes(axes, placed, centre, labels)
     shown = labels.get(centre, centre)
     caption = f"{graph.number_of_edges()} triples around the linked entity {centre}."
-    return save_picture(figure, run, name, f"Neighbourhood of {shown}.", caption)
+    return save_figure(figure, run, name, f"Neighbourhood of {shown}.", caption)
 
 
 def _around(centre: str, graph: Iterable[str]) -> Places:
@@ -103,3 +112,28 @@ def _label_nodes(axes: Axes, placed: Places, centre: str, labels: Mapping[str, s
             color="white" if middle else "#1d2126",
             bbox=plate if middle else None,
         )
+
+
+NAME = "neighbourhood"
+
+
+def draw_subject(run: EvaluatedRun, subjects: list[str]) -> Path | None:
+    """Draw the first of these entities that the graph of the run's steps knows; None where no step has a graph."""
+    store = next(
+        (
+            transform.graph
+            for transform in run.task.transforms
+            if isinstance(getattr(transform, "graph", None), GraphStore)
+        ),
+        None,
+    )
+    if store is None:
+        return None
+    for subject in subjects:
+        triples = [(subject, relation, tail) for relation, tail in store.neighbours(subject)]
+        triples += [(head, relation, subject) for relation, head in store.incoming(subject)]
+        if triples:
+            names = {name for triple in triples for name in triple}
+            return draw_neighbourhood(run.folder, NAME, subject, triples, {name: store.label(name) for name in names})
+    logger.info("no neighbourhood drawn: the graph knows none of %d subjects", len(subjects))
+    return None

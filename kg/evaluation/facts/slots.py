@@ -1,4 +1,4 @@
-"""What a model says about the masked stretch of a sentence: the `predict` of `kg.evaluation.facts`."""
+"""What a model says about the masked stretch of a sentence: the `predict` of `kg.evaluation.tasks.facts`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
 from workbench.models.network import Network
 from workbench.objectives.mlm import MlmHead
 from workbench.sequences.batch import collate

@@ -9,10 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from kg.graph.shuffling import FALSE_FACTS
-from workbench.errors import WorkbenchError
-from workbench.keyed import normals
-from workbench.options.bounds import Location, Name, Seed, Size
+from kg.graph.shuffle import FALSE_FACTS
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import normals
+from workbench.core.options.bounds import Location, Name, Seed, Size
 from workbench.sequences.entities import Entities
 
 BLOCK = 2**16
@@ -22,7 +22,7 @@ SHARE = 1 / 10
 """Of a GPU's memory, what a frozen table may take there."""
 
 
-class EntityTable(nn.Module):
+class EntityTableEmbedding(nn.Module):
     """Table of pretrained entity vectors for the entity stream. `entity_ids` r > 0 is row r - 1 of the table, and 0 is
     the zero vector.
 

@@ -1,7 +1,7 @@
 """LUKE's embedding of entity tokens: entity + where it is mentioned + type.
 
 Yamada et al., "LUKE", EMNLP 2020 (arXiv 2010.01057), section 3.1. The table of a large entity vocabulary is of low
-rank: with b a row of B [entities, size of the table], U a matrix, and w_p learnt vectors of positions,
+rank: with b a row of B [entities, size of the table], U a matrix, and w_p learned vectors of positions,
 
     e = norm(U b + mean of w_p over the positions p of the mention + type)
 """
@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from kg.sequences.entity_vocabulary import EntityVocabulary
+from workbench.core.options.bounds import Count, Dropout, Epsilon, Location, Size, SizeOrZero
 from workbench.models.dropout import dropout
-from workbench.options.bounds import Count, Dropout, Epsilon, Location, Size, SizeOrZero
 from workbench.sequences.entities import Entities
-from workbench.sequences.limits import check_limits, limit_of_types
+from workbench.sequences.sequence_checks import check_limits, limit_of_types
 
 
-class EntityToken(nn.Module):
+class EntityTokenEmbedding(nn.Module):
     """Entity embedding of LUKE (Yamada et al., arXiv:2010.01057). It is dropout(norm(entity + mean of the positions of
     its mention + type)), for the rows that the transform `kg.entity_tokens` makes.
 
@@ -27,7 +27,7 @@ class EntityToken(nn.Module):
         hidden_size: width of the rows that come out.
         embedding_size: width of the table; where it is another one, a linear map to `hidden_size` follows.
         max_positions: rows of the table of positions, which is not that of the words.
-        token_types: rows of the table of types; 0 leaves it out. With 1, as in the release, all have that row,
+        token_types: rows of the table of types; 0 leaves it out. With 1, as in the released code, all have that row,
             entities of a second segment too.
     """
 

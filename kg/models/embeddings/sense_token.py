@@ -11,14 +11,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from kg.graph.shuffling import FALSE_FACTS
-from kg.lexicons.supersenses import Supersenses, read_supersenses
-from workbench.models.embeddings.token import Token
-from workbench.options.bounds import Count, Dropout, Epsilon, Location, Name, Seed, Size, SizeOrZero
+from kg.graph.shuffle import FALSE_FACTS
+from kg.lexicons.supersense_table import SupersenseTable, read_supersenses
+from workbench.core.options.bounds import Count, Dropout, Epsilon, Location, Name, Seed, Size, SizeOrZero
+from workbench.models.embeddings.token import TokenEmbedding
 from workbench.text.tokenizer import Tokenizer
 
 
-class SenseToken(Token):
+class SenseTokenEmbedding(TokenEmbedding):
     """Token embedding of SenseBERT (arXiv:1908.05646, equation 8). It is `token` plus the vectors of all supersenses of
     the word.
 
@@ -40,7 +40,7 @@ class SenseToken(Token):
         self,
         hidden_size: Size,
         vocab_size: Count,
-        senses: Location | Supersenses,
+        senses: Location | SupersenseTable,
         tokenizer: Tokenizer | None = None,
         max_positions: Count | None = 512,
         token_types: SizeOrZero = 2,
@@ -50,25 +50,25 @@ class SenseToken(Token):
         seed: Seed = 0,
     ) -> None:
         super().__init__(hidden_size, vocab_size, max_positions, token_types, dropout, norm_eps=norm_eps)
-        if not isinstance(senses, Supersenses):
+        if not isinstance(senses, SupersenseTable):
             assert tokenizer is not None
             senses = read_supersenses(senses, tokenizer)
-        self.token = SensedTable(vocab_size, hidden_size, torch.from_numpy(senses.under(control, seed).allowed))
+        self.token = SenseTable(vocab_size, hidden_size, torch.from_numpy(senses.under(control, seed).allowed))
 
     @property
     def senses(self) -> nn.Embedding:
         """S: a vector for each supersense [supersenses, hidden_size]."""
-        assert isinstance(self.token, SensedTable)
+        assert isinstance(self.token, SenseTable)
         return self.token.senses
 
     @property
     def allowed(self) -> Tensor:
         """M: which supersenses each token may have, bool [tokens, supersenses]."""
-        assert isinstance(self.token, SensedTable)
+        assert isinstance(self.token, SenseTable)
         return self.token.allowed
 
 
-class SensedTable(nn.Embedding):
+class SenseTable(nn.Embedding):
     """W + S M: a table of tokens, whose rows have those of their supersenses added when they are looked up.
 
     Args:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kg.models.embeddings.entity_table import EntityTable
+from kg.models.embeddings.entity_table import EntityTableEmbedding
 from kg.vectors.mapping import note_space
+from workbench.core.options.bounds import Count, Dropout, Epsilon, Location, Name, Seed, Size, SizeOrZero
 from workbench.models.blocks import NormKind
-from workbench.models.embeddings.token import Token
-from workbench.options.bounds import Count, Dropout, Epsilon, Location, Name, Seed, Size, SizeOrZero
+from workbench.models.embeddings.token import TokenEmbedding
 from workbench.sequences.entities import Entities
 
 FIELD = "entity_ids"
 
 
-class WordOrEntity(Token):
+class WordOrEntityEmbedding(TokenEmbedding):
     """Token embedding of E-BERT (Poerner et al., arXiv:1911.03681, section 3.2). It is `token`, but a row with
     `entity_ids` r > 0 has vector r - 1 of the file instead of a word's vector.
 
     The vectors are those of the entities in the space of the words (`prepare vectors --map-to`), and refused with other
-    words than these; they stay as they are, and in their file (`kg.entity_table`). The step `kg.entity_words` makes
+    words than these; they stay as they are, and in their file (`kg.entity_table`). The transform `kg.entity_words`
+    makes
     such rows; where nobody does, this is `token`. Its weights have the same names, so that it starts from a network
     with that embedding.
 
@@ -32,8 +33,8 @@ class WordOrEntity(Token):
         seed: of random vectors.
     """
 
-    controls = EntityTable.controls
-    unaffected_by = EntityTable.unaffected_by
+    controls = EntityTableEmbedding.controls
+    unaffected_by = EntityTableEmbedding.unaffected_by
 
     def __init__(
         self,
@@ -53,13 +54,13 @@ class WordOrEntity(Token):
         super().__init__(hidden_size, vocab_size, max_positions, token_types, dropout, norm, norm_eps)
         if isinstance(path, str):
             note_space(path)
-        self.entities = EntityTable(path, False, hidden_size, shuffled, control, seed, permuted)
+        self.entities = EntityTableEmbedding(path, False, hidden_size, shuffled, control, seed, permuted)
 
     def known_entities(self) -> Entities | None:
         return self.entities.known_entities()
 
     def words(self, fields: dict[str, Tensor]) -> Tensor:
-        """As `Token`, the rows of entities with theirs."""
+        """As `TokenEmbedding`, the rows of entities with theirs."""
         words = super().words(fields)
         if FIELD not in fields:
             return words

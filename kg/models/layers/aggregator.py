@@ -4,14 +4,16 @@ Zhang et al., "ERNIE: Enhanced Language Representation with Informative Entities
 section 3.3, as released. With x the rows of the text stream and e those of the entity stream, e_k on token t(k):
 
     x = norm(x + attention(x))
-    e = norm(e + attention(e))                                   (left out by the release's "mix" layer)
+    e = norm(e + attention(e))                                   (left out by the released code's "mix" layer)
     h = act(W_x x + b_x + b_e + sum of W_e e_k over the entities k with t(k) = this token)
     x = norm(W_o h + b_o + x)
     e = norm(W_oe h[t(k)] + b_oe + e)
 
-As in the release, and unlike the paper, the activation stands at the fusion alone, and both outputs have a residual
+As in the released code, and unlike the paper, the activation stands at the fusion alone, and both outputs have a
+residual
 and a norm (the paper: x = act(W_o h + b_o) and e = act(W_oe h + b_oe)), and a token without an entity receives b_e
-too. Entity rows exist only where an entity is: removing an entity removes its row, which is the release's `ent_mask`.
+too. Entity rows exist only where an entity is: removing an entity removes its row, which is the released code's
+`ent_mask`.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ import torch.nn.functional as F
 from annotated_types import Len
 from torch import Tensor, nn
 
+from workbench.core.options.bounds import Heads, Word
 from workbench.models.blocks import Ungated
 from workbench.models.context import Context
 from workbench.models.sublayers import AttentionBlock, FeedForwardBlock, LayerOptions, Options
-from workbench.options.bounds import Heads, Word
 
 
-class Aggregator(nn.Module):
+class AggregatorLayer(nn.Module):
     """Aggregator of ERNIE-THU (Zhang et al., arXiv:1905.07129): self-attention of the text and of the entities, then
     their fusion. The fused state of an entity and its token is h = act(W_x x + W_e e + b). The new states of both are
     computed from h, each with a residual and a norm.
@@ -40,9 +42,9 @@ class Aggregator(nn.Module):
         streams: the text stream and the entity stream, whose field `token` is the text row each entity hangs on.
         sizes: hidden size of every stream (given by the network).
         num_heads: attention heads of the text and of the entity stream.
-        entity_attention: the release's "norm" layer; False is its "mix" layer, which comes once, before them.
+        entity_attention: the released code's "norm" layer; False is its "mix" layer, which comes once, before them.
         entity_output: False leaves out what makes the new entity states and ends the entity stream: for the last
-            layer, where no loss reads them (the release keeps these parameters out of its optimiser).
+            layer, where no loss reads them (the released code keeps these parameters out of its optimiser).
         activation: of the fused state; gated ones have no fused form.
         options: those of every layer; `intermediate_size` is the width of the fused state.
     """

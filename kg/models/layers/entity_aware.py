@@ -23,30 +23,29 @@ import torch.nn.functional as F
 from annotated_types import Len
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
-from workbench.models.attention.seen import Keys
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Heads, Word
+from workbench.models.attention.key_values import KeyValues
 from workbench.models.blocks import MultiHeadAttention
-from workbench.models.layers.joint import Joint
-from workbench.models.layout import Layout
-from workbench.models.rotary import rotate
+from workbench.models.layers.joint import JointLayer
+from workbench.models.layout import Layout, rotate
 from workbench.models.sublayers import AttentionBlock, BlockOptions, Options
-from workbench.options.bounds import Heads, Word
 
 Names = tuple[str, ...]
 
 
-class EntityAware(Joint):
+class EntityAwareLayer(JointLayer):
     """Entity-aware self-attention of LUKE (Yamada et al., arXiv:2010.01057) over words and entities with equal hidden
     sizes. It has four query matrices: from a word or an entity, to a word or an entity.
 
     Its weights have the names of a layer `joint`, or of `self` on the words alone, and those of the other queries
-    beside them: a plain text model loads into it.
+    next to them: a plain text model loads into it.
 
     Args:
         streams: the stream of the words and that of the entities.
         sizes: hidden size of every stream (given by the network).
         num_heads: attention heads.
-        options: those of every layer; a relation must not look at queries, of which there are several.
+        options: those of every layer; a score bias must not look at queries, of which there are several.
     """
 
     def __init__(
@@ -66,14 +65,14 @@ class EntityAwareAttention(MultiHeadAttention):
     """Attention of rows of which some are those of `entities`, a stream.
 
     Raises:
-        WorkbenchError: the relation looks at queries.
+        WorkbenchError: the score bias looks at queries.
     """
 
     def __init__(self, hidden_size: int, num_heads: int, *, entities: str, **options: Any) -> None:
         super().__init__(hidden_size, num_heads, **options)
-        if self.relation is not None and not self.relation.by_fields:
+        if self.score_bias is not None and not self.score_bias.by_fields:
             raise WorkbenchError(
-                f"relation {type(self.relation).__name__} looks at queries, of which a row of this layer has several; "
+                f"score_bias {type(self.score_bias).__name__} looks at queries, of which a row of this layer has several; "
                 "allowed: one that goes by places and fields (buckets, alibi), or none"
             )
         self.entities = entities
@@ -83,7 +82,7 @@ class EntityAwareAttention(MultiHeadAttention):
 
     @torch.no_grad()
     def fill_in(self, copied: set[str]) -> None:
-        """Queries that a source lacks begin as its only ones, as in the release's fine-tuning."""
+        """Queries that a source lacks begin as its only ones, as in the released code's fine-tuning."""
         for kind in ("w2e_query", "e2w_query", "e2e_query"):
             for name in {"weight", "bias"} & {n.removeprefix("qkv.") for n in copied}:
                 if f"{kind}.{name}" not in copied:
@@ -91,8 +90,8 @@ class EntityAwareAttention(MultiHeadAttention):
                     getattr(getattr(self, kind), name).copy_(own)
 
     def faced(
-        self, q: Tensor, keys: Keys, query_rows: Tensor, queries: Layout, names: tuple[Names, Names]
-    ) -> tuple[Tensor, Keys]:
+        self, q: Tensor, keys: KeyValues, query_rows: Tensor, queries: Layout, names: tuple[Names, Names]
+    ) -> tuple[Tensor, KeyValues]:
         """Two queries a row, side by side, and keys in the half of their kind; without entities all as it was."""
         if self.entities not in names[1]:
             return q, keys

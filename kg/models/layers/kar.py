@@ -1,8 +1,8 @@
 """KnowBERT's component for knowledge attention and recontextualisation (KAR), one for each knowledge base.
 
 Peters et al., "Knowledge Enhanced Contextual Word Representations", EMNLP 2019 (arXiv:1909.04164), section 3.2, with
-the norms and the scale of the release (allenai/kb), of which the paper says nothing. With H the states of the word
-pieces, e_mk the vector of candidate k for mention m, and p_mk its prior,
+the norms and the scale of the released code (allenai/kb), of which the paper says nothing. With H the states of the
+word pieces, e_mk the vector of candidate k for mention m, and p_mk its prior,
 
     P    = H W_1 + b_1                                                                                             (1)
     s_m  = norm(sum over the pieces t of m of softmax_t(w . P_t) P_t)                       self-attentive span pooling
@@ -26,13 +26,13 @@ import torch
 from torch import Tensor, nn
 
 from kg.models.layers._mention_linker import MentionLinker
+from workbench.core.options.bounds import Figure, Heads, Size, Word
 from workbench.models.context import Context
 from workbench.models.initialisation import initialise
 from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
-from workbench.options.bounds import Figure, Heads, Size, Word
 
 
-class Kar(nn.Module):
+class KarLayer(nn.Module):
     """Knowledge attention and recontextualisation of KnowBERT (KAR; Peters et al., arXiv:1909.04164), one layer for
     each knowledge base. It links the mentions of a text to their candidates, and every word piece attends to the linked
     mentions.
@@ -43,13 +43,13 @@ class Kar(nn.Module):
     Args:
         stream: the stream of the word pieces, which alone is changed.
         candidates: the stream of candidates, whose embedding is the table of the knowledge base.
-        mentions: the stream of mentions (the step `kg.candidates` makes both).
+        mentions: the stream of mentions (the transform `kg.candidates` makes both).
         sizes: hidden size of every stream (given by the network).
         num_heads: attention heads, of the mentions and of the word pieces, in the candidates' width.
         threshold: candidates with a lesser score are no part of a mention; None: all are.
         scorer_size: width of the linker's MLP.
         inverted: make W_2 the inverse of W_1 again after every update; for runs that train the `linker` alone.
-        options: those of every layer; `relation` and `window` are of the attention among the mentions.
+        options: those of every layer; `score_bias` and `window` are of the attention among the mentions.
     """
 
     # a mention of one token leaves nothing to pool, and a text with one mention nothing to choose from
@@ -80,7 +80,7 @@ class Kar(nn.Module):
         self.linker = MentionLinker(width, size, block, scorer_size)
         self.null = nn.Parameter(torch.zeros(size))
         self.enhanced = block.sublayer(size)
-        self.knowledge_attention = AttentionBlock(size, replace(block, relation=None, window=None), key_size=size)
+        self.knowledge_attention = AttentionBlock(size, replace(block, score_bias=None, window=None), key_size=size)
         self.feed_forward = FeedForwardBlock(size, block)
         self.project_back = nn.Linear(size, width, bias=block.bias)
         self.residual = block.sublayer(width)

@@ -8,20 +8,20 @@ from __future__ import annotations
 import copy
 from typing import Any, Protocol, Self, runtime_checkable
 
-from kg.sequences.cast import CAST, Part
-from workbench.keyed import Draws
-from workbench.options.bounds import Count, Location
-from workbench.parts.build_context import known_as
+from kg.sequences.description_roles import CAST, CastMember
+from workbench.components.build_context import known_as
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count, Location
 from workbench.sequences.builder import Builder
-from workbench.sequences.missing import missing
+from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.text.tokenizer import Encoded, Tokenizer
+from workbench.text.tokenizer import Encoding, Tokenizer
 
 WITHOUT_TEXT = "triples of entities without description and label"
 
 
 @runtime_checkable
-class Described(Protocol):
+class DescribedGraph(Protocol):
     """What the builder needs of a knowledge graph (`kg.graph.store.GraphStore` is one)."""
 
     def check_described(self) -> None:
@@ -34,13 +34,13 @@ class Described(Protocol):
         """The readable name of a relation."""
 
 
-class DescribedTriple(Builder):
+class DescribedTripleBuilder(Builder):
     """The entities of a triple as their descriptions: [CLS] description [SEP] (KEPLER, arXiv:1911.06136). Each triple
     is an item and makes a sequence for each entity. The graph has the descriptions.
 
     The sequences of a triple are a group, and their `role` says which one is the head, the tail, a false head, ...
-    (`kg.sequences.cast`). Without a description an entity is read by its label; a triple with one that has neither is
-    left out and counted. What is too long keeps its beginning.
+    (`kg.sequences.description_roles`). Without a description an entity is read by its label; a triple with one that has
+    neither is left out and counted. What is too long keeps its beginning.
 
     Args:
         graph: a triples corpus, or a graph store, that describes every entity.
@@ -52,12 +52,12 @@ class DescribedTriple(Builder):
     unit = "triples"
     unaffected_by = ("shuffled-kg", "permuted-kg")  # the texts are those of entities, whatever the triples are
 
-    def __init__(self, tokenizer: Tokenizer, max_length: Count, graph: Location | Described) -> None:
+    def __init__(self, tokenizer: Tokenizer, max_length: Count, graph: Location | DescribedGraph) -> None:
         super().__init__(tokenizer, max_length, segments=2)
         self.graph = _open(graph) if isinstance(graph, str) else graph
         self.graph.check_described()
 
-    def reading(self, graph: Described) -> Self:
+    def reading(self, graph: DescribedGraph) -> Self:
         """The same by what another graph writes.
 
         Raises:
@@ -78,7 +78,7 @@ class DescribedTriple(Builder):
             for place, (part, written) in enumerate(read)
         ]
 
-    def _groups(self, sample: Sample) -> list[tuple[Sample, int, list[tuple[Part, list[str]]]]]:
+    def _groups(self, sample: Sample) -> list[tuple[Sample, int, list[tuple[CastMember, list[str]]]]]:
         """The sample with the number of each triple and the texts of its cast."""
         groups = []
         for number, cast in enumerate(_casts(sample)):
@@ -89,11 +89,11 @@ class DescribedTriple(Builder):
                 self.dropped[WITHOUT_TEXT] += 1
         return groups
 
-    def _texts(self, part: Part) -> list[str]:
+    def _texts(self, part: CastMember) -> list[str]:
         entity = [] if part.entity is None else [self.graph.text_of(part.entity)]
         return entity + ([] if part.relation is None else [self.graph.relation_label(part.relation)])
 
-    def _sequence(self, sample: Sample, number: int, place: int, part: Part, texts: list[Encoded]) -> Sequence:
+    def _sequence(self, sample: Sample, number: int, place: int, part: CastMember, texts: list[Encoding]) -> Sequence:
         room = self.max_length - self.frame.size(len(texts))
         behind = [self.truncate(text, [], room // 2)[0] for text in texts[1:]]
         first, _ = self.truncate(texts[0], [], room - sum(map(len, behind)))
@@ -104,17 +104,17 @@ class DescribedTriple(Builder):
         return made
 
 
-def _casts(sample: Sample) -> list[list[Part]]:
+def _casts(sample: Sample) -> list[list[CastMember]]:
     """What is read of each of the sample's triples."""
     if CAST in sample:
         return [sample[CAST]]
     triples: list[dict[str, Any]] = sample.get("triples") or []
     if not triples:
         raise missing(sample, "triples")
-    return [[Part("head", str(sample["id"])), Part("tail", str(triple["tail"]))] for triple in triples]
+    return [[CastMember("head", str(sample["id"])), CastMember("tail", str(triple["tail"]))] for triple in triples]
 
 
-def _open(graph: str) -> Described:
+def _open(graph: str) -> DescribedGraph:
     from kg.graph.store import GraphStore
 
     return GraphStore.open(graph)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Count, Name
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Count, Name
 from workbench.sequences.builder import TextOptions, sample_text
 from workbench.sequences.marked_text import MarkedText, Named
-from workbench.sequences.missing import missing
+from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Sample
 from workbench.text.tokenizer import Tokenizer
 
 
-class MarkedPair(MarkedText):
+class MarkedPairBuilder(MarkedText):
     """A text with two marked mentions: [CLS] ... # head # ... $ tail $ ... [SEP], for relation classification
     (ERNIE-THU, arXiv:1905.07129, section 4.4). The samples' `marks` name a head and a tail.
 

@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kg.vectors.formats.rows import Pretrained, Row, damaged
-from workbench.errors import WorkbenchError
+from kg.vectors.formats.rows import PretrainedVectors, Row, damaged
+from workbench.core.errors import WorkbenchError
 
-_PART = re.compile(r"embeddings_(?P<type>.+)_(?P<part>\d+)(?P<version>\.v\d+)?\.h5")
+_PARTITION = re.compile(r"embeddings_(?P<type>.+)_(?P<part>\d+)(?P<version>\.v\d+)?\.h5")
 BLOCK = 4096
 """Rows that are read at once."""
 
 
-class _Part(NamedTuple):
+class _PartitionFile(NamedTuple):
     """A file of vectors, the file with the names of its rows, and the model's, where there is one."""
 
     vectors: Path
@@ -33,26 +33,26 @@ class _Part(NamedTuple):
     model: Path | None
 
 
-def open_pbg_checkpoint(place: Path, ids: Path | None) -> Pretrained:
+def open_pbg_checkpoint(place: Path, ids: Path | None) -> PretrainedVectors:
     """A checkpoint's folder, or one of its files embeddings_TYPE_PART.vN.h5.
 
     Args:
         ids: the folder of the entities (`entity_path`) with entity_names_TYPE_PART.json, or such a file; by default
-            they are looked for beside the vectors.
+            they are looked for next to the vectors.
     """
     import_h5py(place)
-    parts = [_part(path, ids) for path in (_current(place) if place.is_dir() else [place])]
+    parts = [_partition_file(path, ids) for path in (_current(place) if place.is_dir() else [place])]
     if ids is not None and ids.is_file() and len(parts) > 1:
         raise WorkbenchError(
             f"{ids} names the entities of one part, {place} has {len(parts)}; name their folder: --ids"
         )
     read = [path for part in parts for path in (part.vectors, part.names, part.model) if path is not None]
-    return Pretrained(list(dict.fromkeys(read)), (row for part in parts for row in _rows(part)))
+    return PretrainedVectors(list(dict.fromkeys(read)), (row for part in parts for row in _rows(part)))
 
 
 def is_pbg_checkpoint(folder: Path) -> bool:
     """Whether there are vectors of PyTorch-BigGraph in a folder."""
-    return any(_PART.fullmatch(path.name) for path in folder.glob("embeddings_*.h5"))
+    return any(_PARTITION.fullmatch(path.name) for path in folder.glob("embeddings_*.h5"))
 
 
 def import_h5py(place: Path) -> Any:
@@ -73,7 +73,7 @@ def _current(folder: Path) -> list[Path]:
     """The files of vectors of the version that a checkpoint's folder names, by type and part."""
     named = folder / "checkpoint_version.txt"
     suffix = f".v{named.read_text('utf-8').strip()}" if named.is_file() else None
-    found = {path: match for path in folder.glob("embeddings_*.h5") if (match := _PART.fullmatch(path.name))}
+    found = {path: match for path in folder.glob("embeddings_*.h5") if (match := _PARTITION.fullmatch(path.name))}
     current = [path for path, match in found.items() if suffix is None or match["version"] == suffix]
     versions = sorted({match["version"] or "" for match in found.values()})
     if suffix is None and len(versions) > 1:
@@ -84,8 +84,8 @@ def _current(folder: Path) -> list[Path]:
     return sorted(current, key=lambda path: (found[path]["type"], int(found[path]["part"])))
 
 
-def _part(path: Path, ids: Path | None) -> _Part:
-    match = _PART.fullmatch(path.name)
+def _partition_file(path: Path, ids: Path | None) -> _PartitionFile:
+    match = _PARTITION.fullmatch(path.name)
     if match is None:
         raise WorkbenchError(f"{path} is no file of PyTorch-BigGraph's vectors, which are embeddings_TYPE_PART.vN.h5")
     name = f"entity_names_{match['type']}_{match['part']}.json"
@@ -96,10 +96,10 @@ def _part(path: Path, ids: Path | None) -> _Part:
             "(entity_path of the training): --ids"
         )
     model = path.with_name(f"model{match['version'] or ''}.h5")
-    return _Part(path, match["type"], names, model if model.is_file() else None)
+    return _PartitionFile(path, match["type"], names, model if model.is_file() else None)
 
 
-def _rows(part: _Part) -> Iterator[Row]:
+def _rows(part: _PartitionFile) -> Iterator[Row]:
     path, h5py = part.vectors, import_h5py(part.vectors)
     names = _names(part.names)
     try:
@@ -115,7 +115,7 @@ def _rows(part: _Part) -> Iterator[Row]:
         raise damaged(path, f"it cannot be read as HDF5 ({error})") from error
 
 
-def _of_all(part: _Part, has_global: bool, size: int, h5py: Any) -> np.ndarray:
+def _of_all(part: _PartitionFile, has_global: bool, size: int, h5py: Any) -> np.ndarray:
     """What all entities of the type have in common [size] float32."""
     key, model = f"model/entities/{part.type}/global_embedding", part.model
     if model is None:

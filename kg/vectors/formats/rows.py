@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 Row = tuple[str, np.ndarray]
 
 
-class Pretrained(NamedTuple):
+class PretrainedVectors(NamedTuple):
     """What a format found: the files it reads, and the rows of entities and relations, read when asked for."""
 
     files: list[Path]
@@ -43,7 +43,7 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def vector_of(text: str, path: Path, number: int, size: int | None = None) -> np.ndarray:
-    """[size] float32, of numbers parted by spaces or tabs.
+    """[size] float32, of numbers separated by spaces or tabs.
 
     Raises:
         WorkbenchError: something else stands there, or more or fewer numbers than `size`; names the line.

@@ -9,8 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from kg.vectors.formats.rows import Pretrained, Row, damaged, names_in_order, rows_of_table, text_lines, vector_of
-from workbench.errors import WorkbenchError
+from kg.vectors.formats.rows import (
+    PretrainedVectors,
+    Row,
+    damaged,
+    names_in_order,
+    rows_of_table,
+    text_lines,
+    vector_of,
+)
+from workbench.core.errors import WorkbenchError
 
 ENTITY_IDS = ("entity2id.txt", "entities.tsv", "entities.dict", "entity_ids.tsv")
 RELATION_IDS = ("relation2id.txt", "relations.tsv", "relations.dict", "relation_ids.tsv")
@@ -21,7 +29,7 @@ JSON_NAMES = {
 """OpenKE's names of its tables; of complex ones the real parts and the imaginary ones."""
 
 
-def open_thunlp(place: Path, ids: Path | None) -> Pretrained:
+def open_thunlp(place: Path, ids: Path | None) -> PretrainedVectors:
     """thunlp's Fast-TransX, as in the folder kg_embed of ERNIE-THU: entity2vec.vec and relation2vec.vec, text."""
     folder = place if place.is_dir() else place.parent
     entity, relation = folder / "entity2vec.vec", folder / "relation2vec.vec"
@@ -30,11 +38,11 @@ def open_thunlp(place: Path, ids: Path | None) -> Pretrained:
     if relation.is_file() and (relation_ids := _found(folder, RELATION_IDS)):
         relations = _of_lines(relation_ids, relation)
         files += [relation, relation_ids]
-    return Pretrained([*files, entity_ids], _of_lines(entity_ids, entity), relations)
+    return PretrainedVectors([*files, entity_ids], _of_lines(entity_ids, entity), relations)
 
 
-def open_openke(place: Path, ids: Path | None) -> Pretrained:
-    """OpenKE's parameters as JSON, with entity2id.txt beside them."""
+def open_openke(place: Path, ids: Path | None) -> PretrainedVectors:
+    """OpenKE's parameters as JSON, with entity2id.txt next to them."""
     try:
         tables = json.loads(place.read_bytes())
     except ValueError as error:
@@ -45,20 +53,20 @@ def open_openke(place: Path, ids: Path | None) -> Pretrained:
     entity_ids, relation_ids = ids or _beside(place.parent, ENTITY_IDS), _found(place.parent, RELATION_IDS)
     relation = _of_json(tables, "relation", place)
     if relation is None or relation_ids is None:
-        return Pretrained([place, entity_ids], rows_of_table(entity_ids, entity, place))
+        return PretrainedVectors([place, entity_ids], rows_of_table(entity_ids, entity, place))
     rows = rows_of_table(entity_ids, entity, place), rows_of_table(relation_ids, relation, place)
-    return Pretrained([place, entity_ids, relation_ids], *rows)
+    return PretrainedVectors([place, entity_ids, relation_ids], *rows)
 
 
-def open_npy(place: Path, ids: Path | None) -> Pretrained:
+def open_npy(place: Path, ids: Path | None) -> PretrainedVectors:
     """A table as .npy (DGL-KE's NAME_entity.npy, with NAME_relation.npy; OpenKE's), memory-mapped."""
     entity_ids, relation_ids = ids or _beside(place.parent, ENTITY_IDS), _found(place.parent, RELATION_IDS)
     entities = rows_of_table(entity_ids, _npy(place), place)
     relation = place.with_name(place.name.replace("_entity.npy", "_relation.npy"))
     if relation == place or not relation.is_file() or relation_ids is None:
-        return Pretrained([place, entity_ids], entities)
+        return PretrainedVectors([place, entity_ids], entities)
     rows = rows_of_table(relation_ids, _npy(relation), relation)
-    return Pretrained([place, entity_ids, relation, relation_ids], entities, rows)
+    return PretrainedVectors([place, entity_ids, relation, relation_ids], entities, rows)
 
 
 def _of_lines(ids: Path, path: Path) -> Iterator[Row]:

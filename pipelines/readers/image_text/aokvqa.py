@@ -11,8 +11,8 @@ from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.image_text.questions import Identifiers, question_of
 from pipelines.readers.json_rows import SUFFIXES, row_records
 from pipelines.readers.reader import Malformed, MalformedError, Peek, parse_row, require
-from workbench.corpora.values import strings
-from workbench.options.bounds import FileTemplate
+from workbench.core.options.bounds import FileTemplate
+from workbench.corpora.schema.field_values import strings
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from pipelines.readers.image_text.captions_table import CAPTION, IMAGE
 from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.json_rows import SUFFIXES, row_records
 from pipelines.readers.reader import Malformed, MalformedError, Match, Peek, parse_row, require
-from workbench.corpora.values import boxes
-from workbench.options.bounds import Name
+from workbench.core.options.bounds import Name
+from workbench.corpora.schema.field_values import boxes
 
 SAID = ("captions", *CAPTION)
 
@@ -25,7 +25,7 @@ class CaptionsJsonl(ImageReader):
     """Rows of one image need not be neighbours: their captions are gathered (in memory; the images are not).
 
     The fields are found by their usual names, or named. Others go to the sample's `meta`. A table of Parquet or Arrow
-    whose images lie beside it is read as well.
+    whose images lie next to it is read as well.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
@@ -76,6 +76,8 @@ def _boxes(row: dict[str, Any], captions: list[str], where: str) -> list[Any]:
     found = require(row, "boxes", list, where) if "boxes" in row else [[]] * len(captions)
     wrong = boxes(found)
     if wrong or len(found) != len(captions):
-        told = wrong or f"{len(found)} boxes for {len(captions)} captions"
-        raise MalformedError("field 'boxes' must have [x1, y1, x2, y2] in 0..1, or [], for each caption", where, told)
+        reported = wrong or f"{len(found)} boxes for {len(captions)} captions"
+        raise MalformedError(
+            "field 'boxes' must have [x1, y1, x2, y2] in 0..1, or [], for each caption", where, reported
+        )
     return found

@@ -12,7 +12,7 @@ from pipelines.readers.image_text.url_list import column
 from pipelines.readers.reader import Malformed, Match, Peek
 from pipelines.readers.table_rows import SUFFIXES, Separator, header_of, rows_of_table
 from pipelines.sources.files import files
-from workbench.options.bounds import Name
+from workbench.core.options.bounds import Name
 
 IMAGE = ("image", "image_name", "image_path", "filepath", "filename", "file_name", "path")
 CAPTION = ("caption", "captions", "title", "comment", "text", "sentence", "raw")

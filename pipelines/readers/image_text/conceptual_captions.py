@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from pipelines.readers.image_text.url_list import Listed, UrlList
+from pipelines.readers.image_text.url_list import UrlList, UrlRow
 from pipelines.readers.reader import Malformed, MalformedError, Peek, parse_text
 from pipelines.sources.files import files, lines
 
@@ -24,7 +24,7 @@ class ConceptualCaptions(UrlList):
     def detect(cls, source: Peek) -> bool:
         return bool(source.head) and _apart(source.head[0]) is not None
 
-    def listed(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[Listed]:
+    def listed(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[UrlRow]:
         for path in files(paths, self.suffixes):
             for number, line in lines(path):
                 where = f"{path.name}:{number}"
@@ -33,7 +33,7 @@ class ConceptualCaptions(UrlList):
                     found = _apart(text)
                     if found is not None:
                         url, caption = found
-                        yield Listed(path.name, number, url, [caption], {})
+                        yield UrlRow(path.name, number, url, [caption], {})
                     elif text.strip():
                         raise MalformedError("not of the form caption<tab>url", where, repr(text[:60]))
 

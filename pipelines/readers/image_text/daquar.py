@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
-from pipelines.readers.image_text.questions import Asked, question_of
+from pipelines.readers.image_text.questions import ImageQuestions, question_of
 from pipelines.readers.reader import Malformed, MalformedError, Peek, parse_text
 from pipelines.sources.files import files, lines
-from workbench.options.bounds import FileTemplate
+from workbench.core.options.bounds import FileTemplate
 
 IMAGE = re.compile(r"image(\d+)")  # not a word's beginning: one question says eimage999
 PLACE = re.compile(r"\s*\bin (the|this) \w?image\d+\s*\??\s*$")
@@ -40,7 +40,7 @@ class Daquar(ImageReader):
         return first.endswith("?") and NAMED.fullmatch(first) is not None
 
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
-        asked = Asked[int]()
+        asked = ImageQuestions[int]()
         for path in files(paths, self.suffixes):
             name = path.name.partition(".txt")[0]  # qa.37.raw.train: its questions and those of the test have other ids
             for number, line, answered in _pairs(path):
@@ -48,8 +48,8 @@ class Daquar(ImageReader):
                 with malformed:
                     image, question = _question(parse_text(line, where), where)
                     answers = _answers(parse_text(answered, where), where)
-                    told = {"question_id": f"{name}-{number}", "question": question, "answers": answers}
-                    asked.add(image, question_of(told, where), where)
+                    reported = {"question_id": f"{name}-{number}", "question": question, "answers": answers}
+                    asked.add(image, question_of(reported, where), where)
         for image, questions, where in asked:
             file = self.named(self.image_name, where, id=image, subset="")
             yield file, {"key": f"image{image}", "questions": questions, "meta": {"id": image}}, where
@@ -62,10 +62,10 @@ def _pairs(path: Path) -> Iterator[tuple[int, bytes, bytes]]:
     between all lines. Where there are more than usual before an answer, and than one, its own question is lacking, and
     the question before them has none.
     """
-    told = [(number, line) for number, line in lines(path) if line.strip()]
-    usual = _usual_gap(told)
+    reported = [(number, line) for number, line in lines(path) if line.strip()]
+    usual = _usual_gap(reported)
     before: tuple[int, bytes] | None = None
-    for number, line in told:
+    for number, line in reported:
         if before is None:
             before = (number, line)
         elif _is_question(line):  # the next one: this one has no answers
@@ -82,11 +82,11 @@ def _pairs(path: Path) -> Iterator[tuple[int, bytes, bytes]]:
         yield *before, b""
 
 
-def _usual_gap(told: list[tuple[int, bytes]]) -> int:
+def _usual_gap(reported: list[tuple[int, bytes]]) -> int:
     """How many empty lines stand between most questions and their answers."""
     gaps = Counter(
         later - number - 1
-        for (number, line), (later, behind) in pairwise(told)
+        for (number, line), (later, behind) in pairwise(reported)
         if _is_question(line) and not _is_question(behind)
     )
     return gaps.most_common(1)[0][0] if gaps else 0

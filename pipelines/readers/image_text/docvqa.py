@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 from pipelines.readers.image_text._ocr import ocr_of
 from pipelines.readers.image_text.images import ImageReader
-from pipelines.readers.image_text.questions import Asked, question_of
+from pipelines.readers.image_text.questions import ImageQuestions, question_of
 from pipelines.readers.reader import Malformed, MalformedError, Peek, as_object
 from pipelines.sources.files import files
 from pipelines.sources.json_file import read_json, rows_of
 from vision.answers.metric import RULE
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Location
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Location
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class DocVqa(ImageReader):
     """The questions of a page are one record, with the words read in it as `ocr_tokens`, their places `ocr_boxes`.
 
     `ocr` is the folder of files with these words, one for each image and called as it is; by default `ocr_results`
-    beside the questions, if it is there. Pages of one document go to the same part of a corpus. The split goes to
+    next to the questions, if it is there. Pages of one document go to the same part of a corpus. The split goes to
     `meta.split`. The questions are held in memory.
     """
 
@@ -54,7 +54,7 @@ class DocVqa(ImageReader):
         return [*super().inputs(paths), *(sorted(folder.glob("*.json")) if folder else ())]
 
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
-        asked, told = Asked[str](), dict[str, dict[str, Any]]()
+        asked, reported = ImageQuestions[str](), dict[str, dict[str, Any]]()
         for path in files(paths, self.suffixes):
             tree = read_json(path)
             for number, row in enumerate(rows_of(tree, "data", path)):
@@ -62,15 +62,15 @@ class DocVqa(ImageReader):
                 with malformed:
                     image = _image(as_object(row, where), where)
                     asked.add(image, question_of(_usual(row), where), where)
-                    told.setdefault(image, {"row": row, "split": tree.get("dataset_split")})
+                    reported.setdefault(image, {"row": row, "split": tree.get("dataset_split")})
         folder = self._words(files(paths, self.suffixes)[0])
         lacking = 0
         for image, questions, where in asked:
-            row, words = told[image]["row"], {}
+            row, words = reported[image]["row"], {}
             with malformed:
                 words = ocr_of(row, where) or _read(folder, row, image)
             lacking += not words
-            split = row.get("data_split") or row.get("set_name") or told[image]["split"]
+            split = row.get("data_split") or row.get("set_name") or reported[image]["split"]
             document = row.get("ucsf_document_id") or row.get("docId")
             known = {"split": split, "document": document and str(document)}
             meta = {name: value for name, value in known.items() if value}
@@ -80,7 +80,7 @@ class DocVqa(ImageReader):
                 "%s of %s images have no words that were read in them", f"{lacking:,}", f"{len(asked.images):,}"
             )
 
-    def _words(self, beside: Path) -> Path | None:
+    def _words(self, alongside: Path) -> Path | None:
         """The folder of the files of words.
 
         Raises:
@@ -92,7 +92,7 @@ class DocVqa(ImageReader):
                     f"there is no folder {self.ocr} with the words of the images (--option ocr=FOLDER)"
                 )
             return Path(self.ocr)
-        there = (beside.parent / name for name in FOLDERS if (beside.parent / name).is_dir())
+        there = (alongside.parent / name for name in FOLDERS if (alongside.parent / name).is_dir())
         return next(there, None)
 
 

@@ -1,4 +1,4 @@
-"""easy-VQA (Zhou 2019): a JSON list of `[question, answer, image id]` beside `images/`, for train and for test."""
+"""easy-VQA (Zhou 2019): a JSON list of `[question, answer, image id]` next to `images/`, for train and for test."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
-from pipelines.readers.image_text.questions import Asked, question_of
+from pipelines.readers.image_text.questions import ImageQuestions, question_of
 from pipelines.readers.json_rows import row_records
 from pipelines.readers.reader import Malformed, MalformedError, Peek, check_pairs
 from pipelines.sources.files import files
-from workbench.errors import WorkbenchError
-from workbench.files.json_values import parse_json
-from workbench.options.bounds import FileTemplate
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.text_files import parse_json
+from workbench.core.options.bounds import FileTemplate
 
 FORM = "not of the form [question, answer, image id]"
 
@@ -47,7 +47,7 @@ class EasyVqa(ImageReader):
                 f"easy-vqa reads one list of questions at a time, found {', '.join(map(str, named))}: image 0 of "
                 "the one is not image 0 of the other. Prepare a corpus of each"
             )
-        asked = Asked[int]()
+        asked = ImageQuestions[int]()
         for record in row_records(paths):
             _, number, raw = record.data
             with malformed:

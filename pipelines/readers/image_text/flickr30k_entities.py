@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 from pipelines.readers.image_text.images import ImageReader, box_within
 from pipelines.readers.reader import Malformed, MalformedError, Peek, parse_text
 from pipelines.sources.files import files, lines, open_bytes, stem
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import FileTemplate, Location
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import FileTemplate, Location
 
 PHRASE = re.compile(r"\[/EN#(\d+)((?:/[A-Za-z]+)+) ([^\[\]]+)\]")
 SIDES = ("xmin", "ymin", "xmax", "ymax")
@@ -28,7 +28,7 @@ class Flickr30kEntities(ImageReader):
     """A file of sentences for each image; the phrases are `caption_marks`, with their type, the number of what they
     speak of, which is the same in all captions of an image, and its boxes.
 
-    Boxes are read from `Annotations` beside the folder of sentences, or in it, or from the folder `boxes`. Where an
+    Boxes are read from `Annotations` next to the folder of sentences, or in it, or from the folder `boxes`. Where an
     image has no file there, its phrases have no boxes.
     """
 
@@ -78,8 +78,8 @@ class Flickr30kEntities(ImageReader):
         """
         if self.boxes is not None and not Path(self.boxes).is_dir():
             raise WorkbenchError(f"there is no folder {self.boxes} with the boxes (--option boxes=FOLDER)")
-        beside = (sentences.parent.parent / "Annotations", sentences.parent / "Annotations", sentences.parent)
-        folders = beside if self.boxes is None else (Path(self.boxes),)
+        alongside = (sentences.parent.parent / "Annotations", sentences.parent / "Annotations", sentences.parent)
+        folders = alongside if self.boxes is None else (Path(self.boxes),)
         named = (folder / f"{stem(sentences)}.xml" for folder in folders)
         return next((path for path in named if path.is_file()), None)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
-from pipelines.readers.image_text.questions import Asked, question_of
+from pipelines.readers.image_text.questions import ImageQuestions, question_of
 from pipelines.readers.reader import Malformed, Peek, as_object, require
 from pipelines.sources.files import files
 from pipelines.sources.json_file import read_json
-from workbench.options.bounds import FileTemplate
+from workbench.core.options.bounds import FileTemplate
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Gqa(ImageReader):
         return source.has_key("imageId") and source.has_key("question")
 
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
-        asked = Asked[str]()
+        asked = ImageQuestions[str]()
         for path in files(paths, self.suffixes):
             for number, (question, row) in enumerate(read_json(path).items()):
                 where = f"{path.name}:{number}"
@@ -50,6 +50,10 @@ class Gqa(ImageReader):
 def _question(identifier: str, row: dict[str, Any], where: str) -> dict[str, Any]:
     answers = [require(row, "answer", str, where)] if "answer" in row else []
     types = row["types"] if isinstance(row.get("types"), dict) else {}
-    told = {"answer": row.get("answer"), "question_type": types.get("structural"), "answer_type": types.get("semantic")}
-    known = {name: value for name, value in told.items() if isinstance(value, str)}
+    reported = {
+        "answer": row.get("answer"),
+        "question_type": types.get("structural"),
+        "answer_type": types.get("semantic"),
+    }
+    known = {name: value for name, value in reported.items() if isinstance(value, str)}
     return question_of({**row, **known, "question_id": identifier, "answers": answers}, where)

@@ -1,4 +1,4 @@
-"""Folders of images: `datasets`' imagefolder (`metadata.jsonl|csv|parquet` beside the images), or a folder a class."""
+"""Folders of images: `datasets`' imagefolder (`metadata.jsonl|csv|parquet` next to the images), or a folder a class."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pipelines.readers.table_rows import header_of, rows_of_table
 from pipelines.sources.columnar import SPLITS
 from pipelines.sources.files import IMAGES, everything, is_about, plain_suffix, record_key
 from pipelines.sources.image_store import Absent, ImageRef, ImageStore
-from workbench.errors import WorkbenchError
-from workbench.files.paths import real_path
-from workbench.options.bounds import Name
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import real_path
+from workbench.core.options.bounds import Name
 from workbench.sequences.sequence import Sample
 
 FILE_NAME = "file_name"
@@ -104,9 +104,9 @@ def _described(place: Path, root: Path, named: set[str]) -> Iterator[Record]:
             name = require(row, FILE_NAME, str, where)
             ref = store.look(name)
             named |= {ref.path} if ref else set()
-            told = row if split is None else {"split": split, **row}
+            reported = row if split is None else {"split": split, **row}
             listed = name if inner == "." else f"{inner}/{name}"
-            yield Record((listed, told, ref), max(1, ref.size if ref else 1), where)
+            yield Record((listed, reported, ref), max(1, ref.size if ref else 1), where)
     yield from malformed.records()
 
 

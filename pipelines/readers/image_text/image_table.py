@@ -16,7 +16,7 @@ from pipelines.readers.row_fields import Source, check_sources, columns_of, fill
 from pipelines.sources.columnar import SUFFIXES, called, holds_bytes, rows
 from pipelines.sources.files import files, record_key
 from pipelines.sources.image_store import Absent, ImageRef, ImageStore, open_store
-from workbench.options.bounds import Name
+from workbench.core.options.bounds import Name
 from workbench.sequences.sequence import Sample
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class ImageTable(ImageReader):
         return [*found, *ImageStore(self.images).files] if self.images else found
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        store, told = None, set[str]()
+        store, reported = None, set[str]()
         for path in files(paths, self.suffixes):
             for number, row, size in rows(path):
                 where = f"{path.name}:{number}"
@@ -64,9 +64,9 @@ class ImageTable(ImageReader):
                     yield Record(error, 0, where)
                     continue
                 image = row.pop(name)
-                other = {column for column, value in row.items() if holds_bytes(value)} - told
+                other = {column for column, value in row.items() if holds_bytes(value)} - reported
                 if other:
-                    told |= other
+                    reported |= other
                     log.warning("%s: the columns %s hold bytes, too; they are not read", path.name, ", ".join(other))
                 data, place = (image, None) if isinstance(image, bytes) else (image.get("bytes"), image.get("path"))
                 ref: ImageRef | Absent = Absent.MISSING
@@ -125,12 +125,12 @@ def _is_image(value: Any) -> bool:
 
 
 def _question(row: Mapping[str, Any], key: str, where: str) -> tuple[dict[str, Any], set[str]]:
-    """The question of a row, and the columns that it is made of; without an id it has the record's key."""
+    """The question of a row, and the columns that it is built from; without an id it has the record's key."""
     named = next((name for name in IDENTIFIERS if isinstance(row.get(name), str | int)), None)
     answers = row.get("answers", row.get("answer", []))
-    told = {**row, "question_id": key if named is None else row[named]}
-    told["answers"] = [answers] if isinstance(answers, str) else [] if answers is None else answers
-    told.pop("answer", None)
+    reported = {**row, "question_id": key if named is None else row[named]}
+    reported["answers"] = [answers] if isinstance(answers, str) else [] if answers is None else answers
+    reported.pop("answer", None)
     used = {QUESTION, "answers", "answer", *([named] if named else [])}
-    question = question_of({name: value for name, value in told.items() if value is not None}, where)
+    question = question_of({name: value for name, value in reported.items() if value is not None}, where)
     return question, used | question.keys()

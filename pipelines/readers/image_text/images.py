@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from pipelines.readers.reader import Drop, Malformed, RawReader, Record
 from pipelines.sources.files import files, is_media, record_key
 from pipelines.sources.image_store import Absent, ImageRef, ImageStore, open_store
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Location
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Location
 from workbench.sequences.sequence import Sample
 
 

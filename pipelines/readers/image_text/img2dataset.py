@@ -12,16 +12,16 @@ from pipelines.readers.image_text.url_list import WRITTEN
 from pipelines.readers.reader import Drop, MalformedError, Match, Peek, Record, parse_row
 from pipelines.sources.files import record_key
 from pipelines.sources.image_store import ImageRef
-from workbench.corpora.tars import records
-from workbench.errors import WorkbenchError
-from workbench.files.encodings import decoded
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.text_files import decoded
+from workbench.corpora.shards.tars import records
 from workbench.sequences.sequence import Sample
 
 SHARD = re.compile(r"\d{5,}\.tar")
 ENCODED = ("jpg", "png", "webp", "jpeg")
 LISTED = {name: f"listed_{name}" for name in WRITTEN if name != "url"}
 """What is written of the image itself; the JSON may say another thing of the list's."""
-NOT_TOLD = ("caption", "key", "status", "error_message")
+UNSTATED_FIELDS = ("caption", "key", "status", "error_message")
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Img2dataset(ImageReader):
     @classmethod
     def detect(cls, source: Peek) -> Match | bool:
         shards = [name for name in source.names if SHARD.fullmatch(name)]
-        beside = {f"{name[:-4]}{more}" for name in shards for more in ("_stats.json", ".parquet")}
-        return not source.names.isdisjoint(beside)
+        alongside = {f"{name[:-4]}{more}" for name in shards for more in ("_stats.json", ".parquet")}
+        return not source.names.isdisjoint(alongside)
 
     def inputs(self, paths: Sequence[Path]) -> list[Path]:
         found = [tar for path in paths for tar in ([path] if path.is_file() else sorted(path.glob("*.tar")))]
@@ -58,8 +58,10 @@ class Img2dataset(ImageReader):
         row = parse_row(_text(refs["json"], record.where), record.where) if "json" in refs else {}
         caption = _text(refs["txt"], record.where) if "txt" in refs else row.get("caption")
         fields = {"captions": [caption] if isinstance(caption, str) else [], "key": record_key(key)}
-        told = {LISTED.get(n, n): value for n, value in row.items() if n not in NOT_TOLD and value is not None}
-        return image_sample(f"{key}.jpg", image, {**fields, "meta": told}, record.where)
+        reported = {
+            LISTED.get(n, n): value for n, value in row.items() if n not in UNSTATED_FIELDS and value is not None
+        }
+        return image_sample(f"{key}.jpg", image, {**fields, "meta": reported}, record.where)
 
 
 def _text(ref: ImageRef, where: str) -> str:

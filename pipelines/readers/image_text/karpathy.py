@@ -14,8 +14,8 @@ from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.reader import Malformed, MalformedError, Peek, as_object, require
 from pipelines.sources.files import files, stem
 from pipelines.sources.json_file import read_json, rows_of
-from workbench.errors import unknown
-from workbench.options.bounds import Name
+from workbench.core.errors import unknown
+from workbench.core.options.bounds import Name
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pipelines.readers.image_text.media import IMAGE, Described, MediaReader
+from pipelines.readers.image_text.media import IMAGE, MediaReader, MediaRecord
 from pipelines.readers.image_text.nlvr2 import TRUTH, truth_of
 from pipelines.readers.json_rows import SUFFIXES, row_records
 from pipelines.readers.reader import Drop, Malformed, MalformedError, Match, Peek, Record, parse_row, require
 from pipelines.sources.files import record_key
-from workbench.options.bounds import FileTemplate
+from workbench.core.options.bounds import FileTemplate
 from workbench.sequences.sequence import Sample
 
 FLICKR = "Flickr30K_ID"
@@ -44,12 +44,12 @@ class LabelledSentences(MediaReader):
         snli = {FLICKR, "sentence2"} <= row
         return cls.likely(source, snli or ({"sentence", "label"} <= row and not {"image", "images"}.isdisjoint(row)))
 
-    def described(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[Described]:
+    def described(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[MediaRecord]:
         for record in row_records(paths):
             with malformed:
                 row = parse_row(record.data[2], record.where)
                 name = next((str(row[field]) for field in IDS if field in row), f"{record.data[0]}-{record.data[1]}")
-                yield Described(record_key(name), self._places(row, record.where), row, record.size, record.where)
+                yield MediaRecord(record_key(name), self._places(row, record.where), row, record.size, record.where)
 
     def content(self, row: dict[str, Any], where: str) -> Sample:
         if FLICKR in row:

@@ -12,14 +12,14 @@ from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.reader import Drop, Malformed, Record
 from pipelines.sources.files import files
 from pipelines.sources.image_store import Absent, open_store
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.sequences.sequence import Sample
 
 IMAGE = "image"
 """A medium of this name that is alone is the sample's own image."""
 
 
-class Described(NamedTuple):
+class MediaRecord(NamedTuple):
     """A record as its file has it: `places` are the files by the media's names, `row` is what else it says."""
 
     key: str
@@ -33,7 +33,7 @@ class Described(NamedTuple):
 class MediaReader(ImageReader):
     """A format whose records have `media`, or one image; a subclass says which (`described`), and what else."""
 
-    def described(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[Described]:
+    def described(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[MediaRecord]:
         """The records, in the parent process; what does not fit the format is read within `malformed`."""
         raise NotImplementedError(f"{type(self).__name__} must define described")
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pipelines.readers.image_text.media import IMAGE, Described, MediaReader
+from pipelines.readers.image_text.media import IMAGE, MediaReader, MediaRecord
 from pipelines.readers.image_text.questions import with_blanks
 from pipelines.readers.json_rows import SUFFIXES, row_records
 from pipelines.readers.reader import Malformed, MalformedError, Peek, parse_row, require
 from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, with_own
 from pipelines.sources.files import record_key
-from workbench.options.bounds import Name
+from workbench.core.options.bounds import Name
 from workbench.sequences.sequence import Sample
 
 
@@ -21,12 +21,13 @@ from workbench.sequences.sequence import Sample
 class MediaJsonl(MediaReader):
     """`media_field` holds the files by name, or a list of files, which are then called medium0, medium1, ...
 
-    A record of one picture names it alone, or has a list of one: it becomes the sample's `image` (SNLI-VE: a photo, a
+    A record of one image names it alone, or has a list of one: it becomes the sample's `image` (SNLI-VE: a photo, a
     sentence, a label). Rows are records here; those of one image are not gathered, as `captions-jsonl` does.
 
     The other fields of image-text samples (docs/samples.md: `captions`, `questions`, `labels`, ...) are taken over;
     `fields` says which come from fields of other names: `fields={captions: sentence, labels: [label]}`. What is left
-    goes to the sample's `meta`. Images, sounds (wav, flac, mp3, ogg) and films (mp4, webm, avi) are stored as they are.
+    goes to the sample's `meta`. Images, sounds (wav, flac, mp3, ogg) and videos (mp4, webm, avi) are stored as they
+    are.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
@@ -42,13 +43,13 @@ class MediaJsonl(MediaReader):
     def detect(cls, source: Peek) -> bool:
         return "media" in source.row
 
-    def described(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[Described]:
+    def described(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[MediaRecord]:
         for record in row_records(paths):
             name, number, raw = record.data
             with malformed:
                 row = parse_row(raw, record.where)
                 key = record_key(str(row[self.id_field]) if self.id_field in row else f"{name}-{number}")
-                yield Described(key, self._places(row, record.where), row, record.size, record.where)
+                yield MediaRecord(key, self._places(row, record.where), row, record.size, record.where)
 
     def content(self, row: dict[str, Any], where: str) -> Sample:
         sources = dict(self.fields)

@@ -1,4 +1,4 @@
-"""NLVR2 (Suhr et al. 2019): is a sentence true of two photographs? JSON lines, pictures named by their identifier."""
+"""NLVR2 (Suhr et al. 2019): is a sentence true of two photographs? JSON lines, images named by their identifier."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pipelines.readers.image_text.media import Described, MediaReader
+from pipelines.readers.image_text.media import MediaReader, MediaRecord
 from pipelines.readers.json_rows import SUFFIXES, row_records
 from pipelines.readers.reader import Malformed, MalformedError, Match, Peek, parse_row, require
 from pipelines.sources.files import record_key
@@ -20,8 +20,8 @@ TRUTH = {"true": 1, "false": 0}
 class Nlvr2(MediaReader):
     """`media.left` and `media.right`, the sentence as a caption, `labels.label` 1 where it is true.
 
-    Of the identifier split-set-pair-sentence, `split-set-pair-img0.png` is the left picture and `img1` the right one.
-    All examples of a set of pictures go to the same part of a corpus, as the set's authors advise.
+    Of the identifier split-set-pair-sentence, `split-set-pair-img0.png` is the left image and `img1` the right one.
+    All examples of a set of images go to the same part of a corpus, as the set's authors advise.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
@@ -30,7 +30,7 @@ class Nlvr2(MediaReader):
     def detect(cls, source: Peek) -> Match:
         return cls.likely(source, {"identifier", "sentence"} <= source.row.keys())
 
-    def described(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[Described]:
+    def described(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[MediaRecord]:
         for record in row_records(paths):
             with malformed:
                 row = parse_row(record.data[2], record.where)
@@ -40,7 +40,7 @@ class Nlvr2(MediaReader):
                     found = repr(identifier[:60])
                     raise MalformedError("identifier is not split-set-pair-sentence", record.where, found)
                 places = {"left": f"{pair}-img0.png", "right": f"{pair}-img1.png"}
-                yield Described(record_key(identifier), places, row, record.size, record.where)
+                yield MediaRecord(record_key(identifier), places, row, record.size, record.where)
 
     def content(self, row: dict[str, Any], where: str) -> Sample:
         identifier = row["identifier"]

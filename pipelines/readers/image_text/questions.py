@@ -73,7 +73,7 @@ class Identifiers:
         self.places[identifier] = where
 
 
-class Asked(Generic[Image]):
+class ImageQuestions(Generic[Image]):
     """The questions of each image, images in the order of their first questions."""
 
     def __init__(self) -> None:

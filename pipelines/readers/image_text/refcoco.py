@@ -16,7 +16,7 @@ from pipelines.readers.json_rows import row_records
 from pipelines.readers.reader import Malformed, MalformedError, Match, Peek, as_object, parse_row, peek, require
 from pipelines.sources.files import files, stem
 from pipelines.sources.json_file import read_json, rows_of
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class RefCoco(ImageReader):
     """Each expression is a caption of its image, and keeps the box of the object that it refers to (`caption_boxes`).
 
     The split (train, val, testA, testB, test) goes to `meta.split`; where the objects of an image are of several splits
-    (RefCOCOg by Google) the image is a record in each. `instances.json` is looked for beside the references, if it is
+    (RefCOCOg by Google) the image is a record in each. `instances.json` is looked for next to the references, if it is
     not among the inputs. Both are held in memory.
     """
 
@@ -48,8 +48,8 @@ class RefCoco(ImageReader):
         if source.suffix in PICKLES:
             return cls.likely(source, source.path.name.startswith("refs"))
         if source.has_key("images") and source.has_key("file_name"):  # COCO's instances, or other annotations of it
-            beside = [path for path in source.path.parent.glob("refs*") if path.is_file()]
-            return any(_is_references(path) for path in {*source.inputs, *beside} if path != source.path)
+            alongside = [path for path in source.path.parent.glob("refs*") if path.is_file()]
+            return any(_is_references(path) for path in {*source.inputs, *alongside} if path != source.path)
         return source.row.keys() >= REFERENCE
 
     def inputs(self, paths: Sequence[Path]) -> list[Path]:

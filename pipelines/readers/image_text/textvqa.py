@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 
 from pipelines.readers.image_text._ocr import ocr_of
 from pipelines.readers.image_text.images import ImageReader
-from pipelines.readers.image_text.questions import Asked, question_of
+from pipelines.readers.image_text.questions import ImageQuestions, question_of
 from pipelines.readers.reader import Malformed, Peek, as_object, require
 from pipelines.sources.files import files
 from pipelines.sources.json_file import read_json, rows_of
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import FileTemplate
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import FileTemplate
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class TextVqa(ImageReader):
         return source.has_key("data") and of_photographs
 
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
-        asked, read, splits = Asked[str](), dict[str, dict[str, Any]](), dict[str, str]()
+        asked, read, splits = ImageQuestions[str](), dict[str, dict[str, Any]](), dict[str, str]()
         questions = 0
         for path in files(paths, self.suffixes):
             for number, row in enumerate(rows_of(read_json(path), "data", path)):

@@ -13,8 +13,8 @@ from pipelines.readers.image_text.images import ImageReader, image_sample
 from pipelines.readers.reader import Drop, Malformed, MalformedError, Record
 from pipelines.sources.files import files, record_key
 from pipelines.sources.image_store import Absent, open_store
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Name
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Name
 from workbench.sequences.sequence import Sample
 
 URL = ("url", "URL", "image_url", "img_url")
@@ -24,7 +24,7 @@ WRITTEN = ("image", "sha256", "source", "source_sha256", "url")
 """What is written of the image that was found, which need not be the one that was listed (DataComp's `sha256`)."""
 
 
-class Listed(NamedTuple):
+class UrlRow(NamedTuple):
     """A row: `number` in its file, what else it says in `meta`."""
 
     file: str
@@ -43,7 +43,7 @@ class UrlList(ImageReader):
 
     fetch: bool = False
 
-    def listed(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[Listed]:
+    def listed(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[UrlRow]:
         """The rows, streaming; what does not fit the format is read within `malformed`."""
         raise NotImplementedError(f"{type(self).__name__} must define listed")
 
@@ -82,7 +82,7 @@ class UrlList(ImageReader):
         return {**fields, "meta": {**fields["meta"], "source": row.file}}
 
 
-def row_of(file: str, number: int, row: Mapping[str, Any], url: str, caption: str) -> Listed:
+def row_of(file: str, number: int, row: Mapping[str, Any], url: str, caption: str) -> UrlRow:
     """A row by the columns of URL and caption; what JSON cannot hold is left out of `meta`.
 
     A column that is called as what is written of the image found, as `sha256`, becomes `listed_sha256`.
@@ -94,7 +94,7 @@ def row_of(file: str, number: int, row: Mapping[str, Any], url: str, caption: st
     others = {name: value for name, value in row.items() if name not in (url, caption) and _told(value)}
     meta = {f"listed_{name}" if name in WRITTEN else name: value for name, value in others.items()}
     (address,) = _texts(row[url], url, where, most=1)
-    return Listed(file, number, address, _texts(row[caption], caption, where), meta)
+    return UrlRow(file, number, address, _texts(row[caption], caption, where), meta)
 
 
 def _texts(value: Any, name: str, where: str, most: int | None = None) -> list[str]:

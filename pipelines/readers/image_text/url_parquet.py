@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from pipelines.readers.image_text.url_list import CAPTION, URL, Listed, UrlList, column, row_of
+from pipelines.readers.image_text.url_list import CAPTION, URL, UrlList, UrlRow, column, row_of
 from pipelines.readers.reader import Malformed, Match, Peek
 from pipelines.sources.columnar import SUFFIXES, rows
 from pipelines.sources.files import files
-from workbench.options.bounds import Name
+from workbench.core.options.bounds import Name
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class UrlParquet(UrlList):
             return Match.NO
         return Match.FALLBACK if set(URL).isdisjoint(source.row) else Match.SUFFIX
 
-    def listed(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[Listed]:
+    def listed(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[UrlRow]:
         for path in files(paths, self.suffixes):
             for number, row, _ in rows(path):
                 if number == 1:

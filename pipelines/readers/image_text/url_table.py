@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from pipelines.readers.image_text.url_list import CAPTION, URL, Listed, UrlList, column, row_of
+from pipelines.readers.image_text.url_list import CAPTION, URL, UrlList, UrlRow, column, row_of
 from pipelines.readers.reader import Malformed, Peek
 from pipelines.readers.table_rows import SUFFIXES, header_of, rows_of_table
 from pipelines.sources.files import files
-from workbench.options.bounds import Name
+from workbench.core.options.bounds import Name
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class UrlTable(UrlList):
         columns = header_of(source.head[0]) if source.head else set()
         return bool(columns & set(URL)) and bool(columns & set(CAPTION))
 
-    def listed(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[Listed]:
+    def listed(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[UrlRow]:
         for path in files(paths, self.suffixes):
             for number, row in rows_of_table(path, malformed, quoted=self.quoted):
                 where = f"{path.name}:{number}"

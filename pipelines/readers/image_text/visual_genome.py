@@ -11,8 +11,8 @@ from pipelines.readers.image_text.images import ImageReader, box_within
 from pipelines.readers.image_text.questions import Identifiers, question_of
 from pipelines.readers.json_rows import row_records
 from pipelines.readers.reader import Drop, Malformed, MalformedError, Peek, Record, parse_row, require
-from workbench.errors import BadValueError
-from workbench.options.bounds import FileTemplate
+from workbench.core.errors import BadValueError
+from workbench.core.options.bounds import FileTemplate
 from workbench.sequences.sequence import Sample
 
 SIDES = frozenset({"x", "y", "width", "height"})
@@ -54,12 +54,12 @@ class VisualGenome(ImageReader):
 
     def sample(self, record: Record) -> Sample | Drop:
         """Boxes are in pixels, and only the image says of how many."""
-        from vision.images.decoding import Encoded
+        from vision.images.decoding import EncodedImage
 
         sample = super().sample(record)
         if not isinstance(sample, Drop) and "caption_boxes" in sample:
             try:
-                width, height = Encoded(sample["image"], record.where).size
+                width, height = EncodedImage(sample["image"], record.where).size
             except BadValueError as error:
                 return Drop(error.reason)
             sample["caption_boxes"] = [box_within(box, width, height) for box in sample["caption_boxes"]]

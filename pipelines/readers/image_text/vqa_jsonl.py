@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
-from pipelines.readers.image_text.questions import Asked, question_of
+from pipelines.readers.image_text.questions import ImageQuestions, question_of
 from pipelines.readers.json_rows import SUFFIXES, row_records
 from pipelines.readers.reader import Malformed, Match, Peek, Record, parse_row, require
 from pipelines.sources.files import stem
@@ -39,7 +39,7 @@ class VqaJsonl(ImageReader):
         return cls.likely(source, isinstance(source.row.get("image"), str) and "question" in source.row)
 
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
-        asked = Asked[str]()
+        asked = ImageQuestions[str]()
         made = bare = 0
         for record in row_records(paths):
             with malformed:

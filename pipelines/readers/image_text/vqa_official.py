@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from pipelines.readers.image_text.images import ImageReader
-from pipelines.readers.image_text.questions import Asked, question_of
+from pipelines.readers.image_text.questions import ImageQuestions, question_of
 from pipelines.readers.reader import Malformed, MalformedError, Peek, as_object, require
 from pipelines.sources.files import files
 from pipelines.sources.json_file import read_json, rows_of
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import FileTemplate
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import FileTemplate
 
 log = logging.getLogger(__name__)
 
@@ -56,13 +56,15 @@ class VqaOfficial(ImageReader):
             raise WorkbenchError(
                 f"no questions file among {', '.join(p.name for p in paths)}; give it with the annotations"
             )
-        asked = Asked[str]()
+        asked = ImageQuestions[str]()
         for one in sets:
             self._ask(asked, one, answers, malformed)
         for name, questions, where in asked:
             yield name, {"questions": questions}, where
 
-    def _ask(self, asked: Asked[str], those: _Questions, answers: Answers | None, malformed: Malformed) -> None:
+    def _ask(
+        self, asked: ImageQuestions[str], those: _Questions, answers: Answers | None, malformed: Malformed
+    ) -> None:
         """Add the questions of a file; where annotations were given it is told how many have none, but of test sets."""
         unanswered = 0
         for number, row in enumerate(those.rows):
@@ -100,11 +102,11 @@ def _answered(row: dict[str, Any], answers: Answers, where: str) -> dict[str, An
     identifier = require(row, "question_id", (int, str), where)
     if identifier not in answers:
         return question_of({**row, "answers": []}, where)
-    answered, told = answers[identifier]
-    if "image_id" in answered and require(answered, "image_id", int, told) != row["image_id"]:
+    answered, reported = answers[identifier]
+    if "image_id" in answered and require(answered, "image_id", int, reported) != row["image_id"]:
         found = f"question_id {identifier!r}: {answered['image_id']}, the question's is {row['image_id']}"
-        raise MalformedError("an annotation of another image than its question", told, found)
-    merged = {**answered, **row, "answers": require(answered, "answers", list, told)}
+        raise MalformedError("an annotation of another image than its question", reported, found)
+    merged = {**answered, **row, "answers": require(answered, "answers", list, reported)}
     if "multiple_choice_answer" in answered:
         merged["answer"] = answered["multiple_choice_answer"]
     return question_of(merged, where)

@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 from typing import Any
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 H5_FAILURES = (OSError, LookupError, ValueError, RuntimeError, TypeError)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from pipelines.readers.regions.region_files import DamagedRegionsError, ForeignRegions, RegionFiles
 from pipelines.sources.files import LINE_LIMIT
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 BOTTOM_UP = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 LXMERT = (

@@ -1,4 +1,4 @@
-"""GQA's own object features (Hudson and Manning 2019): `gqa_objects_info.json` beside `gqa_objects_0.h5`, 1, ..."""
+"""GQA's own object features (Hudson and Manning 2019): `gqa_objects_info.json` next to `gqa_objects_0.h5`, 1, ..."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 from pipelines.readers.regions._h5 import H5_FAILURES, opened
 from pipelines.readers.regions.region_files import DamagedRegionsError, ForeignRegions, RegionFiles
 from pipelines.sources.json_file import read_json
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 INFO = "gqa_objects_info.json"
-TOLD = ("file", "idx", "objectsNum", "width", "height")
+STATED = ("file", "idx", "objectsNum", "width", "height")
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class GqaH5(RegionFiles):
 
     def places(self) -> Iterator[tuple[str, Any]]:
         info = Path(self.path) / INFO
-        for name, told in read_json(info).items():
-            if not isinstance(told, dict) or not all(isinstance(told.get(key), int) for key in TOLD):
+        for name, reported in read_json(info).items():
+            if not isinstance(reported, dict) or not all(isinstance(reported.get(key), int) for key in STATED):
                 raise WorkbenchError(
-                    f"{info}: image {name!r} needs the whole numbers {', '.join(TOLD)}; found {told!r}"
+                    f"{info}: image {name!r} needs the whole numbers {', '.join(STATED)}; found {reported!r}"
                 )
-            yield name, tuple(told[key] for key in TOLD)
+            yield name, tuple(reported[key] for key in STATED)
 
     def read(self, place: Any) -> ForeignRegions:
         file, row, count, width, height = place

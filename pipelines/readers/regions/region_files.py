@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 NPZ_FAILURES = (ValueError, OSError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile)
 

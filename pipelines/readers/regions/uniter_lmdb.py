@@ -18,7 +18,7 @@ from pipelines.readers.regions.region_files import (
     named_arrays,
     npz_arrays,
 )
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 KEYS = b"__keys__"
 PICKLED = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
@@ -88,11 +88,11 @@ def _unpacked(value: bytes) -> dict[str, Any]:
 def _array(found: dict[Any, Any]) -> Any:
     if not found.get(b"nd", found.get("nd")):
         return found
-    told = {(name.decode() if isinstance(name, bytes) else name): value for name, value in found.items()}
-    kind = told["type"].decode() if isinstance(told["type"], bytes) else told["type"]
+    reported = {(name.decode() if isinstance(name, bytes) else name): value for name, value in found.items()}
+    kind = reported["type"].decode() if isinstance(reported["type"], bytes) else reported["type"]
     if not isinstance(kind, str) or np.dtype(kind).hasobject:
         raise ValueError("an array of Python objects")
-    return np.frombuffer(told["data"], kind).reshape(told["shape"])
+    return np.frombuffer(reported["data"], kind).reshape(reported["shape"])
 
 
 def _package(name: str) -> Any:

@@ -44,7 +44,7 @@ class VoltaH5(RegionFiles):
             found = {name: np.asarray(group[name]) for name in group}
             size = float(found["img_w"]), float(found["img_h"])
             arrays = {"features": found["features"]}
-            arrays |= {name: found[told].reshape(-1) for name, told in SCORED.items() if told in found}
+            arrays |= {name: found[reported].reshape(-1) for name, reported in SCORED.items() if reported in found}
             return ForeignRegions(arrays, found["boxes"], size, relative=False)
         except H5_FAILURES as error:
             raise DamagedRegionsError(f"no group of features, boxes, img_w and img_h ({error})") from error

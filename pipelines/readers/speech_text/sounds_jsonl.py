@@ -18,8 +18,8 @@ from pipelines.readers.row_fields import Source, columns_of, fill
 from pipelines.readers.seconds import stretch
 from pipelines.sources.files import files, is_media, record_key
 from pipelines.sources.image_store import Absent, open_store
-from workbench.errors import unknown
-from workbench.options.bounds import Location, Name
+from workbench.core.errors import unknown
+from workbench.core.options.bounds import Location, Name
 from workbench.sequences.sequence import Sample
 
 LABELS = "labels"

@@ -29,7 +29,8 @@ class Word(NamedTuple):
 class ConllU(RawReader):
     """A sample a sentence: its text, `tags` (the words' parts of speech, UPOS) and `dependencies`.
 
-    The text is made of the forms, with a space between two unless the file says SpaceAfter=No. A token of several words
+    The text is built from the forms, with a space between two unless the file says SpaceAfter=No. A token of several
+    words
     (1-2) is one word here: that of them whose head stands outside. Empty nodes (1.1) are left out. A file may lack
     parts of speech, or heads (`_`).
     """

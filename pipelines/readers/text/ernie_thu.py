@@ -25,10 +25,10 @@ TYPING, RELATIONS = frozenset({"sent", "start", "end", "labels"}), frozenset({"t
 
 
 @dataclass(frozen=True)
-class ErnieThu(RawReader):
+class ErnieThuText(RawReader):
     """`mention` and `types`, or `marks` of head and tail and `labels.relation`; linked entities are `spans`, scored.
 
-    A step that reads entities says from which score on it takes them: the release above 0.3, of TACRED above 0.4.
+    A step that reads entities says from which score on it takes them: the released code above 0.3, of TACRED above 0.4.
     """
 
     kind: ClassVar[str] = "text"
@@ -84,5 +84,5 @@ def _stretch(found: Any, text: str, where: str) -> list[Any]:
             return [start, end, entity, 1.0]
         case [str(entity), int(start), int(end), int() | float() as score] if 0 <= start < end <= len(text):
             return [start, end, entity, float(score)]
-    told = f"{found!r} of {len(text)} characters"
-    raise MalformedError("a mention must be [entity, start, end], with its score or without", where, told)
+    reported = f"{found!r} of {len(text)} characters"
+    raise MalformedError("a mention must be [entity, start, end], with its score or without", where, reported)

@@ -11,8 +11,8 @@ from pipelines.readers.json_rows import SUFFIXES, row_records
 from pipelines.readers.reader import Drop, MalformedError, Match, Peek, RawReader, Record, parse_row
 from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, no_consensus, usual_sources, with_own
 from pipelines.sources.files import record_key
-from workbench.corpora.schema import fields_of
-from workbench.options.bounds import Name
+from workbench.core.options.bounds import Name
+from workbench.corpora.schema.schema import fields_of
 from workbench.sequences.sequence import Sample
 
 TEXT_FIELD = "text"
@@ -21,7 +21,7 @@ IN_PLACE = tuple(field.name for field in fields_of("text").values() if field.ins
 
 
 @dataclass(frozen=True)
-class JsonLines(RawReader):
+class TextJsonLines(RawReader):
     """`text_field` holds the text (a string, or a list of words), `id_field` (or `key`) the document's name if any.
 
     The other fields of text samples (docs/samples.md: `spans`, `second`, `tags`, ...) are taken over, and texts and

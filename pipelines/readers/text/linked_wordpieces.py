@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from pipelines.readers.json_rows import SUFFIXES, row_records
 from pipelines.readers.reader import MalformedError, Peek, RawReader, Record, parse_row, require
 from pipelines.sources.files import record_key
-from workbench.options.bounds import Name
+from workbench.core.options.bounds import Name
 from workbench.sequences.sequence import Sample
 
 Span = list[Any]

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 from pipelines.readers.reader import Drop, Peek, RawReader, Record, parse_text
 from pipelines.sources.files import NOT_DATA, files, lines, plain_suffix, record_key, stem
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Word
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Word
 from workbench.sequences.sequence import Sample
 
 _LANGUAGE = re.compile(r"\.[a-z]{2}([-_][a-z0-9]{2,8})?")
@@ -88,8 +88,8 @@ def is_parallel(source: Peek) -> bool:
 
 
 def _uneven(sources: Sequence[Path], counts: Sequence[int]) -> WorkbenchError:
-    told = ", ".join(f"{path} has {count:,}" for path, count in zip(sources, counts, strict=True))
+    reported = ", ".join(f"{path} has {count:,}" for path, count in zip(sources, counts, strict=True))
     return WorkbenchError(
-        f"the files do not have equally many lines: {told}. Line i of each must be the same sentence; mend the files, "
+        f"the files do not have equally many lines: {reported}. Line i of each must be the same sentence; fix the files, "
         "or take those of one set"
     )

@@ -10,8 +10,8 @@ from typing import ClassVar, Literal
 
 from pipelines.readers.reader import Match, Peek, RawReader, Record, parse_text
 from pipelines.sources.files import files, lines, record_key, stem
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Pattern
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Pattern
 from workbench.sequences.sequence import Sample
 
 WIKITEXT_HEADING = r" ?= [^=].* = ?"

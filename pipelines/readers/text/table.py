@@ -21,8 +21,8 @@ from pipelines.readers.row_fields import (
 )
 from pipelines.readers.table_rows import SUFFIXES, Separator, cells_by_column, table
 from pipelines.sources.files import files, record_key, stem
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Name
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Name
 from workbench.sequences.sequence import Sample
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class Table(RawReader):
         return cls.likely(source, is_table(source))
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        told: set[tuple[str, ...]] = set()
+        reported: set[tuple[str, ...]] = set()
         malformed = Malformed()
         for path in files(paths, self.suffixes):
             found = table(path, malformed, self.separator, self.quoted, header=self.header)
@@ -65,8 +65,8 @@ class Table(RawReader):
                 continue
             columns, rows = found[0].columns, found[1]
             sources = self.sources(columns, path.name)
-            if columns not in told:
-                told.add(columns)
+            if columns not in reported:
+                reported.add(columns)
                 self._tell(columns, sources, path.name)
             for row in rows:
                 yield from malformed.records()

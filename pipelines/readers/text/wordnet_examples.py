@@ -3,7 +3,7 @@
     data.noun:  00001740 03 n 01 bank 0 000 | sloping land; "they sat on the bank of the river"
 
 is the text of the example with `bank` linked to 00001740-n. KnowBERT teaches its linker of WordNet by them (Peters et
-al., arXiv:1909.04164; its release has them beside SemCor in `semcor_and_wordnet_examples.json`).
+al., arXiv:1909.04164; its released code has them next to SemCor in `semcor_and_wordnet_examples.json`).
 """
 
 from __future__ import annotations

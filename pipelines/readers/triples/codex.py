@@ -1,4 +1,4 @@
-"""A folder with train.txt, valid.txt, test.txt and texts beside them: CoDEx (Safavi and Koutra 2020), WN18RR, FB15k.
+"""A folder with train.txt, valid.txt, test.txt and texts next to them: CoDEx (Safavi and Koutra 2020), WN18RR, FB15k.
 
 Texts are CoDEx's JSON, or the columns of kg-bert's entity2text.txt, FB15k's mid2name and WordNet's definitions."""
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 from pipelines.readers.reader import Peek
 from pipelines.readers.triples.graph import Found, GraphReader
-from pipelines.readers.triples.texts import Row, TextRows, Texts, rows_of_files
+from pipelines.readers.triples.texts import EntityTexts, Row, TextRows, rows_of_files
 from pipelines.readers.triples.triples_tsv import tab_separated
-from workbench.errors import WorkbenchError
-from workbench.files.paths import real_path
-from workbench.options.bounds import Word
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import real_path
+from workbench.core.options.bounds import Word
 
 ENTITIES = (
     "entity_text*.jsonl",
@@ -55,11 +55,13 @@ class Codex(GraphReader):
         patterns = (*ENTITIES, *RELATIONS, *TYPES, *TYPE_NAMES)
         return [*super().text_files(paths), *_beside(paths, patterns)]
 
-    def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> Texts:
-        """The named files' texts over those that lie beside the triples."""
-        beside = (_beside(paths, patterns) for patterns in ((*ENTITIES, *TYPES), RELATIONS, TYPE_NAMES))
+    def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> EntityTexts:
+        """The named files' texts over those that lie next to the triples."""
+        alongside = (_beside(paths, patterns) for patterns in ((*ENTITIES, *TYPES), RELATIONS, TYPE_NAMES))
         named = ([*self.entities, *self.types], self.relations, self.type_names)
-        return Texts(*(TextRows(rows_of_files(b), first=rows_of_files(a)) for a, b in zip(beside, named, strict=True)))
+        return EntityTexts(
+            *(TextRows(rows_of_files(b), first=rows_of_files(a)) for a, b in zip(alongside, named, strict=True))
+        )
 
     def _file(self, folder: Path) -> Path:
         path = folder / f"{self.part}.txt"

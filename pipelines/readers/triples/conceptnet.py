@@ -12,7 +12,7 @@ from annotated_types import MinLen
 
 from pipelines.readers.reader import Drop, MalformedError, Peek, parse_row, require
 from pipelines.readers.triples.graph import Found, GraphReader, parsed
-from workbench.options.bounds import NotNegative, Word
+from workbench.core.options.bounds import NotNegative, Word
 
 ROW = re.compile(r"/a/[^\t]*\t/r/[^\t]+\t/[^\t]+\t[^\t]+\t\{.*")
 HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -22,7 +22,7 @@ HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 class Conceptnet(GraphReader):
     """Assertions between concepts of `languages`, of `min_weight` at least.
 
-    A concept is its word, `/c/en/dog`; with `senses` those that ConceptNet tells apart stay so (`/c/en/dog/n`). It is
+    A concept is its word, `/c/en/dog`; with `senses` those that ConceptNet distinguishes stay so (`/c/en/dog/n`). It is
     called as its id says ("dog"), and so is a relation ("is a" of `/r/IsA`).
     """
 

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from pipelines.readers.reader import Drop, MalformedError, Peek
 from pipelines.readers.triples.graph import Found, GraphReader, parsed
-from pipelines.readers.triples.texts import Row, Said, TextRows, Texts, rows_of_files
-from workbench.options.bounds import Name
+from pipelines.readers.triples.texts import EntityTexts, Row, StatedTexts, TextRows, rows_of_files
+from workbench.core.options.bounds import Name
 
 ROW = re.compile(r"/?[mg][./]\w+\t[^\t]+\t[^\t]+")
 QUOTED = re.compile(r'"(?P<text>.*)"(?:@(?P<language>[A-Za-z0-9-]+))?')
@@ -50,11 +50,11 @@ class Freebase(GraphReader):
     def triples(self, paths: Sequence[Path]) -> Iterator[Found]:
         return parsed(paths, self.suffixes, self._row)
 
-    def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> Texts:
+    def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> EntityTexts:
         named = ((topic(name), row) for name, row in rows_of_files([*self.entities, *self.types]))
         entities = TextRows(named, first=said)
         relations = TextRows((dotted(name), row) for name, row in rows_of_files(self.relations))
-        return Texts(entities, relations, TextRows((dotted(n), row) for n, row in rows_of_files(self.type_names)))
+        return EntityTexts(entities, relations, TextRows((dotted(n), row) for n, row in rows_of_files(self.type_names)))
 
     def _row(self, line: str, where: str) -> Found:
         columns = [column.strip() for column in line.split("\t")]
@@ -63,7 +63,7 @@ class Freebase(GraphReader):
         head, relation, tail = columns[0], dotted(columns[1]), columns[2]
         quoted = QUOTED.fullmatch(tail)
         if quoted is None and relation == TYPE:
-            return Said(topic(head), "types", dotted(topic(tail)))
+            return StatedTexts(topic(head), "types", dotted(topic(tail)))
         if quoted is None:
             return topic(head), relation, topic(tail)
         field = TEXTS.get(relation)
@@ -71,7 +71,7 @@ class Freebase(GraphReader):
             return Drop("a value that is no topic")
         if quoted["language"] not in (None, self.language):
             return Drop("a text in another language")
-        return Said(topic(head), field, quoted["text"])
+        return StatedTexts(topic(head), field, quoted["text"])
 
 
 def topic(name: str) -> str:

@@ -16,18 +16,18 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from kg.graph.links import Links
+from kg.graph.links import TripleLinks
 from kg.graph.spill import BLOCK
 from pipelines.readers.reader import Drop, MalformedError, RawReader, Record, parse_text
-from pipelines.readers.triples.texts import DESCRIPTIONS, Said, SaidRows, TextRows, Texts, rows_of_files
+from pipelines.readers.triples.texts import DESCRIPTIONS, EntityTexts, StatedRows, StatedTexts, TextRows, rows_of_files
 from pipelines.readers.triples.texts import Row as TextRow
 from pipelines.sources.files import files, lines, record_key
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Location
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Location
 from workbench.sequences.sequence import Sample
 
 Triple = tuple[str, str, str]
-Found = Triple | Said | Drop | MalformedError
+Found = Triple | StatedTexts | Drop | MalformedError
 """What a row gives: a triple (head id, relation id, tail id), a text, or why it gives none."""
 Row = TypeVar("Row")
 OTHER_RELATION = "the text of a relation that is in no triple"
@@ -58,11 +58,11 @@ class GraphReader(RawReader):
         """What every row gives, in the order of the input; a `Drop` is a row that the options leave out."""
         raise NotImplementedError(f"{type(self).__name__} must define triples")
 
-    def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, TextRow]]) -> Texts:
-        """The texts that stood beside the triples, rows by id, and over them those from the files that the options
+    def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, TextRow]]) -> EntityTexts:
+        """The texts that stood next to the triples, rows by id, and over them those from the files that the options
         name."""
         entities = TextRows(rows_of_files([*self.entities, *self.types]), first=said)
-        return Texts(entities, *(TextRows(rows_of_files(files)) for files in (self.relations, self.type_names)))
+        return EntityTexts(entities, *(TextRows(rows_of_files(files)) for files in (self.relations, self.type_names)))
 
     def called(self, name: str) -> str:
         """What the ids of a source call an entity or a relation that has no label; empty where ids are no words."""
@@ -79,9 +79,9 @@ class GraphReader(RawReader):
         return [*files(paths, self.suffixes), *self.text_files(paths)]
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        links, said, dropped = Links(), SaidRows(), Counter[str]()
+        links, said, dropped = TripleLinks(), StatedRows(), Counter[str]()
         for found in self.triples(paths):
-            if isinstance(found, Said):
+            if isinstance(found, StatedTexts):
                 said.add(found)
             elif isinstance(found, MalformedError):
                 yield Record(found, 1, found.where)
@@ -113,7 +113,7 @@ class GraphReader(RawReader):
             raise record.data
         return record.data if isinstance(record.data, Drop) else dict(record.data)
 
-    def _of_no_triple(self, links: Links, texts: Texts, paths: Sequence[Path]) -> Iterator[Record]:
+    def _of_no_triple(self, links: TripleLinks, texts: EntityTexts, paths: Sequence[Path]) -> Iterator[Record]:
         """The other entities that have a label or a description; types alone may be those of another graph's."""
         described = iter(texts.entities)
         while ids := list(islice(described, BLOCK)):
@@ -126,7 +126,9 @@ class GraphReader(RawReader):
                     record = self._record(entity, (), texts, paths)
                     yield record if self.described else record._replace(data=Drop(UNNAMED))
 
-    def _record(self, entity: str, facts: Sequence[tuple[str, str]], texts: Texts, paths: Sequence[Path]) -> Record:
+    def _record(
+        self, entity: str, facts: Sequence[tuple[str, str]], texts: EntityTexts, paths: Sequence[Path]
+    ) -> Record:
         row = texts.entities[entity]
         types = [str(name) for name in row.get("types", [])]
         meta: dict[str, Any] = {"source": ", ".join(path.name for path in paths)}

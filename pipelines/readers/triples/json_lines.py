@@ -11,12 +11,12 @@ from pipelines.readers.json_rows import SUFFIXES, row_records
 from pipelines.readers.reader import Peek, RawReader, Record, parse_row, require
 from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, with_own
 from pipelines.sources.files import record_key
-from workbench.options.bounds import Name
+from workbench.core.options.bounds import Name
 from workbench.sequences.sequence import Sample
 
 
 @dataclass(frozen=True)
-class JsonLines(RawReader):
+class TripleJsonLines(RawReader):
     """The fields of triples samples (docs/samples.md) are taken over as they are, what is left goes to `meta`.
 
     `fields` says which come from fields of other names: `fields={id: qid, description: extract, types: null}`; null

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pipelines.readers.reader import MalformedError, Peek, parse_text
 from pipelines.readers.triples.graph import Found, GraphReader
-from pipelines.readers.triples.texts import Row, TextRows, Texts, rows_of_files
+from pipelines.readers.triples.texts import EntityTexts, Row, TextRows, rows_of_files
 from pipelines.sources.files import lines
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Word
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Word
 
 NAMES = ("entity2id.txt", "relation2id.txt")
 
@@ -40,11 +40,11 @@ class Openke(GraphReader):
             for row in _counted(self._file(folder)):
                 yield row if isinstance(row, MalformedError) else _triple(*row, entities, relations)
 
-    def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> Texts:
+    def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> EntityTexts:
         """The named files' texts; an entity that they leave out is called by its name in entity2id.txt."""
         names = ((name, {"label": name}) for folder in paths for _, name in _numbered(folder / NAMES[0]))
         entities = TextRows(rows_of_files([*self.entities, *self.types]), first=names)
-        return Texts(entities, *(TextRows(rows_of_files(files)) for files in (self.relations, self.type_names)))
+        return EntityTexts(entities, *(TextRows(rows_of_files(files)) for files in (self.relations, self.type_names)))
 
     def _file(self, folder: Path) -> Path:
         path = folder / f"{self.part}2id.txt"

@@ -13,7 +13,7 @@ import orjson
 from pipelines.readers.reader import MalformedError
 from pipelines.readers.triples.statements import RdfReader, Statement
 from pipelines.sources.files import files, open_bytes, plain_suffix, stem
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 SYNTAXES = {".ttl": "turtle", ".n3": "n3", ".rdf": "xml", ".owl": "xml"}
 """Suffixes, and what rdflib calls the syntax. JSON-LD is not among them: its contexts are fetched from the web."""

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from pipelines.readers.reader import Drop, MalformedError
 from pipelines.readers.triples.graph import Found, GraphReader
-from pipelines.readers.triples.texts import Row, Said, TextRows, Texts, rows_of_files
-from workbench.options.bounds import Name
+from pipelines.readers.triples.texts import EntityTexts, Row, StatedTexts, TextRows, rows_of_files
+from workbench.core.options.bounds import Name
 
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 FREEBASE_TYPE = "http://rdf.freebase.com/ns/type.object.type"
@@ -50,7 +50,7 @@ class RdfReader(GraphReader):
 
     `rdf:type` gives an entity's types, and so do Freebase's `type.object.type` and Wikidata's P31, which is a link as
     well. `prefixes` are cut off the ids; `foreign: false` leaves out links and types of which a name has none of them
-    (of Wikidata's truthy statements: pictures, web pages, unknown values).
+    (of Wikidata's truthy statements: images, web pages, unknown values).
     """
 
     language: Name = "en"
@@ -71,18 +71,18 @@ class RdfReader(GraphReader):
                 yield Drop("a value that is no text")
             elif found.language in (None, self.language, ANY_LANGUAGE):
                 fallback = found.language == ANY_LANGUAGE != self.language
-                yield Said(self._id(found.subject), TEXTS[found.predicate], found.object, fallback)
+                yield StatedTexts(self._id(found.subject), TEXTS[found.predicate], found.object, fallback)
 
-    def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> Texts:
+    def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> EntityTexts:
         """Those of the statements, and over them the named files'; relations and types are nodes as well."""
         entities = TextRows(rows_of_files([*self.entities, *self.types]), first=said)
-        return Texts(entities, *(TextRows(rows_of_files(f), entities) for f in (self.relations, self.type_names)))
+        return EntityTexts(entities, *(TextRows(rows_of_files(f), entities) for f in (self.relations, self.type_names)))
 
     def _of_link(self, found: Statement) -> Iterator[Found]:
         """The triple of a link, unless it says no more than a type, and the type."""
         subject, predicate, name = self._id(found.subject), self._id(found.predicate), self._id(found.object)
         if found.predicate in (RDF_TYPE, FREEBASE_TYPE, INSTANCE_OF) and (self.foreign or self._is_own(found.object)):
-            yield Said(subject, "types", name)
+            yield StatedTexts(subject, "types", name)
         if found.predicate not in (RDF_TYPE, FREEBASE_TYPE):
             own = self.foreign or all(map(self._is_own, found[:3]))
             yield (subject, predicate, name) if own else Drop("a link with a foreign name")

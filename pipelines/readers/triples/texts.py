@@ -24,13 +24,13 @@ from pipelines.readers.reader import MalformedError, parse_row
 from pipelines.readers.triples.columns import SUFFIXES, column_rows
 from pipelines.sources.files import lines, plain_suffix
 from pipelines.sources.json_file import read_json
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 Row = Mapping[str, Any]
 LISTS = ("aliases", "types")
 DESCRIPTIONS = ("extract", "description", "gloss")
 """The fields of a row that describe an entity, the longest text first."""
-KEPT = 1 << 16
+MEMBERS_KEPT = 1 << 16
 """Labels that are remembered: a few entities are the tails of most triples."""
 
 
@@ -62,7 +62,7 @@ class TextRows:
         order = np.argsort(unsorted, kind="stable")
         self._hashes, self._order = unsorted[order].data, order.astype(np.int64 if len(order) >= 2**31 else np.int32)
         self.relabelled = _relabelled(unsorted, np.frombuffer(labels, np.uint64))
-        self.named = lru_cache(KEPT)(self._named)
+        self.named = lru_cache(MEMBERS_KEPT)(self._named)
 
     def __getitem__(self, identifier: str) -> dict[str, Any]:
         """The row of an id; empty where there is none."""
@@ -97,7 +97,7 @@ class TextRows:
         return str(self[identifier].get("label") or "").strip()
 
 
-class Said(NamedTuple):
+class StatedTexts(NamedTuple):
     """One thing that a source says of an entity; a `fallback` counts where it says nothing better."""
 
     entity: str
@@ -106,7 +106,7 @@ class Said(NamedTuple):
     fallback: bool = False
 
 
-class SaidRows:
+class StatedRows:
     """Rows of what is said of the same entity one after another: the first label, all aliases, ...
 
     They are added while a source is read, wait in a temporary file, and are read in their order.
@@ -118,7 +118,7 @@ class SaidRows:
         self._row: dict[str, Any] = {}
         self._spare: dict[str, str] = {}
 
-    def add(self, said: Said) -> None:
+    def add(self, said: StatedTexts) -> None:
         """One thing more."""
         if said.entity != self._entity:
             self._write()
@@ -142,7 +142,7 @@ class SaidRows:
             self._row, self._spare = {}, {}
 
 
-class Texts(NamedTuple):
+class EntityTexts(NamedTuple):
     """Each row may have label, description, aliases, types."""
 
     entities: TextRows

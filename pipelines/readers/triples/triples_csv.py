@@ -15,8 +15,8 @@ from pipelines.readers.triples.graph import Found, GraphReader
 from pipelines.readers.triples.triples_tsv import column_place
 from pipelines.sources.files import files, plain_suffix
 from pipelines.sources.triple_lines import PLACES, what_is_wrong
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Name
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Name
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from pipelines.readers.reader import Drop, MalformedError, Peek, RawReader, Record, parse_row, require
 from pipelines.readers.triples.texts import Row, TextRows
 from pipelines.sources.files import files, lines, record_key
-from workbench.options.bounds import Name
+from workbench.core.options.bounds import Name
 from workbench.sequences.sequence import Sample
 
 ENTITY = re.compile(r'\s*\[?\s*\{\s*("id"\s*:\s*"\w+"\s*,\s*)?"type"\s*:\s*"(item|property|lexeme)"')
@@ -90,8 +90,8 @@ class WikidataJson(RawReader):
                 if fact is None:
                     dropped["a claim whose value is no item"] += 1
                     continue
-                told = (_fact(snak, labels) for snak in chain(*_map(statement, "qualifiers").values()))
-                qualifiers = [one for one in told if one is not None]
+                reported = (_fact(snak, labels) for snak in chain(*_map(statement, "qualifiers").values()))
+                qualifiers = [one for one in reported if one is not None]
                 facts.append({**fact, "qualifiers": qualifiers} if qualifiers else fact)
         types = [fact for fact in facts if fact["relation"] == INSTANCE_OF]
         sample: Sample = {

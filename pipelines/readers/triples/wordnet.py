@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from pipelines.readers.reader import MalformedError, Peek
 from pipelines.readers.triples.graph import Found, GraphReader, parsed
-from pipelines.readers.triples.texts import Row, TextRows, Texts, rows_of_files
-from workbench.errors import WorkbenchError
+from pipelines.readers.triples.texts import EntityTexts, Row, TextRows, rows_of_files
+from workbench.core.errors import WorkbenchError
 
 FILES = ("data.noun", "data.verb", "data.adj", "data.adv")
 CLASSES = (
@@ -91,11 +91,11 @@ class Wordnet(GraphReader):
             else:
                 yield from ((synset.id, relation, tail) for relation, tail in synset.pointers)
 
-    def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> Texts:
+    def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> EntityTexts:
         """Those of the database, and over them the named files'."""
         own = ((synset.id, _texts(synset)) for synset in synsets(paths) if isinstance(synset, Synset))
         entities = TextRows(rows_of_files([*self.entities, *self.types]), first=own)
-        return Texts(entities, *(TextRows(rows_of_files(files)) for files in (self.relations, self.type_names)))
+        return EntityTexts(entities, *(TextRows(rows_of_files(files)) for files in (self.relations, self.type_names)))
 
     def called(self, name: str) -> str:
         return name.replace("_", " ")

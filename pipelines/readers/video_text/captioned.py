@@ -1,4 +1,4 @@
-"""What the formats of films share: rows with captions or recognised speech, which are gathered by their film."""
+"""What the formats of videos share: rows with captions or recognised speech, which are gathered by their video."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pipelines.readers.reader import Malformed, MalformedError, RawReader, Recor
 from pipelines.readers.seconds import stretch
 from pipelines.sources.files import files, is_media
 from pipelines.sources.image_store import Absent, ImageRef, ImageStore, open_store
-from workbench.options.bounds import Location
+from workbench.core.options.bounds import Location
 
 _OWN = frozenset({"captions", "caption", "times", "start", "end", "segments", "frame_rate", "meta"})
 
 
 @dataclass(frozen=True)
-class CaptionedFilms(RawReader):
-    """A record a film, which a field of each row names. `videos` are the folders or tar files that hold them.
+class CaptionedVideos(RawReader):
+    """A record a video, which a field of each row names. `videos` are the folders or tar files that hold them.
 
     Other fields go to the sample's `meta`.
     """
@@ -32,11 +32,11 @@ class CaptionedFilms(RawReader):
         return is_media(path) or path.suffix in (".npy", ".tar")
 
     def names_it(self) -> str:
-        """The field of a row that names its film."""
+        """The field of a row that names its video."""
         raise NotImplementedError(f"{type(self).__name__} must define names_it")
 
     def refs(self, store: ImageStore, name: str) -> list[ImageRef] | Absent:
-        """The files of a film, or why there are none."""
+        """The files of a video, or why there are none."""
         raise NotImplementedError(f"{type(self).__name__} must define refs")
 
     def inputs(self, paths: Sequence[Path]) -> list[Path]:
@@ -44,7 +44,7 @@ class CaptionedFilms(RawReader):
         return [*described, *self._store(described[0]).files]
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        """(name of the film, the sample's fields, its files). Raises WorkbenchError where not one of them is found."""
+        """(name of the video, the sample's fields, its files). Raises WorkbenchError where not one of them is found."""
         store, found, missing = self._store(files(paths, self.suffixes)[0]), 0, 0
         malformed = Malformed()
         videos = self._gathered(paths, malformed)

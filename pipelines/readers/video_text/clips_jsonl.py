@@ -1,7 +1,8 @@
-"""Features of films that other people made, and captions, as JSON lines: {clips: "a.npy", captions: [...], times: ...}.
+"""Features of videos that other people made, and captions, as JSON lines: {clips: "a.npy", captions: [...], times:
+...}.
 
-The captions are those of the format `videos-jsonl`. A film's features are an array [clips, numbers] in a .npy file, as
-the extractors of HowTo100M write them (S3D, a row a second). Whoever has the films takes `prepare clips`.
+The captions are those of the format `videos-jsonl`. A video's features are an array [clips, numbers] in a .npy file, as
+the extractors of HowTo100M write them (S3D, a row a second). Whoever has the videos takes `prepare clips`.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ import numpy as np
 
 from pipelines.readers.json_rows import SUFFIXES
 from pipelines.readers.reader import Drop, MalformedError, Peek, Record
-from pipelines.readers.video_text.captioned import CaptionedFilms
+from pipelines.readers.video_text.captioned import CaptionedVideos
 from pipelines.sources.files import record_key
 from pipelines.sources.image_store import Absent, ImageRef, ImageStore
-from workbench.options.bounds import Name, Positive
+from workbench.core.options.bounds import Name, Positive
 from workbench.sequences.sequence import Sample
 
 SUFFIX = ".npy"
 
 
 @dataclass(frozen=True)
-class ClipsJsonl(CaptionedFilms):
+class ClipsJsonl(CaptionedVideos):
     """A clip is a row of the array, `seconds` long. `backbone` says what made them; recipes and runs hold to that name.
 
-    The field `clips_field` names the file, with or without its ending. The clips of all films have as many numbers as
+    The field `clips_field` names the file, with or without its ending. The clips of all videos have as many numbers as
     those of the first one.
     """
 
@@ -80,9 +81,13 @@ class ClipsJsonl(CaptionedFilms):
             return Drop("damaged clips")
         ends = np.arange(1, len(features) + 1, dtype=np.float32) * np.float32(self.seconds)
         clips = {"features": features, "times": np.stack([ends - np.float32(self.seconds), ends], axis=1)}
-        told = {"source": record.where.rpartition(":")[0], "video": name, "sha256": hashlib.sha256(data).hexdigest()}
+        reported = {
+            "source": record.where.rpartition(":")[0],
+            "video": name,
+            "sha256": hashlib.sha256(data).hexdigest(),
+        }
         taken = {key: value for key, value in fields.items() if key not in ("meta", "frame_rate")}
-        meta = {**fields["meta"], **told, "backbone": self.backbone}
+        meta = {**fields["meta"], **reported, "backbone": self.backbone}
         return {**taken, "key": record_key(name.removesuffix(SUFFIX)), "clips": clips, "meta": meta}
 
 

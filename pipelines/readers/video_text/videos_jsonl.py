@@ -14,22 +14,22 @@ from typing import Any, ClassVar
 
 from pipelines.readers.json_rows import SUFFIXES
 from pipelines.readers.reader import Drop, Peek, Record
-from pipelines.readers.video_text.captioned import CaptionedFilms
+from pipelines.readers.video_text.captioned import CaptionedVideos
 from pipelines.sources.files import record_key
 from pipelines.sources.image_store import Absent, ImageRef, ImageStore, leads_out
-from workbench.errors import BadValueError
-from workbench.options.bounds import Name, Positive
+from workbench.core.errors import BadValueError
+from workbench.core.options.bounds import Name, Positive
 from workbench.sequences.sequence import Sample
 
 _NUMBER = re.compile(r"(\d+)")
-_PICTURES = (".jpg", ".jpeg", ".png")
+_FRAMES = (".jpg", ".jpeg", ".png")
 
 
 @dataclass(frozen=True)
-class VideosJsonl(CaptionedFilms):
+class VideosJsonl(CaptionedVideos):
     """Rows of one video are gathered. `frame_rate` is that of the frames in folders, where a row doesn't say it.
 
-    Frames are put into a film as they are encoded, in the order of the numbers in their names. Other fields go to the
+    Frames are put into a video as they are encoded, in the order of the numbers in their names. Other fields go to the
     sample's `meta`.
     """
 
@@ -51,33 +51,33 @@ class VideosJsonl(CaptionedFilms):
         if ref:
             return [ref]
         frames = () if leads_out(name) else store.inside(name)
-        inside = [(place, found) for place, found in frames if name_is_picture(place)]
+        inside = [(place, found) for place, found in frames if names_frame(place)]
         return [found for _, found in sorted(inside, key=lambda pair: _natural(pair[0]))] or ref
 
     def sample(self, record: Record) -> Sample | Drop:
         name, fields, refs = record.data
         if not refs:
             return Drop((Absent.MISSING if refs == [] else refs).reason("video"))
-        film = refs[0].read() if len(refs) == 1 and not name_is_picture(refs[0].path) else self._film(fields, refs)
-        if isinstance(film, Drop):
-            return film
-        meta = {"source": record.where.rpartition(":")[0], "video": name, "sha256": hashlib.sha256(film).hexdigest()}
+        video = refs[0].read() if len(refs) == 1 and not names_frame(refs[0].path) else self._video(fields, refs)
+        if isinstance(video, Drop):
+            return video
+        meta = {"source": record.where.rpartition(":")[0], "video": name, "sha256": hashlib.sha256(video).hexdigest()}
         taken = {key: value for key, value in fields.items() if key not in ("meta", "frame_rate")}
         key = record_key(name.rpartition(".")[0] or name)
-        return {**taken, "key": key, "video": film, "meta": {**fields["meta"], **meta}}
+        return {**taken, "key": key, "video": video, "meta": {**fields["meta"], **meta}}
 
-    def _film(self, fields: Mapping[str, Any], refs: Sequence[ImageRef]) -> bytes | Drop:
-        from vision.video.films import film_of
+    def _video(self, fields: Mapping[str, Any], refs: Sequence[ImageRef]) -> bytes | Drop:
+        from vision.video.videos import open_video
 
         try:
-            return film_of([ref.read() for ref in refs], fields.get("frame_rate", self.frame_rate), "its frames")
+            return open_video([ref.read() for ref in refs], fields.get("frame_rate", self.frame_rate), "its frames")
         except BadValueError as error:
             return Drop(error.reason)
 
 
-def name_is_picture(path: str) -> bool:
+def names_frame(path: str) -> bool:
     """Whether a file is one frame, by its name."""
-    return path.lower().endswith(_PICTURES)
+    return path.lower().endswith(_FRAMES)
 
 
 def _natural(name: str) -> list[Any]:

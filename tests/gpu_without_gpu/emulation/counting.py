@@ -119,8 +119,8 @@ def site() -> str:
     node = torch._C._current_autograd_node()
     lines = [_parsed(text) for text in (node.metadata.get("traceback_", []) if node is not None else [])]
     forward = [found for found in lines if found is not None]
-    for places, told in ((frames, _own), (forward, _own), (frames, _outside), (forward, _outside)):
-        found = [text for file, line in places if (text := told(file, line))]
+    for places, reported in ((frames, _own), (forward, _own), (frames, _outside), (forward, _outside)):
+        found = [text for file, line in places if (text := reported(file, line))]
         if found:
             return found[-1] + (" (backward)" if places is forward else "")
     return "the backward"

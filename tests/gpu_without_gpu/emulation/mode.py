@@ -129,7 +129,7 @@ def _device(args: Any, kwargs: dict[str, Any]) -> torch.device | None:
 
 @cache
 def _composed(func: Any) -> bool:
-    """Whether an operator is made of others on CUDA, and has no kernel of its own."""
+    """Whether an operator is built from others on CUDA, and has no kernel of its own."""
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     return has(func.name(), "CompositeImplicitAutograd") and not has(func.name(), "CUDA")
 

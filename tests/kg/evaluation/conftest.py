@@ -12,9 +12,9 @@ import torch
 import yaml
 
 from kg.graph.store import GraphStore
-from kg.vectors.vectors import Vectors, save_vectors
+from kg.vectors.vectors import GraphVectors, save_vectors
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.writer import ShardWriter
+from workbench.corpora.shards.writer import ShardWriter
 from workbench.recipe.reading import load_recipe
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 from workbench.training.pretrain import pretrain
@@ -89,7 +89,7 @@ def make_world(folder: Path) -> Path:
     GraphStore.build(triples, folder / "graph", entity_texts={e: {"label": n} for e, n in names.items()})
     vectors = torch.randn(len(names), 8, generator=torch.Generator().manual_seed(0)) * 0.3
     vectors[1 : len(TOWNS) : 2, 0] += 2  # the cities
-    save_vectors(Vectors(list(names), vectors, ["country"], torch.zeros(1, 8)), folder / "entities.safetensors")
+    save_vectors(GraphVectors(list(names), vectors, ["country"], torch.zeros(1, 8)), folder / "entities.safetensors")
     texts = [r["text"] for r in [fact(t, w) for t in range(24) for w in WORDINGS] + typing_records(False)]
     Tokenizer(train_tokenizer(texts, "wordpiece", 300)).save(folder / "tokenizer.json")
     candidates = {"country": [{"id": f"c{i}", "label": n} for i, n in enumerate(COUNTRIES)]}
@@ -106,7 +106,7 @@ def recipe_tree(world: Path, knowledge: str) -> dict[str, Any]:
     layers: list[dict[str, Any]] = [{**plain, "repeat": 2, "norm_place": "pre"}]
     steps: list[dict[str, Any]] = []
     if knowledge == "tree":
-        steps = [{"step": "kg.sentence_tree", "graph": str(world / "graph"), "max_length": 40}]
+        steps = [{"transform": "kg.sentence_tree", "graph": str(world / "graph"), "max_length": 40}]
     if knowledge == "entities":
         streams["entity"] = {
             "embedding": "kg.entity_table",
@@ -120,16 +120,16 @@ def recipe_tree(world: Path, knowledge: str) -> dict[str, Any]:
         }
         fused |= {"attention_dropout": 0.0, "norm_place": "pre"}
         layers = [{**fused, "entity_attention": False}, {**fused, "entity_output": False}]
-        steps = [{"step": "kg.entity_stream", "table": str(world / "entities.safetensors")}]
+        steps = [{"transform": "kg.entity_stream", "table": str(world / "entities.safetensors")}]
     return {
         "tokenizer": str(world / "tokenizer.json"),
         "model": {"streams": streams, "layers": layers, "init_range": 0.15},
         "tasks": {
             "facts": {
                 "corpora": [str(world / "facts")],
-                "sequence": {"builder": "document", "max_length": 24, "steps": steps},
+                "sequence": {"builder": "document", "max_length": 24, "transforms": steps},
                 "objectives": [
-                    {"objective": "mlm", "rate": 0.01, "policy": "field", "replace": {"mask": 1.0, "random": 0.0}}
+                    {"objective": "mlm", "rate": 0.01, "masking": "field", "replace": {"mask": 1.0, "random": 0.0}}
                 ],
             }
         },

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from kg.graph.store import GraphStore
-from kg.vectors.vectors import Vectors, save_vectors
+from kg.vectors.vectors import GraphVectors, save_vectors
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.writer import ShardWriter
+from workbench.corpora.shards.writer import ShardWriter
 from workbench.recipe.trees import recipe_from_dict
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 from workbench.training.pretrain import pretrain
@@ -57,7 +57,8 @@ def make_graph_world(folder: Path) -> Path:
     generator = torch.Generator().manual_seed(0)
     entity, relation = (torch.randn(count, 8, generator=generator) for count in (len(NAMES), 2))
     save_vectors(
-        Vectors(sorted(NAMES), entity, ["near", "country"], relation, {"model": "TransE"}), folder / "v.safetensors"
+        GraphVectors(sorted(NAMES), entity, ["near", "country"], relation, {"model": "TransE"}),
+        folder / "v.safetensors",
     )
     run = recipe_tree(folder, {"objective": "kg.triple_classification", "graph": str(folder / "graph"), "dropout": 0.0})
     pretrain(recipe_from_dict(run), folder / "run")
@@ -70,7 +71,7 @@ def recipe_tree(world: Path, objective: dict[str, Any], steps: int = 3) -> dict[
     layer = {"layer": "self", "stream": "text", "num_heads": 2, "dropout": 0.0, "attention_dropout": 0.0}
     text = {"embedding": "token", "hidden_size": 16, "max_positions": 24, "token_types": 2, "dropout": 0.0}
     graph = str(world / "graph")
-    sequence = {"builder": "kg.triple", "graph": graph, "max_length": 24}
+    sequence = {"builder": "kg.graph_triple", "graph": graph, "max_length": 24}
     return {
         "tokenizer": str(world / "tokenizer.json"),
         "model": {"streams": {"text": text}, "layers": [{**layer, "repeat": 2}], "poolers": ["text"]},

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 from kg.evaluation.contamination import stated_facts, stated_types
-from kg.evaluation.relations.task import RelationClassification
+from kg.evaluation.tasks.relations import RelationClassification
 from kg.graph.store import GraphStore
-from pipelines.commands.text import text
-from pipelines.commands.triples import triples
+from pipelines.commands.corpora.text import text
+from pipelines.commands.corpora.triples import triples
 from pipelines.preparing.corpus_reader import all_samples
+from workbench.components.build_context import noted
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
-from workbench.parts.build_context import noted
 
 TRIPLES = """Oslo\tcapital\tNorway
 Norway\tcontains\tOslo
@@ -75,8 +75,8 @@ def test_facts_are_left_out(places):
     assert Corpus.open(places / "test").identity in json.dumps(corpus.manifest.provenance)
     with noted() as read:
         GraphStore.open(places / "clean")
-    told = stated_facts(read, all_samples(Corpus.open(places / "test")))
-    assert told == {"facts that the graph states": 0, "pairs that the graph joins": 0}
+    reported = stated_facts(read, all_samples(Corpus.open(places / "test")))
+    assert reported == {"facts that the graph states": 0, "pairs that the graph joins": 0}
 
 
 def test_a_set_without_relations(places):

@@ -1,4 +1,4 @@
-"""A control is one only if every part that brings what it takes away heeds it, in training and in evaluation alike."""
+"""A control is one only if every part that brings what it removes supports it, in training and in evaluation alike."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from kg.evaluation.entity_typing.options import TypingTuning
-from kg.evaluation.entity_typing.task import EntityTyping
+from kg.evaluation.task_options import TypingTuning
+from kg.evaluation.tasks.entity_typing import EntityTyping
 from kg.graph.store import GraphStore
 from tests.kg.evaluation.conftest import recipe_tree
 from tests.kg.evaluation.graph_world import write_triples
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
-from workbench.evaluation.finetuning import fine_tune
-from workbench.evaluation.opening import open_run
+from workbench.evaluation.finetuning.finetuning import fine_tune
+from workbench.evaluation.scoring.evaluated_run import open_run
 from workbench.objectives.mlm import Mlm
-from workbench.parts.building import build
+from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict
-from workbench.tasks.building import make_root, tasks_of
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.control import check_training
+from workbench.training.first_steps import check_training
 from workbench.training.pretrain import pretrain
 
 PARTS = """
@@ -31,12 +31,12 @@ from torch import nn
 
 from kg.graph.store import GraphStore
 from workbench.objectives.mlm import Mlm
-from workbench.sequences.builders.document import Document
-from workbench.sequences.policies.token import Token
-from workbench.sequences.protocols import Step
+from workbench.sequences.builders.document import DocumentBuilder
+from workbench.sequences.maskings import TokenMasking
+from workbench.sequences.protocols import Transform
 
 
-class Linked(Step):
+class Linked(Transform):
     reads_spans = True
 
     def __call__(self, sequences, draws):
@@ -50,7 +50,7 @@ class Heeding(Linked):
         self.told = control
 
 
-class Silent(Step):  # reads links and says nothing of that
+class Silent(Transform):  # reads links and says nothing of that
     found = 0
 
     def __call__(self, sequences, draws):
@@ -76,7 +76,7 @@ class Wrong(Linked):
         pass
 
 
-class Reading(Step):
+class Reading(Transform):
     def __init__(self, graph):
         self.graph = GraphStore(graph)
 
@@ -84,11 +84,11 @@ class Reading(Step):
         return sequences
 
 
-class LinkedDocument(Document):
+class LinkedDocument(DocumentBuilder):
     reads_spans = True
 
 
-class LinkedTokens(Token):
+class LinkedTokens(TokenMasking):
     reads_spans = True
 
 
@@ -135,22 +135,22 @@ def checked(recipe: Recipe | dict[str, Any]) -> None:
     made = recipe if isinstance(recipe, Recipe) else recipe_from_dict(recipe)
     tokenizer = Tokenizer.load(str(made.tokenizer))
     tasks = tasks_of(made, tokenizer)
-    check_training(made, tasks.values(), make_root(made, tasks, tokenizer))
+    check_training(made, tasks.values(), make_model(made, tasks, tokenizer))
 
 
 def with_part(world: Path, kind: str, part: str, control: str) -> dict[str, Any]:
-    """A model with K-BERT's step, which heeds no-kg and shuffled-kg, and a part that heeds nothing."""
+    """A model with K-BERT's step, which supports no-kg and shuffled-kg, and a part that supports nothing."""
     recipe, graph = tree(world, control), str(world / "graph")
     task = recipe["tasks"]["facts"]
     spec = {kind: f"own_parts:{part}", **({} if part.startswith("Linked") else {"graph": graph})}
     if kind == "step":
-        task["sequence"]["steps"].append(spec)
+        task["sequence"]["transforms"].append(spec)
     elif kind == "builder":
         task["sequence"]["builder"] = f"own_parts:{part}"
     elif kind == "layer":
         recipe["model"]["layers"].append(spec)
-    elif kind == "policy":
-        task["objectives"][0]["policy"] = f"own_parts:{part}"
+    elif kind == "masking":
+        task["objectives"][0]["masking"] = f"own_parts:{part}"
     else:
         task["objectives"].append(spec)
     return recipe
@@ -166,7 +166,7 @@ def with_part(world: Path, kind: str, part: str, control: str) -> dict[str, Any]
         ("step", "Reading", "random-entities", "graph"),
         ("step", "Linked", "mentions-only", "linked entities"),
         ("builder", "LinkedDocument", "no-kg", "linked entities"),
-        ("policy", "LinkedTokens", "no-kg", "linked entities"),
+        ("masking", "LinkedTokens", "no-kg", "linked entities"),
         ("layer", "Layer", "shuffled-kg", "graph"),
         ("objective", "Told", "no-kg", "graph"),
         ("objective", "ToldHead", "no-kg", "graph"),
@@ -219,22 +219,22 @@ def test_training_fine_tuning_and_evaluation_ask_alike(world: Path, tmp_path: Pa
         pretrain(recipe_from_dict({**recipe, "control": "no-kg"}), tmp_path / "other")
     with pytest.raises(WorkbenchError, match=refused):
         open_run(run, Mlm, "", control="no-kg")
-    assert open_run(run, Mlm, "", control="shuffled-kg").task.steps
+    assert open_run(run, Mlm, "", control="shuffled-kg").task.transforms
     corpus = str(world / "typing")
-    told = ["train.num_workers=0", 'tasks.entity-typing.sequence.steps=[{step: "own_parts:Linked"}]']
-    tuning = TypingTuning(run=run, corpus=corpus, overrides=told, max_length=24, control="no-kg")
+    reported = ["train.num_workers=0", 'tasks.entity-typing.sequence.transforms=[{step: "own_parts:Linked"}]']
+    tuning = TypingTuning(run=run, corpus=corpus, overrides=reported, max_length=24, control="no-kg")
     with pytest.raises(WorkbenchError, match=refused):
         fine_tune(EntityTyping(), tuning)
 
 
 def test_a_part_that_is_never_told_of_a_control_is_a_fault() -> None:
-    assert build("step", "own_parts:Heeding", control="no-kg").told == "no-kg"
-    with pytest.raises(WorkbenchError, match=r"Deaf' says that it heeds no-kg .*takes no argument `control`"):
-        build("step", "own_parts:Deaf")
+    assert build("transform", "own_parts:Heeding", control="no-kg").reported == "no-kg"
+    with pytest.raises(WorkbenchError, match=r"Deaf' says that it supports no-kg .*takes no argument `control`"):
+        build("transform", "own_parts:Deaf")
     with pytest.raises(WorkbenchError, match=r"unknown control 'no-graph' in .*Wrong', in its `controls`"):
-        build("step", "own_parts:Wrong")
+        build("transform", "own_parts:Wrong")
     with pytest.raises(WorkbenchError, match=r"Bare.*`controls` is the text 'no-kg'; allowed: a tuple, \('no-kg',\)"):
-        build("step", "own_parts:Bare")
+        build("transform", "own_parts:Bare")
 
 
 @pytest.mark.parametrize(("control", "links"), [(None, True), ("shuffled-kg", True), ("no-kg", False)])
@@ -242,13 +242,13 @@ def test_without_knowledge_no_link_reaches_a_part_that_does_not_say_that_it_read
     world: Path, control: str | None, links: bool
 ) -> None:
     recipe = recipe_from_dict(tree(world, control))
-    recipe.tasks["facts"].sequence.steps.insert(0, {"step": "own_parts:Silent"})
+    recipe.tasks["facts"].sequence.transforms.insert(0, {"transform": "own_parts:Silent"})
     task = tasks_of(recipe, Tokenizer.load(str(recipe.tokenizer)))["facts"]
     corpus = Corpus.open(next(iter(recipe.tasks["facts"].corpora)))
     samples = [{**corpus.read(0, i), "key": str(i), "draw": (i,)} for i in range(4)]
     assert any(sample["spans"] for sample in samples)
     task.micro_batch(samples, (0,))
-    trained, task.steps[0].found = task.steps[0].found, 0
+    trained, task.transforms[0].found = task.transforms[0].found, 0
     task.sequences(samples)
-    assert (trained > 0, task.steps[0].found > 0) == (links, links)
+    assert (trained > 0, task.transforms[0].found > 0) == (links, links)
     assert any(sample["spans"] for sample in samples), "the reader's samples stay as they are"

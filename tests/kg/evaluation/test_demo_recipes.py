@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from workbench.recipe.reading import load_recipe
-from workbench.runs.loading import load
+from workbench.runs.loaded_run import load
 from workbench.training.pretrain import pretrain
 
 NAMES = ["demo-bert", "demo-ernie-thu", "demo-k-bert"]

@@ -11,16 +11,15 @@ import pytest
 import torch
 
 import workbench
-from kg.evaluation.entity_typing.options import TypingScoring, TypingTuning
-from kg.evaluation.entity_typing.task import EntityTyping
-from kg.evaluation.facts.options import FactsScoring
-from kg.evaluation.facts.task import FactRanking
+from kg.evaluation.task_options import FactsScoring, TypingScoring, TypingTuning
+from kg.evaluation.tasks.entity_typing import EntityTyping
+from kg.evaluation.tasks.facts import FactRanking
 from kg.sequences.entity_vocabulary import save_entity_vocabulary
-from kg.vectors.vectors import Vectors, load_vectors, save_vectors
+from kg.vectors.vectors import GraphVectors, load_vectors, save_vectors
 from tests.kg.evaluation.conftest import make_world, recipe_tree, typed, typing_records, write
-from workbench.errors import WorkbenchError
-from workbench.evaluation.evaluating import evaluate
-from workbench.evaluation.finetuning import fine_tune, recipe_of
+from workbench.core.errors import WorkbenchError
+from workbench.evaluation.finetuning.finetuning import fine_tune, recipe_of
+from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.recipe.trees import recipe_from_dict
 from workbench.runs.names import EVALUATIONS
 from workbench.training.pretrain import pretrain
@@ -36,9 +35,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = make_world(tmp_path_factory.mktemp("world"))
     ids = load_vectors(folder / "entities.safetensors").ids
     save_vectors(
-        Vectors(list(reversed(ids)), torch.zeros(len(ids), 8), ["r"], torch.zeros(1, 8)), folder / "turned.safetensors"
+        GraphVectors(list(reversed(ids)), torch.zeros(len(ids), 8), ["r"], torch.zeros(1, 8)),
+        folder / "turned.safetensors",
     )
-    save_vectors(Vectors(list(ids), torch.ones(len(ids), 8), ["r"], torch.zeros(1, 8)), folder / "copy.safetensors")
+    save_vectors(
+        GraphVectors(list(ids), torch.ones(len(ids), 8), ["r"], torch.zeros(1, 8)), folder / "copy.safetensors"
+    )
     records = typing_records(test=True)
     for record in records:
         record["spans"][0][2] = "Q64"
@@ -52,13 +54,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tuning(folder: Path, run: str, output: Path, *overrides: str) -> TypingTuning:
-    told: dict[str, Any] = {"output": output, "max_length": 24, "overrides": [*QUICK, *overrides]}
-    return TypingTuning(run=folder / run, corpus=str(folder / "typing"), **told)
+    reported: dict[str, Any] = {"output": output, "max_length": 24, "overrides": [*QUICK, *overrides]}
+    return TypingTuning(run=folder / run, corpus=str(folder / "typing"), **reported)
 
 
-@pytest.mark.parametrize(("max_length", "tokens", "told"), [(None, 24, ""), (40, 40, "8 of 8 branches (100 %)")])
+@pytest.mark.parametrize(("max_length", "tokens", "reported"), [(None, 24, ""), (40, 40, "8 of 8 branches (100 %)")])
 def test_a_text_does_not_take_the_room_of_its_step_unless_told(
-    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, max_length: int | None, tokens: int, told: str
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, max_length: int | None, tokens: int, reported: str
 ) -> None:
     """In pretraining texts have 24 tokens and trees 40, as many as the model has positions."""
     write(tmp_path / "long", [typed("the stead", f"t{town}", ["town"], "we saw " * 30) for town in range(8)])
@@ -66,17 +68,17 @@ def test_a_text_does_not_take_the_room_of_its_step_unless_told(
     builder = recipe_of(EntityTyping(), options).tasks["entity-typing"].sequence.builder
     assert isinstance(builder, dict)
     assert builder["max_length"] == tokens
-    assert ("have no room beside the text" in caplog.text) == bool(told)
-    assert told in caplog.text
+    assert ("have no room next to the text" in caplog.text) == bool(reported)
+    assert reported in caplog.text
 
 
 def test_other_vectors_than_those_that_are_embedded_are_refused(folder: Path, tmp_path: Path) -> None:
     turned = folder / "turned.safetensors"
     tree = recipe_tree(folder, "entities")
-    tree["tasks"]["facts"]["sequence"]["steps"][0]["table"] = str(turned)
+    tree["tasks"]["facts"]["sequence"]["transforms"][0]["table"] = str(turned)
     with pytest.raises(WorkbenchError, match=OTHER):
         pretrain(recipe_from_dict(tree), tmp_path / "run")
-    changed = f"sequence.steps[0].table={turned}"
+    changed = f"sequence.transforms[0].table={turned}"
     again = tuning(folder, "entities", tmp_path / "run", f"tasks.entity-typing.{changed}")
     with pytest.raises(WorkbenchError, match=OTHER):
         fine_tune(EntityTyping(), again)
@@ -90,7 +92,7 @@ def test_other_vectors_than_those_that_are_embedded_are_refused(folder: Path, tm
 def test_the_same_entities_may_have_other_vectors(folder: Path, tmp_path: Path) -> None:
     """Only the order of the rows is the step's affair."""
     tree = recipe_tree(folder, "entities")
-    tree["tasks"]["facts"]["sequence"]["steps"][0]["table"] = str(folder / "copy.safetensors")
+    tree["tasks"]["facts"]["sequence"]["transforms"][0]["table"] = str(folder / "copy.safetensors")
     pretrain(recipe_from_dict(tree), tmp_path / "run", until=1)
 
 
@@ -101,16 +103,18 @@ def test_every_embedding_of_entities_is_compared(folder: Path, tmp_path: Path, e
     vectors = {"path": str(folder / "entities.safetensors"), "hidden_size": 8}
     if embedding == "kg.word_or_entity":
         streams["text"] |= {"embedding": embedding, **vectors}
-        sequence["steps"] = [{"step": "kg.entity_words", "table": str(folder / "turned.safetensors"), "separator": "/"}]
+        sequence["transforms"] = [
+            {"transform": "kg.entity_words", "table": str(folder / "turned.safetensors"), "separator": "/"}
+        ]
     elif embedding == "kg.entity_token":
         for name, counts in {"one": {"t0": 2, "t1": 1}, "turned": {"t1": 2, "t0": 1}}.items():
             save_entity_vocabulary(tmp_path / f"{name}.safetensors", counts, 9, {})
         vocabularies = [str(tmp_path / f"{name}.safetensors") for name in ("one", "turned")]
         streams["entity"] = {"embedding": embedding, "vocabulary": vocabularies[0], "hidden_size": 32}
-        sequence["steps"] = [{"step": "kg.entity_tokens", "vocabulary": vocabularies[1]}]
+        sequence["transforms"] = [{"transform": "kg.entity_tokens", "vocabulary": vocabularies[1]}]
     else:
         streams["candidates"] = {"embedding": "kg.entity_table", **vectors}
-        sequence["steps"] = [{"step": "kg.candidates", "table": str(folder / "turned.safetensors")}]
+        sequence["transforms"] = [{"transform": "kg.candidates", "table": str(folder / "turned.safetensors")}]
     with pytest.raises(WorkbenchError, match=r"numbers the entities of .*turned\.safetensors, but the embedding model"):
         pretrain(recipe_from_dict(tree), tmp_path / "run")
 
@@ -119,14 +123,14 @@ def test_every_embedding_of_entities_is_compared(folder: Path, tmp_path: Path, e
     ("knowledge", "held"), [("entities", "entities.safetensors"), ("tree", "graph")], ids=["vectors", "graph"]
 )
 def test_links_of_another_graph_are_no_knowledge(folder: Path, tmp_path: Path, knowledge: str, held: str) -> None:
-    told = rf"none of the entities .*typing-foreign, such as 'Q64', is in .*{held}.*workbench prepare link"
+    reported = rf"none of the entities .*typing-foreign, such as 'Q64', is in .*{held}.*workbench prepare link"
     run, corpus = folder / f"typing-{knowledge}", str(folder / "typing-foreign")
-    with pytest.raises(WorkbenchError, match=told):
+    with pytest.raises(WorkbenchError, match=reported):
         evaluate(EntityTyping(), TypingScoring(run=run, corpus=corpus))
     evaluate(EntityTyping(), TypingScoring(run=run, corpus=corpus, control="no-kg"))
     tree = recipe_tree(folder, knowledge)
     tree["tasks"]["facts"] |= {"corpora": [corpus], "objectives": [{"objective": "mlm", "rate": 0.2}]}
-    with pytest.raises(WorkbenchError, match=told):
+    with pytest.raises(WorkbenchError, match=reported):
         pretrain(recipe_from_dict(tree), tmp_path / "run")
 
 
@@ -145,7 +149,7 @@ def test_an_evaluation_tells_what_was_used_and_what_was_left_out(
     tree = evaluate(EntityTyping(), TypingScoring(run=folder / "typing-tree", corpus=corpus))
     assert tree.used == {"mentions": 10, "branches": 10}
     assert tree.dropped == {"entities not in the graph": 3}
-    told: dict[str, Any] = {"corpus": str(folder / "facts"), "candidates": folder / "candidates.json"}
-    facts = evaluate(FactRanking(), FactsScoring(run=folder / "tree", **told))
+    reported: dict[str, Any] = {"corpus": str(folder / "facts"), "candidates": folder / "candidates.json"}
+    facts = evaluate(FactRanking(), FactsScoring(run=folder / "tree", **reported))
     assert facts.used == {"mentions": 24, "branches": 24}
     assert facts.dropped == {}

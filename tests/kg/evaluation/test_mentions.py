@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from kg.evaluation.entity_typing.options import TypingScoring, TypingTuning
-from kg.evaluation.entity_typing.task import EntityTyping
-from kg.evaluation.relations.options import RelationScoring, RelationTuning
-from kg.evaluation.relations.task import RelationClassification
+from kg.evaluation.task_options import RelationScoring, RelationTuning, TypingScoring, TypingTuning
+from kg.evaluation.tasks.entity_typing import EntityTyping
+from kg.evaluation.tasks.relations import RelationClassification
 from kg.sequences.entity_vocabulary import save_entity_vocabulary
 from tests.kg.evaluation.conftest import recipe_tree, typing_records, write
-from tests.kg.evaluation.relations.test_task import pairs
-from workbench.errors import WorkbenchError
-from workbench.evaluation.evaluating import evaluate
-from workbench.evaluation.finetuning import fine_tune, recipe_of
+from tests.kg.evaluation.tasks.test_relations import pairs
+from workbench.core.errors import WorkbenchError
+from workbench.evaluation.finetuning.finetuning import fine_tune, recipe_of
+from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.recipe.trees import recipe_from_dict
 from workbench.training.pretrain import pretrain
 
@@ -36,7 +35,7 @@ def luke(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     aware = {**tree["model"]["layers"][0], "layer": "kg.entity_aware", "streams": ["text", "entity"]}
     del aware["stream"]
     tree["model"]["layers"] = [aware]
-    tree["tasks"]["facts"]["sequence"]["steps"] = [{"step": "kg.entity_tokens", "vocabulary": vocabulary}]
+    tree["tasks"]["facts"]["sequence"]["transforms"] = [{"transform": "kg.entity_tokens", "vocabulary": vocabulary}]
     tree["tasks"]["facts"]["objectives"].append({"objective": "kg.mep"})
     return pretrain(recipe_from_dict(tree), folder / "run", until=1)
 
@@ -53,7 +52,7 @@ def relations(base: Path, folder: Path, *, linked: bool = False) -> RelationTuni
 
 
 def test_relations_are_told_by_the_entities_of_head_and_tail(luke: Path, tmp_path: Path) -> None:
-    """Also where nothing is linked: the masked entities are made of the marks."""
+    """Also where nothing is linked: the masked entities are built from the marks."""
     tuned = fine_tune(RelationClassification(), relations(luke, tmp_path))
     found = evaluate(RelationClassification(), RelationScoring(run=tuned, corpus=str(tmp_path / "train")))
     assert found.numbers["accuracy"] > 0.9
@@ -67,7 +66,7 @@ def test_types_are_told_by_the_entity_of_the_mention(luke: Path, tmp_path: Path)
     )
     recipe = recipe_of(EntityTyping(), wanted)
     (task,) = recipe.tasks.values()
-    assert [step["marks"] for step in task.sequence.steps] == [True]
+    assert [step["marks"] for step in task.sequence.transforms] == [True]
     assert {"stream": "entity", "read": "entities"}.items() <= task.objectives[0].items()
     tuned = fine_tune(EntityTyping(), wanted)
     found = evaluate(EntityTyping(), TypingScoring(run=tuned, corpus=str(tmp_path / "train")))

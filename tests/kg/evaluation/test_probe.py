@@ -6,31 +6,31 @@ import numpy as np
 import pytest
 import torch
 
-from kg.evaluation.probe import PENALTIES, Labelled, fit, fit_best
-from kg.metrics.typing import predicted_types, typing_scores
+from kg.evaluation.probe import PENALTIES, ProbeExamples, fit, fit_best
+from kg.metrics.typing_scores import predicted_types, typing_scores
 
 
-def made(seed: int, told: bool = True, count: int = 120) -> Labelled:
+def made(seed: int, reported: bool = True, count: int = 120) -> ProbeExamples:
     """Two types that a vector's first two numbers tell (or not)."""
     rng = np.random.default_rng(seed)
     gold = rng.random((count, 2)) < 0.5
     vectors = rng.normal(size=(count, 6)).astype(np.float32)
-    if told:
+    if reported:
         vectors[:, :2] += 4 * gold
-    return Labelled([f"e{i}" for i in range(count)], vectors, gold)
+    return ProbeExamples([f"e{i}" for i in range(count)], vectors, gold)
 
 
 def micro(logits: np.ndarray, gold: np.ndarray) -> float:
     return typing_scores(predicted_types(logits), gold).loose_micro.f1
 
 
-def f1(train: Labelled, test: Labelled) -> float:
+def f1(train: ProbeExamples, test: ProbeExamples) -> float:
     return micro(fit_best(train, micro).logits(test.vectors), test.gold)
 
 
 def test_reads_what_the_vectors_tell() -> None:
     assert f1(made(0), made(1)) > 0.9
-    assert f1(made(0, told=False), made(1, told=False)) < 0.7
+    assert f1(made(0, reported=False), made(1, reported=False)) < 0.7
 
 
 @pytest.mark.parametrize("l2", [1e-3, 1e-1])
@@ -67,11 +67,11 @@ def test_entities_without_a_vector_and_constant_numbers() -> None:
     vectors = data.vectors.copy()
     vectors[:, 3] = 0
     vectors[::5] = 0
-    probe = fit_best(Labelled(data.entities, vectors, data.gold), micro)
+    probe = fit_best(ProbeExamples(data.entities, vectors, data.gold), micro)
     assert probe.l2 in PENALTIES
     assert np.isfinite(probe.logits(vectors)).all()
 
 
 def test_one_entity_alone() -> None:
-    data = Labelled(["e", "e"], np.ones((2, 3), np.float32), np.array([[True], [False]]))
+    data = ProbeExamples(["e", "e"], np.ones((2, 3), np.float32), np.array([[True], [False]]))
     assert np.isfinite(fit_best(data, micro).logits(data.vectors)).all()

@@ -13,7 +13,7 @@ from PIL import Image
 
 import workbench
 from kg.graph.store import GraphStore
-from kg.vectors.vectors import Vectors, save_vectors
+from kg.vectors.vectors import GraphVectors, save_vectors
 from tests.kg.evaluation.conftest import COUNTRIES, TOWNS, WORDINGS, country_of, fact, write
 from tests.kg.evaluation.graph_world import write_triples
 from workbench.cli.app import app
@@ -35,8 +35,8 @@ def record(town: int, wording: str) -> dict[str, Any]:
     (start, end, first, _), (other, last, _, _) = found["spans"]
     kind, relation = ("town", "lies in") if first.startswith("t") else ("country", "contains")
     marks = [[start, end, "head"], [other, last, "tail"]]
-    told = {"mention": [start, end], "types": ["place", kind], "marks": marks, "labels": {"relation": relation}}
-    return {"text": f"{found['text']} It is old. It is large.", "spans": found["spans"], "meta": {}, **told}
+    reported = {"mention": [start, end], "types": ["place", kind], "marks": marks, "labels": {"relation": relation}}
+    return {"text": f"{found['text']} It is old. It is large.", "spans": found["spans"], "meta": {}, **reported}
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +48,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write(folder / "text", [{"text": each["text"], "spans": [], "meta": {}} for each in records])
     names = {f"t{i}": (name, "town") for i, name in enumerate(TOWNS)}
     names |= {f"c{i}": (name, "country") for i, name in enumerate(COUNTRIES)}
-    told = {e: {"label": n, "description": f"a {kind} called {n}", "types": [kind]} for e, (n, kind) in names.items()}
-    GraphStore.build(TRIPLES, folder / "graph" / "graph", entity_texts=told, relation_labels={"country": "lies in"})
+    reported = {
+        e: {"label": n, "description": f"a {kind} called {n}", "types": [kind]} for e, (n, kind) in names.items()
+    }
+    GraphStore.build(TRIPLES, folder / "graph" / "graph", entity_texts=reported, relation_labels={"country": "lies in"})
     write_triples(folder / "graph", TRIPLES)
-    vectors = Vectors([*names], torch.randn(len(names), 32), ["country"], torch.randn(1, 32))
+    vectors = GraphVectors([*names], torch.randn(len(names), 32), ["country"], torch.randn(1, 32))
     save_vectors(vectors, folder / "entities.safetensors")
     words = [*TOWNS, *COUNTRIES, *WORDINGS, "a called country it is old large # $ /"] * 3
     Tokenizer(train_tokenizer(words, "wordpiece", 150)).save(folder / "tokenizer.json")
@@ -87,8 +89,8 @@ def write_wordnet(data: Path) -> Path:
 
 
 def find_senses(data: Path) -> list[str]:
-    told = ("--tokenizer", data / "tokenizer.json", "-o", data / "supersenses.json")
-    run("prepare", "supersenses", write_wordnet(data), *told)
+    reported = ("--tokenizer", data / "tokenizer.json", "-o", data / "supersenses.json")
+    run("prepare", "supersenses", write_wordnet(data), *reported)
     return []
 
 
@@ -113,7 +115,7 @@ def picture_towns(data: Path) -> list[str]:
 
 
 OWN = {"e-bert": map_vectors, "sensebert": find_senses, "libert": find_pairs, "joint-entity": picture_towns}
-"""What a system reads beside the graph, linked texts and vectors; gives changes to its recipe."""
+"""What a system reads next to the graph, linked texts and vectors; gives changes to its recipe."""
 TUNED = {"joint-entity": ("--without", "image")}
 SYSTEMS = ["ernie-thu", "k-bert", "kepler", "wklm", "e-bert", "sensebert", "libert", "kg-bert", "joint-entity"]
 
@@ -138,13 +140,13 @@ def test_a_system_is_fine_tuned_and_evaluated(system: str, data: Path, tmp_path:
 def test_the_papers_marks_are_new_tokens(task: str, data: Path, tmp_path: Path) -> None:
     """[ENT], and [HD] and [TL]: in the vocabulary of the fine-tuned run alone, each one token on both sides."""
     marks = {"entity-typing": {"--marker": "[ENT]"}, "relations": {"--head": "[HD]", "--tail": "[TL]"}}[task]
-    told = [word for pair in marks.items() for word in pair]
+    reported = [word for pair in marks.items() for word in pair]
     run("pretrain", "wklm-tiny", f"vars.data={data}", *SMALL, *QUICK, "-o", tmp_path / "run")
     marked, tuned = tmp_path / "marked.json", tmp_path / "tuned"
     added = [word for mark in marks.values() for word in ("--add", mark)]
     run("prepare", "tokenizer", "--start", data / "tokenizer.json", *added, "-o", marked)
     corpus = data / "wiki-linked"
-    run("finetune", task, tmp_path / "run", corpus, "--epochs", "1", *told, f"tokenizer={marked}", "-o", tuned)
+    run("finetune", task, tmp_path / "run", corpus, "--epochs", "1", *reported, f"tokenizer={marked}", "-o", tuned)
     run("evaluate", task, tuned, corpus)
     before, after = workbench.load(tmp_path / "run"), workbench.load(tuned)
     assert after.tokenizer.vocab_size == before.tokenizer.vocab_size + len(marks)

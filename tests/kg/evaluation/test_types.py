@@ -1,4 +1,4 @@
-"""The typing objective: against the release's numbers, what it counts, what it refuses."""
+"""The typing objective: against the released code's numbers, what it counts, what it refuses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import torch
 from safetensors.torch import load_file
 
 from kg.objectives.types import Types, TypesHead
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
-from workbench.parts.building import build
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.pretraining.forward import HeadInputs
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sequence, text_fields
-from workbench.tasks.forward import Seen
 
 
 def sequences(labels: list[list[int]]) -> list[Sequence]:
@@ -44,8 +44,8 @@ def test_equals_the_release(shared: Path) -> None:
     network = SimpleNamespace(pool=lambda states, batch, stream: pooled)
     objective, made = prepared(labels.int().tolist())
     batch = collate(made)
-    out = head(Seen.of(network, batch, batch.targets["types"], {}))
-    seen = Seen.of(network, batch, batch.targets["types"], {})
+    out = head(HeadInputs.of(network, batch, batch.targets["types"], {}))
+    seen = HeadInputs.of(network, batch, batch.targets["types"], {})
     torch.testing.assert_close(head.logits(seen), outputs["typing_logits"], atol=1e-5, rtol=0)
     torch.testing.assert_close(out.loss / objective.count(batch), outputs["typing_loss"], atol=1e-5, rtol=0)
 
@@ -66,7 +66,7 @@ def test_metrics_are_micro_parts() -> None:
     states[0] = torch.tensor([2.0, 1.0, -1.0])  # [CLS] of the first
     first = batch.streams["text"].offsets[:-1]
     network = SimpleNamespace(summary_rows=lambda states, batch, stream: states[stream][first])
-    out = head(Seen.of(network, batch, batch.targets["types"], {"text": states}))
+    out = head(HeadInputs.of(network, batch, batch.targets["types"], {"text": states}))
     assert [int(n) for n in out.metrics["precision"]] == [1, 2]
     assert [int(n) for n in out.metrics["recall"]] == [1, 3]
 

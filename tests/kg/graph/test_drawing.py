@@ -1,4 +1,4 @@
-"""Pictures of parts of a graph."""
+"""Figures of parts of a graph."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from PIL import Image
 
 from kg.graph.drawing import MOST, draw_graph
 from kg.graph.store import GraphStore
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 
 @pytest.fixture
@@ -24,9 +24,9 @@ def test_a_picture_of_each_kind(store, tmp_path):
         draw_graph(found, tmp_path / name, ["t1"])
     assert "<svg" in (tmp_path / "one.svg").read_text()
     assert (tmp_path / "one.pdf").read_bytes().startswith(b"%PDF")
-    with Image.open(tmp_path / "one.png") as picture:
-        assert min(picture.size) > 500
-        assert len(set(picture.convert("L").resize((64, 64)).tobytes())) > 3, "nothing was drawn"
+    with Image.open(tmp_path / "one.png") as figure:
+        assert min(figure.size) > 500
+        assert len(set(figure.convert("L").resize((64, 64)).tobytes())) > 3, "nothing was drawn"
     draw_graph(store.subgraph(["t3"], hops=0), tmp_path / "alone.png")
     assert (tmp_path / "alone.png").stat().st_size > 1000
 
@@ -34,6 +34,6 @@ def test_a_picture_of_each_kind(store, tmp_path):
 def test_what_is_not_drawn(store, tmp_path):
     with pytest.raises(WorkbenchError, match=r"ends in \.svg, \.png, \.pdf"):
         draw_graph(store.subgraph(["a"], limit=2), tmp_path / "one.gif")
-    with pytest.raises(WorkbenchError, match="entities are too many for a picture"):
+    with pytest.raises(WorkbenchError, match="entities are too many for a figure"):
         draw_graph(store.subgraph(["a"]), tmp_path / "one.png")
     assert not list(tmp_path.glob("one*"))

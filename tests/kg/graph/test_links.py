@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from kg.graph import builder, links, spill
-from kg.graph.links import Links, distinct
+from kg.graph.links import TripleLinks, distinct
 from kg.graph.numbering import Numbering
 from kg.graph.store import GraphStore
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 
 @pytest.fixture
 def small(monkeypatch):
     """Everything in pieces of a few rows."""
-    monkeypatch.setattr(links, "PENDING", 7)
-    monkeypatch.setattr(links, "PART", 11)
+    monkeypatch.setattr(links, "NUMBERED_AT_ONCE", 7)
+    monkeypatch.setattr(links, "SORTED_AT_ONCE", 11)
     for module in (spill, links, builder):
         monkeypatch.setattr(module, "BLOCK", 5)
 
@@ -32,7 +32,7 @@ def made_up(seed, count=300):
 @pytest.mark.usefixtures("small")
 def test_parts_are_all_distinct_triples_by_head(seed):
     triples = made_up(seed)
-    found = Links()
+    found = TripleLinks()
     for triple in triples:
         found.add(*triple)
     entities = list(dict.fromkeys(e for h, _, t in triples for e in (h, t)))
@@ -44,9 +44,9 @@ def test_parts_are_all_distinct_triples_by_head(seed):
     assert len(parts) > 2
     assert [p.begin for p in parts] == [0, *(p.end for p in parts[:-1])]
     assert parts[-1].end == len(entities)
-    told = [(entities[h], relations[r], entities[t]) for p in parts for h, r, t in p.rows.tolist()]
+    reported = [(entities[h], relations[r], entities[t]) for p in parts for h, r, t in p.rows.tolist()]
     expected = sorted(dict.fromkeys(triples), key=lambda triple: entities.index(triple[0]))
-    assert told == expected
+    assert reported == expected
 
 
 @pytest.mark.usefixtures("small")
@@ -80,14 +80,14 @@ def test_distinct_keeps_the_first_of_each():
 
 @pytest.mark.usefixtures("small")
 def test_what_was_asked_for_comes_with_its_number():
-    told, found = {}, Links()
+    reported, found = {}, TripleLinks()
     for number, (head, relation, tail) in enumerate(made_up(1, 40)):
         found.add(head, relation, tail)
-        found.ask(f"é{number}", lambda row, name=f"é{number}": told.update({name: row}))
+        found.ask(f"é{number}", lambda row, name=f"é{number}": reported.update({name: row}))
     found.flush()
     names = list(found.entities.names())
-    assert told == {name: names.index(name) for name in told}
-    assert len(told) == 40
+    assert reported == {name: names.index(name) for name in reported}
+    assert len(reported) == 40
 
 
 def test_ids_that_are_no_strings_are_told() -> None:

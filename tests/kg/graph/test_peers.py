@@ -9,7 +9,7 @@ import pytest
 
 from kg.graph.peers import Peers
 from kg.graph.store import GraphStore
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 TEXTS = {
     "oslo": {"label": "Oslo", "types": ["town", "capital"], "aliases": ["Christiania"]},

@@ -10,10 +10,10 @@ import networkx
 import numpy as np
 import pytest
 
-from kg.graph.graphml import write_graphml
+from kg.graph.drawing import write_graphml
 from kg.graph.store import GraphStore
 from kg.graph.strings import open_strings, save_strings
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 TRIPLES = [
     ("Q90", "P17", "Q142"),
@@ -271,8 +271,8 @@ def test_labels_of_several_entities_are_counted(tmp_path):
 def test_a_part_as_graphml(store, tmp_path):
     write_graphml(store.subgraph(["Q142"], hops=2), tmp_path / "part.graphml")
     graph = networkx.read_graphml(tmp_path / "part.graphml", force_multigraph=True)
-    told = {(h, data["relation"], t) for h, t, data in graph.edges(data=True)}
-    assert told == {triple for triple in TRIPLES if "Q90" in triple}
+    reported = {(h, data["relation"], t) for h, t, data in graph.edges(data=True)}
+    assert reported == {triple for triple in TRIPLES if "Q90" in triple}
     assert graph.nodes["Q90"]["label"] == "Paris"
     assert {data["label"] for _, _, data in graph.edges(data=True)} == {"country", "instance of", "P36", "P1"}
     odd = GraphStore.build([("a", "r", "b")], tmp_path / "odd", entity_texts=[{"id": "a", "label": "A\x07"}])

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from kg.vectors import mapping
-from kg.vectors.vectors import Vectors, save_vectors
+from kg.vectors.vectors import GraphVectors, save_vectors
 from tests.interop.worlds import SPECIAL, WORDS, tokenizer
-from workbench.errors import WorkbenchError
-from workbench.interop.opening import load
+from workbench.core.errors import WorkbenchError
+from workbench.interop.run_or_checkpoint import load
 from workbench.runs.data_record import START
 from workbench.sequences.batch import collate
 
@@ -46,7 +46,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Any:
         ("none", {}),
     ):
         provenance = {"mapped": {"to": to}} if to else {}
-        found = Vectors(["Q1", "Q2"], vectors, ["P1"], torch.zeros(1, SIZE), provenance)
+        found = GraphVectors(["Q1", "Q2"], vectors, ["P1"], torch.zeros(1, SIZE), provenance)
         save_vectors(found, folder / f"{file}.safetensors")
     return model, folder, vectors
 
@@ -64,9 +64,9 @@ def words_of(form: str) -> list[Any]:
 def test_states_and_logits_are_berts(form: str | None, bert: Any) -> None:
     model, folder, vectors = bert
     place = f"{folder}/mapped.safetensors"
-    steps = f"[{{step: kg.entity_words, table: {place}, max_length: 40, form: {form}}}]"
+    steps = f"[{{transform: kg.entity_words, table: {place}, max_length: 40, form: {form}}}]"
     changes = ["model.streams.text.embedding=kg.word_or_entity", f"model.streams.text.path={place}"]
-    loaded = load(folder, [*changes, f"tasks.text.sequence.steps={steps}"] if form else [])
+    loaded = load(folder, [*changes, f"tasks.text.sequence.transforms={steps}"] if form else [])
     assert loaded.tokenizer is not None
     spans = [[TEXT.index(mention), TEXT.index(mention) + len(mention), entity, 1.0] for entity, mention in MENTIONS]
     sample = {"key": "a", "corpus": "c", "draw": (0,), "text": TEXT, "spans": spans}

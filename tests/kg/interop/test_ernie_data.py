@@ -1,4 +1,5 @@
-"""What ERNIE-THU's release makes of texts for pretraining, beside what the parts of the recipe make of the same."""
+"""What ERNIE-THU's released code makes of texts for pretraining, next to what the parts of the recipe make of the
+same."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from kg.objectives.dea import Dea
-from kg.sequences.steps.entity_stream import EntityStream
-from workbench.keyed import Draws
+from kg.sequences.transforms.entity_stream import EntityStreamTransform
+from workbench.core.keyed import Draws
 from workbench.objectives.mlm import Mlm
 from workbench.recipe.reading import shipped
 from workbench.sequences.alignment import align
-from workbench.sequences.builders.sentence_pair import SentencePair
+from workbench.sequences.builders.sentence_pair import SentencePairBuilder
 from workbench.sequences.sequence import Rows, Sequence, text_fields
 from workbench.text.tokenizer import Tokenizer
 
@@ -41,7 +42,7 @@ def folder(shared: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def instances(folder: Path) -> list[dict[str, list[int]]]:
-    """The release's instances without their padding."""
+    """The released code's instances without their padding."""
     found = json.loads((folder / "pretraining_instances.json").read_text())
     lengths = [sum(instance["input_mask"]) for instance in found]
     return [{name: row[:n] for name, row in one.items()} for one, n in zip(found, lengths, strict=True)]
@@ -63,7 +64,7 @@ def originals(instance: dict[str, list[int]]) -> list[int]:
 
 
 def segment(instance: dict[str, list[int]], number: int) -> tuple[str, list[list[Any]]]:
-    """A segment's text in words, and a link at each word to which the release gave an entity."""
+    """A segment's text in words, and a link at each word to which the released code gave an entity."""
     ids, words, links, length = originals(instance), [], [], 0
     for i, entity, of in zip(ids, instance["entity_ids"], instance["segment_ids"], strict=True):
         if of == number and i not in SPECIAL.values():
@@ -77,13 +78,13 @@ def segment(instance: dict[str, list[int]], number: int) -> tuple[str, list[list
 def built(instance: dict[str, list[int]], tokenizer: Tokenizer, number: int = 0) -> Sequence:
     (first, links), (second, others) = segment(instance, 0), segment(instance, 1)
     sample = {"key": "i", "draw": (number,), "text": first, "spans": links, "second": second, "second_spans": others}
-    (made,) = SentencePair(tokenizer, len(instance["input_ids"]), split=False)([sample], draws())
+    (made,) = SentencePairBuilder(tokenizer, len(instance["input_ids"]), split=False)([sample], draws())
     return made
 
 
 def test_pairs_are_laid_out_as_the_release_does(instances: list[dict[str, list[int]]], tokenizer: Tokenizer) -> None:
     for instance in instances:
-        (made,) = EntityStream(ENTITIES, cls_row=False)([built(instance, tokenizer)], draws())
+        (made,) = EntityStreamTransform(ENTITIES, cls_row=False)([built(instance, tokenizer)], draws())
         text, entity = made.streams["text"], made.streams["entity"]
         assert text["input_ids"].tolist() == originals(instance)
         assert text["token_type_ids"].tolist() == instance["segment_ids"]
@@ -110,8 +111,8 @@ def masked(instance: dict[str, list[int]], tokenizer: Tokenizer, number: int) ->
 def test_masks_stand_where_the_release_may_put_them(
     instances: list[dict[str, list[int]]], tokenizer: Tokenizer
 ) -> None:
-    """Nowhere but on words, and on those with an entity too; all else stays. The release reckons its share of all
-    tokens, here it is of those that are not special."""
+    """Nowhere but on words, and on those with an entity too; all else stays. The released code estimates its share of
+    all tokens, here it is of those that are not special."""
     rate = options_of_mlm()["rate"]
     hidden = 0
     for number, instance in enumerate(instances * 3):
@@ -133,18 +134,18 @@ def test_masks_stand_where_the_release_may_put_them(
 
 
 def read_sentences(folder: Path) -> Iterator[tuple[list[str], list[int]]]:
-    """The entity of each token as the corpus has it, and the row that the release reads there (-1: none)."""
+    """The entity of each token as the corpus has it, and the row that the released code reads there (-1: none)."""
     for document in json.loads((folder / "pretraining_entity_reading.json").read_text()):
         for sentence in document:
             yield sentence["entity_per_token"], sentence["entity_id_after_reading"]
 
 
 def test_a_mention_brings_its_entity_once(folder: Path) -> None:
-    """At its first token; in the release also at its third, fifth and so on, as its reading forgets in between. (Where
-    the row of the first is by chance what stands before the sentence, its length, it begins at the second.)"""
+    """At its first token; in the released code also at its third, fifth and so on, as its reading forgets in between.
+    (Where the row of the first is by chance what stands before the sentence, its length, it begins at the second.)"""
     lines = (folder / "entity2id.tsv").read_text().splitlines()
     rows = {entity: int(row) for entity, row in (line.split("\t") for line in lines if "\t" in line)}
-    step, mentions, more, shifted = EntityStream(rows, cls_row=False), 0, 0, 0
+    step, mentions, more, shifted = EntityStreamTransform(rows, cls_row=False), 0, 0, 0
     for entities, released in read_sentences(folder):
         text = " ".join("x" for _ in entities)
         runs = [(entity, [i for i, _ in group]) for entity, group in groupby(enumerate(entities), lambda pair: pair[1])]
@@ -168,7 +169,7 @@ def test_a_mention_brings_its_entity_once(folder: Path) -> None:
 
 
 def test_as_many_entities_are_exchanged_as_in_the_release(folder: Path) -> None:
-    """Shares over as many entities; the release's own differ from the stated ones by chance, too."""
+    """Shares over as many entities; the released code's own differ from the stated ones by chance, too."""
     wanted = json.loads((folder / "entity_noising_statistics.json").read_text())
     stated = json.loads((folder / "config.json").read_text())["noising"]
     dea, width, seen, removed, changed = Dea(replaced=stated["replace"], removed=stated["remove"]), 30, 0, 0, 0

@@ -12,20 +12,20 @@ import torch
 from safetensors.torch import load_file, save_file
 from tokenizers.models import WordLevel
 
-from kg.models.embeddings.entity_table import EntityTable
+from kg.models.embeddings.entity_table import EntityTableEmbedding
 from kg.objectives.dea import Dea
 from kg.objectives.relations import Relations
 from kg.objectives.types import Types
-from workbench.errors import WorkbenchError
-from workbench.interop.files import find_files
-from workbench.interop.reading import read_release
+from workbench.core.errors import WorkbenchError
+from workbench.interop.checkpoint_files import find_files
+from workbench.interop.checkpoint_reader import read_checkpoint_folder
 from workbench.models.network import Network
 from workbench.objectives.mlm import Mlm
 from workbench.objectives.nsp import Nsp
+from workbench.pretraining.forward import HeadInputs
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Rows, Sequence, text_fields
-from workbench.tasks.forward import Seen
 from workbench.text.tokenizer import Tokenizer
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
@@ -68,7 +68,7 @@ class Golden:
         self.outputs = load_file(folder / "outputs.safetensors")
         files = find_files(folder)
         assert files is not None
-        self.weights = read_release(files).tensors
+        self.weights = read_checkpoint_folder(files).tensors
         self.dea = Dea()
         self.dea.name = "dea"
         words = {name: i for i, name in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "word"])}
@@ -169,8 +169,8 @@ def test_states_of_every_layer(golden: Golden) -> None:
 
 @torch.no_grad()
 def test_layers_beyond_the_list_are_of_text_alone(golden: Golden, shared: Path, tmp_path: Path) -> None:
-    """As the release builds them; the reference is Hugging Face's layer on the released states. Without their weights
-    the folder is refused."""
+    """As the released code builds them; the reference is Hugging Face's layer on the released states. Without their
+    weights the folder is refused."""
     transformers, c = pytest.importorskip("transformers"), golden.config
     names = ("hidden_size", "num_attention_heads", "intermediate_size", "hidden_act")
     options = transformers.BertConfig(**{name: c[name] for name in names}, attn_implementation="eager")
@@ -183,7 +183,7 @@ def test_layers_beyond_the_list_are_of_text_alone(golden: Golden, shared: Path, 
     (tmp_path / "config.json").write_text(json.dumps({**c, "num_hidden_layers": count + 2}))
     files = find_files(tmp_path)
     assert files is not None
-    read = read_release(files)
+    read = read_checkpoint_folder(files)
     assert read.unused == []
     network = Network(read.network).eval()
     network.embeddings["entity"] = golden.network.embeddings["entity"]
@@ -201,7 +201,7 @@ def test_layers_beyond_the_list_are_of_text_alone(golden: Golden, shared: Path, 
     torch.testing.assert_close(states["entity"], entities, **CLOSE)
     (tmp_path / "config.json").write_text(json.dumps(c))
     with pytest.raises(WorkbenchError, match="32 of its tensors belong to the network"):
-        read_release(files)
+        read_checkpoint_folder(files)
 
 
 @torch.no_grad()
@@ -212,7 +212,7 @@ def test_entity_logits_and_loss(golden: Golden) -> None:
     targets = golden.batch.targets["dea"]
     logits = head.logits(states["text"], golden.inputs["candidate"])
     torch.testing.assert_close(logits, golden.rows(golden.outputs["entity_logits"]), **CLOSE)
-    out = head(Seen.of(golden.network, golden.batch, targets, states))
+    out = head(HeadInputs.of(golden.network, golden.batch, targets, states))
     count = golden.dea.count(golden.batch)
     assert count == (golden.inputs["ent_labels"] != -1).sum()
     assert float(out.loss / count) == pytest.approx(float(golden.outputs["loss_dea"]), abs=1e-5)
@@ -235,7 +235,7 @@ def test_token_and_sentence_logits_and_the_total_loss(golden: Golden) -> None:
         head = objective.head(golden.network).eval()
         prefix = f"{objective.name}."
         head.load_state_dict({n.removeprefix(prefix): t for n, t in golden.weights.items() if n.startswith(prefix)})
-        out = head(Seen.of(golden.network, golden.batch, targets, states))
+        out = head(HeadInputs.of(golden.network, golden.batch, targets, states))
         losses[objective.name] = float(out.loss) / len(targets["labels"])
         mlm = objective.name == "mlm"
         wanted = golden.rows(golden.outputs[logits]) if mlm else golden.outputs[logits]
@@ -262,7 +262,7 @@ def test_fine_tuning_heads(golden: Golden, shared: Path) -> None:
         head = objective.head(golden.network).eval()
         head.load_state_dict({n: t for n, t in weights.items() if n in head.state_dict()})
         labels = inputs[f"{name}_labels"]
-        seen = Seen.of(golden.network, golden.batch, {"labels": labels}, states)
+        seen = HeadInputs.of(golden.network, golden.batch, {"labels": labels}, states)
         torch.testing.assert_close(head.logits(seen), outputs[f"{name}_logits"], **CLOSE)
         torch.testing.assert_close(head(seen).loss / labels.numel(), outputs[f"{name}_loss"], **CLOSE)
 
@@ -291,6 +291,6 @@ def test_recorded_noising_of_many_batches(shared: Path) -> None:
 
 def test_frozen_table_is_no_parameter(golden: Golden) -> None:
     table = golden.network.embeddings["entity"]
-    assert isinstance(table, EntityTable)
+    assert isinstance(table, EntityTableEmbedding)
     assert list(table.parameters()) == []
     assert not any("entity.vectors" in name for name in golden.network.state_dict())

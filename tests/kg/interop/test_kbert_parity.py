@@ -11,18 +11,18 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from kg.sequences.tree import Mention, plant
-from workbench.interop.files import find_files
-from workbench.interop.reading import read_release
+from kg.sequences.tree import BranchedMention, plant
+from workbench.interop.checkpoint_files import find_files
+from workbench.interop.checkpoint_reader import read_checkpoint_folder
 from workbench.models.attention.visibility import visible
 from workbench.models.network import Network
 from workbench.objectives.classify import Classify
-from workbench.objectives.tag import Tag, TagHead
+from workbench.objectives.token_classification import TokenClassification, TokenClassificationHead
+from workbench.pretraining.forward import HeadInputs
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.rows import take
 from workbench.sequences.sequence import Sequence, text_fields
-from workbench.tasks.forward import Seen
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
 
@@ -36,7 +36,7 @@ class Golden:
         self.original = load_file(folder / "encoder/weights.safetensors")
         files = find_files(folder / "encoder")
         assert files is not None
-        self.weights = read_release(files).tensors
+        self.weights = read_checkpoint_folder(files).tensors
         self.lengths = (self.inputs["seg"] > 0).sum(1).tolist()
         self.network = self._network()
         self.network.load_state_dict(self.weights)
@@ -96,7 +96,7 @@ def planted(given: dict, record: dict, vocabulary: dict[str, int], visible_matri
         trunk += [vocabulary[p] for p in pieces]
         spelt = dict.fromkeys(p + o for s, p, o in language["triples"] if s == segment)
         branches = tuple(tuple(vocabulary[c] for c in text) for text in list(spelt)[: record["max_entities"]])
-        mentions.append(Mention(start, len(trunk), branches))
+        mentions.append(BranchedMention(start, len(trunk), branches))
     tree = Sequence({"text": text_fields(np.array(trunk))}, (0,))
     plant(tree, mentions, visible_matrix)
     take(tree, np.arange(min(tree.length("text"), record["max_length"])))
@@ -124,7 +124,7 @@ def test_states_and_classifier(golden: Golden, matrix: str) -> None:
         torch.testing.assert_close(hidden, golden.rows(golden.outputs[f"{matrix}.hidden.{i}"]), **CLOSE)
     head = Classify([str(row) for row in range(golden.config["labels_num"])]).head(golden.network).eval()
     head.load_state_dict({n: golden.original[n.replace("classifier", "output_layer_2")] for n in head.state_dict()})
-    seen = Seen.of(golden.network, batch, {"labels": golden.inputs["label"]}, states)
+    seen = HeadInputs.of(golden.network, batch, {"labels": golden.inputs["label"]}, states)
     pooling = golden.config["pooling"]
     torch.testing.assert_close(head.logits(seen), golden.outputs[f"{matrix}.logits.{pooling}"], **CLOSE)
     loss = head(seen).loss / batch.size
@@ -133,7 +133,8 @@ def test_states_and_classifier(golden: Golden, matrix: str) -> None:
 
 @torch.no_grad()
 def test_sequence_labelling_head(golden: Golden) -> None:
-    """Ours is asked of the sentence's words; the release also of what was injected, which has a label of its own."""
+    """Ours is asked of the sentence's words; the released code also of what was injected, which has a label of its
+    own."""
     folder = golden.folder / "ner_head"
     names = json.loads((folder / "config.json").read_text())["labels"]
     weights, inputs, outputs = (load_file(folder / f"{n}.safetensors") for n in ("weights", "inputs", "outputs"))
@@ -141,13 +142,13 @@ def test_sequence_labelling_head(golden: Golden) -> None:
     batch = golden.batch(True, segments=False)
     labels, injected = golden.rows(inputs["label"]), batch.streams["text"].fields["branch"] > 0
     assert torch.equal(labels == names.index("[ENT]"), injected)
-    head = TagHead(golden.config["hidden_size"], Tag(["O", *names[1:]])).eval()
+    head = TokenClassificationHead(golden.config["hidden_size"], TokenClassification(["O", *names[1:]])).eval()
     head.load_state_dict({n: weights[n.replace("classifier", "output_layer")] for n in head.state_dict()})
     states, correct, loss = golden.network(batch), 0, torch.zeros(())
     for asked in (~injected, injected):
         rows = torch.nonzero(asked & (labels > 0)).flatten()
-        out = head(Seen.of(golden.network, batch, tagging(rows, labels[rows]), states))
-        assert torch.equal(out.made["predicted"], golden.rows(outputs["predictions"])[rows])
+        out = head(HeadInputs.of(golden.network, batch, tagging(rows, labels[rows]), states))
+        assert torch.equal(out.outputs["predicted"], golden.rows(outputs["predictions"])[rows])
         correct, loss = correct + int(out.metrics["accuracy"][0]), loss + out.loss
     assert correct == int(outputs["correct"])
     torch.testing.assert_close(loss / ((labels > 0).sum() + 1e-6), outputs["loss"], **CLOSE)

@@ -1,4 +1,5 @@
-"""LUKE by its release's rules against Hugging Face's classes with random weights, with and without its attention."""
+"""LUKE by its released code's rules against Hugging Face's classes with random weights, with and without its
+attention."""
 
 from __future__ import annotations
 
@@ -19,19 +20,19 @@ from kg.sequences.entity_vocabulary import MASK, save_entity_vocabulary
 from tests.contracts.material import tokenizer
 from tests.interop.worlds import equal, model_of, recipe_file, text_task, texts, there_and_back
 from tests.interop.worlds import tokenizer as tokenizer_file
-from workbench.interop.exporting import exported, write_release
-from workbench.interop.initial import initialise
-from workbench.interop.reading import make_release
-from workbench.interop.release import Config
+from workbench.components.building import build
+from workbench.core.keyed import Draws
+from workbench.interop.checkpoint_reader import make_family
+from workbench.interop.checkpoint_writer import exported_weights, write_checkpoint_folder
+from workbench.interop.family import FamilyConfig
+from workbench.interop.init_from import initialise
 from workbench.interop.rules import to_ours
-from workbench.keyed import Draws
 from workbench.models.network import Network
-from workbench.parts.building import build
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.model import PretrainingModel
 from workbench.recipe.spec import InitFrom
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Mark, Rows, Sequence, text_fields
-from workbench.tasks.forward import Seen
-from workbench.tasks.root import Root
 
 WORDS = [[0, 7, 5, 9, 11, 6, 2], [0, 4, 8, 2], [0, 12, 13, 5, 2]]
 MENTIONS = [[(5, 1, 3), (MASK, 4, 6)], [], [(MASK, 2, 3)]]
@@ -40,7 +41,7 @@ PAD = 1
 READ: dict[str, Any] = {"read": "entities", "stream": "entity"}
 
 
-def theirs(kind: str, **more: Any) -> tuple[Any, Config]:
+def theirs(kind: str, **more: Any) -> tuple[Any, FamilyConfig]:
     """A class of theirs with random weights, and its configuration."""
     transformers = importlib.import_module("transformers")
     sizes = {"vocab_size": 40, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -50,15 +51,15 @@ def theirs(kind: str, **more: Any) -> tuple[Any, Config]:
     model = getattr(transformers, kind)(config).eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.2)
-    return model, Config(config.to_dict())
+    return model, FamilyConfig(config.to_dict())
 
 
-def ours(model: nn.Module, config: Config) -> tuple[Network, dict[str, Tensor]]:
+def ours(model: nn.Module, config: FamilyConfig) -> tuple[Network, dict[str, Tensor]]:
     """The network with their weights, and what there is of heads."""
-    release = make_release("kg.luke")
-    tensors, unused = to_ours(model.state_dict(), release.rules(config))
+    checkpoint_family = make_family("kg.luke")
+    tensors, unused = to_ours(model.state_dict(), checkpoint_family.rules(config))
     assert not [name for name in unused if not name.startswith("classifier")]
-    network = Network(release.network(config)).eval()
+    network = Network(checkpoint_family.network(config)).eval()
     own = network.state_dict().keys()
     left = network.load_state_dict({name: t for name, t in tensors.items() if name in own}, strict=False)
     assert [name for name in left.missing_keys if not name.startswith("poolers")] == []
@@ -124,19 +125,19 @@ def test_logits_and_losses_of_masked_words_and_entities(aware: bool) -> None:
     model.tie_weights()
     model.lm_head.decoder.weight = (
         model.luke.embeddings.word_embeddings.weight
-    )  # as in the release; here they do not tie it
+    )  # as in the released code; here they do not tie it
     words, entities = torch.full((3, 7), -100), torch.full((3, 2), -100)
     words[0, 2], words[2, 3] = 17, 8
     entities[0, 1], entities[2, 0] = 7, 3
     expected = model(**padded(), labels=words, entity_labels=entities)
     network, heads = ours(model, config)
-    batch, release = collate(jagged()), make_release("kg.luke")
+    batch, checkpoint_family = collate(jagged()), make_family("kg.luke")
     targets = {"mlm": ([2, 7 + 4 + 3], [17, 8]), "mep": ([1, 2], [7, 3])}
     for name, (places, labels) in targets.items():
-        objective = build("objective", release.heads(config)[name], name, tokenizer=tokenizer())
+        objective = build("objective", checkpoint_family.heads(config)[name], name, tokenizer=tokenizer())
         head = objective.head(network).eval()
         head.load_state_dict({n.removeprefix(f"{name}."): t for n, t in heads.items() if n.startswith(f"{name}.")})
-        seen = Seen.of(network, batch, {"rows": torch.tensor(places), "labels": torch.tensor(labels)})
+        seen = HeadInputs.of(network, batch, {"rows": torch.tensor(places), "labels": torch.tensor(labels)})
         stream, lists = ("text", WORDS) if name == "mlm" else ("entity", MENTIONS)
         logits = expected.logits if name == "mlm" else expected.entity_logits
         found = head.logits(network, seen.states[stream])
@@ -171,7 +172,7 @@ def test_heads_on_marked_mentions(kind: str, objective: Types | Relations, names
     batch = collate([first])
     target = torch.tensor([1]) if len(names) == 2 else torch.tensor([[0.0, 1.0, 0.0]])
     expected = model(**{name: values[:1] for name, values in padded().items()}, labels=target)
-    seen = Seen.of(network, batch, batch.targets["it"])
+    seen = HeadInputs.of(network, batch, batch.targets["it"])
     torch.testing.assert_close(head.logits(seen), expected.logits, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(head(seen).loss / objective.count(batch), expected.loss, atol=1e-5, rtol=1e-5)
 
@@ -186,9 +187,9 @@ def test_a_release_becomes_a_run_and_a_release_again(tmp_path: Path) -> None:
     vocabularies = {"text": {"vocab_size": 40}, "entity": {"vocabulary": str(vocabulary)}}
     model_spec = {**model_of("kg.luke", config, **vocabularies), "init_from": str(tmp_path / "theirs")}
     task = text_task(corpus, "mlm", "kg.mep")
-    heads = make_release("kg.luke").heads(config)
+    heads = make_family("kg.luke").heads(config)
     task["objectives"] = [heads["mlm"], heads["mep"]]
-    task["sequence"]["steps"] = [{"step": "kg.entity_tokens", "vocabulary": str(vocabulary)}]
+    task["sequence"]["transforms"] = [{"transform": "kg.entity_tokens", "vocabulary": str(vocabulary)}]
     words = str(tokenizer_file(tmp_path / "tokenizer.json"))
     recipe = recipe_file(tmp_path / "r.yaml", model_spec, task, tokenizer=words)
     written = there_and_back(tmp_path, recipe, "kg.luke")
@@ -201,12 +202,14 @@ def test_a_release_becomes_a_run_and_a_release_again(tmp_path: Path) -> None:
 
 def test_starting_from_roberta_the_queries_begin_as_its_only_ones(tmp_path: Path) -> None:
     _, config = theirs("LukeModel")
-    roberta, told = make_release("roberta"), Config({**config, "model_type": "roberta"})
-    plain = Network(roberta.network(told))
-    write_release(tmp_path / "theirs", exported("roberta", plain, roberta.network(told), nn.ModuleDict(), {}))
-    network = Network(make_release("kg.luke").network(config))
-    root = Root({"main": network}, {}, {})
-    spec = make_release("kg.luke").network(config)
+    roberta, reported = make_family("roberta"), FamilyConfig({**config, "model_type": "roberta"})
+    plain = Network(roberta.network(reported))
+    write_checkpoint_folder(
+        tmp_path / "theirs", exported_weights("roberta", plain, roberta.network(reported), nn.ModuleDict(), {})
+    )
+    network = Network(make_family("kg.luke").network(config))
+    root = PretrainingModel({"main": network}, {}, {})
+    spec = make_family("kg.luke").network(config)
     spec.init_from = [InitFrom(weights=str(tmp_path / "theirs"))]
     initialise(root, "main", spec)
     for layer, source in zip(network.layers, plain.layers, strict=True):

@@ -8,7 +8,7 @@ import pytest
 
 from kg.graph.store import GraphStore
 from kg.lexicons.word_pairs import word_pairs
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 ENTITIES = {
     "d": {"label": "dog", "aliases": ["domestic dog", "Canis familiaris"]},

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kg.linking.linker import Linker
-from pipelines.commands.linker import linker as prepare_linker
-from workbench.options.command import command
+from pipelines.commands.knowledge.linker import linker as prepare_linker
+from workbench.core.options.command import command
 
 NAMES = [
     ("New York City", "city"),
@@ -35,7 +35,7 @@ def test_names_that_overlap_or_are_ambiguous_are_counted() -> None:
 def test_they_are_told_and_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "names.tsv").write_text("".join(f"{name}\t{entity}\t1\n" for name, entity in NAMES))
     command(prepare_linker)(output=tmp_path / "linker", names=tmp_path / "names.tsv")
-    told = " ".join(capsys.readouterr().err.split())
-    assert "spellings" in told
-    assert "inside, which is not found there" in told
+    reported = " ".join(capsys.readouterr().err.split())
+    assert "spellings" in reported
+    assert "inside, which is not found there" in reported
     assert json.loads((tmp_path / "linker/linker.json").read_text())["ambiguities"] == {SEVERAL: 1, INSIDE: 3}

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from kg.graph.store import GraphStore
-from kg.linking import spaced
-from kg.linking.context import Profiles, Words, profile_words
+from kg.linking import spaced_names as spaced
+from kg.linking.context import Profiles, TextWords, profile_words
 from kg.linking.linker import Linker
-from workbench.errors import WorkbenchError
-from workbench.files.sealed import seal
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.checksums import seal
 
 TEXTS = [
     {"id": "Q90", "label": "Paris", "aliases": ["City of Light"], "description": "capital of France on the Seine"},
@@ -151,7 +151,7 @@ def test_wrong_inputs(tmp_path):
 
 
 def around(text, start, end):
-    words = Words(text)
+    words = TextWords(text)
     return sorted(words.near(words.distinct, start, end))
 
 
@@ -303,6 +303,6 @@ def test_links_within_given_stretches(linker):
     assert found[1][3] == 1
     assert found[3] == (26, 31, "Q1439", 0.25), "a part of a stretch is as likely one as elsewhere"
     assert linker.link(text, inside=[]) == []
-    assert linker.link(text, inside=[(0, 4)]) == [], "a name that goes on behind a stretch is not in it"
+    assert linker.link(text, inside=[(0, 4)]) == [], "a name that continues behind a stretch is not in it"
     assert linker.link(text, 0.5, inside=stretches)[1:] == [found[1]]
     assert [link[2] for link in linker.link(text, candidates=3, inside=[(19, 24)])] != []

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kg.graph.store import GraphStore
-from kg.linking.context import WINDOW, Words
+from kg.linking.context import WINDOW, TextWords
 from kg.linking.folding import fold
 from kg.linking.linker import Linker
 from kg.linking.scoring import CONTEXT
@@ -81,20 +81,20 @@ def test_scores_are_those_of_one_candidate_after_the_other(store, seed, context)
         found = linker._gazetteer.find(text)
         if not found:
             continue
-        told = linker._scoring.ranked(Words(text), found, 30)
-        for (number, start, end), ranked in zip(found, told, strict=True):
+        reported = linker._scoring.ranked(TextWords(text), found, 30)
+        for (number, start, end), ranked in zip(found, reported, strict=True):
             wanted = plain_ranked(linker, number, around(text, start, end))
             assert [entity for entity, _ in ranked] == [entity for entity, _ in wanted]
             assert [share for _, share in ranked] == pytest.approx([share for _, share in wanted], rel=1e-13, abs=0)
-        first = linker._scoring.ranked(Words(text), found, 1)
-        assert first == [ranked[:1] for ranked in told]
+        first = linker._scoring.ranked(TextWords(text), found, 1)
+        assert first == [ranked[:1] for ranked in reported]
         for number, start, end in found[:3]:
             alone = linker.candidates(text[start:end], text, start, end)
-            assert alone == told[found.index((number, start, end))]
+            assert alone == reported[found.index((number, start, end))]
 
 
 def test_what_is_kept_of_names_is_bounded(store, monkeypatch):
-    monkeypatch.setattr("kg.linking.scoring.KEPT", 10)
+    monkeypatch.setattr("kg.linking.scoring.KEPT_CANDIDATES", 10)
     linker, again = Linker.from_store(store), Linker.from_store(store)
     for text in texts(9):
         links = linker.link(text)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kg.linking.linker import Linker
-from kg.linking.segmenters import Segmenter, chosen_for
-from workbench.errors import WorkbenchError
+from kg.linking.segmenters import LinkingSegmenter, chosen_for
+from workbench.core.errors import WorkbenchError
 from workbench.text import segmenters
 
 CHINESE = ["水果", "海水", "价值", "有价值", "市中心"]
@@ -32,29 +32,29 @@ def linked(names: list[str], text: str, words: object) -> list[str]:
 def test_no_name_inside_of_a_word() -> None:
     text = "我在上海水果店看具有价值的书"
     assert linked(CHINESE, text, None) == ["海水", "有价值"]
-    assert linked(CHINESE, text, Segmenter("jieba")) == ["价值"], "which 有价值 hid"
-    assert linked([*CHINESE, "电影", "看电影"], "看看电影", Segmenter("jieba")) == ["电影"], "what 看电影 hid"
-    assert linked([*CHINESE, "水果店"], "我在上海，水果店", Segmenter("jieba")) == ["水果店"]
+    assert linked(CHINESE, text, LinkingSegmenter("jieba")) == ["价值"], "which 有价值 hid"
+    assert linked([*CHINESE, "电影", "看电影"], "看看电影", LinkingSegmenter("jieba")) == ["电影"], "what 看电影 hid"
+    assert linked([*CHINESE, "水果店"], "我在上海，水果店", LinkingSegmenter("jieba")) == ["水果店"]
     text = "アイスランドと東京都庁"
     assert linked(["アイス", "京都"], text, None) == ["アイス", "京都"]
-    assert linked(["アイス", "京都"], text, Segmenter("sudachi")) == []
-    assert linked(JAPANESE, text, Segmenter("sudachi")) == ["アイスランド", "東京"]
+    assert linked(["アイス", "京都"], text, LinkingSegmenter("sudachi")) == []
+    assert linked(JAPANESE, text, LinkingSegmenter("sudachi")) == ["アイスランド", "東京"]
 
 
 def test_places_are_those_of_the_whole_text() -> None:
     text = "a 研究 the 上海水果店"
-    inside = Segmenter("jieba").within(text, range(len(text) + 1))
+    inside = LinkingSegmenter("jieba").within(text, range(len(text) + 1))
     assert inside == {3, 10, 12, 13}, "上海|水果店 begins at 9"
 
 
 def test_a_run_longer_than_sudachi_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     run = "東京都庁とアイスランド。"
-    whole = Segmenter("sudachi").within(run * 5, range(len(run) * 5))
+    whole = LinkingSegmenter("sudachi").within(run * 5, range(len(run) * 5))
     assert whole
     monkeypatch.setattr(segmenters, "LONGEST", len(run))
-    assert Segmenter("sudachi").within(run * 5, range(len(run) * 5)) == whole
+    assert LinkingSegmenter("sudachi").within(run * 5, range(len(run) * 5)) == whole
     monkeypatch.undo()
-    assert Segmenter("sudachi").within("東京都庁" * 6000, [23_999])
+    assert LinkingSegmenter("sudachi").within("東京都庁" * 6000, [23_999])
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_run_longer_than_sudachi_takes(monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_the_names_tell_the_language(names: list[str], wanted: str | None) -> None:
     chosen = chosen_for(names)
-    assert (chosen.name if isinstance(chosen, Segmenter) else chosen) == wanted
+    assert (chosen.name if isinstance(chosen, LinkingSegmenter) else chosen) == wanted
 
 
 def test_what_to_install_is_said_and_names_are_found_inside_of_words(
@@ -84,7 +84,7 @@ def test_what_to_install_is_said_and_names_are_found_inside_of_words(
     assert "pip install 'pretraining-workbench[chinese]'" in caplog.text
     assert "--words none" in caplog.text
     with pytest.raises(WorkbenchError, match=r"needs the package 'sudachipy'.*\[japanese\]"):
-        Segmenter("sudachi")
+        LinkingSegmenter("sudachi")
 
 
 def test_scripts_that_nothing_here_cuts(caplog: pytest.LogCaptureFixture) -> None:

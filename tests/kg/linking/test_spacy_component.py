@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kg.linking.linker import Linker
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 spacy = pytest.importorskip("spacy")
 component = pytest.importorskip("kg.linking.spacy_component")

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from kg.models.embeddings.entity_table import EntityTable
+from kg.models.embeddings.entity_table import EntityTableEmbedding
 from kg.objectives.dea import Dea, noise
 from tests.contracts.cases import ObjectiveCase
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
 from workbench.models.network import Network
+from workbench.pretraining.forward import HeadInputs
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Rows, Sequence, text_fields
-from workbench.tasks.forward import Seen
 
 
 def originals(before: Sequence, after: Sequence, shared: Mapping[str, np.ndarray]) -> None:
@@ -142,7 +142,7 @@ def test_loss_is_a_plain_sum_of_cross_entropies_with_finite_gradients() -> None:
     head = objective.head(network)
     states = {"text": torch.randn(60, 8, requires_grad=True)}
     targets = batch.targets["dea"]
-    out = head(Seen.of(network, batch, targets, states))
+    out = head(HeadInputs.of(network, batch, targets, states))
     total = 0.0
     vectors = [torch.zeros(6) if c == 0 else table[c - 1] for c in targets["candidates"].tolist()]
     for row, label in zip(targets["rows"].tolist(), targets["labels"].tolist(), strict=True):
@@ -163,7 +163,7 @@ def build(table: torch.Tensor) -> Network:
 
 def forward(objective: Dea, batch):
     network = build(torch.randn(40, 6))
-    return objective.head(network)(Seen.of(network, batch, batch.targets["dea"]))
+    return objective.head(network)(HeadInputs.of(network, batch, batch.targets["dea"]))
 
 
 def test_refuses_wrong_rates_and_a_model_without_entities() -> None:
@@ -176,14 +176,14 @@ def test_refuses_wrong_rates_and_a_model_without_entities() -> None:
 
 def test_table_rows_controls_and_training() -> None:
     table = torch.arange(12.0).view(4, 3)
-    frozen = EntityTable(table)
+    frozen = EntityTableEmbedding(table)
     assert frozen({"entity_ids": torch.tensor([0, 1, 4])}).tolist() == [[0, 0, 0], [0, 1, 2], [9, 10, 11]]
     assert frozen.vectors.data_ptr() == table.data_ptr()
-    drawn = EntityTable(table, control="random-entities", seed=1)({"entity_ids": torch.arange(1, 5)})
+    drawn = EntityTableEmbedding(table, control="random-entities", seed=1)({"entity_ids": torch.arange(1, 5)})
     assert torch.allclose(drawn.norm(dim=1), table.norm(dim=1))
     assert not torch.allclose(drawn[1:], table[1:])
-    trained = EntityTable(table, trainable=True)
+    trained = EntityTableEmbedding(table, trainable=True)
     trained({"entity_ids": torch.tensor([0, 2])}).sum().backward()
     assert trained.vectors.grad.sum(1).tolist() == [0, 3, 0, 0]
     with pytest.raises(WorkbenchError, match="hidden_size = 100"):
-        EntityTable(table, hidden_size=100)
+        EntityTableEmbedding(table, hidden_size=100)

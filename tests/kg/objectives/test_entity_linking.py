@@ -9,17 +9,17 @@ import pytest
 import torch
 
 from kg.objectives.entity_linking import EntityLinking
-from kg.sequences.steps.candidates import Candidates
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from kg.sequences.transforms.candidates import CandidatesTransform
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
 from workbench.models.network import Network
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import LossOutput
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sequence, Span, text_fields
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import LossOutput
 
-EXCUSED = "it reads the scores of the layer kg.kar, and streams that the step kg.candidates makes"
+EXCUSED = "it reads the scores of the layer kg.kar, and streams that the transform kg.candidates makes"
 
 TABLE = {f"Q{i}": i for i in range(6)}
 RIGHT, WRONG = {"right": 1}, {"right": 0}
@@ -46,19 +46,19 @@ def network(candidates: str = "candidates", **kar: Any) -> Network:
 def corrupted(part: EntityLinking, taken: tuple[int, ...] = ()) -> tuple[Sequence, Batch]:
     part.name = "it"
     made = Sequence({"text": text_fields(np.arange(10))}, (0,), "k", list(SPANS))
-    Candidates(TABLE)([made], Draws("t", number=(0,)))
+    CandidatesTransform(TABLE)([made], Draws("t", number=(0,)))
     made.streams["text"]["taken"][list(taken)] = True
     part.corrupt([made], Draws("t", number=(0,)))
     return made, collate([made])
 
 
 def run(part: EntityLinking, read: Network, batch: Batch) -> LossOutput:
-    return part.head(read)(Seen.of(read, batch, batch.targets["it"]))
+    return part.head(read)(HeadInputs.of(read, batch, batch.targets["it"]))
 
 
 def scores_of(read: Network, batch: Batch) -> list[list[float]]:
     """By labelled mention."""
-    found = Seen.of(read, batch, {}).read().taps["candidates"]["scores"].tolist()
+    found = HeadInputs.of(read, batch, {}).read().taps["candidates"]["scores"].tolist()
     return [found[0:3], found[4:5], found[5:6]]
 
 
@@ -104,7 +104,7 @@ def test_the_margin_counts_every_candidate_and_mentions_that_mean_none() -> None
 def test_what_is_measured_leaves_nil_out() -> None:
     part, read = EntityLinking(), network()
     _, batch = corrupted(part)
-    made = run(part, read, batch).made
+    made = run(part, read, batch).outputs
     priors = {**made, "scores": made["priors"]}
     assert part.measure(priors) == {"accuracy": pytest.approx(0.5), "mrr": pytest.approx(0.75)}
     assert part.measure({**made, "labels": torch.zeros(5)}) == {}
@@ -115,7 +115,7 @@ def test_a_text_in_which_nobody_said_what_is_meant_has_no_loss(loss: Any) -> Non
     part, read = EntityLinking(loss=loss), network()
     part.name = "it"
     made = Sequence({"text": text_fields(np.arange(10))}, (0,), "k", [SPANS[3]])
-    Candidates(TABLE)([made], Draws("t", number=(0,)))
+    CandidatesTransform(TABLE)([made], Draws("t", number=(0,)))
     part.corrupt([made], Draws("t", number=(0,)))
     batch = collate([made])
     found = run(part, read, batch)

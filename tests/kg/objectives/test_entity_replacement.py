@@ -12,12 +12,12 @@ import torch
 from kg.graph.store import GraphStore
 from kg.objectives.entity_replacement import EntityReplacement, mentions_apart
 from tests.contracts.material import plain, tiny_network, tokenizer, travelled
-from workbench.keyed import Draws
+from workbench.components.building import build
+from workbench.core.keyed import Draws
 from workbench.objectives.mlm import Mlm
-from workbench.parts.building import build
+from workbench.pretraining.forward import HeadInputs
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.forward import Seen
 
 EXCUSED = "its loss reads the rows on both sides of a mention, which neighbouring mentions share"
 
@@ -181,7 +181,7 @@ def test_loss_is_that_of_a_loop_with_finite_gradients(graph: str) -> None:
     batch, network = collate(sequences), tiny_network()
     head = part.head(network)
     states = torch.randn(int(batch.streams["text"].offsets[-1]), 16, requires_grad=True)
-    out = head(Seen.of(network, batch, batch.targets["it"], {"text": states}))
+    out = head(HeadInputs.of(network, batch, batch.targets["it"], {"text": states}))
     total, right, both, said, gold, at = torch.tensor(0.0), 0, 0, 0, 0, 0
     for sequence in sequences:
         for span in sequence.spans:
@@ -211,5 +211,5 @@ def test_texts_without_mentions_have_no_labels(graph: str) -> None:
     part.corrupt(sequences, draws())
     batch, network = collate(sequences), tiny_network()
     assert part.count(batch) == 0
-    assert float(part.head(network)(Seen.of(network, batch, batch.targets["it"])).loss.detach()) == 0
+    assert float(part.head(network)(HeadInputs.of(network, batch, batch.targets["it"])).loss.detach()) == 0
     assert part.arrange([], draws()) == []

@@ -12,19 +12,19 @@ from typer.testing import CliRunner
 
 import workbench
 from kg.graph.store import GraphStore
-from kg.sequences.cast import CAST, Part
+from kg.sequences.description_roles import CAST, CastMember
 from kg.vectors.scores import VectorScores
 from kg.vectors.vectors import load_vectors
-from pipelines.commands.entity_vectors import entity_vectors
+from pipelines.commands.knowledge.entity_vectors import entity_vectors
 from tests.contracts.material import VOCABULARY, tokenizer
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.command import command
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.writer import ShardWriter
-from workbench.errors import WorkbenchError
-from workbench.options.command import command
+from workbench.corpora.shards.writer import ShardWriter
 from workbench.recipe.trees import recipe_from_dict
 from workbench.sequences.batch import collate
 from workbench.training.pretrain import pretrain
-from workbench.training.verify import verify_resume
+from workbench.training.verify_resume import verify_resume
 
 WORDS = VOCABULARY.split()
 SEEN, UNSEEN = [f"Q{i}" for i in range(8)], ["Q8", "Q9"]
@@ -112,13 +112,13 @@ def test_vectors_are_the_first_states_of_descriptions_seen_or_not(run: Path, wor
         store = GraphStore.open(world / "all")
         assert store.description(entity) == " ".join(words)
         task.builder.graph = store
-        [sequence] = task.sequences([{"key": "0", "draw": (0,), CAST: [Part("entity", entity)]}])
+        [sequence] = task.sequences([{"key": "0", "draw": (0,), CAST: [CastMember("entity", entity)]}])
         assert sequence.streams["text"]["input_ids"].tolist() == ids
         with torch.inference_mode():
             wanted = network(collate([sequence]))["text"][0]
         torch.testing.assert_close(vectors.vectors[vectors.rows[entity]], wanted, atol=1e-5, rtol=1e-5)
-    learnt = loaded.model.heads["knowledge_embedding"].relations.weight
-    torch.testing.assert_close(vectors.relations, learnt.detach())
+    learned = loaded.model.heads["knowledge_embedding"].relations.weight
+    torch.testing.assert_close(vectors.relations, learned.detach())
     assert vectors.provenance["model"] == "TransE"
     assert vectors.provenance["norm"] == 2
     assert "checkpoint" in vectors.provenance

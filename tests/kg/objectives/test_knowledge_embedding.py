@@ -15,16 +15,16 @@ from torch import Tensor
 
 from kg.graph.store import GraphStore
 from kg.objectives._translation import FALSE, NOBODY, TranslationHead
-from kg.objectives.knowledge_embedding import KnowledgeEmbedding, Negatives
-from kg.sequences.builders.described_triple import DescribedTriple
-from kg.sequences.cast import CAST
+from kg.objectives.knowledge_embedding import KnowledgeEmbedding, NegativeTriples
+from kg.sequences.builders.described_triple import DescribedTripleBuilder
+from kg.sequences.description_roles import CAST
 from tests.contracts.material import VOCABULARY, draws, tiny_network, tokenizer
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.models.network import Network
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import LossOutput
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sample
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import LossOutput
 
 EXCUSED = "its sequences are descriptions of entities, which the samples of the contracts don't have"
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
@@ -111,21 +111,21 @@ def arranged(made: KnowledgeEmbedding, given: list[Sample], seed: int = 0) -> li
 
 
 def batch_of(made: KnowledgeEmbedding, graph: GraphStore, given: list[Sample] | None = None, seed: int = 0) -> Batch:
-    builder = DescribedTriple(tokenizer(), 32, graph)
+    builder = DescribedTripleBuilder(tokenizer(), 32, graph)
     sequences = builder(arranged(made, samples() if given is None else given, seed), draws(seed))
     return collate(sequences, {"it": made.corrupt(sequences, draws(seed))})
 
 
 def run(made: KnowledgeEmbedding, network: Network, batch: Batch) -> LossOutput:
     torch.manual_seed(1)
-    return made.head(network)(Seen.of(network, batch, batch.targets["it"]))
+    return made.head(network)(HeadInputs.of(network, batch, batch.targets["it"]))
 
 
 def by_loops(made: KnowledgeEmbedding, network: Network, cast: list[Sample], graph: GraphStore) -> float:
     """The loss from the equations, each text read by itself: the sum over triples."""
     torch.manual_seed(1)
     head = made.head(network)
-    builder = DescribedTriple(tokenizer(), 32, graph)
+    builder = DescribedTripleBuilder(tokenizer(), 32, graph)
     total = 0.0
     for sample in cast:
         vectors: dict[str, list[Tensor]] = {}
@@ -155,7 +155,7 @@ def by_loops(made: KnowledgeEmbedding, network: Network, cast: list[Sample], gra
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"norm": 1, "margin": 2.0}, {"relations": "texts"}, {"conditioned": True}, {"negatives": Negatives(3)}],
+    [{}, {"norm": 1, "margin": 2.0}, {"relations": "texts"}, {"conditioned": True}, {"negatives": NegativeTriples(3)}],
     ids=["released", "norm 1", "KEPLER-Rel", "KEPLER-Cond", "3 each"],
 )
 def test_the_loss_of_what_is_read_once_is_that_of_every_text_by_itself(graph: GraphStore, options: Any) -> None:
@@ -172,7 +172,7 @@ def test_gradients_reach_the_network_and_the_relations(graph: GraphStore) -> Non
     made, network = objective(graph), tiny_network()
     batch = batch_of(made, graph)
     head = made.head(network)
-    head(Seen.of(network, batch, batch.targets["it"])).loss.backward()
+    head(HeadInputs.of(network, batch, batch.targets["it"])).loss.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in head.parameters())
     assert network.embeddings["text"].token.weight.grad.abs().sum() > 0
 
@@ -196,26 +196,26 @@ def false_triples(sample: Sample) -> set[tuple[str, str, str]]:
 
 
 def test_false_triples_are_all_those_that_the_graph_does_not_state(graph: GraphStore) -> None:
-    made = objective(graph, negatives=Negatives(200))
+    made = objective(graph, negatives=NegativeTriples(200))
     found = false_triples(arranged(made, samples())[0])
     heads = {(e, "P1", "Q1") for e in STATED} | {("Q0", "P1", e) for e in STATED}
     assert found == heads - set(TRIPLES)
 
 
 def test_unfiltered_ones_differ_from_the_triple_alone(graph: GraphStore) -> None:
-    made = objective(graph, negatives=Negatives(200, filtered=False))
+    made = objective(graph, negatives=NegativeTriples(200, filtered=False))
     found = false_triples(arranged(made, samples())[0])
     assert ("Q0", "P1", "Q2") in found
     assert ("Q0", "P1", "Q1") not in found
 
 
 def test_a_held_out_triple_is_none_of_its_own_false_ones(graph: GraphStore) -> None:
-    made = objective(graph, negatives=Negatives(200))
+    made = objective(graph, negatives=NegativeTriples(200))
     assert ("Q7", "P1", "Q8") not in false_triples(arranged(made, samples([("Q7", "P1", "Q8")]))[0])
 
 
 def test_draws_depend_on_the_seed_and_the_sample_alone(graph: GraphStore) -> None:
-    made = objective(graph, negatives=Negatives(4))
+    made = objective(graph, negatives=NegativeTriples(4))
     first, again, other = (arranged(made, samples(), seed) for seed in (3, 3, 4))
     assert first == again != other
     assert [arranged(made, [sample], 3)[0] for sample in samples()] == first
@@ -224,7 +224,7 @@ def test_draws_depend_on_the_seed_and_the_sample_alone(graph: GraphStore) -> Non
 def test_entities_without_a_text_are_no_false_ends(tmp_path: Path) -> None:
     texts = {e: {"label": f"the town {e}"} for e in ENTITIES[:4]}
     sparse = GraphStore.build(TRIPLES, tmp_path / "graph", entity_texts=texts)
-    found = false_triples(arranged(objective(sparse, negatives=Negatives(50)), samples())[0])
+    found = false_triples(arranged(objective(sparse, negatives=NegativeTriples(50)), samples())[0])
     assert {e for h, _, t in found for e in (h, t)} <= set(ENTITIES[:4])
 
 
@@ -232,14 +232,14 @@ def test_entities_without_a_text_are_no_false_ends(tmp_path: Path) -> None:
 def test_entities_in_no_triple_are_no_false_ends(graph: GraphStore, filtered: bool) -> None:
     """An inductive split holds them out: their texts are there, and training must not meet them."""
     assert set(graph.ids) > set(STATED)
-    made = objective(graph, negatives=Negatives(200, filtered=filtered))
+    made = objective(graph, negatives=NegativeTriples(200, filtered=filtered))
     met = {e for sample in arranged(made, samples()) for h, _, t in false_triples(sample) for e in (h, t)}
     assert met == set(STATED)
 
 
 @pytest.mark.parametrize("filtered", [True, False])
 def test_those_of_the_micro_batch_are_its_entities(graph: GraphStore, filtered: bool) -> None:
-    made = objective(graph, negatives=Negatives(50, source="micro-batch", filtered=filtered))
+    made = objective(graph, negatives=NegativeTriples(50, source="micro-batch", filtered=filtered))
     batch = batch_of(made, graph)
     assert set(batch.roles) == {"head", "tail"}
     targets = batch.targets["it"]
@@ -256,7 +256,7 @@ def test_those_of_the_micro_batch_are_its_entities(graph: GraphStore, filtered: 
 def test_a_triple_alone_in_its_micro_batch_has_its_own_entities_or_none(tmp_path: Path) -> None:
     texts = {e: {"description": word} for e, word in (("a", "river"), ("b", "songs"))}
     small = GraphStore.build([(h, "P", t) for h in "ab" for t in "ab"], tmp_path / "graph", entity_texts=texts)
-    made = objective(small, negatives=Negatives(2, source="micro-batch"))
+    made = objective(small, negatives=NegativeTriples(2, source="micro-batch"))
     batch = batch_of(made, small, samples([("a", "P", "b")]))
     assert set(batch.targets["it"]["false_heads"].flatten().tolist()) == {NOBODY}
     found = run(made, tiny_network(), batch)
@@ -270,15 +270,15 @@ def test_a_triple_alone_in_its_micro_batch_has_its_own_entities_or_none(tmp_path
 def test_the_control_reads_tails_of_the_shuffled_graph(graph: GraphStore) -> None:
     made = objective(graph, control="shuffled-kg", seed=1)
     shuffled = set(graph.under("shuffled-kg", 1).triples())
-    told = arranged(made, samples())
-    ends = [[p.entity for p in sample[CAST][:2]] for sample in told]
+    reported = arranged(made, samples())
+    ends = [[p.entity for p in sample[CAST][:2]] for sample in reported]
     assert {(h, r, t) for (h, t), (_, r, _) in zip(ends, TRIPLES, strict=True)} == shuffled
     assert shuffled != set(TRIPLES)
 
 
 def test_sequences_that_are_not_whole_triples_are_refused(graph: GraphStore) -> None:
     made = objective(graph)
-    sequences = DescribedTriple(tokenizer(), 32, graph)(arranged(made, samples()), draws())
+    sequences = DescribedTripleBuilder(tokenizer(), 32, graph)(arranged(made, samples()), draws())
     with pytest.raises(WorkbenchError, match=r"one each of head, tail.*kg\.described_triple"):
         made.corrupt(sequences[1:], draws())
 

@@ -8,11 +8,11 @@ import torch
 
 from kg.objectives.label_fusion import LabelFusion
 from tests.contracts.material import draws, plain, tiny_network, travelled
-from tests.kg.feelings import CLASSES, feeling_network, tagged_samples, tagged_sequences
-from workbench.errors import WorkbenchError
+from tests.kg.sentiment_files import CLASSES, feeling_network, tagged_samples, tagged_sequences
+from workbench.core.errors import WorkbenchError
+from workbench.pretraining.forward import HeadInputs
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen
 
 EXCUSED = "it reads a field that the samples of the contracts don't have"
 
@@ -56,7 +56,7 @@ def test_the_loss_is_that_of_a_loop() -> None:
     batch, network = collate(sequences), feeling_network()
     head = part.head(network)
     states = torch.randn(int(batch.streams["text"].offsets[-1]), 16, requires_grad=True)
-    out = head(Seen.of(network, batch, batch.targets["it"], {"text": states}))
+    out = head(HeadInputs.of(network, batch, batch.targets["it"], {"text": states}))
     table, of = network.embeddings["text"].extra["label_ids"].weight, head.scores
     total, at = torch.tensor(0.0), 0
     for sequence in sequences:

@@ -11,12 +11,12 @@ import torch
 
 from kg.lexicons.word_vectors import WordVectors
 from kg.objectives.lexical_relation import LexicalRelation
-from kg.vectors.vectors import Vectors, save_vectors
+from kg.vectors.vectors import GraphVectors, save_vectors
 from tests.contracts.material import draws, plain, tiny_network, tokenizer, travelled
-from workbench.errors import WorkbenchError
-from workbench.parts.building import build
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
+from workbench.pretraining.forward import HeadInputs
 from workbench.sequences.batch import collate
-from workbench.tasks.forward import Seen
 
 EXCUSED = "it reads pairs of words, which the samples of the contracts don't have"
 
@@ -32,7 +32,7 @@ def table() -> torch.Tensor:
 @pytest.fixture(scope="module")
 def part(table: torch.Tensor, tmp_path_factory: pytest.TempPathFactory) -> LexicalRelation:
     path = tmp_path_factory.mktemp("words") / "words.safetensors"
-    save_vectors(Vectors(WORDS, table, [], torch.zeros(0, 4)), path)
+    save_vectors(GraphVectors(WORDS, table, [], torch.zeros(0, 4)), path)
     made = LexicalRelation(str(path), dropout=0.0)
     made.name = "it"
     return made
@@ -79,7 +79,7 @@ def test_the_loss_is_that_of_a_loop(part: LexicalRelation) -> None:
     batch, network = collate(sequences), tiny_network()
     head = part.head(network)
     states = torch.randn(int(batch.streams["text"].offsets[-1]), 16, requires_grad=True)
-    out = head(Seen.of(network, batch, batch.targets["it"], {"text": states}))
+    out = head(HeadInputs.of(network, batch, batch.targets["it"], {"text": states}))
     total, at = torch.tensor(0.0), 0
     for sequence in sequences:
         pooled = torch.tanh(network.poolers["text"].dense(states[at]))

@@ -9,13 +9,13 @@ import torch.nn.functional as F
 
 from kg.objectives.mep import Mep
 from kg.sequences.entity_vocabulary import MASK
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
 from workbench.models.network import Network
+from workbench.pretraining.forward import HeadInputs
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Rows, Sequence, text_fields
-from workbench.tasks.forward import Seen
 
 EXCUSED = "it reads a stream of entity tokens, which the network of the contracts does not have"
 DRAWS = Draws("t", number=(0,))
@@ -77,7 +77,7 @@ def test_a_text_without_entities_has_no_label() -> None:
     batch = collate(source)
     assert objective.count(batch) == 0
     head = objective.head(network())
-    assert head(Seen.of(network(), batch, batch.targets["it"])).loss == 0
+    assert head(HeadInputs.of(network(), batch, batch.targets["it"])).loss == 0
 
 
 @pytest.mark.parametrize("width", [3, 8])
@@ -90,7 +90,7 @@ def test_the_loss_is_over_the_whole_vocabulary(width: int) -> None:
     source = sequences(3, 6)
     objective.corrupt(source, DRAWS)
     batch = collate(source)
-    seen = Seen.of(model, batch, batch.targets["it"])
+    seen = HeadInputs.of(model, batch, batch.targets["it"])
     loss = torch.zeros(())
     for row, entity in zip(seen.targets["rows"], seen.targets["labels"], strict=True):
         transformed = head.norm(F.gelu(head.dense(seen.states["entity"][row])))

@@ -13,16 +13,16 @@ import torch
 
 from kg.objectives._reading import entity_rows, marker_rows, read
 from kg.objectives.relations import Relations
-from kg.sequences.builders.marked_pair import MarkedPair
+from kg.sequences.builders.marked_pair import MarkedPairBuilder
 from kg.sequences.entity_vocabulary import save_entity_vocabulary
-from kg.sequences.steps.entity_tokens import EntityTokens
+from kg.sequences.transforms.entity_tokens import EntityTokensTransform
 from tests.contracts.material import draws, tokenizer
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
+from workbench.pretraining.forward import HeadInputs
 from workbench.sequences.batch import collate
-from workbench.sequences.builders.mention import Mention
+from workbench.sequences.builders.mention import MentionBuilder
 from workbench.sequences.rows import insert
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen
 
 TEXT = "the old river flows past Hamburg and Dresden"
 MARKS = [[25, 32, "tail"], [37, 44, "head"]]
@@ -30,7 +30,7 @@ BOTH = ("head", "tail")
 
 
 def pair(max_length: int = 40, text: str = TEXT, marks: Any = MARKS) -> Sequence:
-    builder = MarkedPair(tokenizer(), max_length, head="l", tail="o")
+    builder = MarkedPairBuilder(tokenizer(), max_length, head="l", tail="o")
     return builder([{"key": "r", "draw": (0,), "text": text, "marks": marks, "labels": {"relation": "a"}}], draws())[0]
 
 
@@ -42,7 +42,7 @@ def test_the_marker_stands_before_its_mention() -> None:
     made = pair()
     assert spelt(made, marker_rows(made, BOTH, "text").index) == ["l", "o"]
     mention = {"key": "m", "draw": (0,), "text": TEXT, "mention": [25, 32]}
-    one = Mention(tokenizer(), 40, marker="o")([mention], draws())[0]
+    one = MentionBuilder(tokenizer(), 40, marker="o")([mention], draws())[0]
     (row,) = marker_rows(one, ("mention",), "text").index
     assert spelt(one, np.array([row])) == ["o"]
     assert one.streams["text"]["char_start"][row + 1] == 25
@@ -61,7 +61,7 @@ def test_entities_are_the_tokens_that_stand_for_the_mentions(tmp_path: Path) -> 
     """Of one that was cut away the first that is there; where none is, the step is missing."""
     file = tmp_path / "entities.safetensors"
     save_entity_vocabulary(file, Counter("a"), 1, {})
-    step = EntityTokens(str(file), marks=True)
+    step = EntityTokensTransform(str(file), marks=True)
     text = f"Hamburg {'and river ' * 20}Dresden"
     cut = pair(12, text, [[0, 7, "head"], [len(text) - 7, len(text), "tail"]])
     whole, cut = step([pair(), cut], draws())
@@ -92,7 +92,7 @@ def test_the_head_reads_these_rows(reading: Any) -> None:
         sizes={"text": 6}, poolers={}, summary_rows=lambda given, batch, stream: given[stream][first]
     )
     head: Any = objective.head(network)
-    seen = Seen.of(network, batch, batch.targets["relations"], {"text": states})
+    seen = HeadInputs.of(network, batch, batch.targets["relations"], {"text": states})
     wanted = []
     for sequence, offset in zip(made, first.tolist(), strict=True):
         rows = marker_rows(sequence, BOTH, "text").index if reading == "markers" else [0]

@@ -9,9 +9,9 @@ import pytest
 from kg.graph.store import GraphStore
 from kg.objectives.relation_prediction import RelationPrediction
 from tests.kg.evaluation.graph_world import make_graph_world, recipe_tree
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.recipe.trees import recipe_from_dict
-from workbench.runs.metrics import read_metrics
+from workbench.runs.metrics_file import read_metrics
 from workbench.sequences.sequence import Sequence
 from workbench.training.pretrain import pretrain
 

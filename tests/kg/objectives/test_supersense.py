@@ -12,14 +12,14 @@ import torch
 from kg.objectives.supersense import Supersense, sense_scores
 from tests.contracts.material import draws, text_samples, tokenizer
 from tests.kg.sense_files import supersenses
-from workbench.errors import WorkbenchError
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
 from workbench.models.network import Network
 from workbench.objectives.mlm import Mlm
-from workbench.parts.building import build
+from workbench.pretraining.forward import HeadInputs
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen
 
 EXCUSED = "its labels are those of the words that another objective has hidden"
 
@@ -68,7 +68,7 @@ def test_the_loss_is_that_of_the_equations_with_finite_gradients() -> None:
     batch, net = collate(sequences), network()
     head = part.head(net)
     states = torch.randn(int(batch.streams["text"].offsets[-1]), 16, requires_grad=True)
-    out = head(Seen.of(net, batch, batch.targets["it"], {"text": states}))
+    out = head(HeadInputs.of(net, batch, batch.targets["it"], {"text": states}))
     table = net.embeddings["text"].senses.weight
     total, right = torch.tensor(0.0), 0
     targets = batch.targets["it"]
@@ -102,7 +102,7 @@ def test_nothing_hidden_has_no_loss() -> None:
     part.corrupt(sequences, draws())
     batch = collate(sequences)
     assert part.count(batch) == 0
-    assert float(part.head(net)(Seen.of(net, batch, batch.targets["it"])).loss.detach()) == 0
+    assert float(part.head(net)(HeadInputs.of(net, batch, batch.targets["it"])).loss.detach()) == 0
 
 
 def test_scores_of_all_words_and_of_those_with_one_supersense() -> None:

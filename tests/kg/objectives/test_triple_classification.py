@@ -13,7 +13,7 @@ from kg.graph.store import GraphStore
 from kg.objectives.triple_classification import TripleClassification
 from tests.contracts.material import plain
 from tests.kg.evaluation.graph_world import NAMES, TRIPLES
-from workbench.keyed import Draws
+from workbench.core.keyed import Draws
 
 EXCUSED = "it reads triples, which the samples of the contracts don't have"
 
@@ -90,7 +90,7 @@ def test_scores_are_the_log_odds_of_hugging_face(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     import workbench
     from tests.kg.evaluation.graph_world import make_graph_world
-    from workbench.evaluation.opening import find_objective
+    from workbench.evaluation.scoring.evaluated_run import find_objective
 
     world = make_graph_world(tmp_path)
     run = find_objective(workbench.load(world / "run"), world / "run", TripleClassification, "")

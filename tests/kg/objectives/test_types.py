@@ -12,7 +12,7 @@ from torch import Tensor
 
 from kg.objectives.types import Types, TypesHead
 from tests.contracts.cases import ObjectiveCase
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 NOT_MEANT = {"seed": "nothing is drawn", "originals": "no row is changed", "no labels": "every mention has types"}
 CASES = {

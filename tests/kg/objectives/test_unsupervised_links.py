@@ -9,16 +9,19 @@ from typing import Any, cast
 import pytest
 
 from kg.objectives.entity_linking import EntityLinking
-from kg.sequences.steps.candidates import Candidates
-from workbench.errors import WorkbenchError
-from workbench.tasks.objective import Objective
-from workbench.training.watch import FirstSteps
+from kg.sequences.transforms.candidates import CandidatesTransform
+from workbench.core.errors import WorkbenchError
+from workbench.pretraining.objective import Objective
+from workbench.training.first_steps import FirstSteps
 
 
 @pytest.mark.parametrize(
-    ("objective", "told"), [(EntityLinking(), "prepare link CORPUS .*--supervise"), (Objective(), "does its data fit")]
+    ("objective", "reported"),
+    [(EntityLinking(), "prepare link CORPUS .*--supervise"), (Objective(), "does its data fit")],
 )
-def test_what_finds_no_label_says_what_to_do(objective: Objective, told: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_finds_no_label_says_what_to_do(
+    objective: Objective, reported: str, caplog: pytest.LogCaptureFixture
+) -> None:
     objectives = [
         SimpleNamespace(name=name, objective=each) for name, each in (("mlm", Objective()), ("it", objective))
     ]
@@ -27,7 +30,7 @@ def test_what_finds_no_label_says_what_to_do(objective: Objective, told: str, ca
     FirstSteps(tasks, {}, tells=True).add(["text"], result, last=True)
     (record,) = caplog.records
     assert record.message.startswith("objective it found no label in the first 1 steps; ")
-    assert re.search(told, record.message)
+    assert re.search(reported, record.message)
 
 
 @pytest.mark.parametrize("losses", [{}, {"mlm": 1.0}])
@@ -35,15 +38,15 @@ def test_what_a_control_took_away_is_told(losses: dict[str, float], caplog: pyte
     objectives = [
         SimpleNamespace(name=name, objective=each) for name, each in (("mlm", Objective()), ("it", EntityLinking()))
     ]
-    parts = [Candidates({"Q64": 0}, control="no-kg")]
+    parts = [CandidatesTransform({"Q64": 0}, control="no-kg")]
     tasks: Any = {"text": SimpleNamespace(name="text", objectives=objectives, parts=parts)}
     first, result = FirstSteps(tasks, {}, control="no-kg", tells=True), cast(Any, SimpleNamespace(losses=losses))
-    told = r"ontrol no-kg takes away what Candidates would bring in"
+    reported = r"ontrol no-kg removes what Candidates would bring in"
     if losses:
         first.add(["text"], result, last=True)
-        assert re.search(f"objective it found no label .*{told}", caplog.records[0].message)
+        assert re.search(f"objective it found no label .*{reported}", caplog.records[0].message)
         assert "--supervise" not in caplog.text
     else:
-        with pytest.raises(WorkbenchError, match=f"nothing was learnt .*{told}.* without the control") as raised:
+        with pytest.raises(WorkbenchError, match=f"nothing was learned .*{reported}.* without the control") as raised:
             first.add(["text"], result, last=True)
         assert "sequence.targets" not in str(raised.value)

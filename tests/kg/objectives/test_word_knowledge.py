@@ -8,20 +8,22 @@ import torch
 
 from kg.objectives.word_knowledge import WordKnowledge
 from tests.contracts.material import draws, tiny_network, tokenizer
-from tests.kg.feelings import feeling_network, tagged_samples, tagged_sequences
-from workbench.errors import WorkbenchError
+from tests.kg.sentiment_files import feeling_network, tagged_samples, tagged_sequences
+from workbench.core.errors import WorkbenchError
 from workbench.objectives.mlm import Mlm
+from workbench.pretraining.forward import HeadInputs
 from workbench.sequences.batch import collate
-from workbench.sequences.replacing import Replacement
+from workbench.sequences.replacement import ReplacementOptions
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen
 
 EXCUSED = "its labels are those of the words that another objective has hidden"
 
 
 def hidden() -> tuple[WordKnowledge, list[Sequence], list[Sequence]]:
     """The objective, sequences that mlm and it have changed, and as they were."""
-    mlm = Mlm(tokenizer(), rate=0.5, policy={"policy": "kg.sentiment_words"}, replace=Replacement(0.6, 0.1, "word"))
+    mlm = Mlm(
+        tokenizer(), rate=0.5, masking={"masking": "kg.sentiment_words"}, replace=ReplacementOptions(0.6, 0.1, "word")
+    )
     part = WordKnowledge()
     mlm.name, part.name = "mlm", "it"
     sequences = tagged_sequences(tagged_samples())
@@ -60,7 +62,7 @@ def test_the_loss_is_that_of_a_loop_with_finite_gradients() -> None:
     head = part.head(network)
     states = torch.randn(int(batch.streams["text"].offsets[-1]), 16, requires_grad=True)
     targets = batch.targets["it"]
-    out = head(Seen.of(network, batch, targets, {"text": states}))
+    out = head(HeadInputs.of(network, batch, targets, {"text": states}))
     tables = network.embeddings["text"].extra
     total = torch.tensor(0.0)
     for row, pos, polarity in zip(*(targets[name].tolist() for name in ("rows", "labels", "polarities")), strict=True):

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from kg.sequences.entity_vocabulary import EntityVocabulary, save_entity_vocabulary
-from kg.sequences.steps.entity_tokens import EntityTokens
-from kg.vectors.vectors import Vectors, save_vectors
-from workbench.errors import WorkbenchError
+from kg.sequences.transforms.entity_tokens import EntityTokensTransform
+from kg.vectors.vectors import GraphVectors, save_vectors
+from workbench.core.errors import WorkbenchError
 
 
 def test_the_frequent_ones_come_first_behind_the_special_ones(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_what_is_no_vocabulary_is_refused(tmp_path: Path) -> None:
     path.write_text("{}")
     with pytest.raises(WorkbenchError, match=f"is no vocabulary of entities .*{make}"):
         EntityVocabulary.open(path)
-    save_vectors(Vectors(["a"], torch.zeros(1, 2), ["r"], torch.zeros(1, 2)), path)
+    save_vectors(GraphVectors(["a"], torch.zeros(1, 2), ["r"], torch.zeros(1, 2)), path)
     with pytest.raises(WorkbenchError, match=f"holds no vocabulary of entities; {make}"):
         EntityVocabulary.open(path)
 
@@ -49,7 +49,7 @@ def test_a_large_vocabulary_costs_a_worker_no_memory(tmp_path: Path) -> None:
     EntityVocabulary.open(path)  # the checksum is computed once
     tracemalloc.start()
     try:
-        step = EntityTokens(str(path))
+        step = EntityTokensTransform(str(path))
         assert tracemalloc.get_traced_memory()[1] < 300_000
     finally:
         tracemalloc.stop()

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from kg.graph.store import GraphStore
-from kg.sequences.steps.sentence_tree import SentenceTree
-from workbench.keyed import Draws
-from workbench.objectives.tag import Tag
-from workbench.sequences.builders.tagged_text import TaggedText
+from kg.sequences.transforms.sentence_tree import SentenceTreeTransform
+from workbench.core.keyed import Draws
+from workbench.objectives.token_classification import TokenClassification
+from workbench.sequences.builders.tagged_text import TaggedTextBuilder
 from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
@@ -37,10 +37,10 @@ def sequences(tokenizer: Tokenizer, graph: GraphStore | None, length: int = 40) 
     tags = [[*place, tag] for place, tag in zip(places, TAGS, strict=True)]
     spans = [[0, 3, "头痛", 1.0], [12, 15, "发热", 1.0]]
     sample = {"key": "a", "draw": (0,), "text": TEXT, "tags": tags, "spans": spans}
-    made = TaggedText(tokenizer, length)([sample], DRAWS)
+    made = TaggedTextBuilder(tokenizer, length)([sample], DRAWS)
     if graph is not None:
-        made = SentenceTree(graph, tokenizer, 80)(made, DRAWS)
-    objective = Tag(["O", "B-s", "I-s"])
+        made = SentenceTreeTransform(graph, tokenizer, 80)(made, DRAWS)
+    objective = TokenClassification(["O", "B-s", "I-s"])
     objective.name = "tag"
     objective.corrupt(made, DRAWS)
     return made

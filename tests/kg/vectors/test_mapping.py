@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from kg.graph.store import GraphStore
-from kg.vectors.importing import import_vectors
 from kg.vectors.mapping import TABLE, fit, whole_words, words_of
 from kg.vectors.options import ImportOptions
-from kg.vectors.vectors import Vectors, load_vectors, save_vectors
+from kg.vectors.pretrained_vectors import import_vectors
+from kg.vectors.vectors import GraphVectors, load_vectors, save_vectors
 from tests.interop.worlds import WORDS, recipe_file, text_task, texts, tokenizer
-from workbench.errors import WorkbenchError
-from workbench.interop.opening import load
-from workbench.interop.sources import read_source
+from workbench.core.errors import WorkbenchError
+from workbench.interop.run_or_checkpoint import load
+from workbench.interop.weight_sources import read_weight_source
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import InitFrom
 from workbench.training.pretrain import pretrain
@@ -40,7 +40,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def vectors(folder: Path, model: Path, noise: float = 0.0) -> tuple[Path, np.ndarray, np.ndarray]:
     """A word2vec file: words whose vectors are a linear map of the model's, and two entities; x and y of the words."""
-    source = read_source(InitFrom(str(model)))
+    source = read_weight_source(InitFrom(str(model)))
     assert source.vocabulary is not None
     y = source.tensors[TABLE].numpy()[[source.vocabulary[word] for word in WORDS]].astype(np.float64)
     x = (y @ MAP + noise * np.random.default_rng(1).normal(size=(len(WORDS), SIZE))).astype(np.float32)
@@ -63,11 +63,11 @@ def test_the_map_is_that_of_the_normal_equations(tmp_path: Path, model: Path) ->
     wanted = torch.from_numpy(np.array([[1.0, 0, 2], [0, 1, 0]]) @ weight).float()
     torch.testing.assert_close(found.vectors, wanted, atol=1e-5, rtol=1e-5)
     assert found.relations.shape == (0, WIDTH)
-    told = made.provenance["mapped"]
-    assert told["words"] == len(WORDS)
+    reported = made.provenance["mapped"]
+    assert reported["words"] == len(WORDS)
     residual = 1 - np.square(x @ weight - y).sum() / np.square(y - y.mean(0)).sum()
-    assert told["explained"] == pytest.approx(residual)
-    assert str(model) in str(told["to"])
+    assert reported["explained"] == pytest.approx(residual)
+    assert str(model) in str(reported["to"])
 
 
 def test_too_few_words_in_common_are_refused(tmp_path: Path, model: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_run_takes_the_vectors_of_its_start_alone(tmp_path: Path, model: Path)
     store = GraphStore.build([("Q1", "P1", "Q2")], tmp_path / "graph")
     mapped, bare = tmp_path / "mapped.safetensors", tmp_path / "bare.safetensors"
     import_vectors(store, place, mapped, ImportOptions(map_to=model))
-    save_vectors(Vectors(["Q1"], torch.zeros(1, WIDTH), ["P1"], torch.zeros(1, WIDTH)), bare)
+    save_vectors(GraphVectors(["Q1"], torch.zeros(1, WIDTH), ["P1"], torch.zeros(1, WIDTH)), bare)
 
     def trained(name: str, file: Path, start: Path | None) -> Path:
         text = {"embedding": "kg.word_or_entity", "path": str(file), "hidden_size": WIDTH, "max_positions": 20}
@@ -111,12 +111,12 @@ def test_a_run_takes_the_vectors_of_its_start_alone(tmp_path: Path, model: Path)
     trained("second", mapped, first)
     load(first)
     trained("fresh", bare, None)
-    for name, file, start, told in (
+    for name, file, start, reported in (
         ("a", mapped, None, "made for the weights run .* those here are fresh ones"),
         ("b", bare, model, "made for no model's weights, and those here are .*run"),
         ("c", mapped, tmp_path / "fresh", "made for the weights run"),
     ):
-        with pytest.raises(WorkbenchError, match=told):
+        with pytest.raises(WorkbenchError, match=reported):
             trained(name, file, start)
         assert not (tmp_path / name).exists()
     changes = ["model.streams.text.embedding=kg.word_or_entity", f"model.streams.text.path={mapped}"]

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from kg.graph.store import GraphStore
-from kg.vectors.importing import import_vectors
 from kg.vectors.options import ImportOptions
-from kg.vectors.vectors import Vectors, load_vectors
-from workbench.errors import WorkbenchError
+from kg.vectors.pretrained_vectors import import_vectors
+from kg.vectors.vectors import GraphVectors, load_vectors
+from workbench.core.errors import WorkbenchError
 
 h5py = pytest.importorskip("h5py")
 
@@ -32,7 +32,7 @@ def table_of(kind: str, part: int) -> np.ndarray:
 
 
 def checkpoint(folder: Path, version: int = 7, shared: bool = True) -> tuple[Path, Path]:
-    """The folders of the checkpoint and of the entities; an older version, left half deleted, lies beside it."""
+    """The folders of the checkpoint and of the entities; an older version, left half deleted, lies next to it."""
     vectors, entities = folder / "model", folder / "entities"
     vectors.mkdir()
     entities.mkdir()
@@ -54,7 +54,7 @@ def checkpoint(folder: Path, version: int = 7, shared: bool = True) -> tuple[Pat
     return vectors, entities
 
 
-def taken(store: GraphStore, place: Path, **options: object) -> Vectors:
+def taken(store: GraphStore, place: Path, **options: object) -> GraphVectors:
     import_vectors(store, place, store.path.parent / "v.safetensors", ImportOptions(**options))  # type: ignore[arg-type]
     return load_vectors(store.path.parent / "v.safetensors")
 

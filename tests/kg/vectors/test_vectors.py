@@ -13,10 +13,10 @@ from safetensors.torch import save_file
 from kg.graph.store import GraphStore
 from kg.vectors.networks import entity_vectors, make_network, relation_vectors
 from kg.vectors.options import VectorOptions
-from kg.vectors.resuming import StateFile
 from kg.vectors.training import train_vectors
+from kg.vectors.training_state import TrainingStateFile
 from kg.vectors.vectors import load_vectors
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 pytest.importorskip("pykeen")
 SMALL = VectorOptions(dim=8, epochs=3, batch_size=32, negatives=4)
@@ -127,8 +127,8 @@ def test_a_training_that_was_killed_goes_on(store, tmp_path, monkeypatch, watche
     options = replace(SMALL, epochs=4, check_every=1, patience=2)
     ranked = {"valid": [("é0", "next", "é2")], "held_out": [("é3", "next", "é9")], "seeds": 2} if watched else {}
     whole = train_vectors(store, tmp_path / "whole.safetensors", options, **ranked)
-    monkeypatch.setattr("kg.vectors.resuming.EVERY", 0.0)
-    write, written = StateFile.write, []
+    monkeypatch.setattr("kg.vectors.training_state.EVERY", 0.0)
+    write, written = TrainingStateFile.write, []
 
     def killed(kept, state):
         write(kept, state)
@@ -136,7 +136,7 @@ def test_a_training_that_was_killed_goes_on(store, tmp_path, monkeypatch, watche
         if len(written) == after:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(StateFile, "write", killed)
+    monkeypatch.setattr(TrainingStateFile, "write", killed)
     with pytest.raises(KeyboardInterrupt):
         train_vectors(store, tmp_path / "v.safetensors", options, **ranked)
     assert (tmp_path / "v.safetensors.seed-0.training").exists()

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from tests.contracts.cases import AdapterCase
-from tests.models.adapters.adapted import batch, network, trained
-from workbench.errors import WorkbenchError
-from workbench.models.adapters.bottleneck import Bottleneck
-from workbench.models.adapting import merge
+from tests.models.adapters.adapter_runs import batch, network, trained
+from workbench.core.errors import WorkbenchError
+from workbench.models.adaptation import merge
+from workbench.models.adapters import BottleneckAdapter
 
 CASE = AdapterCase({"size": 3}, {"merge": "its function is not linear"})
 HOULSBY = {"adapter": "bottleneck", "targets": ["layers.*.output", "layers.*.outer"], "size": 3}
@@ -18,7 +18,7 @@ HOULSBY = {"adapter": "bottleneck", "targets": ["layers.*.output", "layers.*.out
 
 def test_the_change_is_the_formula() -> None:
     torch.manual_seed(0)
-    adapter, given, made = Bottleneck(4, size=3, function="tanh"), torch.randn(5, 7), torch.randn(5, 4)
+    adapter, given, made = BottleneckAdapter(4, size=3, function="tanh"), torch.randn(5, 7), torch.randn(5, 4)
     down, up = adapter.down, adapter.up
     wanted = made + torch.tanh(made @ down.weight.T + down.bias) @ up.weight.T + up.bias
     torch.testing.assert_close(adapter(given, made), wanted)

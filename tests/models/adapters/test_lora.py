@@ -15,20 +15,20 @@ from torch import nn
 
 import workbench
 from tests.contracts.cases import AdapterCase
-from tests.models.adapters.adapted import adapting, batch, last, network, trained
+from tests.models.adapters.adapter_runs import adapting, batch, last, network, trained
 from tests.training.conftest import make_recipe, world_folder  # noqa: F401 - fixtures
 from workbench.cli.export import export
-from workbench.errors import WorkbenchError
-from workbench.interop.files import find_files
-from workbench.interop.reading import read_release
-from workbench.models.adapters.lora import Lora
-from workbench.models.adapting import merge
+from workbench.core.errors import WorkbenchError
+from workbench.interop.checkpoint_files import find_files
+from workbench.interop.checkpoint_reader import read_checkpoint_folder
+from workbench.models.adaptation import merge
+from workbench.models.adapters import LoraAdapter
 from workbench.models.network import Network
 from workbench.recipe.reading import load_recipe
 from workbench.runs.names import FROZEN, MODEL
 from workbench.runs.weights import read_weights
 from workbench.training.pretrain import pretrain
-from workbench.training.verify import verify_resume
+from workbench.training.verify_resume import verify_resume
 
 CASES = {"": AdapterCase(), "wide": AdapterCase({"rank": 7, "alpha": 1.0, "dropout": 0.3})}
 LORA = {"adapter": "lora", "targets": ["layers.*.qkv", "layers.1.*.inner"], "rank": 2}
@@ -36,7 +36,7 @@ LORA = {"adapter": "lora", "targets": ["layers.*.qkv", "layers.1.*.inner"], "ran
 
 def test_the_change_is_the_formula() -> None:
     torch.manual_seed(0)
-    linear, lora = nn.Linear(5, 3), Lora(5, 3, rank=2, alpha=6.0)
+    linear, lora = nn.Linear(5, 3), LoraAdapter(5, 3, rank=2, alpha=6.0)
     lora.initialise(0.02)
     rows = torch.randn(4, 5)
     assert torch.equal(lora(rows, linear(rows)), linear(rows))
@@ -122,7 +122,7 @@ def test_a_run_on_a_run_saves_what_it_trains_alone(
     files = find_files(tmp_path / "exported")
     assert files is not None
     exported = Network(recipe.networks["main"], vocab_size=loaded.tokenizer.vocab_size)  # type: ignore[union-attr]
-    exported.load_state_dict(read_release(files).tensors, strict=False)
+    exported.load_state_dict(read_checkpoint_folder(files).tensors, strict=False)
     assert not [name for name in load_file(tmp_path / "exported" / "model.safetensors") if "adapters" in name]
     states = [made.eval()(batch())["text"] for made in (loaded.model.network(), exported)]
     torch.testing.assert_close(states[1], states[0], rtol=1e-5, atol=1e-5)

@@ -1,4 +1,4 @@
-"""A stack beside the network: the formula, several of them, reading on, and a run that trains one on another run."""
+"""A stack next to the network: the formula, several of them, reading on, and a run that trains one on another run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from tests.contracts.cases import AdapterCase
-from tests.models import test_past as pasts
+from tests.models import test_kv_cache as caches
 from tests.models import test_sharing as sharing
-from tests.models.adapters.adapted import batch, check_trained_alone, network, trained
+from tests.models.adapters.adapter_runs import batch, check_trained_alone, network, trained
 from tests.training.conftest import make_recipe, world_folder  # noqa: F401 - fixtures
-from workbench.errors import WorkbenchError
-from workbench.models.adapting import adapt
+from workbench.core.errors import WorkbenchError
+from workbench.models.adaptation import adapt
 from workbench.models.context import Context
-from workbench.tasks.forward import Forward, Sight
+from workbench.pretraining.forward import ForwardPass, ViewKey
 
 QUIET = {"dropout": 0.0, "attention_dropout": 0.0}
 SIDE = {"adapter": "side", "stream": "text", "after": [0, 2], "size": 4, "depth": 1, "num_heads": 2, **QUIET}
@@ -61,7 +61,7 @@ def test_it_alone_learns() -> None:
 def test_several_stacks_read_the_network_and_not_each_other() -> None:
     both, second = network([SIDE, SIDE]), network([SIDE])
     trained(both)
-    side_of(both, 0).initialise(0.3)  # a stack that has learnt nothing changes nothing
+    side_of(both, 0).initialise(0.3)  # a stack that has learned nothing changes nothing
     side_of(second).load_state_dict(side_of(both, 1).state_dict())
     torch.testing.assert_close(both(batch())["text"], second(batch())["text"])
 
@@ -69,10 +69,10 @@ def test_several_stacks_read_the_network_and_not_each_other() -> None:
 @pytest.mark.parametrize("keeps", ["keys", "rows"])
 @torch.no_grad()
 def test_what_reads_on_has_the_pasts_of_every_stack(keeps: Any) -> None:
-    read = pasts.network("self")
+    read = caches.network("self")
     adapt(read, [SIDE, {**SIDE, "after": [1]}], 0.3, "model.adapt")
     trained(read.eval())
-    pasts.check_pieces(read, pasts.whole(), keeps)
+    caches.check_pieces(read, caches.whole(), keeps)
 
 
 @torch.no_grad()
@@ -81,9 +81,9 @@ def test_views_with_a_stream_in_common_are_read_whole() -> None:
     adapt(made, [{**SIDE, "after": [1, 5]}], 0.3, "model.adapt")
     trained(made)
     views = sharing.share_streams({"main": sharing.view(), "other": sharing.view(text=2)})
-    forward = Forward({"main": made}, views)
+    forward = ForwardPass({"main": made}, views)
     for name, view in views.items():
-        torch.testing.assert_close(forward.read(Sight("main", name)).states, made(view))
+        torch.testing.assert_close(forward.read(ViewKey("main", name)).states, made(view))
     with pytest.raises(WorkbenchError, match=r"behind the tap 'tap' .*an adapter .*all layers"):
         made(views["main"], after="tap", taps=made.embed(views["main"]))
 

@@ -14,11 +14,10 @@ from workbench.models.attention import call, flex
 from workbench.models.attention.call import choose, chosen
 from workbench.models.attention.request import Request
 from workbench.models.context import Context
+from workbench.models.kv_cache import CacheLayout, KVCache
 from workbench.models.layout import Layout, layout_of
 from workbench.models.network import Network
-from workbench.models.past import Past
-from workbench.models.relations.alibi import Alibi
-from workbench.models.spread import Spread
+from workbench.models.score_biases.alibi import AlibiBias
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch
 
@@ -59,10 +58,10 @@ LARGE, FEW = [1200] * 3, [20, 30]
         ("all", LARGE, {"window": 8}, "varlen"),
         ("prefix", LARGE, {}, "flex"),
         ("causal", LARGE, {"dtype": torch.float32}, "flex"),
-        ("causal", LARGE, {"relation": Alibi(4)}, "flex"),
+        ("causal", LARGE, {"score_bias": AlibiBias(4)}, "flex"),
         ("prefix", FEW, {}, "padded"),
         ("causal", FEW, {"dtype": torch.float32}, "padded"),
-        ("causal", FEW, {"relation": Alibi(4)}, "padded"),
+        ("causal", FEW, {"score_bias": AlibiBias(4)}, "padded"),
         ("all", FEW, {"need_weights": True}, "padded or dense"),
     ],
 )
@@ -72,11 +71,11 @@ def test_the_kernel_by_what_is_asked_for(kind: str, sizes: list[int], more: dict
 
 @torch.no_grad()
 def test_generation_compiles_nothing_for_a_token() -> None:
-    """Keys that stand apart with a long past are read as they are, also by many texts at once."""
+    """Keys that stand apart with a long cache are read as they are, also by many texts at once."""
     long = layout("causal", LARGE)
     (stream,) = long.streams
     own = layout_of([stream_of([1] * 3, {"rank": np.full(3, 1200)})])
-    spread = Spread(stream, 1200)
+    spread = CacheLayout(stream, 1200)
     assert flex.SMALL < 3 * 1200 * 1200
     assert choose(asked(own, keys=spread)).name == "padded"
     assert choose(asked(long, keys=spread)).name == "padded"
@@ -92,18 +91,18 @@ def test_a_prompt_is_known_to_be_causal_and_a_token_is_not_taken_for_one() -> No
     prompt = stream_of([3, 4], {"rank": np.concatenate([np.arange(3), np.arange(4)])})
     prompt.fields["input_ids"] %= 9
     token = stream_of([1, 1], {"rank": np.array([3, 4])})
-    past = Past("keys")
+    cache = KVCache("keys")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(call, "choose", lambda request: seen.append(request) or choose(request))
         for stream in (prompt, token):
-            context = Context(Batch({"text": stream}), past=past)
+            context = Context(Batch({"text": stream}), cache=cache)
             network(Batch({"text": stream}), context)
-            past = context.past_now
+            cache = context.updated_cache
     first, second = seen
     assert first.queries is first.keys
     assert first.keys.pattern is not None
     assert first.keys.pattern.causal
-    assert isinstance(second.keys, Spread)
+    assert isinstance(second.keys, CacheLayout)
     assert second.keys.pattern is None
 
 
@@ -127,7 +126,7 @@ def test_layers_say_whose_attention_it_is(monkeypatch: pytest.MonkeyPatch) -> No
     embedding = {"embedding": "token", "vocab_size": 60, "hidden_size": 32, "max_positions": None, "token_types": 0}
     common = {"num_heads": 2, "repeat": 2}
     layers = [
-        {"layer": "self", "stream": "text", "window": 3, "relation": "alibi", **common},
+        {"layer": "self", "stream": "text", "window": 3, "score_bias": "alibi", **common},
         {"layer": "cross", "stream": "text", "to": "image", **common},
         {"layer": "joint", "streams": ["text", "image"], **common},
     ]
@@ -160,14 +159,14 @@ def test_fifty_ragged_batches_are_compiled_once_for_a_kind_of_layer(
     monkeypatch.setattr(flex, "_announced", set())
     caplog.set_level(logging.INFO)
     rng, kinds = np.random.default_rng(0), 0
-    for window, relation in ((None, None), (7, None), (None, Alibi(4))):
+    for window, score_bias in ((None, None), (7, None), (None, AlibiBias(4))):
         kinds += 1
         before = counters["stats"]["unique_graphs"]
         for number in range(50):
             sizes = [int(n) for n in rng.integers(1, 4 if number < 5 else 160, rng.integers(2, 6))]
             at = layout("prefix", sizes)
             q = torch.randn(at.rows, 4, 16)
-            more = {"window": window and int(rng.integers(2, 90)), "relation": relation, "dropout": dropout}
+            more = {"window": window and int(rng.integers(2, 90)), "score_bias": score_bias, "dropout": dropout}
             flex._announce(Request(q, q, q, at, at, **more))
             flex.flex(Request(q, q, q, at, at, **more))
         assert counters["stats"]["unique_graphs"] - before == 1

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tests.models.attention.strange_streams import lengths, predicate, request, strange, stream_of
-from workbench.generation.growing import grown
+from workbench.generation.decoder import grown
 from workbench.models.attention import varlen
 from workbench.models.attention.call import attend, use_kernel
 from workbench.models.attention.reach import Reach, reach

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from tests.contracts.cases import EmbeddingCase
-from workbench.models.embeddings.blank_token import BlankToken
+from workbench.models.embeddings.blank_token import BlankTokenEmbedding
 
 CASE = EmbeddingCase(
     {"hidden_size": 8, "dropout": 0.0},
@@ -15,7 +15,7 @@ CASE = EmbeddingCase(
 
 
 def test_places_in_blanks_are_added_and_none_are_the_text() -> None:
-    embedding = BlankToken(8, 10, 4, block_positions=3, dropout=0.0).eval()
+    embedding = BlankTokenEmbedding(8, 10, 4, block_positions=3, dropout=0.0).eval()
     ids, places = torch.tensor([1, 2, 7]), torch.tensor([0, 1, 2])
     fields = {"input_ids": ids, "position_ids": torch.tensor([0, 1, 1])}
     summed = embedding.token.weight[ids] + embedding.position.weight[[0, 1, 1]]

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from workbench.errors import WorkbenchError
-from workbench.models.embeddings.segments import Segments
+from workbench.core.errors import WorkbenchError
+from workbench.models.embeddings.segments import SegmentsEmbedding
 
 EXCUSED = "its features are of three dimensions, those of the contracts of two; tested here"
 
 
-def made() -> tuple[Segments, dict[str, Tensor]]:
+def made() -> tuple[SegmentsEmbedding, dict[str, Tensor]]:
     torch.manual_seed(0)
     ids = torch.tensor([3, 4, 5])
     fields = {
@@ -22,7 +22,7 @@ def made() -> tuple[Segments, dict[str, Tensor]]:
         "features": torch.randn(3, 6, 4),
         "frames": torch.tensor([2, 6, 1]),
     }
-    return Segments(8, 10, 4, inner_size=5, max_positions=7, dropout=0.0), fields
+    return SegmentsEmbedding(8, 10, 4, inner_size=5, max_positions=7, dropout=0.0), fields
 
 
 def test_a_sound_is_read_to_its_end_and_by_itself() -> None:

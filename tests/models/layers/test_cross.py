@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from tests.contracts.cases import LayerCase
-from workbench.errors import WorkbenchError
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
 from workbench.models.context import Context
-from workbench.parts.building import build
 from workbench.sequences.batch import Batch, Stream
 
 CASE = LayerCase({"stream": "text", "to": "image", "num_heads": 2})

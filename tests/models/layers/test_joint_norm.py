@@ -6,16 +6,16 @@ import pytest
 import torch
 
 from tests.contracts.cases import LayerCase
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.models.context import Context
-from workbench.models.layers.joint_norm import JointNorm
+from workbench.models.layers.joint_norm import JointNormLayer
 from workbench.sequences.batch import Batch
 
 CASE = LayerCase({"streams": ["text", "image"]}, {"attention": "it has none", "window": "it has none"})
 
 
 def test_all_its_streams_have_one_norm() -> None:
-    layer = JointNorm(["text", "image"], {"text": 4, "image": 4, "entity": 2})
+    layer = JointNormLayer(["text", "image"], {"text": 4, "image": 4, "entity": 2})
     torch.nn.init.normal_(layer.norm.weight)
     rows = torch.randn(5, 4)
     entity = torch.ones(1, 2)
@@ -27,4 +27,4 @@ def test_all_its_streams_have_one_norm() -> None:
 
 def test_streams_of_several_widths_are_refused() -> None:
     with pytest.raises(WorkbenchError, match="several widths"):
-        JointNorm(["text", "image"], {"text": 4, "image": 3})
+        JointNormLayer(["text", "image"], {"text": 4, "image": 3})

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.contracts.cases import LayerCase
-from workbench.errors import WorkbenchError
-from workbench.models.layers.self import Self
+from workbench.core.errors import WorkbenchError
+from workbench.models.layers.self import SelfLayer
 
 OPTIONS = {"stream": "text", "num_heads": 2}
 CASES = {
@@ -17,7 +17,7 @@ CASES = {
 
 
 def test_attention_without_a_norm_has_no_such_weights() -> None:
-    layer = Self("text", {"text": 8}, 2, norm_place="pre", attention_norm=False)
+    layer = SelfLayer("text", {"text": 8}, 2, norm_place="pre", attention_norm=False)
     assert [name for name in layer.state_dict() if "norm" in name] == [
         "feed_forward.residual.norm.weight",
         "feed_forward.residual.norm.bias",
@@ -28,4 +28,4 @@ def test_attention_without_a_norm_has_no_such_weights() -> None:
 
 def test_a_norm_that_stands_behind_is_not_left_out() -> None:
     with pytest.raises(WorkbenchError, match=r"attention_norm: false .* add norm_place: pre"):
-        Self("text", {"text": 8}, 2, attention_norm=False)
+        SelfLayer("text", {"text": 8}, 2, attention_norm=False)

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from tests.contracts.cases import LayerCase
-from workbench.errors import WorkbenchError
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
 from workbench.models.attention.call import use_kernel
 from workbench.models.context import Context
-from workbench.models.layers.self import Self
-from workbench.models.layers.two_stream import TwoStream
-from workbench.models.past import Past
-from workbench.parts.building import build
+from workbench.models.kv_cache import KVCache
+from workbench.models.layers.self import SelfLayer
+from workbench.models.layers.two_stream import TwoStreamLayer
 from workbench.sequences.batch import Batch, Stream
 
 CASE = LayerCase(
@@ -25,7 +25,7 @@ CASE = LayerCase(
 LENGTHS = {"text": [6, 3], "query": [2, 1]}
 TARGETS = torch.tensor([4, 1, 7])  # rows of the text
 RANK = torch.tensor([0, 2, 0, 0, 1, 0, 0, 1, 0])
-OPTIONS: dict[str, Any] = {"relation": "relative", "dropout": 0.0, "attention_dropout": 0.0, "attention_bias": False}
+OPTIONS: dict[str, Any] = {"score_bias": "relative", "dropout": 0.0, "attention_dropout": 0.0, "attention_bias": False}
 
 
 def batch() -> Batch:
@@ -37,9 +37,9 @@ def batch() -> Batch:
     return Batch({name: Stream(fields[name], torch.tensor([0, *n]).cumsum(0), n) for name, n in LENGTHS.items()})
 
 
-def made(**options: Any) -> tuple[TwoStream, dict[str, Tensor]]:
+def made(**options: Any) -> tuple[TwoStreamLayer, dict[str, Tensor]]:
     torch.manual_seed(0)
-    layer = TwoStream("text", "query", {"text": 32, "query": 32}, 2, **{**OPTIONS, **options}).eval()
+    layer = TwoStreamLayer("text", "query", {"text": 32, "query": 32}, 2, **{**OPTIONS, **options}).eval()
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return layer, {name: torch.randn(sum(n), 32) for name, n in LENGTHS.items()}
@@ -48,7 +48,7 @@ def made(**options: Any) -> tuple[TwoStream, dict[str, Tensor]]:
 @pytest.mark.parametrize("norm_place", ["post", "pre"])
 def test_without_queries_it_is_the_layer_self(norm_place: str) -> None:
     layer, hidden = made(norm_place=norm_place)
-    alone = Self("text", {"text": 32}, 2, norm_place=norm_place, **OPTIONS).eval()  # type: ignore[arg-type]
+    alone = SelfLayer("text", {"text": 32}, 2, norm_place=norm_place, **OPTIONS).eval()  # type: ignore[arg-type]
     alone.load_state_dict(layer.state_dict())
     context = Context(batch())
     expected = alone(hidden, context)["text"]
@@ -86,9 +86,9 @@ def test_nothing_of_a_target_reaches_its_query() -> None:
         assert (gradient.abs().sum(1) > 0).tolist() == (here & (RANK[row] > RANK)).tolist()
 
 
-@pytest.mark.parametrize("relation", ["relative", "buckets", None])
-def test_kernels_agree_outputs_and_gradients(relation: str | None) -> None:
-    layer, hidden = made(relation=relation)
+@pytest.mark.parametrize("score_bias", ["relative", "buckets", None])
+def test_kernels_agree_outputs_and_gradients(score_bias: str | None) -> None:
+    layer, hidden = made(score_bias=score_bias)
     results = []
     for kernel in ("dense", "padded"):
         leaves = {name: rows.clone().requires_grad_() for name, rows in hidden.items()}
@@ -101,10 +101,10 @@ def test_kernels_agree_outputs_and_gradients(relation: str | None) -> None:
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("relation", ["buckets", None])
+@pytest.mark.parametrize("score_bias", ["buckets", None])
 @torch.no_grad()
-def test_the_kernel_of_other_machines_agrees(relation: str | None) -> None:
-    layer, hidden = made(relation=relation)
+def test_the_kernel_of_other_machines_agrees(score_bias: str | None) -> None:
+    layer, hidden = made(score_bias=score_bias)
     with use_kernel("dense"):
         expected = layer(hidden, Context(batch()))
     with use_kernel("flex"):
@@ -127,15 +127,15 @@ def test_queries_see_what_is_remembered_and_are_not_remembered() -> None:
     def piece(begin: int, end: int) -> Stream:
         return Stream({f: t[begin:end] for f, t in fields.items()}, torch.tensor([0, end - begin]), [end - begin])
 
-    context = Context(Batch({"text": piece(0, first)}), past=Past("rows"))
+    context = Context(Batch({"text": piece(0, first)}), cache=KVCache("rows"))
     layer({"text": parts["text"][0][:first]}, context)
     asked = Stream({f: t[:2] for f, t in query.fields.items()}, torch.tensor([0, 2]), [2])
-    on = Context(Batch({"text": piece(first, first + second), "query": asked}), past=context.past_now)
+    on = Context(Batch({"text": piece(first, first + second), "query": asked}), cache=context.updated_cache)
     out = layer({"text": parts["text"][0][first:], "query": parts["query"][0]}, on)
     torch.testing.assert_close(out["text"], expected["text"][3:6], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(out["query"], expected["query"][:2], atol=1e-5, rtol=1e-5)
-    assert [*on.past_now.streams] == ["text"]
-    assert {at: [*kept] for at, kept in on.past_now.kept.items()} == {"0.0": ["text"]}
+    assert [*on.updated_cache.streams] == ["text"]
+    assert {at: [*kept] for at, kept in on.updated_cache.kept.items()} == {"0.0": ["text"]}
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.contracts.cases import OptimizerCase
-from workbench.optimization.optimizers import adafactor as adafactor_module
-from workbench.optimization.optimizers.adafactor import Adafactor
+from workbench.optimization import optimizers as adafactor_module
+from workbench.optimization.optimizers import Adafactor
 
 
 def adafactor(p: Tensor, g: Tensor, s: dict[str, Any], decay: float) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.contracts.cases import OptimizerCase
-from workbench.optimization.optimizers.stable_adamw import StableAdamw
+from workbench.optimization.optimizers import StableAdamw
 
 
 def stable_adamw(p: Tensor, g: Tensor, s: dict[str, Any], decay: float) -> Tensor:

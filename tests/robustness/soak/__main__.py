@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m tests.robustness.soak", description=sys.modules[__package__].__doc__
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--areas", default=",".join(AREAS), help="parted by commas; default: all")
+    parser.add_argument("--areas", default=",".join(AREAS), help="separated by commas; default: all")
     parser.add_argument("--seconds", type=float, default=0.0)
     parser.add_argument("--hours", type=float, default=0.0)
     parser.add_argument("--seed", type=int, default=0)

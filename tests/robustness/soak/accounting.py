@@ -13,8 +13,8 @@ from tests.robustness.soak.processes import fork
 from tests.robustness.soak.readers import digest
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.reader import Reader
-from workbench.corpora.writer import ShardWriter
+from workbench.corpora.reading.reader import Reader
+from workbench.corpora.shards.writer import ShardWriter
 
 WORDS = ("Paris", "a small town", "the Kingdom of Norway", "river.", "flows on.", "\u5317\u4eac\u5e02\u3002")
 

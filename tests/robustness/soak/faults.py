@@ -28,7 +28,7 @@ OPERATIONS = {"open": 0, "os.rename": 1, "os.mkdir": 0, "os.rmdir": 0, "os.remov
 
 @dataclass(frozen=True)
 class Fault:
-    """At the `at`-th operation under `folder`: wait `delay` seconds of going on, then get `signal`.
+    """At the `at`-th operation under `folder`: wait `delay` seconds of continuing, then get `signal`.
 
     Args:
         begin: operations count from the first one on whose path holds this.

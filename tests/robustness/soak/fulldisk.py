@@ -1,4 +1,4 @@
-"""A disk that is full at any byte, a real tmpfs: one message, nothing half-written, and with more room it goes on."""
+"""A disk that is full at any byte, a real tmpfs: one message, nothing half-written, and with more room it continues."""
 
 from __future__ import annotations
 

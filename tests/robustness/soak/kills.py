@@ -1,4 +1,4 @@
-"""SIGKILL of pretraining at any operation on its files, also while it goes on; then it must be as if undisturbed."""
+"""SIGKILL of pretraining at any operation on its files, also while it continues; then it must be as if undisturbed."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.robustness.soak.damage import damaged
 from tests.robustness.soak.engine import FindingError, Trial, require
 from tests.robustness.soak.processes import fork
 from tests.robustness.soak.readers import SLOW, TARGETS, Target
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 MUTATIONS = 60
 MEMORY = 4 << 30

@@ -68,7 +68,7 @@ def corpus(name: str, unit: str | None, window: int | None = None) -> Read:
 
     def read(world: Path) -> str:
         from workbench.corpora.corpus import Corpus
-        from workbench.corpora.reader import Reader
+        from workbench.corpora.reading.reader import Reader
 
         every = Reader.finite([Corpus.open(world / name)], lanes=1, micro_batch_size=16, unit=unit, window=window)
         return digest([every.micro_batch(number, 0) for number in range(every.steps)])
@@ -131,11 +131,11 @@ def loaded(world: Path) -> str:
 
 
 def resumed(world: Path) -> str:
-    """A run that goes on by one step: its losses, and what it saves."""
+    """A run that continues by one step: its losses, and what it saves."""
     import workbench
     from workbench.runs.checkpoints import Checkpoints
     from workbench.runs.folder import read_recipe
-    from workbench.runs.metrics import read_metrics
+    from workbench.runs.metrics_file import read_metrics
     from workbench.training.pretrain import pretrain
 
     folder = world / "going-on"
@@ -152,7 +152,7 @@ def resumed(world: Path) -> str:
 
 def measured(world: Path) -> str:
     """metrics.jsonl."""
-    from workbench.runs.metrics import read_metrics
+    from workbench.runs.metrics_file import read_metrics
 
     return digest(read_metrics(world / "run"))
 
@@ -186,8 +186,8 @@ TARGETS: dict[str, Target] = {
     "state": Target("run", "checkpoints/step-2/state.json", resumed),
     "moments": Target("run", "checkpoints/step-2/trainer.pt", resumed),
     "metrics": Target("run", "metrics.jsonl", measured, signed=False),
-    "metrics, going on": Target("run", "metrics.jsonl", resumed),
+    "metrics, continuing": Target("run", "metrics.jsonl", resumed),
     "report": Target("run", "[rm]*.*", reported, signed=False),
 }
-SLOW = ("state", "moments", "metrics, going on", "report", "regions *.tar", "regions *.index", "regions corpus.json")
+SLOW = ("state", "moments", "metrics, continuing", "report", "regions *.tar", "regions *.index", "regions corpus.json")
 """Drawn seldom: a reading takes a large part of a second, or the corpus takes long to make."""

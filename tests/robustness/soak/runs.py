@@ -63,7 +63,7 @@ class Disturbed:
         return world.reference(command, "run", lambda folder: world.copy(folder, *NEEDS[self.kind.recipe]))
 
     def start(self, fault: Fault | None = None, *, fresh: bool = False, **environment: str) -> Command:
-        """Start it, or go on with it."""
+        """Start it, or continue with it."""
         self.starts += 1
         self.trial.counts["starts"] += 1
         log = self.folder / f"start-{self.starts}.log"
@@ -73,10 +73,10 @@ class Disturbed:
         """Go on to the end, then compare.
 
         Raises:
-            FindingError: it cannot go on, is not the same, or leaves files or processes behind.
+            FindingError: it cannot continue, is not the same, or leaves files or processes behind.
         """
         ended = ended or self.start().wait()
-        require(ended.code == 0 and not ended.hung, f"going on, pretrain {ended}")
+        require(ended.code == 0 and not ended.hung, f"continuing, pretrain {ended}")
         same_run(self.run, self.reference.output)
         no_leftovers(self.run)
         left = orphans()

@@ -38,7 +38,7 @@ def trial(trial: Trial) -> None:
 
 
 def stop(trial: Trial, disturbed: Disturbed) -> None:
-    """A signal, once or twice, to the process or to its group: the finished step is saved, and going on is exact."""
+    """A signal, once or twice, to the process or to its group: the finished step is saved, and continuing is exact."""
     rng = trial.rng
     number, twice = rng.choice(STOPS), rng.random() < 0.15
     fault = Fault(
@@ -62,7 +62,7 @@ def stop(trial: Trial, disturbed: Disturbed) -> None:
 def _saved(disturbed: Disturbed, number: int, ended: Ended) -> None:
     name = signal.Signals(number).name
     require(ended.code == 128 + number, f"after {name} (exit code wanted: {128 + number}) pretrain {ended}")
-    require("go on with" in ended.said and "Traceback" not in ended.said, f"after {name} pretrain {ended}")
+    require("continue with" in ended.said and "Traceback" not in ended.said, f"after {name} pretrain {ended}")
     last = metrics(disturbed.run)[-1]["step"]
     require(
         steps(disturbed.run)[-1:] == [last], f"after {name} at step {last} there are the steps {steps(disturbed.run)}"
@@ -98,7 +98,7 @@ def second_start(trial: Trial, disturbed: Disturbed) -> None:
 
 
 def dead_rank(trial: Trial, disturbed: Disturbed) -> None:
-    """SIGKILL of one of two ranks: the other ends soon, and both can go on."""
+    """SIGKILL of one of two ranks: the other ends soon, and both can continue."""
     victim, lines = trial.rng.randint(0, 1), trial.rng.randint(1, 5)
     ranks = _ranks(disturbed)
     if ranks[0].wait_for(lambda: len(metrics(disturbed.run)) >= lines):
@@ -107,7 +107,7 @@ def dead_rank(trial: Trial, disturbed: Disturbed) -> None:
     ranks[victim].wait()
     for rank in _ranks(disturbed):
         ended = rank.wait()
-        require(ended.code == 0, f"going on on two ranks, a rank {ended}")
+        require(ended.code == 0, f"continuing on two ranks, a rank {ended}")
     same_run(disturbed.run, _of_two_ranks(disturbed))
 
 
@@ -121,7 +121,7 @@ def dead_rank_of_torchrun(trial: Trial, disturbed: Disturbed) -> None:
         trial.counts["ranks of torchrun killed"] += 1
     _ends_soon(command, "one of its ranks was killed", traceback=True)
     ended = _torchrun(disturbed).wait()
-    require(ended.code == 0, f"going on, torchrun {ended}")
+    require(ended.code == 0, f"continuing, torchrun {ended}")
     same_run(disturbed.run, _of_two_ranks(disturbed))
 
 

@@ -64,7 +64,7 @@ class World:
         return self.folder
 
     def copy(self, into: Path, *names: str) -> Path:
-        """A folder with the raw files and these prepared things, as links; what is beside them may be written."""
+        """A folder with the raw files and these prepared things, as links; what is next to them may be written."""
         self.prepare(*names)
         for entry in self.folder.iterdir():
             if entry.suffix in (".txt", ".tsv", ".jsonl") or entry.name == "photos":

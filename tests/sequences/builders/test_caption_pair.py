@@ -7,12 +7,12 @@ import pytest
 
 from tests.contracts.cases import BuilderCase
 from tests.contracts.material import draws, make_samples, tokenizer
-from workbench.errors import WorkbenchError
-from workbench.sequences.builders.caption_pair import CaptionPair
+from workbench.core.errors import WorkbenchError
+from workbench.sequences.builders.caption_pair import CaptionPairBuilder
 from workbench.sequences.sequence import Sample
 
-IMAGE = {"image": "vision.patches", "size": 8, "patch": 4, "flip": 0.5, "crop_scale": 0.5}
-CASE = BuilderCase({"image": IMAGE}, excused={"small": "captions make its sequences"})
+IMAGE = {"image_processor": "vision.patches", "size": 8, "patch": 4, "flip": 0.5, "crop_scale": 0.5}
+CASE = BuilderCase({"image_processor": IMAGE}, excused={"small": "captions make its sequences"})
 CAPTIONS = ["two old boats", "the harbour of a city", "people at night near water"]
 
 
@@ -22,8 +22,8 @@ def sample() -> Sample:
     return {**make_samples(1)[0], "captions": CAPTIONS, "caption_spans": spans}
 
 
-def builder(max_length: int = 40) -> CaptionPair:
-    return CaptionPair(tokenizer(), max_length, None)
+def builder(max_length: int = 40) -> CaptionPairBuilder:
+    return CaptionPairBuilder(tokenizer(), max_length, None)
 
 
 def test_two_different_captions_are_its_segments(sample: Sample) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
-from workbench.sequences.builders.dialogue import Dialogue, _fitted
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.sequences.builders.dialogue import DialogueBuilder, _fitted
 from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer
 
@@ -38,12 +38,12 @@ def turns_of(tokenizer: Tokenizer, sequence: Sequence) -> list[tuple[int, str]]:
 def test_who_speaks_first_has_one_role_and_all_others_the_other(tokenizer: Tokenizer) -> None:
     for speakers, roles in ((None, [0, 1, 0]), (["b", "b", "a"], [0, 0, 1]), (["x", "y", "z"], [0, 1, 1])):
         more = {} if speakers is None else {"speakers": speakers}
-        (made,) = Dialogue(tokenizer, 64)([said(3, **more)], DRAWS)
+        (made,) = DialogueBuilder(tokenizer, 64)([said(3, **more)], DRAWS)
         assert turns_of(tokenizer, made) == list(zip(roles, SAYS, strict=False))
 
 
 def test_a_long_dialogue_is_several_sequences_and_nothing_is_lost(tokenizer: Tokenizer) -> None:
-    builder, sample = Dialogue(tokenizer, 64), said(5, speakers=["a", "b", "b", "a", "b"], labels={"it": 1})
+    builder, sample = DialogueBuilder(tokenizer, 64), said(5, speakers=["a", "b", "b", "a", "b"], labels={"it": 1})
     made = builder([sample], DRAWS)
     assert [turns_of(tokenizer, s) for s in made] == [
         [(0, SAYS[0]), (1, SAYS[1])],
@@ -55,11 +55,14 @@ def test_a_long_dialogue_is_several_sequences_and_nothing_is_lost(tokenizer: Tok
     assert [piece["turns"] for piece in pieces] == [SAYS[:2], SAYS[2:]]
     again = builder(pieces, DRAWS)
     assert [turns_of(tokenizer, s) for s in again] == [turns_of(tokenizer, s) for s in made]
-    assert [len(piece["turns"]) for piece in Dialogue(tokenizer, 64, turns=2).arrange([said(4)], DRAWS)] == [2, 2]
+    assert [len(piece["turns"]) for piece in DialogueBuilder(tokenizer, 64, turns=2).arrange([said(4)], DRAWS)] == [
+        2,
+        2,
+    ]
 
 
 def test_turns_that_are_too_long_are_cut_at_their_ends_and_counted(tokenizer: Tokenizer) -> None:
-    builder = Dialogue(tokenizer, 16)
+    builder = DialogueBuilder(tokenizer, 16)
     sample = {"key": "a", "draw": (0,), "turns": ["small " * 30, "old", "river " * 40]}
     (made,) = builder([sample], DRAWS)
     assert made.length("text") <= 16
@@ -78,6 +81,6 @@ def test_the_longest_are_cut_to_the_greatest_bound_that_fits() -> None:
 
 def test_a_sample_without_turns_or_with_other_speakers_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(WorkbenchError, match=r"no 'turns' .*workbench prepare text .*\"turns\": \["):
-        Dialogue(tokenizer, 64)([{"key": "a", "draw": (0,), "text": "people"}], DRAWS)
+        DialogueBuilder(tokenizer, 64)([{"key": "a", "draw": (0,), "text": "people"}], DRAWS)
     with pytest.raises(WorkbenchError, match="3 turns and 1 speakers; give one for each turn"):
-        Dialogue(tokenizer, 64)([said(3, speakers=["a"])], DRAWS)
+        DialogueBuilder(tokenizer, 64)([said(3, speakers=["a"])], DRAWS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tests.contracts.cases import BuilderCase
-from workbench.keyed import Draws
-from workbench.sequences.builders.packed import Packed
+from workbench.core.keyed import Draws
+from workbench.sequences.builders.packed import PackedBuilder
 from workbench.text.tokenizer import Tokenizer
 
 SHARED = {"company": "documents share a sequence"}
@@ -25,7 +25,7 @@ def test_full_sentences_follow_each_other_with_a_separator_between(tokenizer: To
         {"key": str(i), "draw": (0, i), "text": text, "spans": [[0, 3, f"Q{i}", 1.0]]}
         for i, text in enumerate(sentences[:6])
     ]
-    made, found = Packed(tokenizer, 60, across=True)(samples, DRAWS), []
+    made, found = PackedBuilder(tokenizer, 60, across=True)(samples, DRAWS), []
     for sequence in made:
         text, documents = sequence.streams["text"], [int(document["key"]) for document in sequence.meta["documents"]]
         expected, words = [tokenizer.id("cls")], 0

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from workbench.errors import BadValueError
-from workbench.keyed import Draws
-from workbench.sequences.builders.choices import Choices
-from workbench.sequences.builders.question_choices import QuestionChoices
+from workbench.core.errors import BadValueError
+from workbench.core.keyed import Draws
+from workbench.sequences.builders.choices import ChoicesBuilder
+from workbench.sequences.builders.question_choices import QuestionChoicesBuilder
 from workbench.text.tokenizer import Tokenizer
 
-EXCUSED = "it reads choices beside the question, which the samples of the contracts don't have"
+EXCUSED = "it reads choices next to the question, which the samples of the contracts don't have"
 DRAWS = Draws(0, "t", "builder", number=(0,))
-PATCHES = {"image": "vision.patches", "size": 8, "patch": 4}
+PATCHES = {"image_processor": "vision.patches", "size": 8, "patch": 4}
 
 
-def picture(colour: str) -> bytes:
+def photograph(colour: str) -> bytes:
     buffer = io.BytesIO()
     Image.new("RGB", (8, 8), colour).save(buffer, "PNG")
     return buffer.getvalue()
@@ -30,16 +30,16 @@ def test_each_choice_stands_behind_the_question_and_beside_its_image(tokenizer: 
         {
             "key": name,
             "draw": (number,),
-            "image": picture(name),
+            "image": photograph(name),
             "questions": [{"question_id": number, "question": "people look for", "answers": []}],
             "choices": ["boats", "old Paris", "the river"][: 2 + number],
             "answer": 1,
         }
         for number, name in enumerate(("red", "blue"))
     ]
-    made = QuestionChoices(tokenizer, 40, image=PATCHES)(samples, DRAWS)
+    made = QuestionChoicesBuilder(tokenizer, 40, image_processor=PATCHES)(samples, DRAWS)
     assert [s.meta for s in made] == [{"choice": n, "answer": 1} for n in (0, 1, 0, 1, 2)]
-    texts = Choices(tokenizer, 40)([{**s, "text": "people look for"} for s in samples], DRAWS)
+    texts = ChoicesBuilder(tokenizer, 40)([{**s, "text": "people look for"} for s in samples], DRAWS)
     for mine, alone in zip(made, texts, strict=True):
         np.testing.assert_equal(mine.streams["text"], alone.streams["text"])
         assert (mine.group, mine.draw) == (alone.group, alone.draw)
@@ -52,6 +52,6 @@ def test_each_choice_stands_behind_the_question_and_beside_its_image(tokenizer: 
     with pytest.raises(
         BadValueError, match=r"sample 'red' .* 2 questions and one list of choices; each needs a record"
     ):
-        QuestionChoices(tokenizer, 40, image=PATCHES)([several], DRAWS)
-    blind = QuestionChoices(tokenizer, 40, image=PATCHES, control="question-only")(samples, DRAWS)
+        QuestionChoicesBuilder(tokenizer, 40, image_processor=PATCHES)([several], DRAWS)
+    blind = QuestionChoicesBuilder(tokenizer, 40, image_processor=PATCHES, control="question-only")(samples, DRAWS)
     assert all(set(s.streams) == {"text"} for s in blind)

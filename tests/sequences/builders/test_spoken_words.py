@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.contracts.material import draws, tokenizer
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.sequences.batch import collate
-from workbench.sequences.builders.spoken_words import BEYOND, CUT, LATE, SpokenWords
+from workbench.sequences.builders.spoken_words import BEYOND, CUT, LATE, SpokenWordsBuilder
 from workbench.sequences.sequence import Sequence
 
 EXCUSED = "it reads speech, which the contracts' samples have not; tested here"
@@ -25,7 +25,7 @@ def sample(**changes: Any) -> dict[str, Any]:
 
 
 def built(max_length: int = 10, max_frames: int = 8, **changes: Any) -> tuple[list[Sequence], dict[str, int]]:
-    builder = SpokenWords(tokenizer(), max_length, max_frames)
+    builder = SpokenWordsBuilder(tokenizer(), max_length, max_frames)
     return builder([sample(**changes)], draws()), builder.take_dropped()
 
 
@@ -52,7 +52,7 @@ def test_more_words_are_several_sequences() -> None:
 
 
 def test_where_a_record_is_one_sequence_more_words_are_cut_off_and_counted() -> None:
-    builder = SpokenWords(tokenizer(), 5, 8, split=False)
+    builder = SpokenWordsBuilder(tokenizer(), 5, 8, split=False)
     [sequence] = builder([sample()], draws())
     assert sequence.length("speech") == 3
     assert builder.take_dropped()[BEYOND] == 1
@@ -69,6 +69,6 @@ def test_what_is_missing_is_told() -> None:
     lacking = sample()
     del lacking["words"]
     with pytest.raises(WorkbenchError, match=r"no 'words'.*prepare speech-text"):
-        SpokenWords(tokenizer(), 10)([lacking], draws())
+        SpokenWordsBuilder(tokenizer(), 10)([lacking], draws())
     with pytest.raises(WorkbenchError, match="frames need features"):
         built(frames={"features": np.zeros(3)})

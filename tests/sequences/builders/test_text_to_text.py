@@ -8,8 +8,8 @@ import pytest
 
 from tests.contracts.cases import BuilderCase
 from tests.contracts.material import draws, tokenizer
-from workbench.errors import BadValueError, WorkbenchError
-from workbench.sequences.builders.text_to_text import TextToText
+from workbench.core.errors import BadValueError, WorkbenchError
+from workbench.sequences.builders.text_to_text import TextToTextBuilder
 
 CASES = {
     "": BuilderCase({"source": "en", "target": "de"}),
@@ -22,8 +22,8 @@ SAMPLE = {"key": "a", "draw": (0, 3), "text": "the old river", "second": "boats 
 PAIR = {"key": "a", "draw": (0, 3), "translations": {"en": "the old river", "de": "boats near water"}}
 
 
-def build(max_length: int = 40, **options: Any) -> TextToText:
-    return TextToText(tokenizer(), max_length, **options)
+def build(max_length: int = 40, **options: Any) -> TextToTextBuilder:
+    return TextToTextBuilder(tokenizer(), max_length, **options)
 
 
 def ids(text: str) -> list[int]:

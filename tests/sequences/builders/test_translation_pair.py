@@ -8,8 +8,8 @@ import pytest
 
 from tests.contracts.cases import BuilderCase
 from tests.contracts.material import draws, tokenizer
-from workbench.errors import BadValueError, WorkbenchError
-from workbench.sequences.builders.translation_pair import TranslationPair
+from workbench.core.errors import BadValueError, WorkbenchError
+from workbench.sequences.builders.translation_pair import TranslationPairBuilder
 
 CASE = BuilderCase()
 SAMPLE = {
@@ -20,8 +20,8 @@ SAMPLE = {
 }
 
 
-def build(max_length: int = 40, **options: Any) -> TranslationPair:
-    return TranslationPair(tokenizer(), max_length, **options)
+def build(max_length: int = 40, **options: Any) -> TranslationPairBuilder:
+    return TranslationPairBuilder(tokenizer(), max_length, **options)
 
 
 def test_each_sentence_has_its_frame_and_positions_begin_anew() -> None:
@@ -62,15 +62,15 @@ def test_the_longer_sentence_gives_way_and_what_is_lost_is_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("languages", "told"), [(None, "no 'translations' in two languages"), (["en", "cs"], "in two of en, cs")]
+    ("languages", "reported"), [(None, "no 'translations' in two languages"), (["en", "cs"], "in two of en, cs")]
 )
-def test_a_record_without_two_of_the_languages_is_refused(languages: list[str] | None, told: str) -> None:
-    with pytest.raises(BadValueError, match=told):
+def test_a_record_without_two_of_the_languages_is_refused(languages: list[str] | None, reported: str) -> None:
+    with pytest.raises(BadValueError, match=reported):
         build(languages=languages)([{**SAMPLE, "translations": {"en": "a"}}], draws())
 
 
 def test_wrong_options_are_told() -> None:
     with pytest.raises(WorkbenchError, match="allowed: two or more, each once"):
         build(languages=["en", "en"])
-    with pytest.raises(WorkbenchError, match="beside 4 special tokens; use at least 6"):
+    with pytest.raises(WorkbenchError, match="next to 4 special tokens; use at least 6"):
         build(max_length=5)

@@ -7,8 +7,8 @@ import numpy as np
 from tests.contracts.cases import NoiseCase
 from tests.contracts.material import text_samples
 from tests.contracts.test_noises import documents
-from workbench.keyed import generator
-from workbench.sequences.noises.delete import Delete
+from workbench.core.keyed import generator
+from workbench.sequences.noises import DeleteNoise
 
 CASE = NoiseCase({"rate": 0.3})
 
@@ -19,7 +19,7 @@ def test_its_share_of_the_tokens_goes_and_the_others_keep_their_order() -> None:
         text = sequence.streams["text"]
         text["char_start"] = np.arange(len(text["special"]))  # names each row
         before = len(text["special"])
-        Delete(0.3)(sequence, "text", generator(i))
+        DeleteNoise(0.3)(sequence, "text", generator(i))
         kept = sequence.streams["text"]["char_start"]
         assert (np.diff(kept) > 0).all()
         deleted, free = deleted + before - len(kept), free + before - 2

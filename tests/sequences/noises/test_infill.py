@@ -9,8 +9,8 @@ import numpy as np
 from tests.contracts.cases import NoiseCase
 from tests.contracts.material import text_samples, tokenizer
 from tests.contracts.test_noises import documents
-from workbench.keyed import generator
-from workbench.sequences.noises.infill import Infill
+from workbench.core.keyed import generator
+from workbench.sequences.noises import InfillNoise
 from workbench.sequences.sequence import Sequence
 
 CASES = {"": NoiseCase({"rate": 0.3}), "long": NoiseCase({"rate": 0.5, "mean_span": 8.0})}
@@ -24,7 +24,7 @@ def infilled(rate: float, words: int) -> list[tuple[Sequence, Sequence]]:
         text["word_ids"] = np.where(text["special"], -1, np.arange(len(text["special"])))
         text["char_start"] = np.arange(len(text["special"]))
         before = sequence.copy()
-        Infill(tokenizer(), rate)(sequence, "text", generator(i))
+        InfillNoise(tokenizer(), rate)(sequence, "text", generator(i))
         pairs.append((before, sequence))
     return pairs
 

@@ -7,14 +7,14 @@ import numpy as np
 from tests.contracts.cases import NoiseCase
 from tests.contracts.material import text_samples, tokenizer
 from tests.contracts.test_noises import documents
-from workbench.keyed import generator
-from workbench.sequences.noises.mask import Mask
+from workbench.core.keyed import generator
+from workbench.sequences.noises import MaskNoise
 
 CASE = NoiseCase({"rate": 0.3})
 
 
 def test_its_share_of_the_tokens_is_masked_and_the_rest_stays() -> None:
-    noise, masked, free = Mask(tokenizer(), 0.3), 0, 0
+    noise, masked, free = MaskNoise(tokenizer(), 0.3), 0, 0
     for i, sequence in enumerate(documents(text_samples(60))):
         before = sequence.streams["text"]["input_ids"].copy()
         noise(sequence, "text", generator(i))

@@ -11,9 +11,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from tests.contracts.cases import NoiseCase
-from workbench.keyed import Draws, generator
-from workbench.sequences.builders.document import Document
-from workbench.sequences.noises.permute import Permute
+from workbench.core.keyed import Draws, generator
+from workbench.sequences.builders.document import DocumentBuilder
+from workbench.sequences.noises import PermuteNoise
 from workbench.text.tokenizer import Tokenizer
 
 CASE = NoiseCase({"rate": 1.0})
@@ -24,8 +24,8 @@ def permuted(text: str, rate: float, seed: int) -> str:
     backend = tokenizers.Tokenizer(WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
     backend.pre_tokenizer = BertPreTokenizer()
     words = Tokenizer(backend)
-    (sequence,) = Document(words, 32)([{"key": "k", "draw": (0,), "text": text}], Draws(0, number=()))
-    Permute(words, rate)(sequence, "text", generator(seed))
+    (sequence,) = DocumentBuilder(words, 32)([{"key": "k", "draw": (0,), "text": text}], Draws(0, number=()))
+    PermuteNoise(words, rate)(sequence, "text", generator(seed))
     return " ".join(words.tokens(sequence.streams["text"]["input_ids"][1:-1]))
 
 

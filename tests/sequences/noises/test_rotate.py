@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tests.contracts.cases import NoiseCase
-from workbench.keyed import generator
-from workbench.sequences.noises.rotate import Rotate
+from workbench.core.keyed import generator
+from workbench.sequences.noises import RotateNoise
 from workbench.sequences.sequence import Sequence, text_fields
 
 CASE = NoiseCase({"rate": 0.9})
@@ -15,7 +15,7 @@ CASE = NoiseCase({"rate": 0.9})
 def rotated(rate: float, seed: int) -> list[int]:
     special = np.array([True, *[False] * 5, True])
     sequence = Sequence({"text": text_fields(np.arange(7), special=special)}, (0,))
-    Rotate(rate)(sequence, "text", generator(seed))
+    RotateNoise(rate)(sequence, "text", generator(seed))
     found: list[int] = sequence.streams["text"]["input_ids"].tolist()
     return found
 

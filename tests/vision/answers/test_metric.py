@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from vision.answers.answer_vocabulary import AnswerVocabulary
 from vision.answers.metric import (
     accuracy,
     compared,
@@ -20,8 +21,7 @@ from vision.answers.metric import (
     normalise,
     without_marks,
 )
-from vision.answers.vocabulary import AnswerVocabulary
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def by_the_published_rule(prediction: str, answers: list[str]) -> float:
 
 
 def test_blank_answers_are_those_of_annotators() -> None:
-    """Words that the normal form leaves as they are, and blanks, beside the rule written down again."""
+    """Words that the normal form leaves as they are, and blanks, next to the rule written down again."""
     draws = random.Random(0)
     for _ in range(300):
         answers = draws.choices(["", "cat", "dog", "red"], k=draws.choice([2, 3, 10, 10, 10]))

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vision.evaluation.vqa.options import VqaTuning
-from vision.evaluation.vqa.task import Vqa
+from vision.evaluation.task_options import VqaTuning
+from vision.evaluation.tasks.vqa import Vqa
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
-from workbench.corpora.writer import ShardWriter
-from workbench.evaluation.finetuning import fine_tune
+from workbench.corpora.shards.writer import ShardWriter
+from workbench.evaluation.finetuning.finetuning import fine_tune
 from workbench.recipe.trees import recipe_from_dict
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 from workbench.training.pretrain import pretrain
@@ -26,7 +26,7 @@ PLACES = ("left", "right")
 SIDE = 16
 
 
-def picture(colour: str, place: str, shade: int) -> bytes:
+def photograph(colour: str, place: str, shade: int) -> bytes:
     """A grey image, one half of which has a colour; `shade` makes equal descriptions different images."""
     pixels = np.full((SIDE, SIDE, 3), 90 + 7 * shade % 40, np.uint8)
     half = slice(None, SIDE // 2) if place == "left" else slice(SIDE // 2, None)
@@ -39,7 +39,7 @@ def picture(colour: str, place: str, shade: int) -> bytes:
 def record(number: int) -> dict[str, Any]:
     colour, place = list(COLOURS)[number % 4], PLACES[number // 4 % 2]
     return {
-        "image": picture(colour, place, number),
+        "image": photograph(colour, place, number),
         "captions": [f"a {colour} square on the {place}.", f"on the {place} it is {colour}."],
         "questions": [
             {
@@ -74,7 +74,7 @@ def write_corpus(folder: Path, records: list[dict[str, Any]], **about: Any) -> s
 def tree(folder: Path, objectives: list[dict[str, Any]], **train: Any) -> dict[str, Any]:
     """A recipe of one joint layer on 2 x 2 patches."""
     joint = {"layer": "joint", "streams": ["text", "image"], "num_heads": 2, "intermediate_size": 64}
-    image = {"image": "vision.patches", "size": SIDE, "patch": 8}
+    image = {"image_processor": "vision.patches", "size": SIDE, "patch": 8}
     return {
         "name": "tiny",
         "tokenizer": str(folder / "tokenizer.json"),
@@ -95,7 +95,7 @@ def tree(folder: Path, objectives: list[dict[str, Any]], **train: Any) -> dict[s
         "tasks": {
             "pairs": {
                 "corpora": [str(folder / "train")],
-                "sequence": {"builder": "image_caption", "max_length": 16, "image": image},
+                "sequence": {"builder": "image_caption", "max_length": 16, "image_processor": image},
                 "objectives": objectives,
             }
         },

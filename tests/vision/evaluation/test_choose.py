@@ -9,23 +9,22 @@ from typing import Any
 import pytest
 
 from tests.pipelines.test_commands import prepare
-from tests.vision.evaluation.conftest import COLOURS, picture
-from workbench.evaluation.choose.options import ChooseScoring, ChooseTuning
-from workbench.evaluation.choose.task import Choosing
-from workbench.evaluation.classify.options import ClassifyScoring, ClassifyTuning
-from workbench.evaluation.classify.task import Classification
-from workbench.evaluation.evaluating import evaluate
-from workbench.evaluation.finetuning import fine_tune
+from tests.vision.evaluation.conftest import COLOURS, photograph
+from workbench.evaluation.finetuning.finetuning import fine_tune
+from workbench.evaluation.scoring.evaluation import evaluate
+from workbench.evaluation.task_options import ChooseScoring, ChooseTuning, ClassifyScoring, ClassifyTuning
+from workbench.evaluation.tasks.choose import MultipleChoiceTask
+from workbench.evaluation.tasks.classify import Classification
 from workbench.runs.folder import read_recipe
 
 NAMES = list(COLOURS)
 HERE: dict[str, Any] = {"overrides": ["train.num_workers=0"], "batch_size": 8, "lr": 3e-3}
 
 
-def corpus(folder: Path, name: str, rows: list[dict[str, Any]], pictures: dict[str, bytes]) -> str:
+def corpus(folder: Path, name: str, rows: list[dict[str, Any]], images: dict[str, bytes]) -> str:
     """What `prepare image-text` makes of a set's file and its photographs."""
     (folder / "photographs").mkdir(exist_ok=True)
-    for file, data in pictures.items():
+    for file, data in images.items():
         (folder / "photographs" / file).write_bytes(data)
     path = folder / f"{name}.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -53,22 +52,22 @@ def asked(number: int) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def choosing(matching: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     folder = tmp_path_factory.mktemp("aokvqa")
-    pictures = {f"{n:012d}.jpg": picture(NAMES[n % 4], "left", n) for n in range(48)}
-    train = corpus(folder, "train", [asked(n) for n in range(36)], pictures)
+    images = {f"{n:012d}.jpg": photograph(NAMES[n % 4], "left", n) for n in range(48)}
+    train = corpus(folder, "train", [asked(n) for n in range(36)], images)
     test = corpus(folder, "test", [asked(n) for n in range(36, 48)], {})
     tuning = ChooseTuning(run=matching, corpus=train, epochs=25.0, output=folder / "run", held_out=test, **HERE)
-    return fine_tune(Choosing(), tuning), train, test
+    return fine_tune(MultipleChoiceTask(), tuning), train, test
 
 
 def test_choices_beside_an_image_are_learned(choosing: tuple[Path, str, str]) -> None:
     run, _, test = choosing
     assert read_recipe(run).tasks["choose"].sequence.builder["builder"] == "question_choices"
-    result = evaluate(Choosing(), ChooseScoring(run=run, corpus=test, batch_size=4))
+    result = evaluate(MultipleChoiceTask(), ChooseScoring(run=run, corpus=test, batch_size=4))
     assert result.counts == {"questions": 12, "choices": 24}
     assert result.numbers["accuracy"] > 0.8
     assert result.baselines["always the first"]["accuracy"] == 0.5
     assert result.examples[0]["text"] == "what color is the square?"
-    blind = evaluate(Choosing(), ChooseScoring(run=run, corpus=test, batch_size=4, control="question-only"))
+    blind = evaluate(MultipleChoiceTask(), ChooseScoring(run=run, corpus=test, batch_size=4, control="question-only"))
     assert blind.numbers["accuracy"] < result.numbers["accuracy"]
 
 
@@ -84,7 +83,7 @@ def test_entailment_of_images_is_a_classification(matching: Path, tmp_path: Path
         }
         for n in range(16)
     ]
-    made = corpus(tmp_path, "snli", rows, {f"{n}.jpg": picture(NAMES[n % 4], "left", n) for n in range(16)})
+    made = corpus(tmp_path, "snli", rows, {f"{n}.jpg": photograph(NAMES[n % 4], "left", n) for n in range(16)})
     run = fine_tune(
         Classification(), ClassifyTuning(run=matching, corpus=made, epochs=18.0, output=tmp_path / "run", **HERE)
     )

@@ -1,4 +1,4 @@
-"""`finetune classify` on pictures: a caption with one, and with two of which it matters which is left."""
+"""`finetune classify` on images: a caption with one, and with two of which it matters which is left."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import numpy as np
 import pytest
 import torch
 
-from tests.vision.evaluation.conftest import picture, tree, write_corpus
-from vision.pictures._pair import read_pair
+from tests.vision.evaluation.conftest import photograph, tree, write_corpus
+from vision.figures._pair import read_pair
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
-from workbench.evaluation.classify.options import ClassifyScoring, ClassifyTuning
-from workbench.evaluation.classify.task import Classification
-from workbench.evaluation.evaluating import evaluate
-from workbench.evaluation.finetuning import fine_tune, recipe_of
-from workbench.evaluation.opening import open_run
+from workbench.evaluation.finetuning.finetuning import fine_tune, recipe_of
+from workbench.evaluation.scoring.evaluated_run import open_run
+from workbench.evaluation.scoring.evaluation import evaluate
+from workbench.evaluation.task_options import ClassifyScoring, ClassifyTuning
+from workbench.evaluation.tasks.classify import Classification
 from workbench.recipe.trees import recipe_from_dict
 from workbench.runs.folder import read_recipe
-from workbench.runs.loading import load
+from workbench.runs.loaded_run import load
 from workbench.training.pretrain import pretrain
 
 MEDIA = ["left", "right"]
 
 
 def record(number: int) -> dict[str, Any]:
-    """A red picture and a blue one; the caption, which is always the same, is right where the left one is red."""
+    """A red photograph and a blue one; the caption, which is always the same, is right where the left one is red."""
     right = number % 2
     colours = ("red", "blue") if right else ("blue", "red")
-    media = {name: picture(colour, "left", number) for name, colour in zip(MEDIA, colours, strict=True)}
+    media = {name: photograph(colour, "left", number) for name, colour in zip(MEDIA, colours, strict=True)}
     return {"media": media, "captions": ["on the left it is red."], "labels": {"right": right}, "meta": {}}
 
 
@@ -54,7 +54,7 @@ def tuning(run: Path, corpus: str, *overrides: str, **options: Any) -> ClassifyT
 
 @pytest.fixture(scope="session")
 def tuned(matching: Path, two: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("pictures") / "run"
+    output = tmp_path_factory.mktemp("images") / "run"
     return fine_tune(Classification(), tuning(matching, two["train"], epochs=80.0, output=output))
 
 
@@ -62,7 +62,7 @@ def test_it_learns_which_picture_is_left(tuned: Path, matching: Path, two: dict[
     base, recipe = read_recipe(matching), read_recipe(tuned)
     builder = recipe.tasks["classify"].sequence.builder
     assert builder == {**base.tasks["pairs"].sequence.builder, "builder": "image_caption", "media": MEDIA}
-    assert recipe.networks["main"].streams["image"]["pictures"] == 2
+    assert recipe.networks["main"].streams["image"]["images"] == 2
     found = evaluate(Classification(), ClassifyScoring(run=tuned, corpus=two["test"]))
     assert found.numbers["accuracy"] == 1
     assert found.baselines["always 0"]["accuracy"] == 0.5
@@ -75,14 +75,14 @@ def test_the_rows_of_the_pictures_stand_one_behind_the_other(tuned: Path) -> Non
     (one,) = task.sequences([sample])
     (other,) = task.sequences([{**sample, "media": dict(zip(MEDIA, reversed(sample["media"].values()), strict=True))}])
     first, second = one.streams["image"], other.streams["image"]
-    assert first["picture"].tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert first["image_number"].tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     assert np.array_equal(first["patches"], np.roll(second["patches"], 4, axis=0))
     assert not np.array_equal(first["patches"], second["patches"])
 
 
 def test_a_caption_with_one_image(matching: Path, two: dict[str, str]) -> None:
     recipe = recipe_of(Classification(), tuning(matching, two["single"], media=None))
-    assert "pictures" not in recipe.networks["main"].streams["image"]
+    assert "images" not in recipe.networks["main"].streams["image"]
     assert recipe.train.max_steps == 2  # 8 captions, 4 epochs, batches of 16
 
 
@@ -99,17 +99,17 @@ def test_what_does_not_fit_is_refused(
         with pytest.raises(WorkbenchError, match=message) as raised:
             recipe_of(Classification(), tuning(run, corpus, **options))
         assert "prepare text" not in str(raised.value)
-    few = tuning(matching, two["train"], "model.streams.image.pictures=1", output=tmp_path / "few")
+    few = tuning(matching, two["train"], "model.streams.image.images=1", output=tmp_path / "few")
     with pytest.raises(
         WorkbenchError,
-        match=r"names 2 pictures, and the embedding model\.streams\.image tells 1 apart; .*"
+        match=r"names 2 images, and the embedding model\.streams\.image tells 1 apart; .*"
         r"vision\.grid, vision\.patches, vision\.regions take it",
     ):
         fine_tune(Classification(), few)
 
 
 def test_attention_is_drawn_of_one_image_alone(tuned: Path, two: dict[str, str]) -> None:
-    with pytest.raises(WorkbenchError, match=r"reads several pictures of a record \(left, right\)"):
+    with pytest.raises(WorkbenchError, match=r"reads several images of a record \(left, right\)"):
         read_pair(open_run(tuned, Classification.objective, ""), Corpus.open(two["test"]), 0)
 
 
@@ -117,10 +117,10 @@ def test_pictures_start_from_vectors_of_their_own(tuned: Path) -> None:
     embedding = load(tuned).model.network().embeddings["image"].eval()
     patches = torch.zeros(2, 192, dtype=torch.uint8)
     boxes = torch.tensor([[0.0, 0.0, 0.5, 0.5]]).repeat(2, 1)
-    told = embedding({"patches": patches, "boxes": boxes, "picture": torch.tensor([0, 1])})
+    reported = embedding({"patches": patches, "boxes": boxes, "image_number": torch.tensor([0, 1])})
     plain = embedding({"patches": patches, "boxes": boxes})
-    assert torch.equal(told[0], plain[0])
-    assert not torch.allclose(told[1], plain[1])
+    assert torch.equal(reported[0], plain[0])
+    assert not torch.allclose(reported[1], plain[1])
 
 
 @pytest.fixture(scope="session")
@@ -129,5 +129,5 @@ def pretrained_text(squares: Path) -> Path:
     recipe = tree(squares, [{"objective": "mlm"}], max_steps=1)
     recipe["model"]["layers"] = [{"layer": "self", "stream": "text", "num_heads": 2, "intermediate_size": 64}]
     del recipe["model"]["streams"]["image"]
-    recipe["tasks"]["pairs"]["sequence"]["image"] = None
+    recipe["tasks"]["pairs"]["sequence"]["image_processor"] = None
     return pretrain(recipe_from_dict(recipe), squares / "runs" / "captions")

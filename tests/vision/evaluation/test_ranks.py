@@ -17,26 +17,26 @@ import torch
 from torch import Tensor
 
 from tests.contracts.cases import World as Made
-from tests.evaluation.test_measured import scored_by_ranks
-from tests.training.forked import Forked
-from tests.vision.evaluation import told_films
-from tests.vision.evaluation.caption import test_task as of_captions
+from tests.evaluation.test_objective_task import scored_by_ranks
+from tests.training.command_processes import Forked
+from tests.vision.evaluation import video_world as video_world
 from tests.vision.evaluation.conftest import make_squares, record, tree, write_corpus
-from tests.vision.evaluation.retrieval import test_task as of_retrieval
-from tests.vision.evaluation.vqa import test_task as of_vqa
-from tests.vision.evaluation.zero_shot import test_task as of_zero_shot
-from vision.evaluation.caption.task import Caption
-from vision.evaluation.retrieval import scores
-from vision.evaluation.retrieval.task import Retrieval
-from vision.evaluation.vqa.task import Vqa
-from vision.evaluation.zero_shot.task import ZeroShot
+from tests.vision.evaluation.tasks import test_caption as of_captions
+from tests.vision.evaluation.tasks import test_retrieval as of_retrieval
+from tests.vision.evaluation.tasks import test_vqa as of_vqa
+from tests.vision.evaluation.tasks import test_zero_shot as of_zero_shot
+from vision.evaluation.retrieval import pair_scores as scores
+from vision.evaluation.tasks.caption import Caption
+from vision.evaluation.tasks.retrieval import Retrieval
+from vision.evaluation.tasks.vqa import Vqa
+from vision.evaluation.tasks.zero_shot import ZeroShot
+from workbench.core.errors import MachineError
+from workbench.core.processes.distributed import World
 from workbench.corpora.corpus import Corpus
-from workbench.errors import MachineError
-from workbench.evaluation import evaluating
-from workbench.evaluation.evaluating import evaluate
-from workbench.evaluation.result import Result
-from workbench.evaluation.task import DownstreamTask
-from workbench.processes.distributed import World
+from workbench.evaluation.scoring import evaluation as evaluating
+from workbench.evaluation.scoring.downstream_task import DownstreamTask
+from workbench.evaluation.scoring.evaluation import evaluate
+from workbench.evaluation.scoring.result import Result
 from workbench.recipe.trees import recipe_from_dict
 from workbench.training.pretrain import pretrain
 
@@ -60,9 +60,9 @@ def matching(folder: Path) -> Made:
     return Made(run, str(folder / "test"), other, {})
 
 
-def of_films(folder: Path, objectives: list[Any]) -> Made:
-    told_films.make_films(folder)
-    run = pretrain(recipe_from_dict(told_films.tree(folder, objectives)), folder / "run")
+def of_videos(folder: Path, objectives: list[Any]) -> Made:
+    video_world.make_videos(folder)
+    run = pretrain(recipe_from_dict(video_world.tree(folder, objectives)), folder / "run")
     return Made(run, str(folder / "test"), run, {})
 
 
@@ -74,11 +74,11 @@ CASES = {
     "matching": Case(Retrieval(), matching, (68, 66)),
     "re-ranking": Case(Retrieval(), matching, (22, 20), {"rerank": 2}),
     "captions": Case(Caption(), of_captions.contract_world, (0, 0)),
-    # of four films the sixteen captions that twelve segments have
-    "vectors of films": Case(Retrieval(), partial(of_films, objectives=[told_films.NCE]), (8, 4)),
-    "matching of films": Case(Retrieval(), partial(of_films, objectives=[told_films.PAIRS]), (64, 64)),
-    "captions of films": Case(
-        Caption(), partial(of_films, objectives=[told_films.WRITES]), (0, 0), {"max_new_tokens": 6}
+    # of four videos the sixteen captions that twelve segments have
+    "vectors of videos": Case(Retrieval(), partial(of_videos, objectives=[video_world.NCE]), (8, 4)),
+    "matching of videos": Case(Retrieval(), partial(of_videos, objectives=[video_world.PAIRS]), (64, 64)),
+    "captions of videos": Case(
+        Caption(), partial(of_videos, objectives=[video_world.WRITES]), (0, 0), {"max_new_tokens": 6}
     ),
     "zero-shot": Case(ZeroShot(), of_zero_shot.contract_world, (4, 3)),
 }
@@ -104,8 +104,8 @@ def test_two_ranks_tell_what_one_tells(name: str, tmp_path: Path) -> None:
     scored_by_ranks(score)
     assert task.gathers
     for rank in range(2):
-        told = ("numbers", "counts", "baselines", "variant")
-        assert all(getattr(results[rank], what) == getattr(results[-1], what) for what in told)
+        reported = ("numbers", "counts", "baselines", "variant")
+        assert all(getattr(results[rank], what) == getattr(results[-1], what) for what in reported)
         assert accounts[rank] == accounts[-1]
     assert results[0].predictions.lines == results[-1].predictions.lines  # the main rank writes them
     assert (results[0].examples, results[0].failures) == (results[-1].examples, results[-1].failures)
@@ -126,8 +126,8 @@ def test_two_processes_write_the_file_of_one(tmp_path: Path) -> None:
     ranks = []
     for rank in range(2):
         at = {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        told = [*words, "--predictions", str(tmp_path / "two.json")]
-        ranks.append(Forked(told, {**at, "WORLD_SIZE": "2"}, tmp_path / f"output-{rank}.txt"))
+        reported = [*words, "--predictions", str(tmp_path / "two.json")]
+        ranks.append(Forked(reported, {**at, "WORLD_SIZE": "2"}, tmp_path / f"output-{rank}.txt"))
     ends = [rank.wait() for rank in ranks]
     assert [code for code, _ in ends] == [0, 0], ends
     [path] = (made.run / "evaluations").glob("*.json")
@@ -140,7 +140,7 @@ def test_two_processes_write_the_file_of_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "size", "told"),
+    ("error", "size", "reported"),
     [
         (
             torch.OutOfMemoryError("of 80 GiB"),
@@ -151,7 +151,7 @@ def test_two_processes_write_the_file_of_one(tmp_path: Path) -> None:
     ],
 )
 def test_what_happens_to_a_machine_is_told(
-    error: Exception, size: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: Exception, size: int, reported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def opened(*_: Any) -> Any:
         raise error
@@ -159,7 +159,7 @@ def test_what_happens_to_a_machine_is_told(
     monkeypatch.setattr(Caption, "open", opened)
     monkeypatch.setattr(evaluating, "distributed", lambda: nullcontext(World(size - 1, size)))
     corpus = write_corpus(tmp_path / "corpus", [record(0)])
-    with pytest.raises(MachineError, match=told):
+    with pytest.raises(MachineError, match=reported):
         evaluate(Caption(), Caption.scoring(run=tmp_path, corpus=corpus))
 
 
@@ -187,8 +187,8 @@ def test_networks_compute_in_half_precision_and_heads_do_not(
         dtypes(run.head, seen["head"])
         return run
 
-    def opened_first(*told: Any) -> Any:
-        run = first(*told)
+    def opened_first(*reported: Any) -> Any:
+        run = first(*reported)
         dtypes(run.network.layers, seen["first stage"])
         return run
 

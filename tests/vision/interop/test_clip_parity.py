@@ -13,16 +13,16 @@ import transformers
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tests.interop.worlds import model_of, pictures, recipe_file
+from tests.interop.worlds import model_of, photographs, recipe_file
 from tests.text.test_clip_tokenizer import clip_tokenizer
 from vision.images.transforms import NORMALISATIONS, standardise
 from workbench.cli.export import export
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.passes import sample_pass
+from workbench.evaluation.scoring.passes import sample_pass
+from workbench.pretraining.forward import HeadInputs
 from workbench.recipe.reading import load_recipe
-from workbench.runs.loading import Loaded, load
+from workbench.runs.loaded_run import LoadedRun, load
 from workbench.sequences.batch import Batch
-from workbench.tasks.forward import Seen
 from workbench.training.pretrain import pretrain
 
 CLOSE = {"atol": 1e-5, "rtol": 0.0}
@@ -37,7 +37,7 @@ class World(NamedTuple):
 
 
 def hugging_face(folder: Path) -> transformers.CLIPModel:
-    """A model with random weights, none of them at its usual start, and its tokenizer beside it."""
+    """A model with random weights, none of them at its usual start, and its tokenizer next to it."""
     clip_tokenizer(folder)
     words = json.loads((folder / "vocab.json").read_text("utf-8"))
     text = {**BLOCK, "vocab_size": len(words), "max_position_embeddings": LENGTH}
@@ -58,11 +58,11 @@ def world(tmp_path_factory: pytest.TempPathFactory, photo: Callable[[int], bytes
     folder = tmp_path_factory.mktemp("clip")
     theirs = hugging_face(folder / "theirs")
     config = json.loads((folder / "theirs" / "config.json").read_text())
-    image = {"image": "vision.patches", "size": GRID * PATCH, "patch": PATCH, "class_row": True}
+    image = {"image_processor": "vision.patches", "size": GRID * PATCH, "patch": PATCH, "class_row": True}
     ends = {"begin": "bos", "end": "eos", "visibility": "causal"}
     task = {
-        "corpora": [str(pictures(folder / "pictures", 4, photo(0)))],
-        "sequence": {"builder": "image_caption", "max_length": LENGTH, "image": image, **ends},
+        "corpora": [str(photographs(folder / "photographs", 4, photo(0)))],
+        "sequence": {"builder": "image_caption", "max_length": LENGTH, "image_processor": image, **ends},
         "objectives": [
             {
                 "objective": "vision.itc",
@@ -79,14 +79,14 @@ def world(tmp_path_factory: pytest.TempPathFactory, photo: Callable[[int], bytes
     return World(pretrain(load_recipe(str(recipe)), folder / "run"), theirs, folder)
 
 
-def batch_of(loaded: Loaded) -> Batch:
+def batch_of(loaded: LoadedRun) -> Batch:
     task = loaded.transforms["it"].evaluating()
     corpus = Corpus.open(next(iter(loaded.recipe.tasks["it"].corpora)))
     [samples] = sample_pass([corpus], size=8, unit=None)
     torch.manual_seed(1)
     batch = task.micro_batch([{**s, "draw": (i,)} for i, s in enumerate(samples)], (0,)).views["main"]
     patches = batch.streams["image"].fields["patches"]
-    patches.copy_(torch.randint(0, 256, patches.shape, dtype=torch.uint8))  # all pictures of the corpus are one
+    patches.copy_(torch.randint(0, 256, patches.shape, dtype=torch.uint8))  # all photographs of the corpus are one
     return batch
 
 
@@ -120,7 +120,7 @@ def test_states_logits_and_loss(world: World) -> None:
     torch.testing.assert_close(states["text"], wanted.text_model_output.hidden_states[-1][mask], **CLOSE)
     last = wanted.vision_model_output.hidden_states[-1].flatten(0, 1)
     torch.testing.assert_close(states["image"], last, **CLOSE)
-    embedded = head.embed(Seen.of(loaded.model.network(), batch, batch.targets["itc"]))
+    embedded = head.embed(HeadInputs.of(loaded.model.network(), batch, batch.targets["itc"]))
     torch.testing.assert_close(embedded["text"], wanted.text_embeds, **CLOSE)
     torch.testing.assert_close(embedded["image"], wanted.image_embeds, **CLOSE)
     torch.testing.assert_close(head.scores(embedded["text"], embedded["image"], None), wanted.logits_per_text, **CLOSE)

@@ -15,15 +15,15 @@ from vision.objectives.answers import Answers
 from vision.objectives.itm import Itm
 from vision.objectives.mrc import Mrc
 from vision.objectives.mrfr import Mrfr
-from workbench.interop.files import find_files
-from workbench.interop.reading import Read, read_release
+from workbench.interop.checkpoint_files import find_files
+from workbench.interop.checkpoint_reader import PretrainedWeights, read_checkpoint_folder
 from workbench.models.network import Network
 from workbench.models.networks import build_networks
 from workbench.objectives.mlm import MlmHead
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import LossOutput
 from workbench.recipe.trees import recipe_from_dict
 from workbench.sequences.batch import Batch
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import LossOutput
 
 CLOSE = {"atol": 1e-5, "rtol": 0.0}
 SMALL = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64, "max_position_embeddings": 24}
@@ -31,14 +31,14 @@ ROWS, REGIONS, TEXTS = 7, 5, 3
 Jagged = Callable[..., Batch]
 
 
-def released(model: nn.Module, folder: Path) -> tuple[Network, Read]:
+def released(model: nn.Module, folder: Path) -> tuple[Network, PretrainedWeights]:
     """Our network with the weights that the library writes, and all that was read."""
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.1)
     model.save_pretrained(folder)
     files = find_files(folder)
     assert files is not None
-    read = read_release(files)
+    read = read_checkpoint_folder(files)
     assert (read.unused, read.missing) == ([], [])
     spec = read.network
     tree = {"model": {"streams": spec.streams, "layers": spec.layers, "poolers": spec.poolers, "tie": spec.tie}}
@@ -54,7 +54,7 @@ def released(model: nn.Module, folder: Path) -> tuple[Network, Read]:
     return network.eval(), read
 
 
-def head_of(read: Read, name: str, head: Any) -> Any:
+def head_of(read: PretrainedWeights, name: str, head: Any) -> Any:
     """The head with the weights that were read for it, all of them."""
     head.load_state_dict({n.partition(".")[2]: t for n, t in read.tensors.items() if n.startswith(f"{name}.")})
     return head.eval()
@@ -102,8 +102,8 @@ def test_lxmert(words: Any, jagged: Jagged, tmp_path: Path) -> None:
     )
     states = network(batch)
 
-    def seen(**targets: Tensor) -> Seen:
-        return Seen.of(network, batch, targets, states)
+    def seen(**targets: Tensor) -> HeadInputs:
+        return HeadInputs.of(network, batch, targets, states)
 
     mlm = head_of(read, "mlm", MlmHead(network))
     torch.testing.assert_close(mlm.logits(network, states["text"]), found.prediction_logits[there], **CLOSE)
@@ -122,7 +122,7 @@ def test_lxmert(words: Any, jagged: Jagged, tmp_path: Path) -> None:
         classes[name] = head(with_made(seen(**targets), features_of))
     expected = theirs.obj_predict_head(found_vision(theirs, inputs))
     torch.testing.assert_close(
-        mrfr.predict(network, features_of.made["hidden"]), expected["feat"].flatten(0, 1)[rows], **CLOSE
+        mrfr.predict(network, features_of.outputs["hidden"]), expected["feat"].flatten(0, 1)[rows], **CLOSE
     )
     total = theirs(**inputs, labels=labels, obj_labels=given, matched_label=matched, ans=answers).loss
     cells = TEXTS * REGIONS
@@ -140,9 +140,9 @@ def found_vision(theirs: Any, inputs: dict[str, Tensor]) -> Tensor:
     return states
 
 
-def with_made(seen: Seen, output: LossOutput) -> Seen:
+def with_made(seen: HeadInputs, output: LossOutput) -> HeadInputs:
     """The same, for a head that comes after mrfr's."""
-    seen._forward.made["mrfr"] = output.made
+    seen._forward.outputs["mrfr"] = output.outputs
     return seen
 
 
@@ -170,6 +170,6 @@ def test_visual_bert(words: Any, jagged: Jagged, tmp_path: Path) -> None:
     torch.testing.assert_close(mlm.logits(network, states["text"]), found.prediction_logits[:, :ROWS][there], **CLOSE)
     matching = itm.logits(network, states, batch).flip(1)
     torch.testing.assert_close(matching, found.seq_relationship_logits, **CLOSE)
-    words_lost = mlm(Seen.of(network, batch, of_rows(there, labels), states)).loss / (labels != -100).sum()
-    pairs = itm(Seen.of(network, batch, {"labels": matched}, states)).loss / TEXTS
+    words_lost = mlm(HeadInputs.of(network, batch, of_rows(there, labels), states)).loss / (labels != -100).sum()
+    pairs = itm(HeadInputs.of(network, batch, {"labels": matched}, states)).loss / TEXTS
     torch.testing.assert_close(words_lost + pairs, found.loss, **CLOSE)

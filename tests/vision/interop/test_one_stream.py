@@ -10,14 +10,14 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM
 
-from tests.interop.worlds import pictures, recipe_file, tokenizer
+from tests.interop.worlds import photographs, recipe_file, tokenizer
 from workbench.cli.export import export
-from workbench.errors import WorkbenchError
-from workbench.interop.exporting import exported
+from workbench.core.errors import WorkbenchError
+from workbench.interop.checkpoint_writer import exported_weights
 from workbench.models.network import Network
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import NetworkSpec
-from workbench.runs.loading import load
+from workbench.runs.loaded_run import load
 from workbench.sequences.batch import Batch, Stream
 from workbench.training.pretrain import pretrain
 
@@ -30,7 +30,7 @@ def self_layer(stream: str, **more: Any) -> dict[str, Any]:
     return {**BLOCK, "stream": stream, **more}
 
 
-def recipe(folder: Path, family: str, picture: bytes) -> Path:
+def recipe(folder: Path, family: str, photograph: bytes) -> Path:
     """Image layers before, between and behind the text's, which are one layer twice in an ALBERT."""
     both: dict[str, Any] = {"group": [self_layer("image"), self_layer("text")], "repeat": 2}
     text, more = (TEXT, [self_layer("text")]) if family == "bert" else ({**TEXT, "embedding_size": 8}, [])
@@ -38,11 +38,11 @@ def recipe(folder: Path, family: str, picture: bytes) -> Path:
     layers = [self_layer("image"), both, {"layer": "tap", "name": "apart"}, *more, self_layer("image")]
     model = {"streams": {"image": IMAGE, "text": text}, "layers": layers, "poolers": ["image", "text"]}
     task = {
-        "corpora": [str(pictures(folder / "pictures", 12, picture))],
+        "corpora": [str(photographs(folder / "photographs", 12, photograph))],
         "sequence": {
             "builder": "image_caption",
             "max_length": 16,
-            "image": {"image": "vision.regions", "backbone": "made-up"},
+            "image_processor": {"image_processor": "vision.regions", "backbone": "made-up"},
         },
         "objectives": [{"objective": "mlm"}, {"objective": "vision.mrfr"}],
     }
@@ -75,6 +75,6 @@ def test_a_stream_that_reads_another_one_is_no_network_by_itself() -> None:
     spec = NetworkSpec({"text": TEXT, "image": IMAGE}, [self_layer("text"), self_layer("image"), cross])
     network = Network(spec, vocab_size=30)
     with pytest.raises(WorkbenchError, match=r"'text' is no network by itself: layer 2 \(Cross\) reads image"):
-        exported("bert", network, spec, torch.nn.ModuleDict(), {}, "text", vocab_size=30)
+        exported_weights("bert", network, spec, torch.nn.ModuleDict(), {}, "text", vocab_size=30)
     with pytest.raises(WorkbenchError, match="video"):
-        exported("bert", network, spec, torch.nn.ModuleDict(), {}, "video", vocab_size=30)
+        exported_weights("bert", network, spec, torch.nn.ModuleDict(), {}, "video", vocab_size=30)

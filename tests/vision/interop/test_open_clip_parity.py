@@ -13,20 +13,20 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from tests.interop.worlds import model_of, pictures, recipe_file
+from tests.interop.worlds import model_of, photographs, recipe_file
 from tests.text.test_clip_tokenizer import clip_tokenizer
 from tests.vision.interop.test_clip_parity import batch_of, pixels
-from vision.interop.releases.open_clip_coca import OpenClipCoca
+from vision.interop.families.open_clip_coca import OpenClipCoca
 from workbench.cli.export import export
-from workbench.errors import WorkbenchError
-from workbench.interop.described import described, differences
-from workbench.interop.exporting import exported
-from workbench.interop.release import Config
+from workbench.core.errors import WorkbenchError
+from workbench.interop.checkpoint_writer import exported_weights
+from workbench.interop.family import FamilyConfig
+from workbench.interop.network_description import differences, model_description
 from workbench.models.network import Network
 from workbench.models.networks import build_networks
+from workbench.pretraining.forward import HeadInputs, read
 from workbench.recipe.reading import load_recipe
-from workbench.runs.loading import load
-from workbench.tasks.forward import Seen, read
+from workbench.runs.loaded_run import load
 from workbench.training.pretrain import pretrain
 
 CLOSE = {"atol": 1e-5, "rtol": 0.0}
@@ -70,16 +70,22 @@ def world(
     folder = tmp_path_factory.mktemp("coca")
     theirs = released(folder / "theirs", request.param)
     config = json.loads((folder / "theirs" / "open_clip_config.json").read_text())
-    image = {"image": "vision.patches", "size": GRID * PATCH, "patch": PATCH, "class_row": True}
-    steps = [
-        {"step": "vision.text_class", "length": LENGTH},
-        {"step": "vision.queries", "stream": "captioning", "count": QUERIES, "unread": 1},
+    image = {"image_processor": "vision.patches", "size": GRID * PATCH, "patch": PATCH, "class_row": True}
+    transforms = [
+        {"transform": "vision.text_class", "length": LENGTH},
+        {"transform": "vision.queries", "stream": "captioning", "count": QUERIES, "unread": 1},
     ]
     ends = {"begin": "bos", "end": "eos", "visibility": "causal"}
-    heads = OpenClipCoca().heads(Config(config))
+    heads = OpenClipCoca().heads(FamilyConfig(config))
     task = {
-        "corpora": [str(pictures(folder / "pictures", 4, photo(0)))],
-        "sequence": {"builder": "image_caption", "max_length": LENGTH, "image": image, "steps": steps, **ends},
+        "corpora": [str(photographs(folder / "photographs", 4, photo(0)))],
+        "sequence": {
+            "builder": "image_caption",
+            "max_length": LENGTH,
+            "image_processor": image,
+            "transforms": transforms,
+            **ends,
+        },
         "objectives": [heads["clm"], {**heads["itc"], "same_image": "negative"}],
     }
     model = {**model_of("vision.open_clip_coca", config), "init_from": str(folder / "theirs")}
@@ -108,7 +114,7 @@ def test_features_logits_and_losses(world: World) -> None:
     images = pixels(batch.streams["image"].fields["patches"], batch.size)
     theirs = world.theirs(images, ids)
     made = read(network, batch)
-    embedded = heads["itc"].embed(Seen.of_read(made, batch.targets["itc"]))
+    embedded = heads["itc"].embed(HeadInputs.of_read(made, batch.targets["itc"]))
     torch.testing.assert_close(embedded["image"], theirs["image_features"], **CLOSE)
     torch.testing.assert_close(embedded["text"], theirs["text_features"], **CLOSE)
     clm = batch.targets["clm"]
@@ -120,7 +126,7 @@ def test_features_logits_and_losses(world: World) -> None:
     contrast, caption = loss(**theirs)
     ours = heads["itc"].loss(embedded, slice(None)).loss / batch.size
     torch.testing.assert_close(ours, contrast, **CLOSE)
-    words = heads["clm"](Seen.of_read(made, clm)).loss / len(clm["rows"])
+    words = heads["clm"](HeadInputs.of_read(made, clm)).loss / len(clm["rows"])
     torch.testing.assert_close(2 * words, caption, **CLOSE)
 
 
@@ -148,17 +154,17 @@ def test_another_stack_is_not_exported(name: str, message: str) -> None:
     with torch.device("meta"):
         network = Network(spec, vocab_size=40)
     with pytest.raises(WorkbenchError, match=message):
-        exported("vision.open_clip_coca", network, spec, torch.nn.ModuleDict(), {}, vocab_size=40)
+        exported_weights("vision.open_clip_coca", network, spec, torch.nn.ModuleDict(), {}, vocab_size=40)
 
 
 def test_the_recipe_is_the_published_configuration() -> None:
     """Of the network and of both heads, and as many parameters."""
     place = Path(open_clip.__file__).parent / "model_configs" / "coca_ViT-B-32.json"
-    config = Config(json.loads(place.read_text()))
+    config = FamilyConfig(json.loads(place.read_text()))
     recipe, family = load_recipe("coca-open-clip"), OpenClipCoca()
     heads = {spec["objective"].rpartition(".")[2]: spec for spec in recipe.tasks["pairs"].objectives}
-    ours = described(recipe.networks["main"], heads, vocab_size=config["text_cfg"]["vocab_size"])
-    theirs = described(family.network(config), family.heads(config))
+    ours = model_description(recipe.networks["main"], heads, vocab_size=config["text_cfg"]["vocab_size"])
+    theirs = model_description(family.network(config), family.heads(config))
     assert ours.heads.keys() == theirs.heads.keys()
     assert differences(ours, theirs, family.free) == []
     with torch.device("meta"):
@@ -184,4 +190,4 @@ def test_the_recipe_is_the_published_configuration() -> None:
 def test_what_ours_does_not_have_is_refused(part: str, changes: dict[str, Any], message: str) -> None:
     config = config_of(40, 32)
     with pytest.raises(WorkbenchError, match=message):
-        OpenClipCoca().network(Config({**config, part: {**config[part], **changes}}))
+        OpenClipCoca().network(FamilyConfig({**config, part: {**config[part], **changes}}))

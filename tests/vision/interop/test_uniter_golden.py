@@ -21,12 +21,12 @@ from vision.objectives.mrc import Mrc
 from vision.objectives.mrc_kl import MrcKl
 from vision.objectives.mrfr import Mrfr
 from vision.objectives.wra import Wra
-from workbench.interop.files import find_files
-from workbench.interop.reading import read_release
+from workbench.interop.checkpoint_files import find_files
+from workbench.interop.checkpoint_reader import read_checkpoint_folder
 from workbench.models.network import Network
 from workbench.objectives.mlm import MlmHead
+from workbench.pretraining.forward import HeadInputs, NetworkOutput, read
 from workbench.sequences.batch import Batch
-from workbench.tasks.forward import Read, Seen, read
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
 SUMMED = ("ot_pos", "ot_neg")
@@ -40,7 +40,7 @@ class Golden:
     def __init__(self, folder: Path, jagged: Jagged) -> None:
         files = find_files(folder)
         assert files is not None
-        self.inputs, self.read = load_file(folder / "inputs.safetensors"), read_release(files)
+        self.inputs, self.read = load_file(folder / "inputs.safetensors"), read_checkpoint_folder(files)
         assert (self.read.unused, self.read.missing) == ([], [])
         self.network = Network(self.read.network).eval()
         own = self.network.state_dict().keys()
@@ -49,7 +49,7 @@ class Golden:
         self.text, self.image = ~self.inputs["txt_pad"], ~self.inputs["img_pad"]
         self.found: dict[str, Tensor] = {}
 
-    def states(self, masked_text: bool = False, masked_regions: bool = False) -> Read:
+    def states(self, masked_text: bool = False, masked_regions: bool = False) -> NetworkOutput:
         """What the network makes of the inputs, with words or regions hidden."""
         inputs = self.inputs
         ids, hidden = inputs["input_ids_masked" if masked_text else "input_ids"], inputs["img_masks"]
@@ -104,7 +104,7 @@ def add_words(golden: Golden) -> None:
     rows = (labels != -1).nonzero()[:, 0]
     logits = head.logits(golden.network, masked.states["text"][rows])
     each = F.cross_entropy(logits, labels[rows], reduction="none")
-    loss = head(Seen.of_read(masked, {"rows": rows, "labels": labels[rows]})).loss / len(rows)
+    loss = head(HeadInputs.of_read(masked, {"rows": rows, "labels": labels[rows]})).loss / len(rows)
     golden.found |= {"mlm_logits": logits, "mlm_loss": each, "train_loss_mlm": loss}
 
 
@@ -113,7 +113,7 @@ def add_features(golden: Golden) -> None:
     rows = masked.batch.streams["image"].fields["masked"].nonzero()[:, 0]
     goal = golden.inputs["img_feat"][golden.inputs["img_masks"]]
     predicted = head.predict(golden.network, head.transform(masked.states["image"][rows]))
-    loss = head(Seen.of_read(masked, {"rows": rows, "features": goal})).loss / len(rows)
+    loss = head(HeadInputs.of_read(masked, {"rows": rows, "features": goal})).loss / len(rows)
     golden.found |= {"mrfr_pred": predicted, "mrfr_loss": (predicted - goal).square(), "train_loss_mrfr": loss}
 
 
@@ -125,8 +125,8 @@ def add_classes(golden: Golden) -> None:
     kl = golden.head("mrc_kl", MrcKl(count).head(golden.network))
     hard = golden.head("mrc", Mrc(count).head(golden.network))
     logits = kl.logits(masked.states["image"][rows])
-    divergence = kl(Seen.of_read(masked, {"rows": rows, "scores": scores})).loss
-    loss = hard(Seen.of_read(masked, {"rows": rows, "labels": labels})).loss
+    divergence = kl(HeadInputs.of_read(masked, {"rows": rows, "scores": scores})).loss
+    loss = hard(HeadInputs.of_read(masked, {"rows": rows, "labels": labels})).loss
     golden.found |= {
         "mrc_logits": logits,
         "mrckl_loss": F.kl_div(logits.log_softmax(-1), scores, reduction="none"),
@@ -140,11 +140,11 @@ def add_matching(golden: Golden) -> None:
     """Matching, and the alignment that is added to its loss."""
     head, clean, labels = golden.head("itm", Itm().head(golden.network)), golden.states(), golden.inputs["itm_targets"]
     logits = head.logits(golden.network, clean.states, clean.batch)
-    loss = head(Seen.of_read(clean, {"labels": labels})).loss / len(labels)
+    loss = head(HeadInputs.of_read(clean, {"labels": labels})).loss / len(labels)
     streams = clean.batch.streams
     counts = {f"num_{name}s": torch.tensor(streams[s].lengths) for name, s in (("word", "text"), ("region", "image"))}
     rows = {"words": torch.arange(streams["text"].rows), "regions": torch.arange(streams["image"].rows)}
-    aligned = Wra().head(golden.network)(Seen.of_read(clean, {"labels": labels, **rows, **counts}))
+    aligned = Wra().head(golden.network)(HeadInputs.of_read(clean, {"labels": labels, **rows, **counts}))
     distance = aligned.loss / len(labels)
     golden.found |= {
         "itm_logits": logits,
@@ -166,6 +166,6 @@ def add_answers(golden: Golden) -> None:
     )
     logits = head.logits(golden.network, clean.states, clean.batch)
     asked = torch.ones(len(scores), dtype=torch.bool)
-    loss = head(Seen.of_read(clean, {"scores": scores, "asked": asked})).loss
+    loss = head(HeadInputs.of_read(clean, {"scores": scores, "asked": asked})).loss
     each = F.binary_cross_entropy_with_logits(logits, scores, reduction="none")
     golden.found |= {"vqa_logits": logits, "vqa_loss": each, "train_loss_vqa": loss / len(scores)}

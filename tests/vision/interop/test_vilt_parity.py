@@ -12,18 +12,18 @@ import transformers
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from tests.interop.worlds import model_of, pictures, recipe_file, tokenizer
+from tests.interop.worlds import model_of, photographs, recipe_file, tokenizer
 from tests.vision.interop.test_vit_parity import shaken
 from vision.images.boxes import WHOLE, cell_boxes
 from vision.images.transforms import NORMALISATIONS, standardise
-from vision.sequences.images.patches import cut
+from vision.sequences.image_processors.patches import cut
 from workbench.cli.export import export
-from workbench.errors import WorkbenchError
-from workbench.interop.exporting import exported, write_release
-from workbench.interop.files import find_files
-from workbench.interop.reading import Read, read_release
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
+from workbench.interop.checkpoint_files import find_files
+from workbench.interop.checkpoint_reader import PretrainedWeights, read_checkpoint_folder
+from workbench.interop.checkpoint_writer import exported_weights, write_checkpoint_folder
 from workbench.models.network import Network
-from workbench.parts.building import build
 from workbench.recipe.reading import load_recipe
 from workbench.sequences.batch import Batch, Stream
 from workbench.text.tokenizer import Tokenizer
@@ -103,10 +103,10 @@ def hugging_face(kind: str, folder: Path) -> Any:
     return model
 
 
-def opened(folder: Path) -> tuple[Read, Network]:
+def opened(folder: Path) -> tuple[PretrainedWeights, Network]:
     files = find_files(folder)
     assert files is not None
-    read = read_release(files)
+    read = read_checkpoint_folder(files)
     network = Network(read.network).eval()
     network.load_state_dict({name: read.tensors[name] for name in network.state_dict()})
     return read, network
@@ -151,21 +151,21 @@ def test_heads_both_ways(kind: str, given: Both, tmp_path: Path) -> None:
         found = head.logits(network, states, given.ours)
         found = found[:, 1:] - found[:, :1] if name == "itm" else found
     torch.testing.assert_close(found, wanted, **CLOSE)
-    made = exported("vision.vilt", network, read.network, nn.ModuleDict({name: head}), {name: spec})
+    made = exported_weights("vision.vilt", network, read.network, nn.ModuleDict({name: head}), {name: spec})
     assert made.config["architectures"] == [kind]
     assert made.left == []
-    write_release(tmp_path / "out", made)
+    write_checkpoint_folder(tmp_path / "out", made)
     again = getattr(transformers, kind).from_pretrained(tmp_path / "out").eval()
     torch.testing.assert_close(again(**given.theirs).logits, theirs(**given.theirs).logits, **CLOSE)
 
 
 def test_by_a_recipe_into_a_run_and_by_the_command_back(tmp_path: Path, photo: Callable[[int], bytes]) -> None:
     hugging_face("ViltForMaskedLM", tmp_path / "theirs")
-    image = {"image": "vision.aspect_patches", "shorter": 24, "longer": 40, "patch": PATCH, "class_row": True}
+    image = {"image_processor": "vision.aspect_patches", "shorter": 24, "longer": 40, "patch": PATCH, "class_row": True}
     task = {
-        "corpora": [str(pictures(tmp_path / "pictures", 4, photo(0)))],
-        "sequence": {"builder": "image_caption", "max_length": 16, "image": image},
-        "objectives": [{"objective": "mlm", "policy": "whole_word"}, {"objective": "vision.itm", "exchange": "image"}],
+        "corpora": [str(photographs(tmp_path / "photographs", 4, photo(0)))],
+        "sequence": {"builder": "image_caption", "max_length": 16, "image_processor": image},
+        "objectives": [{"objective": "mlm", "masking": "whole_word"}, {"objective": "vision.itm", "exchange": "image"}],
     }
     model = {**model_of("vision.vilt", CONFIG), "init_from": str(tmp_path / "theirs")}
     words = str(tokenizer(tmp_path / "tokenizer.json"))

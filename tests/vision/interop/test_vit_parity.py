@@ -14,16 +14,16 @@ import transformers
 from safetensors.torch import save_file
 from torch import Tensor
 
-from tests.interop.worlds import pictures, recipe_file, tokenizer
+from tests.interop.worlds import photographs, recipe_file, tokenizer
 from tests.vision.interop.test_clip_parity import GRID, PATCH, batch_of, pixels
 from workbench.cli.export import export
-from workbench.errors import WorkbenchError
-from workbench.interop.exporting import exported, write_release
-from workbench.interop.files import find_files
-from workbench.interop.reading import make_release, read_release
+from workbench.core.errors import WorkbenchError
+from workbench.interop.checkpoint_files import find_files
+from workbench.interop.checkpoint_reader import make_family, read_checkpoint_folder
+from workbench.interop.checkpoint_writer import exported_weights, write_checkpoint_folder
 from workbench.models.network import Network
 from workbench.recipe.reading import load_recipe
-from workbench.runs.loading import load
+from workbench.runs.loaded_run import load
 from workbench.training.pretrain import pretrain
 
 CLOSE = {"atol": 1e-5, "rtol": 0.0}
@@ -59,8 +59,8 @@ def of_timm(folder: Path) -> Callable[[Tensor], Tensor]:
     return model.forward_features
 
 
-def recipe(folder: Path, picture: bytes, weights: Path, **layer: Any) -> Path:
-    """The image's stream of patches beside a text, from the weights, with what they lack (types, a masked patch)."""
+def recipe(folder: Path, photograph: bytes, weights: Path, **layer: Any) -> Path:
+    """The image's stream of patches next to a text, from the weights, with what they lack (types, a masked patch)."""
     image = {"embedding": "vision.patches", "hidden_size": 32, "grid": GRID, "patch": PATCH, "type_vector": False}
     text = {"embedding": "token", "hidden_size": 32, "max_positions": 16}
     block = {"layer": "self", "num_heads": HEADS, "intermediate_size": 40, "norm_place": "pre", **layer}
@@ -71,11 +71,16 @@ def recipe(folder: Path, picture: bytes, weights: Path, **layer: Any) -> Path:
         "init_from": {"weights": str(weights), "stream": "image"},
     }
     task = {
-        "corpora": [str(pictures(folder / "pictures", 4, picture))],
+        "corpora": [str(photographs(folder / "photographs", 4, photograph))],
         "sequence": {
             "builder": "image_caption",
             "max_length": 16,
-            "image": {"image": "vision.patches", "size": GRID * PATCH, "patch": PATCH, "class_row": True},
+            "image_processor": {
+                "image_processor": "vision.patches",
+                "size": GRID * PATCH,
+                "patch": PATCH,
+                "class_row": True,
+            },
         },
         "objectives": [{"objective": "vision.itc", "size": 8}],
     }
@@ -102,11 +107,11 @@ def test_a_stream_starts_from_its_weights(
 @torch.no_grad()
 def test_timm_makes_the_network_that_was_written(tmp_path: Path) -> None:
     theirs = of_timm(tmp_path / "theirs")
-    read = read_release(find_files(tmp_path / "theirs"))  # type: ignore[arg-type]
+    read = read_checkpoint_folder(find_files(tmp_path / "theirs"))  # type: ignore[arg-type]
     network = Network(read.network).eval()
     network.load_state_dict(read.tensors)
-    written = exported("vision.timm_vit", network, read.network, torch.nn.ModuleDict(), {})
-    write_release(tmp_path / "out", written)
+    written = exported_weights("vision.timm_vit", network, read.network, torch.nn.ModuleDict(), {})
+    write_checkpoint_folder(tmp_path / "out", written)
     again = timm.create_model(written.config["architecture"], **written.config["model_args"]).eval()
     again.load_state_dict(written.tensors)
     given = torch.randn(2, 3, GRID * PATCH, GRID * PATCH)
@@ -130,7 +135,7 @@ def test_an_image_encoder_goes_out_by_itself(tmp_path: Path, photo: Photo) -> No
 
 
 @pytest.mark.parametrize(
-    ("config", "more", "told"),
+    ("config", "more", "reported"),
     [
         ({}, {}, "name one of timm's"),
         ({"architecture": "vit_of_mine"}, {}, "'vit_of_mine'.*name one of timm's"),
@@ -139,19 +144,19 @@ def test_an_image_encoder_goes_out_by_itself(tmp_path: Path, photo: Photo) -> No
     ],
 )
 def test_what_cannot_be_said_is_refused(
-    config: dict[str, Any], more: dict[str, Tensor], told: str, tmp_path: Path
+    config: dict[str, Any], more: dict[str, Tensor], reported: str, tmp_path: Path
 ) -> None:
     model = timm.create_model("vit_base_patch16_224", num_classes=0, **TIMM)
     save_file({**model.state_dict(), **more}, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(WorkbenchError, match=told):
-        read_release(find_files(tmp_path))  # type: ignore[arg-type]
+    with pytest.raises(WorkbenchError, match=reported):
+        read_checkpoint_folder(find_files(tmp_path))  # type: ignore[arg-type]
 
 
 def test_heads_are_those_of_the_architecture(tmp_path: Path) -> None:
     model = timm.create_model("test_vit", num_classes=0)
     save_file(model.state_dict(), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"architecture": "test_vit"}))
-    read = read_release(find_files(tmp_path))  # type: ignore[arg-type]
+    read = read_checkpoint_folder(find_files(tmp_path))  # type: ignore[arg-type]
     assert read.network.layers[0]["num_heads"] == model.blocks[0].attn.num_heads
-    assert make_release(read.family).__doc__
+    assert make_family(read.family).__doc__

@@ -17,19 +17,19 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vision.interop.releases.volta import TARGETS, Volta
+from vision.interop.families.volta import TARGETS, Volta
 from vision.interop.volta_sublayers import read
 from vision.objectives.itm import ItmHead
-from workbench.errors import WorkbenchError
-from workbench.interop.files import find_files
-from workbench.interop.reading import read_release
-from workbench.interop.release import Config
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
+from workbench.interop.checkpoint_files import find_files
+from workbench.interop.checkpoint_reader import read_checkpoint_folder
+from workbench.interop.family import FamilyConfig
 from workbench.models.network import Network
 from workbench.models.sublayers import AttentionBlock, FeedForwardBlock
 from workbench.objectives.mlm import MlmHead
-from workbench.parts.building import build
+from workbench.pretraining.forward import ForwardPass, HeadInputs, ViewKey
 from workbench.sequences.batch import Batch
-from workbench.tasks.forward import Forward, Seen, Sight
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
 CONTROLLED = tuple(f"ctrl_{name}" for name in ("uniter", "visualbert", "lxmert", "vilbert", "vl-bert"))
@@ -50,7 +50,7 @@ class Golden:
         self.inputs = load_file(folder / "inputs.safetensors")
         files = find_files(folder)
         assert files is not None
-        self.read = read_release(files)
+        self.read = read_checkpoint_folder(files)
         assert (self.read.unused, self.read.missing) == ([], [])
         self.network = Network(self.read.network).eval()
         own = self.network.state_dict().keys()
@@ -61,13 +61,15 @@ class Golden:
         self.batch = jagged(
             text=(self.given["text"], self._words(as_released)), image=(self.given["image"], self._rows())
         )
-        self.forward: Forward
+        self.forward: ForwardPass
         self.found: dict[str, Tensor] = {}
 
     def _words(self, as_released: bool) -> dict[str, Tensor]:
         ids = self.inputs["input_ids"]
         places = torch.arange(ids.shape[1]).expand_as(ids)
-        if as_released:  # one row of positions for the batch, which goes on behind the images from the shortest text on
+        if (
+            as_released
+        ):  # one row of positions for the batch, which continues behind the images from the shortest text on
             shortest, rows = self.real["text"].sum(1).min(), self.inputs["image_feat"].shape[1]
             places = torch.where(places < shortest, places, places + rows)
         return {"input_ids": ids, "token_type_ids": self.inputs["token_type_ids"], "position_ids": places}
@@ -99,8 +101,8 @@ class Golden:
 
     def loss(self, name: str, head: Any, **targets: Tensor) -> Tensor:
         """The sum over what is labelled."""
-        output = head(Seen(self.forward, Sight("main", "main"), targets, name))
-        self.forward.made[name] = output.made
+        output = head(HeadInputs(self.forward, ViewKey("main", "main"), targets, name))
+        self.forward.outputs[name] = output.outputs
         return output.loss
 
 
@@ -133,10 +135,10 @@ def add_states(golden: Golden) -> None:
         for block in {id(m): m for m in layer.modules() if isinstance(m, AttentionBlock | FeedForwardBlock)}.values():
             place = (number, isinstance(block, FeedForwardBlock))
             block.register_forward_hook(lambda module, given, rows, place=place: made[place].append(rows))
-    golden.forward = Forward({"main": network}, {"main": golden.batch}, keep={"hidden": True})
-    hidden = golden.forward.read(Sight("main", "main")).hidden
+    golden.forward = ForwardPass({"main": network}, {"main": golden.batch}, keep={"hidden": True})
+    hidden = golden.forward.read(ViewKey("main", "main")).hidden
     states = {0: hidden[int(golden.elements)]}
-    for number, (sublayer, kind) in enumerate(read(Config(golden.config)), int(golden.elements)):
+    for number, (sublayer, kind) in enumerate(read(FamilyConfig(golden.config)), int(golden.elements)):
         for inner in (False, True):
             for streams, rows in zip(streams_of(kind), made[number, inner], strict=False):
                 parts = rows.split([golden.batch.streams[stream].rows for stream in streams])
@@ -153,7 +155,7 @@ def streams_of(kind: str) -> list[tuple[str, ...]]:
 
 def add_words(golden: Golden) -> None:
     head, labels = golden.head("mlm"), golden.inputs["masked_lm_labels"][golden.given["text"]]
-    states = golden.forward.read(Sight("main", "main")).states["text"]
+    states = golden.forward.read(ViewKey("main", "main")).states["text"]
     golden.found["mlm_logits"] = head.logits(golden.network, states)
     rows = (labels != -1).nonzero()[:, 0]
     golden.found["loss_mlm"] = golden.loss("mlm", head, rows=rows, labels=labels[rows]) / len(rows)
@@ -173,7 +175,7 @@ def add_matching(golden: Golden) -> None:
     head.classifier.register_forward_hook(lambda module, given, made: caught.update(pooled_fused=given[0]))
     labels = 1 - golden.inputs["next_sentence_label"]
     golden.found["loss_itm"] = golden.loss("itm", head, labels=labels) / len(labels)
-    states = golden.forward.read(Sight("main", "main")).states
+    states = golden.forward.read(ViewKey("main", "main")).states
     golden.found |= {"itm_logits": head.logits(golden.network, states, golden.batch).flip(1), **caught}
 
 
@@ -206,7 +208,7 @@ def add_regions(golden: Golden) -> None:
 
 
 def region_logits(golden: Golden, number: str, head: nn.Module, every: Tensor) -> Tensor:
-    states = golden.forward.read(Sight("main", "main")).states["image"][every]
+    states = golden.forward.read(ViewKey("main", "main")).states["image"][every]
     if number == "5":
         return head.predict(golden.network, head.transform(states))
     if number in ("3", "4"):
@@ -217,7 +219,7 @@ def region_logits(golden: Golden, number: str, head: nn.Module, every: Tensor) -
 def answered(golden: Golden) -> Tensor:
     count = golden.config["qa_num_answers"]
     head = golden.head("answers", answers=[str(n) for n in range(count)], loss="drawn")
-    states = golden.forward.read(Sight("main", "main")).states
+    states = golden.forward.read(ViewKey("main", "main")).states
     golden.found["qa_logits"] = head.logits(golden.network, states, golden.batch)
     labels = golden.inputs["answers"]
     asked = labels != -1
@@ -230,4 +232,4 @@ def test_a_stack_we_do_not_have_is_refused(shared: Path) -> None:
     config = json.loads((shared / "golden" / "volta" / "ctrl_lxmert" / "config.json").read_text())
     config["tv_attn_sublayers"] = [*config["tv_attn_sublayers"], 2]
     with pytest.raises(WorkbenchError, match="sublayer 2 attends"):
-        Volta().network(Config(config))
+        Volta().network(FamilyConfig(config))

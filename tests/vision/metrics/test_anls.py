@@ -1,4 +1,4 @@
-"""Average normalised Levenshtein similarity beside a plain-loop implementation of its definition."""
+"""Average normalised Levenshtein similarity next to a plain-loop implementation of its definition."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
 from vision.metrics.wordnet import Nouns
 from vision.metrics.wups import alike, equal, wups
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 WORDS = 60
 

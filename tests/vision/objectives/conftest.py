@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from workbench.keyed import Draws
+from workbench.core.keyed import Draws
 from workbench.models.network import Network
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import LossOutput, Objective
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import LossOutput, Objective
 
 TEXT = {"embedding": "token", "hidden_size": 16, "vocab_size": 30, "max_positions": 16, "dropout": 0.0}
 IMAGES = {
@@ -63,7 +63,7 @@ def loss() -> Callable[..., LossOutput]:
     def made(objective: Objective, network: Network, batch: Batch, head: Any = None) -> LossOutput:
         torch.manual_seed(0)
         head = head or objective.head(network)
-        return head(Seen.of(network, batch, batch.targets.get(objective.name, {})))
+        return head(HeadInputs.of(network, batch, batch.targets.get(objective.name, {})))
 
     return made
 

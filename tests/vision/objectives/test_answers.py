@@ -12,15 +12,15 @@ import pytest
 import torch
 
 from tests.contracts.cases import ObjectiveCase
-from vision.answers.vocabulary import AnswerVocabulary
+from vision.answers.answer_vocabulary import AnswerVocabulary
 from vision.objectives.answers import Answers, AnswersHead
-from workbench.errors import WorkbenchError
+from workbench.components.build_context import noted
+from workbench.core.errors import WorkbenchError
 from workbench.models.network import Network
-from workbench.parts.build_context import noted
 from workbench.sequences.sequence import Sequence
 
 STILL = {"seed": "nothing is drawn", "originals": "no row is changed"}
-UNKNOWN = {"accuracy": "a question without a known answer is asked and not learnt"}
+UNKNOWN = {"accuracy": "a question without a known answer is asked and not learned"}
 CASES = {
     "": ObjectiveCase({"answers": ["yes", "no", "red"]}, STILL),
     "best": ObjectiveCase({"answers": ["yes", "no", "red"], "loss": "cross_entropy"}, STILL | UNKNOWN),

@@ -11,15 +11,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vision.objectives.hard_itm import HardItm, drawn, rivals
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
 from workbench.models.network import Network
+from workbench.pretraining.forward import HeadInputs, ViewKey
+from workbench.pretraining.model import PretrainingModel
+from workbench.pretraining.objective import Head, LossOutput
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import MicroBatch, collate
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.forward import Seen, Sight
-from workbench.tasks.objective import Head, LossOutput
-from workbench.tasks.root import Root
 
 EXCUSED = "its head reads the similarities that another objective has made"
 DRAWS = Draws(0, "t", number=(0,))
@@ -62,24 +62,24 @@ class Contrast(Head):
         super().__init__()
         self.vectors = made
 
-    def forward(self, seen: Seen) -> LossOutput:
+    def forward(self, seen: HeadInputs) -> LossOutput:
         return LossOutput(torch.zeros(()), {}, self.vectors)
 
 
-def run(network: Network, sequences: list[Sequence]) -> tuple[Root, MicroBatch, dict[str, Any]]:
+def run(network: Network, sequences: list[Sequence]) -> tuple[PretrainingModel, MicroBatch, dict[str, Any]]:
     made = objective()
     made.corrupt(sequences, DRAWS)
     micro = MicroBatch("t", {"main": collate(sequences)}, {})
     vectors = {name: F.normalize(torch.randn(len(sequences), 8), dim=-1) for name in NAMES}
     vectors["scale"] = torch.full((len(sequences),), 10.0)
     heads: dict[str, Head] = {"itc": Contrast(vectors), "itm": made.head(network)}
-    root = Root({"main": network}, heads, dict.fromkeys(heads, Sight("main", "main")))
+    root = PretrainingModel({"main": network}, heads, dict.fromkeys(heads, ViewKey("main", "main")))
     return root, micro, root(micro, ["itc", "itm"])
 
 
 def test_the_loss_is_that_of_the_true_pairs_and_of_those_put_together(network: Network, pairs: list[Sequence]) -> None:
     root, micro, outputs = run(network, pairs)
-    made, head = outputs["itm"].made, root.heads["itm"]
+    made, head = outputs["itm"].outputs, root.heads["itm"]
     put = [(i, i, 1) for i in range(8)]
     put += [(text, image, 0) for text, image in made["image_of"].tolist()]
     put += [(text, image, 0) for image, text in made["text_of"].tolist()]
@@ -123,7 +123,7 @@ def test_pairs_without_a_rival_have_no_negatives(network: Network, pairs: list[S
         _, micro, outputs = run(network, few)
         assert objective().count(micro.views["main"]) == len(few)
         assert outputs["itm"].metrics["accuracy"][1] == len(few)
-        assert outputs["itm"].made["text_of"].shape == (0, 2)
+        assert outputs["itm"].outputs["text_of"].shape == (0, 2)
     assert objective().count(collate([])) == 0
 
 

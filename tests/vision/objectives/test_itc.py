@@ -11,11 +11,11 @@ from torch import Tensor
 
 from tests.contracts.cases import ObjectiveCase
 from vision.objectives.itc import Itc, ItcHead, pool_rows
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.pretraining.forward import HeadInputs, NetworkOutput, read
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.forward import Read, Seen, read
 
 CONTRAST = {
     "seed": "nothing is drawn",
@@ -86,7 +86,7 @@ def test_the_step_does_not_depend_on_the_micro_batches(
     head = objective.head(network)
 
     def embedded(batch: Batch) -> dict[str, Tensor]:
-        return head.embed(Seen.of(network, batch, batch.targets["itc"]))
+        return head.embed(HeadInputs.of(network, batch, batch.targets["itc"]))
 
     whole = embedded(corrupted(objective, pairs)[1])
     halves = [embedded(corrupted(objective, part)[1]) for part in (pairs[:3], pairs[3:])]
@@ -100,8 +100,8 @@ def test_the_step_does_not_depend_on_the_micro_batches(
 
 
 def test_where_the_negatives_come_from() -> None:
-    assert itc().step_wide
-    assert not itc(negatives="micro-batch").step_wide
+    assert itc().global_batch
+    assert not itc(negatives="micro-batch").global_batch
 
 
 def test_the_scale_is_clamped_and_can_come_back(tiny: Callable) -> None:
@@ -125,12 +125,12 @@ def test_vectors_of_a_tap(tiny: Callable, pairs: list[Sequence], corrupted: Call
     head, batch = objective.head(network), corrupted(objective, pairs)[1]
     states = network(batch)
     nothing = {stream: torch.zeros_like(rows) for stream, rows in states.items()}
-    tapped = head.vectors(Read(network, batch, nothing, {"encoded": states}), "text")
+    tapped = head.vectors(NetworkOutput(network, batch, nothing, {"encoded": states}), "text")
     head.space.tap = None
-    torch.testing.assert_close(head.vectors(Read(network, batch, states), "text"), tapped)
+    torch.testing.assert_close(head.vectors(NetworkOutput(network, batch, states), "text"), tapped)
     head.space.tap = "typo"
     with pytest.raises(WorkbenchError, match=r"unknown tap 'typo'.*encoded"):
-        head.vectors(Read(network, batch, states, {"encoded": states}), "text")
+        head.vectors(NetworkOutput(network, batch, states, {"encoded": states}), "text")
 
 
 @pytest.mark.parametrize(("pool", "wanted"), [("first", [0, 3]), ("last", [2, 7]), ("mean", [1, 5])])

@@ -10,9 +10,9 @@ import torch
 
 from tests.contracts.cases import ObjectiveCase
 from vision.objectives.itm import Itm, ItmHead
-from vision.sequences.pairs import image_id
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from vision.sequences.matching import image_id
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sample, Sequence
 
@@ -65,7 +65,7 @@ def test_labels_say_whether_the_pair_is_true(exchange: str, samples: list[Sample
 
 
 def test_the_second_of_two_captions_is_exchanged(samples: list[Sample]) -> None:
-    """VisualBERT: the first one is always of the picture."""
+    """VisualBERT: the first one is always of the photograph."""
     for sample in samples:
         own = sample["captions"][0]
         sample |= {"captions": [own, f"{own} again"], "caption_spans": [[], [[0, 7, sample["key"], 1.0]]]}

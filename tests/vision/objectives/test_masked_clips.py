@@ -12,10 +12,10 @@ import torch
 from tests.contracts.cases import ObjectiveCase
 from tests.contracts.material import draws, make_samples, sequence_of, tiny_network
 from vision.objectives.masked_clips import MaskedClips
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
+from workbench.pretraining.forward import HeadInputs
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen
 
 
 def originals(before: Sequence, after: Sequence, shared: Mapping[str, np.ndarray]) -> None:
@@ -35,13 +35,13 @@ CASES = {
 }
 
 
-def made(**options: object) -> tuple[MaskedClips, Seen]:
+def made(**options: object) -> tuple[MaskedClips, HeadInputs]:
     objective = MaskedClips(stream="image", rate=0.4, **options)
     objective.name = "it"
     sequences = [sequence_of(sample) for sample in make_samples()]
     objective.corrupt(sequences, draws())
     batch = collate(sequences, {})
-    return objective, Seen.of(tiny_network(), batch, batch.targets["it"])
+    return objective, HeadInputs.of(tiny_network(), batch, batch.targets["it"])
 
 
 @pytest.mark.parametrize("temperature", [1.0, 7.5])

@@ -7,7 +7,7 @@ import numpy as np
 from tests.contracts.cases import ObjectiveCase
 from tests.contracts.material import token_originals, tokenizer
 from vision.objectives.matched_mlm import MatchedMlm
-from workbench.keyed import Draws
+from workbench.core.keyed import Draws
 from workbench.objectives.mlm import Mlm
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sequence, text_fields

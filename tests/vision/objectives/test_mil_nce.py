@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.contracts.cases import ObjectiveCase
 from vision.objectives.mil_nce import MilNce, MilNceHead
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 CONTRAST = {
     "seed": "nothing is drawn",

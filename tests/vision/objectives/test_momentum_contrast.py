@@ -20,18 +20,18 @@ from tests.recipes.test_recipes import small_recipe
 from tests.training.conftest import launch  # noqa: F401 - a fixture
 from tests.training.test_ranks import run_ranks
 from vision.objectives.momentum_contrast import MomentumContrast, MomentumContrastHead
-from workbench.keyed import Draws
+from workbench.core.keyed import Draws
 from workbench.models.network import Network
+from workbench.pretraining.forward import ViewKey, read
+from workbench.pretraining.model import PretrainingModel, WeightUpdate
+from workbench.pretraining.objective import SoftTargets
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Follower
-from workbench.runs.metrics import read_metrics
+from workbench.runs.metrics_file import read_metrics
 from workbench.sequences.batch import MicroBatch, collate
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.forward import Sight, read
-from workbench.tasks.root import Root, Update
-from workbench.tasks.soft_targets import SoftTargets
 from workbench.training.pretrain import pretrain
-from workbench.training.verify import verify_resume
+from workbench.training.verify_resume import verify_resume
 
 EXCUSED = "its candidates are vectors of another network and of earlier steps"
 SHARE = 0.4
@@ -43,14 +43,14 @@ def contrast(**options: Any) -> MomentumContrast:
     return made
 
 
-def root_of(objective: MomentumContrast, network: Network) -> Root:
+def root_of(objective: MomentumContrast, network: Network) -> PretrainingModel:
     """With a follower that is elsewhere than what it follows."""
     slow = copy.deepcopy(network)
     slow.freeze()
-    root = Root(
+    root = PretrainingModel(
         {"main": network, "momentum": slow},
         {"it": objective.head(network)},
-        {"it": Sight("main", "main")},
+        {"it": ViewKey("main", "main")},
         {"momentum": Follower("main", 0.9)},
     )
     for parameter in [*slow.parameters(), *root.averages.parameters()]:
@@ -127,8 +127,8 @@ def test_the_queue_lets_the_oldest_go(tiny: Callable) -> None:
     for number in (1, 2):
         ids = torch.arange(3) + 10 * number
         rows = ids[:, None].expand(3, 8).float()
-        head.after_step(Update(number, 0.0, {"text_followed": rows, "image_followed": -rows, "image_id": ids}))
-    head.after_step(Update(3, 0.0, {}))
+        head.after_step(WeightUpdate(number, 0.0, {"text_followed": rows, "image_followed": -rows, "image_id": ids}))
+    head.after_step(WeightUpdate(3, 0.0, {}))
     assert head.image_id_queue.tolist() == [20, 21, 22, 10, 11]
     assert head.text_queue[:, 0].tolist() == [20, 21, 22, 10, 11]
     assert head.image_queue[:, 0].tolist() == [-20, -21, -22, -10, -11]

@@ -11,10 +11,10 @@ import torch
 from tests.contracts.cases import ObjectiveCase
 from vision.objectives.mrc import Mrc
 from vision.objectives.mrfr import Mrfr
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.models.network import Network
+from workbench.pretraining.forward import ForwardPass, HeadInputs, ViewKey
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Forward, Seen, Sight
 
 
 def originals(before: Sequence, after: Sequence, shared: Mapping[str, np.ndarray]) -> None:
@@ -65,10 +65,10 @@ def test_what_another_objective_hides_is_classified_by_its_head(
         assert np.array_equal(left.streams["image"]["taken"], right.streams["image"]["taken"]), "it hides nothing more"
     torch.manual_seed(0)
     heads = {"mrfr": hides.head(network), "objects": objects.head(network)}
-    forward = Forward({"main": network}, {"main": batch})
+    forward = ForwardPass({"main": network}, {"main": batch})
     for name, head in heads.items():
-        output = head(Seen(forward, Sight("main", "main"), batch.targets[name], name))
-        forward.made[name] = output.made
+        output = head(HeadInputs(forward, ViewKey("main", "main"), batch.targets[name], name))
+        forward.outputs[name] = output.outputs
     rows = network(batch)["image"][batch.targets["mrfr"]["rows"]]
     logits = heads["objects"].output(heads["mrfr"].transform(rows))
     targets = batch.targets["objects"]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.contracts.cases import ObjectiveCase
 from vision.objectives.mrc_kl import MrcKl
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.sequences.sequence import Sequence
 
 

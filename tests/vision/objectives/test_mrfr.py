@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from tests.contracts.cases import ObjectiveCase
 from vision.images.boxes import grid_boxes
 from vision.objectives.mrfr import Mrfr, goal_of
-from vision.sequences.images.pixels import Pixels
-from workbench.errors import WorkbenchError
+from vision.sequences.image_processors.pixels import PixelsProcessor
+from workbench.core.errors import WorkbenchError
 from workbench.sequences.sequence import Rows, Sample, Sequence
 
 
@@ -149,7 +149,7 @@ def test_regions_of_exchanged_pairs_are_hidden_but_predicted_only_where_wanted(
 
 
 def test_a_backbone_inside_the_model_is_refused(samples: list[Sample], corrupted: Callable) -> None:
-    sequence = Sequence({"image": Pixels(32, 2)(samples[0], None)}, (0,))
+    sequence = Sequence({"image": PixelsProcessor(32, 2)(samples[0], None)}, (0,))
     with pytest.raises(WorkbenchError, match="stored features or patches; the image stream has boxes, pixels"):
         corrupted(mrfr(), [sequence])
 

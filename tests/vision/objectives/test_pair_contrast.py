@@ -8,9 +8,9 @@ import torch
 from tests.contracts.material import FEATURES, draws, make_samples, sequence_of, tokenizer
 from vision.objectives.pair_contrast import PairContrast, others
 from workbench.models.network import Network
+from workbench.pretraining.forward import HeadInputs
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import collate
-from workbench.tasks.forward import Seen
 
 EXCUSED = "it needs a network with a tap, which the contracts' network has not; tested here"
 
@@ -36,7 +36,7 @@ def test_the_loss_is_that_of_a_loop(exchange: str, negatives: int | None) -> Non
     objective.corrupt(sequences, draws())
     batch, net = collate(sequences, {}), network()
     head = objective.head(net).eval()
-    got = head(Seen.of(net, batch, batch.targets["it"]))
+    got = head(HeadInputs.of(net, batch, batch.targets["it"]))
     ids = batch.targets["it"]["video"].tolist()
     total = 0.0
     for i in range(9):

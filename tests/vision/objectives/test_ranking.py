@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from vision.objectives.ranking import Ranking
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
 from workbench.models.network import Network
+from workbench.pretraining.forward import HeadInputs
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.forward import Seen
 
 EXCUSED = "its pairs are of the whole micro-batch, and each is read again; the loop below is its contract"
 DRAWS = Draws(0, "t", number=(0,))
@@ -69,7 +69,7 @@ def test_the_margin_is_that_of_a_loop(network: Network, pairs: list[Sequence], h
     made.corrupt(pairs, DRAWS)
     batch, head = collate(pairs), made.head(network)
     network.eval()
-    found = head(Seen.of(network, batch, batch.targets["ranking"]))
+    found = head(HeadInputs.of(network, batch, batch.targets["ranking"]))
     scores = table(network, head, pairs)
     loss, count = torch.zeros(()), 0
     for i in range(8):
@@ -91,7 +91,7 @@ def test_the_choice_is_among_a_random_text_a_random_image_and_the_hardest_text(
     made.corrupt(pairs, DRAWS)
     batch, head = collate(pairs), made.head(network)
     network.eval()
-    seen = Seen.of(network, batch, batch.targets["ranking"])
+    seen = HeadInputs.of(network, batch, batch.targets["ranking"])
     found = head(seen)
     scores = table(network, head, pairs)
     loss = torch.zeros(())
@@ -110,7 +110,7 @@ def test_the_search_is_without_dropout_and_leaves_the_mode_alone(network: Networ
     made.corrupt(pairs, DRAWS)
     batch, head = collate(pairs), made.head(network)
     network.train()
-    seen = Seen.of(network, batch, batch.targets["ranking"])
+    seen = HeadInputs.of(network, batch, batch.targets["ranking"])
     assert torch.equal(head._all(seen), head._all(seen))
     assert network.training
     torch.manual_seed(0)
@@ -124,7 +124,7 @@ def test_a_micro_batch_of_one_image_counts_nothing(network: Network, pairs: list
         made = objective(way=way)
         made.corrupt(pairs[6:], DRAWS)
         batch = collate(pairs[6:])
-        found = made.head(network)(Seen.of(network, batch, batch.targets["ranking"]))
+        found = made.head(network)(HeadInputs.of(network, batch, batch.targets["ranking"]))
         assert made.count(batch) == found.loss.item() == 0
         found.loss.backward()
 

@@ -15,8 +15,8 @@ from vision.objectives.mrc import Mrc
 from vision.objectives.mrc_kl import MrcKl
 from vision.objectives.mrfr import Mrfr
 from workbench.models.network import Network
+from workbench.pretraining.forward import ForwardPass, HeadInputs, ViewKey
 from workbench.sequences.batch import Batch
-from workbench.tasks.forward import Forward, Seen, Sight
 
 GOALS = {
     "0": ("pred_class", {"scores": "image_cls"}),
@@ -69,8 +69,8 @@ def test_the_losses_of_the_released_framework(
 
 def seen(network: Network, states: dict[str, Tensor], targets: dict[str, Tensor]) -> Any:
     """A micro-batch in which an objective mrfr has hidden the same rows."""
-    forward = Forward({"main": network}, {"main": Batch({})})
+    forward = ForwardPass({"main": network}, {"main": Batch({})})
     hidden = states["image"][targets["rows"]] if targets else states["image"][:0]
-    forward.made["mrfr"] = {"hidden": hidden}
-    forward.keep_read(Sight("main", "main"), Seen.of(network, Batch({}), {}, states).read())
-    return Seen(forward, Sight("main", "main"), targets, "it")
+    forward.outputs["mrfr"] = {"hidden": hidden}
+    forward.keep_read(ViewKey("main", "main"), HeadInputs.of(network, Batch({}), {}, states).read())
+    return HeadInputs(forward, ViewKey("main", "main"), targets, "it")

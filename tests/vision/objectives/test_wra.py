@@ -14,12 +14,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from vision.objectives.wra import Wra, WraHead, pairwise_cost, transport_plan
-from vision.sequences.pairs import MATCHED
-from workbench.errors import WorkbenchError
+from vision.sequences.matching import MATCHED
+from workbench.core.errors import WorkbenchError
 from workbench.models.network import Network
+from workbench.pretraining.forward import HeadInputs
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen
 
 EXCUSED = "its loss reads every word and every region, and not a row for each label"
 CLOSE = {"atol": 1e-5, "rtol": 0}
@@ -93,7 +93,7 @@ def test_the_loss_and_its_gradient_on_jagged_rows(shared: Path, jagged: Callable
     batch, states = of_case(inputs, case["case"], jagged)
     labels = inputs["a.itm_targets"]
     head = WraHead(case["beta"], case["iteration"])
-    found = head(Seen.of(None, batch, targets_of(batch, labels), states))
+    found = head(HeadInputs.of(None, batch, targets_of(batch, labels), states))
     torch.testing.assert_close(found.loss / len(labels), outputs["a.ot_loss"], **CLOSE)
     found.loss.backward()
     words, regions = inputs["a.txt_emb"].requires_grad_(), inputs["a.img_emb"].requires_grad_()

@@ -13,15 +13,14 @@ from torch.nn import functional as F
 from torchvision.transforms import v2
 
 from vision.images import transforms
-from vision.images.box_numbers import box_numbers
-from vision.images.boxes import grid_boxes
-from vision.images.decoding import Encoded
-from vision.images.transforms import Square, random_region, speaks_of_sides
-from vision.sequences.images.patches import Patches, cut
-from vision.sequences.images.pixels import Pixels
-from vision.sequences.images.regions import Regions
-from workbench.errors import WorkbenchError
-from workbench.keyed import generator
+from vision.images.boxes import box_numbers, grid_boxes
+from vision.images.decoding import EncodedImage
+from vision.images.transforms import SquareCrop, random_region, speaks_of_sides
+from vision.sequences.image_processors.patches import PatchesProcessor, cut
+from vision.sequences.image_processors.pixels import PixelsProcessor
+from vision.sequences.image_processors.regions import RegionsProcessor
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import generator
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sample, Sequence
 
@@ -36,7 +35,7 @@ def flat(encode: Encode, colours: np.ndarray, cell: int) -> bytes:
 def test_patches_are_the_cells_row_by_row(encode: Encode) -> None:
     colours = np.random.default_rng(0).integers(0, 256, (4, 4, 3), dtype=np.uint8)
     sample: Sample = {"key": "a", "image": flat(encode, colours, 8)}
-    fields = Patches(32, 8)(sample, None)
+    fields = PatchesProcessor(32, 8)(sample, None)
     assert (fields["patches"].shape, fields["patches"].dtype) == ((16, 192), np.uint8)
     assert np.array_equal(fields["patches"].reshape(16, 3, 64), colours.reshape(16, 3, 1).repeat(64, 2))
     assert fields["boxes"][5].tolist() == [0.25, 0.25, 0.5, 0.5]
@@ -49,7 +48,7 @@ def test_a_patch_is_laid_out_as_a_convolution_reads_it() -> None:
 
 
 def test_the_class_row_is_first_and_special(samples: list[Sample]) -> None:
-    plain, with_row = (Patches(32, 16, class_row=c)(samples[0], None) for c in (False, True))
+    plain, with_row = (PatchesProcessor(32, 16, class_row=c)(samples[0], None) for c in (False, True))
     assert with_row["boxes"][0].tolist() == [0, 0, 1, 1]
     assert with_row["special"].tolist() == [True, False, False, False, False]
     assert np.array_equal(with_row["patches"][1:], plain["patches"])
@@ -57,7 +56,7 @@ def test_the_class_row_is_first_and_special(samples: list[Sample]) -> None:
 
 def test_pixels_hold_the_whole_image(encode: Encode) -> None:
     colours = np.random.default_rng(0).integers(0, 256, (2, 2, 3), dtype=np.uint8)
-    fields = Pixels(32, 4)({"key": "a", "image": flat(encode, colours, 16)}, None)
+    fields = PixelsProcessor(32, 4)({"key": "a", "image": flat(encode, colours, 16)}, None)
     assert fields["pixels"].dtype == np.uint8
     assert np.array_equal(fields["pixels"][0], colours.repeat(16, 0).repeat(16, 1).transpose(2, 0, 1))
     assert np.array_equal(fields["boxes"], grid_boxes(4))
@@ -67,18 +66,18 @@ def test_pixels_hold_the_whole_image(encode: Encode) -> None:
 
 
 def test_augmentation_depends_on_the_generator_alone(samples: list[Sample]) -> None:
-    part = Pixels(32, 4, crop_scale=0.3, flip=0.5)
+    part = PixelsProcessor(32, 4, crop_scale=0.3, flip=0.5)
     torch.manual_seed(0)
     first = part(samples[0], generator(1))["pixels"]
     before = torch.random.get_rng_state()
     assert np.array_equal(part(samples[0], generator(1))["pixels"], first)
     assert torch.equal(torch.random.get_rng_state(), before)
     assert not np.array_equal(part(samples[0], generator(2))["pixels"], first)
-    assert np.array_equal(part(samples[0], None)["pixels"], Pixels(32, 4)(samples[0], None)["pixels"])
+    assert np.array_equal(part(samples[0], None)["pixels"], PixelsProcessor(32, 4)(samples[0], None)["pixels"])
 
 
 def test_mirroring_spares_left_and_right(samples: list[Sample]) -> None:
-    part, plain = Pixels(32, 4, flip=1.0), Pixels(32, 4)
+    part, plain = PixelsProcessor(32, 4, flip=1.0), PixelsProcessor(32, 4)
     assert np.array_equal(part(samples[0], generator(0))["pixels"], plain(samples[0], None)["pixels"][..., ::-1])
     spoken = {**samples[0], "captions": ["a dog", "A dog on the Left ."]}
     assert speaks_of_sides(spoken)
@@ -93,8 +92,8 @@ def test_squash_keeps_all_and_crop_keeps_shape(encode: Encode) -> None:
     from vision.images.decoding import decode
 
     image = decode(encode(wide), "here")
-    assert Square(32, resize="squash")(image, None).float().mean() == pytest.approx(170, abs=4)
-    assert Square(32, resize="crop")(image, None).float().mean() < 20
+    assert SquareCrop(32, resize="squash")(image, None).float().mean() == pytest.approx(170, abs=4)
+    assert SquareCrop(32, resize="crop")(image, None).float().mean() < 20
 
 
 @pytest.mark.parametrize("size", [(2000, 2), (2, 2000)])
@@ -102,7 +101,7 @@ def test_the_centre_of_a_thin_image_costs_no_more_than_its_square(
     size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file of 200 bytes may hold 20,000 x 2 pixels, which would become 2,240,000 x 224."""
-    square = Square(32, resize="crop")
+    square = SquareCrop(32, resize="crop")
     resized: list[int] = []
     resize = transforms.resize
 
@@ -124,7 +123,7 @@ def test_the_centre_is_what_torchvision_cuts_out(encode: Encode) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (75, 100, 3), dtype=np.uint8)
     steps = [v2.PILToTensor(), v2.Resize(32, v2.InterpolationMode.BICUBIC), v2.CenterCrop(32)]
     expected = v2.Compose(steps)(Image.fromarray(noise))
-    assert torch.equal(Square(32, resize="crop")(Image.fromarray(noise), None), expected)
+    assert torch.equal(SquareCrop(32, resize="crop")(Image.fromarray(noise), None), expected)
 
 
 @pytest.mark.parametrize("size", [(640, 480), (300, 700), (33, 35), (1000, 20), (2, 900), (1, 1)])
@@ -153,22 +152,22 @@ def test_a_crop_of_a_large_jpeg_is_decoded_at_a_fraction_and_looks_the_same(
     image = Image.fromarray(noise).resize((640, 480), Image.Resampling.BICUBIC)
     data = encode(image, "JPEG", quality=95)
     shrinks = []
-    pixels = Encoded.pixels
-    monkeypatch.setattr(Encoded, "pixels", lambda self, shrink: shrinks.append(shrink) or pixels(self, shrink))
-    square = Square(32, crop_scale=0.05)
+    pixels = EncodedImage.pixels
+    monkeypatch.setattr(EncodedImage, "pixels", lambda self, shrink: shrinks.append(shrink) or pixels(self, shrink))
+    square = SquareCrop(32, crop_scale=0.05)
     for seed in range(20):
-        seen, whole = square(Encoded(data, "here"), generator(seed)), square(image, generator(seed))
+        seen, whole = square(EncodedImage(data, "here"), generator(seed)), square(image, generator(seed))
         assert (seen.float() - whole.float()).abs().mean() < 3
     assert min(shrinks) < 4 <= max(shrinks), "as the crop asks for it"
 
 
 def test_wrong_options_are_refused() -> None:
     with pytest.raises(WorkbenchError, match="not a multiple of patch = 12"):
-        Patches(32, 12)
+        PatchesProcessor(32, 12)
 
 
 def test_regions_are_the_most_confident(samples: list[Sample]) -> None:
-    fields = Regions("made-up", max_regions=3)(samples[0], None)
+    fields = RegionsProcessor("made-up", max_regions=3)(samples[0], None)
     stored = samples[0]["regions"]
     best = np.sort(np.argsort(-stored["confidence"])[:3])
     assert np.array_equal(fields["features"], stored["features"][best])
@@ -180,7 +179,7 @@ def test_regions_are_the_most_confident(samples: list[Sample]) -> None:
 def test_regions_keep_the_type_that_they_are_stored_with(samples: list[Sample]) -> None:
     (sample, *_) = samples
     stored = {**sample["regions"], "features": sample["regions"]["features"].astype(np.float16)}
-    fields = Regions(sample["meta"]["backbone"])({**sample, "regions": stored}, None)
+    fields = RegionsProcessor(sample["meta"]["backbone"])({**sample, "regions": stored}, None)
     assert fields["features"].dtype == np.float16
     fields["features"][:] = 0
     assert stored["features"].any()  # hooks change their own copy
@@ -188,17 +187,17 @@ def test_regions_keep_the_type_that_they_are_stored_with(samples: list[Sample]) 
 
 def test_features_of_another_backbone_are_refused(samples: list[Sample]) -> None:
     with pytest.raises(WorkbenchError, match=r"'tiny', key '0': .* 'made-up', this model reads those of 'vg-detector'"):
-        Regions("vg-detector")(samples[0], None)
+        RegionsProcessor("vg-detector")(samples[0], None)
     with pytest.raises(WorkbenchError, match="backbone None"):
-        Regions("vg-detector")({**samples[0], "meta": {}}, None)
+        RegionsProcessor("vg-detector")({**samples[0], "meta": {}}, None)
     with pytest.raises(WorkbenchError, match="prepare regions"):
-        Regions("made-up")({"key": "a"}, None)
+        RegionsProcessor("made-up")({"key": "a"}, None)
 
 
 def test_boxes_in_pixels_are_refused(samples: list[Sample]) -> None:
     samples[0]["regions"]["boxes"][2] = [10, 10, 200, 100]
     with pytest.raises(WorkbenchError, match=r"box 2 is \[10.0.*divide pixels"):
-        Regions("made-up")(samples[0], None)
+        RegionsProcessor("made-up")(samples[0], None)
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""Visual question answering: classification over an answer vocabulary, accuracy by the official rules."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 
 def vector(size: int) -> nn.Parameter:
@@ -13,21 +13,22 @@ def vector(size: int) -> nn.Parameter:
     return nn.Parameter(torch.randn(size) * 0.02)
 
 
-class PictureTypes(nn.Module):
-    """A learned vector for each picture of a sequence, added to its rows; nothing where there is one picture.
+class ImageTypes(nn.Module):
+    """A learned vector for each image of a sequence, added to its rows; nothing where there is one image.
 
     So UNITER tells the two of NLVR2 apart (arXiv:1909.11740, section 4): by types of their own.
     """
 
-    def __init__(self, pictures: int, hidden_size: int) -> None:
+    def __init__(self, images: int, hidden_size: int) -> None:
         super().__init__()
-        self.table = nn.Embedding(pictures, hidden_size) if pictures > 1 else None
+        self.table = nn.Embedding(images, hidden_size) if images > 1 else None
 
     def forward(self, hidden: Tensor, fields: dict[str, Tensor]) -> Tensor:
-        """Rows [rows, hidden_size] and `picture` [rows], from 0 (without it all are of the first) -> the same shape."""
+        """Rows [rows, hidden_size] and `image_number` [rows], from 0 (without it all are of the first) -> the same
+        shape."""
         if self.table is None:
             return hidden
-        return hidden + (self.table(fields["picture"]) if "picture" in fields else self.table.weight[0])
+        return hidden + (self.table(fields["image_number"]) if "image_number" in fields else self.table.weight[0])
 
 
 def hide(features: Tensor, masked: Tensor | None, mask: Tensor | None) -> Tensor:

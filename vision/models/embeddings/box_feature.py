@@ -3,8 +3,8 @@
     v_i = tanh(M (f_i + p_i) + c),   p_i = [X(x1); X(x2); Y(y1); Y(y2)]
 
 f are the features of an image network, X and Y tables of a quarter of their width with a row for each of `bins`
-stretches of the image's width and height. As in the release, but there the image as a whole has no p, and what ends at
-the right or lower edge a zero in its place.
+stretches of the image's width and height. As in the released code, but there the image as a whole has no p, and what
+ends at the right or lower edge a zero in its place.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import torch
 from torch import Tensor, nn
 
 from vision.models.embeddings._rows import field
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Count, Size
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Count, Size
 
 
-class BoxFeature(nn.Module):
+class BoxFeatureEmbedding(nn.Module):
     """Box feature of B2T2 (Alberti et al., arXiv:1908.05054). It is tanh of a linear map of the region's features and
     its embedded corners. The layer `vision.boxes_in_text` adds it to words.
 
     Args:
         feature_size: numbers of a stored feature, a multiple of 4.
-        bins: rows of the tables of places (the release: a row for four of 224 pixels).
+        bins: rows of the tables of places (the released code: a row for four of 224 pixels).
     """
 
     def __init__(self, hidden_size: Size, feature_size: Size, bins: Count = 56) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from vision.models.embeddings._rows import field, hide, vector
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Count, Dropout, Epsilon, Size
-from workbench.sequences.limits import check_limits
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Count, Dropout, Epsilon, Size
+from workbench.sequences.sequence_checks import check_limits
 
 
-class Clips(nn.Module):
+class ClipsEmbedding(nn.Module):
     """Embedding of stored clip features of a video (UniVL, arXiv:2002.06353; CBT, arXiv:1906.05743). It is LN(W n(f) +
     position).
 

@@ -6,12 +6,12 @@ from torch import Tensor, nn
 
 from vision.features.backbones import load
 from vision.models.embeddings._positions import GridPositions, Positions
-from vision.models.embeddings._rows import PictureTypes, field, hide, vector
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Cells, Dropout, Epsilon, Location, Name, Pictures, Side, Size
+from vision.models.embeddings._rows import ImageTypes, field, hide, vector
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Cells, Dropout, Epsilon, Images, Location, Name, Side, Size
 
 
-class Grid(nn.Module):
+class GridEmbedding(nn.Module):
     """Grid features of a timm backbone inside the model (Pixel-BERT). The backbone is frozen or trained, and its
     features are projected.
 
@@ -23,7 +23,7 @@ class Grid(nn.Module):
         size: side of the images in pixels.
         grid: rows and columns of features.
         trainable: whether the backbone is trained; a frozen one also keeps its batch statistics.
-        pictures: how many pictures a sequence may have, told apart by a learned vector each (`media` of the builder).
+        images: how many images a sequence may have, distinguished by a learned vector each (`media` of the builder).
     """
 
     reached_by_some = ("mask",)
@@ -38,7 +38,7 @@ class Grid(nn.Module):
         weights: Location | None = None,
         trainable: bool = False,
         positions: Positions = "2d",
-        pictures: Pictures = 1,
+        images: Images = 1,
         norm_eps: Epsilon = 1e-12,
         dropout: Dropout = 0.1,
     ) -> None:
@@ -51,8 +51,8 @@ class Grid(nn.Module):
         self.type_vector = vector(hidden_size)
         self.mask = vector(self.backbone.width)
         self.norm = nn.LayerNorm(hidden_size, norm_eps)
-        self.pictures = pictures
-        self.picture = PictureTypes(pictures, hidden_size)
+        self.images = images
+        self.image_types = ImageTypes(images, hidden_size)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
@@ -65,4 +65,4 @@ class Grid(nn.Module):
                 f"{len(features)} in all, the batch has {len(boxes)}; give vision.pixels the same grid"
             )
         hidden = self.project(hide(features, fields.get("masked"), self.mask)) + self.positions(boxes)
-        return self.dropout(self.norm(self.picture(hidden + self.type_vector, fields)))
+        return self.dropout(self.norm(self.image_types(hidden + self.type_vector, fields)))

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from vision.images.boxes import WHOLE
 from vision.images.transforms import NORMALISATIONS, Normalisation, standardise
 from vision.models.embeddings._positions import GridPositions, Positions
-from vision.models.embeddings._rows import PictureTypes, field, hide, vector
-from workbench.options.bounds import Dropout, Epsilon, Pictures, Side, Size
+from vision.models.embeddings._rows import ImageTypes, field, hide, vector
+from workbench.core.options.bounds import Dropout, Epsilon, Images, Side, Size
 
 PatchGrid = Annotated[int, Ge(2), Le(1024)]  # a single cell would be the whole image, whose box is the class token's
 
 
-class Patches(nn.Module):
+class PatchesEmbedding(nn.Module):
     """Patch embedding of an image (ViT, arXiv:2010.11929; ViLT, arXiv:2102.03334). It is W patch + position + type.
 
     Pixels come as bytes and are normalised here. Positions are learned, one per cell ("1d", as published) or the sum of
@@ -27,7 +27,8 @@ class Patches(nn.Module):
     Args:
         grid: patches per side.
         patch: side of a patch in pixels.
-        normalisation: the mean and deviation of each channel that are taken off the pixels: those of a release whose
+        normalisation: the mean and deviation of each channel that are taken off the pixels: those of a released model
+        whose
             weights the network starts from (`imagenet`, `clip`), or `half`.
         interpolate: positions of patches that make another grid, as those of an image that keeps its shape, lie between
             those of this one (ViLT).
@@ -35,7 +36,7 @@ class Patches(nn.Module):
         type_vector: add a learned vector to every row, which tells them from words.
         mask_vector: a learned patch stands for masked ones.
         norm: a LayerNorm at the end (CLIP's `ln_pre`).
-        pictures: how many pictures a sequence may have, told apart by a learned vector each (`media` of the builder).
+        images: how many images a sequence may have, distinguished by a learned vector each (`media` of the builder).
     """
 
     mean: Tensor
@@ -57,7 +58,7 @@ class Patches(nn.Module):
         type_vector: bool = True,
         mask_vector: bool = True,
         norm: bool = False,
-        pictures: Pictures = 1,
+        images: Images = 1,
         norm_eps: Epsilon = 1e-5,
         dropout: Dropout = 0.0,
     ) -> None:
@@ -74,8 +75,8 @@ class Patches(nn.Module):
         self.type_vector = vector(hidden_size) if type_vector else None
         self.mask = vector(3 * patch * patch) if mask_vector else None
         self.norm = nn.LayerNorm(hidden_size, norm_eps) if norm else nn.Identity()
-        self.pictures = pictures
-        self.picture = PictureTypes(pictures, hidden_size)
+        self.images = images
+        self.image_types = ImageTypes(images, hidden_size)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
@@ -86,7 +87,7 @@ class Patches(nn.Module):
         whole = (boxes == self.whole_box).all(1, keepdim=True)
         hidden = torch.where(whole, self.whole.to(cells.dtype), cells)
         hidden = hidden if self.type_vector is None else hidden + self.type_vector
-        return self.dropout(self.norm(self.picture(hidden, fields)))
+        return self.dropout(self.norm(self.image_types(hidden, fields)))
 
     def normalise(self, patches: Tensor) -> Tensor:
         """uint8 [rows, 3 * patch * patch] -> float32, each channel with its mean and deviation taken off."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Count, Size
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Count, Size
 
 
-class Queries(nn.Module):
+class QueriesEmbedding(nn.Module):
     """Learned query vectors, one for each number of a query (CoCa, arXiv:2205.01917). The transform `vision.queries`
     makes the rows.
 
@@ -31,7 +31,7 @@ class Queries(nn.Module):
         """
         if "input_ids" not in fields:
             raise WorkbenchError(
-                f"the embedding of queries needs input_ids, the stream has {', '.join(fields)}: add the step "
+                f"the embedding of queries needs input_ids, the stream has {', '.join(fields)}: add the transform "
                 "vision.queries with this stream"
             )
         queries: Tensor = self.table(fields["input_ids"])

@@ -6,13 +6,13 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from vision.images.box_numbers import box_numbers
-from vision.models.embeddings._rows import PictureTypes, field, hide, vector
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Dropout, Epsilon, Pictures, Size
+from vision.images.boxes import box_numbers
+from vision.models.embeddings._rows import ImageTypes, field, hide, vector
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Dropout, Epsilon, Images, Size
 
 
-class Regions(nn.Module):
+class RegionsEmbedding(nn.Module):
     """Embedding of precomputed region features and their boxes, in the published variants.
 
     | | box_size | norm_parts | average | norm_sum | type_vector | mask_vector |
@@ -23,7 +23,7 @@ class Regions(nn.Module):
     | VisualBERT (arXiv:1908.03557): LN(W f + type)             | 0 | no  | no  | yes | yes | no  |
 
     The defaults are UNITER's. A masked row's features are zero; `mask_vector` adds a learned vector to them. A sequence
-    may have several `pictures`, told apart by a learned vector each (`media` of the builder; UNITER, NLVR2).
+    may have several `images`, distinguished by a learned vector each (`media` of the builder; UNITER, NLVR2).
     """
 
     reached_by_some = ("mask",)
@@ -39,7 +39,7 @@ class Regions(nn.Module):
         norm_sum: bool = True,
         type_vector: bool = True,
         mask_vector: bool = True,
-        pictures: Pictures = 1,
+        images: Images = 1,
         norm_eps: Epsilon = 1e-12,
         dropout: Dropout = 0.1,
     ) -> None:
@@ -59,8 +59,8 @@ class Regions(nn.Module):
         self.norm = norm(norm_sum)
         self.type_vector = vector(hidden_size) if type_vector else None
         self.mask = vector(feature_size) if mask_vector else None
-        self.pictures = pictures
-        self.picture = PictureTypes(pictures, hidden_size)
+        self.images = images
+        self.image_types = ImageTypes(images, hidden_size)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
@@ -78,4 +78,4 @@ class Regions(nn.Module):
         hidden = hidden * self.scale
         if self.type_vector is not None:
             hidden = hidden + self.type_vector
-        return self.dropout(self.norm(self.picture(hidden, fields)))
+        return self.dropout(self.norm(self.image_types(hidden, fields)))

@@ -6,16 +6,17 @@ from torch import Tensor
 
 from vision.features.backbones import load
 from vision.models.embeddings._rows import field
-from vision.models.embeddings.visual_feature import VisualFeature
-from workbench.options.bounds import Count, Dropout, Location, Name, Side, Size
+from vision.models.embeddings.visual_feature import VisualFeatureEmbedding
+from workbench.core.options.bounds import Count, Dropout, Location, Name, Side, Size
 
 
-class RoiFeature(VisualFeature):
+class RoiFeatureEmbedding(VisualFeatureEmbedding):
     """Region features that a timm network inside the model computes from pixels (Fast R-CNN as in VL-BERT,
     arXiv:1908.08530, section 3.2). They enter `vision.visual_feature`.
 
-    A region's feature is the mean of the network's last map in its box (bilinear). The release runs the last stage of
-    ResNet-101 on each region by itself. The statistics of batch norms stay as they are, as in the release.
+    A region's feature is the mean of the network's last map in its box (bilinear). The released code runs the last
+    stage of
+    ResNet-101 on each region by itself. The statistics of batch norms stay as they are, as in the released code.
 
     Args:
         backbone: name of a timm network of convolutions.
@@ -42,7 +43,7 @@ class RoiFeature(VisualFeature):
         self.backbone = network
         self.train(self.training)
 
-    def train(self, mode: bool = True) -> RoiFeature:
+    def train(self, mode: bool = True) -> RoiFeatureEmbedding:
         super().train(mode)
         self.backbone.network.eval()
         return self

@@ -5,13 +5,13 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vision.images.box_numbers import box_waves
+from vision.images.boxes import box_waves
 from vision.models.embeddings._rows import field, hide, vector
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Count, Dropout, Size
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Count, Dropout, Size
 
 
-class VisualFeature(nn.Module):
+class VisualFeatureEmbedding(nn.Module):
     """Visual feature embedding of VL-BERT (arXiv:1908.08530, section 3.2). It is relu(W dropout([sinusoids of the box ;
     feature]) + b). The feature of a masked row is a learned vector.
 
@@ -19,8 +19,8 @@ class VisualFeature(nn.Module):
 
     Args:
         feature_size: numbers of a stored feature.
-        waves: sines and as many cosines of each of the four numbers of a box (the release: 256).
-        dropout: of the waves and the feature (common/fast_rcnn.py of the release).
+        waves: sines and as many cosines of each of the four numbers of a box (the released code: 256).
+        dropout: of the waves and the feature (common/fast_rcnn.py of the released code).
     """
 
     reached_by_some = ("mask",)

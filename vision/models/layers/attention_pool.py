@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from workbench.core.options.bounds import ComponentName, ComponentSpec, CountOrZero, Dropout, Heads, Positive, Word
 from workbench.models.blocks import MultiHeadAttention
 from workbench.models.context import Context
-from workbench.options.bounds import CountOrZero, Dropout, Heads, PartName, PartSpec, Positive, Word
 
 
-class AttentionPool(nn.Module):
+class AttentionPoolLayer(nn.Module):
     """Attentional pooling: learned queries read a stream (CoCa, arXiv:2205.01917; Lee et al., arXiv:1810.00825). It is
     x = attention(x, to, to), a single multi-head attention with the rows of `stream` as queries.
 
@@ -21,7 +21,7 @@ class AttentionPool(nn.Module):
         to: the stream that is pooled.
         sizes: hidden size of every stream (given by the network).
         attention_dropout: of the attention weights.
-        relation, window, scale, bias: as of every layer (`workbench.models.sublayers.BlockOptions`); what goes by
+        score_bias, window, scale, bias: as of every layer (`workbench.models.sublayers.BlockOptions`); what goes by
             places counts the queries and the rows that they read from 0 each.
     """
 
@@ -32,7 +32,7 @@ class AttentionPool(nn.Module):
         sizes: dict[str, int],
         num_heads: Heads,
         attention_dropout: Dropout = 0.0,
-        relation: PartSpec | PartName | None = None,
+        score_bias: ComponentSpec | ComponentName | None = None,
         window: CountOrZero | None = None,
         scale: Positive | None = None,
         bias: bool = True,
@@ -45,7 +45,7 @@ class AttentionPool(nn.Module):
             num_heads,
             key_size=sizes[to],
             dropout=attention_dropout,
-            relation=relation,
+            score_bias=score_bias,
             window=window,
             scale=scale,
             bias=bias,

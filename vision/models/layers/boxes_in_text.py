@@ -2,8 +2,8 @@
 
     x_t = x_t + sum of v_i over the boxes i that token t refers to
 
-The step `vision.boxes_in_text` says who refers to what: a token to one box at most. The layers after this one read the
-text alone.
+The transform `vision.boxes_in_text` says who refers to what: a token to one box at most. The layers after this one read
+the text alone.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Word
 from workbench.models.context import Context
-from workbench.options.bounds import Word
 
 
-class BoxesInText(nn.Module):
+class BoxesInTextLayer(nn.Module):
     """Early fusion of boxes into words (B2T2, arXiv:1908.05054): the vectors of boxes are added to the words that refer
     to them. It is the first layer of a stack over words, and has no weights.
 
@@ -40,7 +40,7 @@ class BoxesInText(nn.Module):
         words, fields = hidden[self.stream], context.fields(self.stream)
         if "box" not in fields:
             raise WorkbenchError(
-                f"BoxesInText: nothing says which words of {self.stream!r} refer to boxes; add the step "
+                f"BoxesInText: nothing says which words of {self.stream!r} refer to boxes; add the transform "
                 "vision.boxes_in_text to the sequence"
             )
         nothing_last = F.pad(hidden[self.image], (0, 0, 0, 1))  # row -1, for words that refer to nothing

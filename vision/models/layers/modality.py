@@ -8,12 +8,12 @@ from annotated_types import MinLen
 from torch import Tensor, nn
 
 from vision.models.embeddings._rows import vector
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Word
 from workbench.models.context import Context
-from workbench.options.bounds import Word
 
 
-class Modality(nn.Module):
+class ModalityLayer(nn.Module):
     """Modality embedding (ViLT, arXiv:2102.03334, equation 3): h + t, with a learned vector t for each stream. It goes
     before the layers that join the streams. Other streams pass through.
 

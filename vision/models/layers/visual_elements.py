@@ -4,10 +4,11 @@
     word:    norm(w + norm_t(v_last))                    w = word + position + segment
 
 Regions have no order: all have the position that follows the text's, but for the last row, which has the next one. The
-layer takes it from the text that is beside the image in the batch, since retrieval pairs an image with any text.
+layer takes it from the text that is next to the image in the batch, since retrieval pairs an image with any text.
 
 v are the rows of `vision.visual_feature`; the last row of an image stands for it as a whole (`whole: last` of
-`vision.regions`). What is the last here is a row of its own without a feature in the release; here it is as in VOLTA.
+`vision.regions`). What is the last here is a row of its own without a feature in the released code; here it is as in
+VOLTA.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from vision.models.embeddings._rows import vector
+from workbench.core.options.bounds import Count, Dropout, Epsilon, Word
 from workbench.models.context import Context
 from workbench.models.initialisation import initialise
-from workbench.options.bounds import Count, Dropout, Epsilon, Word
-from workbench.sequences.limits import check_limits
+from workbench.sequences.sequence_checks import check_limits
 
 
-class VisualElements(nn.Module):
+class VisualElementsLayer(nn.Module):
     """Visual elements of VL-BERT (arXiv:1908.08530, section 3.2): words and regions become elements of one sequence,
     each with a visual feature. It is the first layer of a stack; its words and regions have no norm yet (`norm: null`
     of `token`).
@@ -33,7 +34,7 @@ class VisualElements(nn.Module):
             null: regions have no positions.
         masked_element: masked regions have a learned vector in the place of [IMG] (VOLTA, where their classes are
             predicted).
-        texts_alone: texts without an image get a learned vector as their visual feature (the release).
+        texts_alone: texts without an image get a learned vector as their visual feature (the released code).
         stream, image: of the words, and of the regions.
     """
 
@@ -62,7 +63,7 @@ class VisualElements(nn.Module):
     @torch.no_grad()
     def initialise(self, scale: float) -> None:
         """BERT's initialisation, but that visual features are 0 at first, so that words are what they were where the
-        network starts from a text's (the release: visual_scale_text_init and visual_scale_object_init are 0)."""
+        network starts from a text's (the released code: visual_scale_text_init and visual_scale_object_init are 0)."""
         for child in self.children():
             initialise(child, scale)
         for norm in (self.norm_text, self.norm_image):
@@ -110,7 +111,7 @@ class VisualElements(nn.Module):
         return torch.repeat_interleave(behind, counts, output_size=regions.rows)
 
     def _words(self, hidden: dict[str, Tensor], context: Context) -> Tensor:
-        """The words with the last row of their image, be it of the batch or of the past."""
+        """The words with the last row of their image, be it of the batch or of the cache."""
         words, lengths = hidden[self.stream], context.layout(self.stream).offsets.diff()
         nothing = words.new_zeros(len(lengths), words.shape[1])
         if self.alone is not None:

@@ -7,24 +7,24 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from vision.sequences.pairs import WINDOW
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
-from workbench.options.bounds import Count, Name, PartName, PartSpec, Word
+from vision.sequences.matching import WINDOW
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import ComponentName, ComponentSpec, Count, Name, Word
 from workbench.sequences.alignment import Partial
-from workbench.sequences.builders.image_caption import ImageCaption
-from workbench.sequences.image import ImageStream
-from workbench.sequences.layout import VisibilityAlone
-from workbench.sequences.missing import missing
+from workbench.sequences.builders.image_caption import ImageCaptionBuilder
+from workbench.sequences.image_stream import ImageStream
+from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Sample, Sequence
+from workbench.sequences.text_layout import VisibilityAlone
 
 LATE = "captions behind the end of the video"
 _BY_CAPTION = ("captions", "caption_spans")
-SLACK = 1.0  # seconds: a clip ends with its last frame, a film a little later
+SLACK = 1.0  # seconds: a clip ends with its last frame, a video a little later
 Run = Annotated[int, Ge(1), Le(1000)]
 
 
-class VideoCaption(ImageCaption):
+class VideoCaptionBuilder(ImageCaptionBuilder):
     """Speech or captions of a video with its clips: [CLS] words [SEP] in the text stream, the clips in `video`. A
     caption or a recognised sentence has the clips of its time (`caption_times`), or all clips.
 
@@ -55,7 +55,7 @@ class VideoCaption(ImageCaption):
         self,
         tokenizer: Any,
         max_length: Count,
-        video: PartSpec | PartName | None,
+        video: ComponentSpec | ComponentName | None,
         captions: Literal["each", "one"] = "each",
         pairs: Run = 1,
         joined: Run = 1,
@@ -68,15 +68,15 @@ class VideoCaption(ImageCaption):
     ) -> None:
         if captions == "each" and (pairs, joined) != (1, 1):
             raise WorkbenchError(f"pairs = {pairs}, joined = {joined} are for `captions: one`; found {captions!r}")
-        told: dict[str, Any] = {"partial": partial, "control": control, "visibility": visibility, "target": target}
-        super().__init__(tokenizer, max_length, None, captions, **told)
+        reported: dict[str, Any] = {"partial": partial, "control": control, "visibility": visibility, "target": target}
+        super().__init__(tokenizer, max_length, None, captions, **reported)
         self.image = ImageStream(video, control, stream=stream)
         self.run_length, self.joined, self.words = pairs, joined, words
 
-    def evaluating(self) -> VideoCaption:
+    def evaluating(self) -> VideoCaptionBuilder:
         """Every caption of every video, its own under any control."""
         other = super().evaluating()
-        assert isinstance(other, VideoCaption)
+        assert isinstance(other, VideoCaptionBuilder)
         other.run_length = other.joined = 1
         return other
 

@@ -20,12 +20,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workbench.models.attention.padded import group_attention, padded
-from workbench.models.attention.padding import Group, Side
+from workbench.models.attention.padded import GridSide, PaddedGroup, group_attention, padded
 from workbench.models.attention.request import Request, Result
+from workbench.models.checkpointing import recomputed
+from workbench.models.kv_cache import CacheLayout
 from workbench.models.layout import Layout, layout_of
-from workbench.models.recomputing import recomputed
-from workbench.models.spread import Spread
 from workbench.sequences.batch import Stream
 
 SAVES = 1.5  # the scores that padding would compute, to those of the bands, from which on the bands are faster
@@ -35,9 +34,9 @@ BLOCK = 1 << 17  # scores per head that are computed at once, more only where a 
 def banded_suits(request: Request) -> bool:
     """A layer with a window, whose rows read themselves, and sequences long enough."""
     queries, window = request.queries, request.window
-    if window is None or queries is not request.keys or isinstance(queries, Spread) or not queries.rows:
+    if window is None or queries is not request.keys or isinstance(queries, CacheLayout) or not queries.rows:
         return False
-    if "everywhere" in queries.integers and request.relation is not None and not request.relation.by_fields:
+    if "everywhere" in queries.integers and request.score_bias is not None and not request.score_bias.by_fields:
         return False  # its term may cost as much as the farthest pair is apart
     return queries.kept(queries, ("saves", window), lambda: _saves(queries, window))
 
@@ -65,7 +64,7 @@ def banded(request: Request) -> Result:
         _split(bands.windows, request.v),
         strict=True,
     )
-    written = request.relation is not None or (request.dropout > 0 and not request.q.is_cuda)
+    written = request.score_bias is not None or (request.dropout > 0 and not request.q.is_cuda)
     again = written and torch.is_grad_enabled()  # scores that are written out are computed again in the backward
     outs = []
     for group, q, k, v in grids:
@@ -81,7 +80,7 @@ def banded(request: Request) -> Result:
 
 
 @dataclass
-class Everywhere:
+class GlobalRows:
     """Rows that see all of their sequence, in the order of the batch's rows, and how these divide into sequences."""
 
     rows: Tensor
@@ -92,9 +91,9 @@ class Everywhere:
 class Bands:
     """The chunks of a layout for one window, in blocks whose scores stay in the cache."""
 
-    groups: list[Group]
-    windows: Windows | Picked
-    everywhere: Everywhere | None
+    groups: list[PaddedGroup]
+    windows: Windows | PickedRows
+    everywhere: GlobalRows | None
 
 
 class Windows:
@@ -137,7 +136,7 @@ class Windows:
         into += here.flatten(0, 1)[max(-begin, 0) :][: len(into)]
 
 
-class Picked:
+class PickedRows:
     """The keys of each chunk, by their numbers: those around it, and those that are everywhere.
 
     Args:
@@ -162,7 +161,7 @@ class Picked:
 class _Sums:
     """The gradient of rows of which a block has some; what comes in is added at once, so that one block's is kept."""
 
-    def __init__(self, how: Windows | Picked) -> None:
+    def __init__(self, how: Windows | PickedRows) -> None:
         self.how = how
         self.total: Tensor | None = None
 
@@ -191,7 +190,7 @@ class _Whole(torch.autograd.Function):
         return ctx.sums.take(), None
 
 
-class _Part(torch.autograd.Function):
+class _BlockAttention(torch.autograd.Function):
     """A block of the rows."""
 
     @staticmethod
@@ -205,7 +204,7 @@ class _Part(torch.autograd.Function):
         return gradients[0].new_zeros(()), None, None, None
 
 
-def _chunks(queries: Layout, rows: Tensor, groups: list[Group]) -> Sequence[Tensor]:
+def _chunks(queries: Layout, rows: Tensor, groups: list[PaddedGroup]) -> Sequence[Tensor]:
     """Rows [rows, ...] -> the chunks of each block [chunks, size, ...], zeros behind the last row."""
     ordered, slots = queries.contiguous(rows), sum(group.queries.slots for group in groups)
     if slots > len(ordered):
@@ -214,7 +213,7 @@ def _chunks(queries: Layout, rows: Tensor, groups: list[Group]) -> Sequence[Tens
     return ordered.unflatten(0, (-1, shapes[0][1])).split([count for count, _ in shapes])
 
 
-def _split(how: Windows | Picked, rows: Tensor) -> Iterator[Tensor]:
+def _split(how: Windows | PickedRows, rows: Tensor) -> Iterator[Tensor]:
     """The keys of each block, made when their turn comes: the backward then frees their gradients one by one."""
     ordered = rows.detach()
     ordered = ordered if how.order is None else ordered.index_select(0, how.order)
@@ -224,7 +223,7 @@ def _split(how: Windows | Picked, rows: Tensor) -> Iterator[Tensor]:
     sums = _Sums(how)
     token = _Whole.apply(rows, sums)
     for block in range(len(how.blocks)):
-        yield _Part.apply(token, ordered, sums, block)
+        yield _BlockAttention.apply(token, ordered, sums, block)
 
 
 def _chunk(window: int) -> int:
@@ -255,16 +254,16 @@ def _bands(layout: Layout, window: int) -> Bands:
     real, known = at < rows, (around >= 0) & (around < rows)
     marked = _marked(layout)
     if len(marked):
-        around, known = _with_everywhere(layout, at, around, known, marked)
+        around, known = _with_global_rows(layout, at, around, known, marked)
     at, around = at.clamp_max(rows - 1), around.clamp(0, rows - 1)
     queries, keys = _side(layout, at, real), _side(layout, around, known)
     counts = _blocks(chunks, size, around.shape[1]) if device.type == "cpu" else [chunks]
     parts = zip(_cut(queries, counts), _cut(keys, counts), strict=True)
-    groups = [Group(q, k, []) for q, k in parts]
+    groups = [PaddedGroup(q, k, []) for q, k in parts]
     if not len(marked):
         return Bands(groups, Windows(layout, counts, size, window), None)
-    picked = Picked([group.keys.index for group in groups], rows)
-    return Bands(groups, picked, _everywhere(layout))
+    picked = PickedRows([group.keys.index for group in groups], rows)
+    return Bands(groups, picked, _global_rows(layout))
 
 
 def _marked(layout: Layout) -> Tensor:
@@ -279,20 +278,20 @@ def _blocks(chunks: int, size: int, keys: int) -> list[int]:
     return [min(most, chunks - first) for first in range(0, chunks, most)]
 
 
-def _side(layout: Layout, at: Tensor, valid: Tensor) -> Side:
+def _side(layout: Layout, at: Tensor, valid: Tensor) -> GridSide:
     """The rows at these places of the contiguous order."""
     numbers = layout.contiguous(torch.arange(layout.rows, device=layout.device))
-    return Side(numbers[at], valid, False, False, layout.index[at], layout.sequence_ids[at])
+    return GridSide(numbers[at], valid, False, False, layout.index[at], layout.sequence_ids[at])
 
 
-def _cut(side: Side, counts: list[int]) -> list[Side]:
+def _cut(side: GridSide, counts: list[int]) -> list[GridSide]:
     """The blocks of a side."""
     assert side.sequences is not None
     parts = (values.split(counts) for values in (side.index, side.valid, side.places, side.sequences))
-    return [Side(index, valid, False, False, *rest) for index, valid, *rest in zip(*parts, strict=True)]
+    return [GridSide(index, valid, False, False, *rest) for index, valid, *rest in zip(*parts, strict=True)]
 
 
-def _with_everywhere(
+def _with_global_rows(
     layout: Layout, at: Tensor, around: Tensor, known: Tensor, marked: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The keys around each chunk, and behind them those that are everywhere in its sequences and not around it."""
@@ -306,7 +305,7 @@ def _with_everywhere(
     return torch.cat([around, more], 1), torch.cat([known, (numbers < end[:, None]) & away], 1)
 
 
-def _everywhere(layout: Layout) -> Everywhere:
+def _global_rows(layout: Layout) -> GlobalRows:
     """The rows that are everywhere, as queries of their own, with their fields."""
     marked = layout.integers["everywhere"] > 0
     whole = layout.streams or (Stream(layout.integers, layout.offsets, layout.lengths),)
@@ -316,4 +315,4 @@ def _everywhere(layout: Layout) -> Everywhere:
         fields = {name: values[mine] for name, values in stream.fields.items() if len(values) == stream.rows}
         streams.append(Stream({**fields, "position_ids": positions[mine]}, offsets, offsets.diff().tolist()))
     places = layout.restored(layout.index)[marked]
-    return Everywhere(marked.nonzero()[:, 0], layout_of(streams, places))
+    return GlobalRows(marked.nonzero()[:, 0], layout_of(streams, places))

@@ -20,14 +20,14 @@ from torch.nn.attention.flex_attention import BlockMask
 
 from workbench.models.attention.reach import Reach, reach
 from workbench.models.attention.request import Request
-from workbench.sequences.moving import on_device
+from workbench.sequences.transfer import on_device
 
 SIZE = 128
 """Rows of a block, as in torch."""
 
 
 @dataclass(frozen=True)
-class Side:
+class BlockSide:
     """Stretches of rows of one side: where each begins and ends, and the number of rows."""
 
     begins: np.ndarray
@@ -35,7 +35,7 @@ class Side:
     rows: int
 
     @classmethod
-    def of(cls, lengths: list[int]) -> Side:
+    def of(cls, lengths: list[int]) -> BlockSide:
         ends = np.array([0, *accumulate(lengths)], np.int64)
         return cls(ends[:-1], ends[1:], int(ends[-1]))
 
@@ -75,15 +75,15 @@ def block_mask(request: Request, mask_mod: Callable[..., Tensor]) -> BlockMask:
     )
 
 
-def _sides(request: Request) -> tuple[Side, Side, Bounds]:
+def _sides(request: Request) -> tuple[BlockSide, BlockSide, Bounds]:
     """The stretches of both sides: those that are known to say all, or else the sequences."""
     found = reach(request)
     if isinstance(found, Reach):
         bounds = Bounds(found.window, 0 if found.causal else found.window, True)
-        return Side.of(found.queries), Side.of(found.keys), bounds
+        return BlockSide.of(found.queries), BlockSide.of(found.keys), bounds
     alike = request.queries is request.keys and request.queries.places is None
     near = request.window if alike and "everywhere" not in request.queries.integers else None
-    return Side.of(request.queries.lengths), Side.of(request.keys.lengths), Bounds(near, near)
+    return BlockSide.of(request.queries.lengths), BlockSide.of(request.keys.lengths), Bounds(near, near)
 
 
 def _blocks(rows: int) -> int:
@@ -91,7 +91,7 @@ def _blocks(rows: int) -> int:
     return max(2, -(-rows // SIZE))
 
 
-def intervals(rows: Side, others: Side, bounds: Bounds) -> np.ndarray:
+def intervals(rows: BlockSide, others: BlockSide, bounds: Bounds) -> np.ndarray:
     """Of each block of rows the blocks of the others [4, blocks]: from the first on, of which those from the second to
     the third are seen by all rows to the last row, up to the fourth. All four rise from block to block."""
     first = np.arange(0, rows.rows, SIZE)

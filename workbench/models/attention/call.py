@@ -7,7 +7,7 @@ code), and nothing asked for is left out.
     padded   sequences grouped by length and padded inside the call; any request; the CPU's path
     banded   chunks against the keys around them, where a window is short against the sequences; the CPU's path then
     varlen   flash attention over offsets (CUDA, 16 bit): all, what came before, or a window of a document visible
-    flex     compiled block-sparse attention with the predicate as mask_mod (CUDA, any visibility, relations with a
+    flex     compiled block-sparse attention with the predicate as mask_mod (CUDA, any visibility, score biases with a
              score_mod, batches that are not small)
 
 A query that sees no key yields zero.
@@ -23,13 +23,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from workbench.errors import WorkbenchError, unknown
+from workbench.core.errors import WorkbenchError, unknown
 from workbench.models.attention.banded import banded, banded_lacks, banded_suits
 from workbench.models.attention.dense import dense
 from workbench.models.attention.flex import flex, flex_lacks, flex_pays, flex_suits
 from workbench.models.attention.padded import padded
-from workbench.models.attention.relation import Relation
 from workbench.models.attention.request import Request, Result, together
+from workbench.models.attention.score_bias import ScoreBias
 from workbench.models.attention.varlen import varlen, varlen_lacks, varlen_suits
 from workbench.models.layout import Layout
 
@@ -47,7 +47,7 @@ class Kernel:
     """A way to compute attention: the machines and sizes it `suits`, and what of a request it `lacks`, in words.
 
     `pays`: whether it is worth its beginning, where it may be chosen; a forced one runs anyway. `apart`: whether it
-    reads keys whose sequences stand apart (`workbench.models.spread`) as they are.
+    reads keys whose sequences stand apart (`workbench.models.kv_cache`) as they are.
     """
 
     name: str
@@ -107,7 +107,7 @@ def attend(
     *,
     dropout: float = 0.0,
     window: int | None = None,
-    relation: Relation | None = None,
+    score_bias: ScoreBias | None = None,
     scale: float | None = None,
     need_weights: bool = False,
     label: str = "",
@@ -117,7 +117,7 @@ def attend(
     The weights, asked for with `need_weights`, are those before dropout: of each sequence [heads, its queries, its
     keys], the rows of joined streams stream after stream. See `Request`.
     """
-    request = Request(q, k, v, queries, keys, dropout, window, relation, scale, need_weights, label)
+    request = Request(q, k, v, queries, keys, dropout, window, score_bias, scale, need_weights, label)
     kernel = choose(request)
     return kernel.run(request if kernel.apart else together(request))
 

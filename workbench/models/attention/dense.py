@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workbench.models.attention.relation import Pair
 from workbench.models.attention.request import Request, Result, contiguous, term
+from workbench.models.attention.score_bias import QueryKeyGrid
 from workbench.models.attention.visibility import near, visible
 from workbench.models.dropout import dropout
 from workbench.models.layout import Layout
@@ -23,17 +23,17 @@ def dense(request: Request) -> Result:
         sides = queries.contiguous_integers, keys.contiguous_integers
         mask = mask & near(*sides, queries.index, keys.index, request.window)
     scores = torch.einsum("qhd,khd->hqk", q, k).float() * request.factor
-    if request.relation is not None:
-        scores = scores + term(request.relation, _pair(request, q, k)).squeeze(0)
+    if request.score_bias is not None:
+        scores = scores + term(request.score_bias, _pair(request, q, k)).squeeze(0)
     weights = _softmax(scores, mask).to(v.dtype)
     out = torch.einsum("hqk,khd->qhd", dropout(weights, request.dropout, True), v)
     return queries.restored(out), _by_sequence(weights, queries, keys) if request.need_weights else None
 
 
-def _pair(request: Request, q: Tensor, k: Tensor) -> Pair:
+def _pair(request: Request, q: Tensor, k: Tensor) -> QueryKeyGrid:
     """All rows as one grid, with the rows of each sequence together."""
     queries, keys = request.queries, request.keys
-    return Pair(
+    return QueryKeyGrid(
         q.transpose(0, 1)[None],
         k.transpose(0, 1)[None],
         queries,

@@ -1,6 +1,6 @@
 """Compiled block-sparse attention with the predicate as mask_mod: CUDA, any visibility.
 
-The first call of each kind (a layer's heads, integers, relation, dropout) is compiled, which takes about a minute and
+The first call of each kind (a layer's heads, integers, score bias, dropout) is compiled, which takes about a minute and
 is told before it begins. All sizes are dynamic, so that ragged batches need nothing more.
 """
 
@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 
 from workbench.models.attention.block_mask import block_mask
-from workbench.models.attention.relation import ScoreMod
 from workbench.models.attention.request import Request, Result, contiguous
+from workbench.models.attention.score_bias import ScoreMod
 from workbench.models.attention.visibility import near, visible
-from workbench.models.spread import Spread
+from workbench.models.kv_cache import CacheLayout
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +28,8 @@ make all scores of all rows."""
 SMALL = 1 << 22
 """Up to so many scores per head the padded kernel is taken. With 12 heads of 64 they are 13 GFLOP, which takes an H100
 about as long as the launches around it (an estimate: 0.1 ms), however much of that is padding; their mask takes 12 MiB.
-It needs no compiling: short runs, small data and prompts begin at once. A relation's term is there for every head, and
-kept for the backward of every layer, so that those of all heads count."""
+It needs no compiling: short runs, small data and prompts begin at once. A score bias's term is there for every head,
+and kept for the backward of every layer, so that those of all heads count."""
 NARROW = 16
 """The width of values where only the sum of the exponentiated scores is asked for, the least that the kernel takes."""
 
@@ -43,26 +43,26 @@ def flex_suits(request: Request) -> bool:
 def flex_pays(request: Request) -> bool:
     """More scores than are `SMALL` when padded, and keys that stand together, since others would be moved first."""
     q_rows, k_rows = max(request.queries.lengths, default=0), max(request.keys.lengths, default=0)
-    each = 1 if request.relation is None else request.q.shape[1]
+    each = 1 if request.score_bias is None else request.q.shape[1]
     large = len(request.queries.lengths) * q_rows * k_rows * each > SMALL
-    return large and not isinstance(request.keys, Spread)
+    return large and not isinstance(request.keys, CacheLayout)
 
 
 def flex_lacks(request: Request) -> str | None:
-    """Weights are never whole, and a relation must say its term for single scores."""
-    if request.relation is not None and request.relation.score_mod is None:
-        return f"the relation {type(request.relation).__name__}, which has no score_mod"
-    learns = request.relation is not None and any(p.requires_grad for p in request.relation.parameters())
+    """Weights are never whole, and a score bias must say its term for single scores."""
+    if request.score_bias is not None and request.score_bias.score_mod is None:
+        return f"the score bias {type(request.score_bias).__name__}, which has no score_mod"
+    learns = request.score_bias is not None and any(p.requires_grad for p in request.score_bias.parameters())
     if learns and torch.are_deterministic_algorithms_enabled():  # the backward adds to what scores share, all at once
-        return f"the relation {type(request.relation).__name__}, which learns, in one order (train.deterministic)"
+        return f"the score bias {type(request.score_bias).__name__}, which learns, in one order (train.deterministic)"
     return "weights to look at" if request.need_weights else None
 
 
 def flex(request: Request) -> Result:
-    """flex_attention over all rows as one sequence, with the predicate as mask_mod and the relation as score_mod."""
+    """flex_attention over all rows as one sequence, with the predicate as mask_mod and the score bias as score_mod."""
     q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in contiguous(request))
-    blocks, relation = _blocks_of(request), request.relation
-    score_mod = relation.score_mod(request.queries, request.keys) if relation and relation.score_mod else None
+    blocks, score_bias = _blocks_of(request), request.score_bias
+    score_mod = score_bias.score_mod(request.queries, request.keys) if score_bias and score_bias.score_mod else None
     if q.is_cuda:
         _announce(request)
     if request.dropout == 0.0:
@@ -126,9 +126,12 @@ _announced: set[Any] = set()
 
 def _announce(request: Request) -> None:
     """Say that a kind of call is compiled, before it is: calls that have the same of all this share the code."""
-    relation, names = request.relation and type(request.relation), (request.queries.integers, request.keys.integers)
+    score_bias, names = (
+        request.score_bias and type(request.score_bias),
+        (request.queries.integers, request.keys.integers),
+    )
     sizes = request.q.shape[1:], request.v.shape[1:], request.q.dtype, request.q.requires_grad, request.scale
-    kind = *map(tuple, names), request.window is None, relation, request.dropout > 0, *sizes
+    kind = *map(tuple, names), request.window is None, score_bias, request.dropout > 0, *sizes
     if kind not in _announced:
         _announced.add(kind)
         log.info("attention of %s: compiling flex, about a minute", request.label or "rows")
@@ -174,7 +177,7 @@ def _single(integers: dict[str, Tensor], row: Tensor) -> dict[str, Tensor]:
 
 
 def _drop(seed: Tensor, p: float, modified: ScoreMod | None) -> ScoreMod:
-    """The scores, as the relation has them, without those that drop."""
+    """The scores, as the score bias has them, without those that drop."""
     threshold = int(p * 2**24)
 
     def score_mod(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from workbench.models.attention.relation import Pair, Relation
-from workbench.models.attention.seen import Keys
+from workbench.components.calls import call
+from workbench.models.attention.key_values import KeyValues
+from workbench.models.attention.score_bias import QueryKeyGrid, ScoreBias
+from workbench.models.layer_checks import TERM
 from workbench.models.layout import Layout
-from workbench.models.returns import TERM
-from workbench.parts.calls import call
 
 Result = tuple[Tensor, list[Tensor] | None]
 """Rows [rows_q, heads, size], and the weights of each sequence [heads, its queries, its keys] where they are needed."""
@@ -21,7 +21,7 @@ Result = tuple[Tensor, list[Tensor] | None]
 class Request:
     """One call: q [rows_q, heads, size], k and v [rows_k, heads, size], in the layouts' row order.
 
-    `window`: a key further than this many places from its query is not seen, if neither is everywhere. `relation`: a
+    `window`: a key further than this many places from its query is not seen, if neither is everywhere. `score_bias`: a
     term that is added to the scaled scores. `scale`: factor of the scores, by default 1 / sqrt(size). `need_weights`:
     those of each sequence are needed too. `label`: whose attention it is, for people.
     """
@@ -33,7 +33,7 @@ class Request:
     keys: Layout
     dropout: float = 0.0
     window: int | None = None
-    relation: Relation | None = None
+    score_bias: ScoreBias | None = None
     scale: float | None = None
     need_weights: bool = False
     label: str = ""
@@ -44,15 +44,15 @@ class Request:
         return 1.0 / math.sqrt(self.q.shape[-1]) if self.scale is None else self.scale
 
 
-def term(relation: Relation, pair: Pair) -> Tensor:
-    """What a relation adds to the scores of a grid [batch or 1, heads, q, k]."""
-    added: Tensor = call(relation, "", TERM, pair)
+def term(score_bias: ScoreBias, pair: QueryKeyGrid) -> Tensor:
+    """What a score bias adds to the scores of a grid [batch or 1, heads, q, k]."""
+    added: Tensor = call(score_bias, "", TERM, pair)
     return added
 
 
 def together(request: Request) -> Request:
     """The same with the keys of all sequences one after another, where they stand apart."""
-    keys = Keys(request.k, request.v, request.keys).together()
+    keys = KeyValues(request.k, request.v, request.keys).together()
     return replace(request, k=keys.keys, v=keys.values, keys=keys.layout)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from workbench.models.attention.reach import Reach, reach
 from workbench.models.attention.request import Request, Result, contiguous
 from workbench.models.layout import Layout
-from workbench.sequences.moving import on_device
+from workbench.sequences.transfer import on_device
 
 
 def varlen_suits(request: Request) -> bool:
@@ -34,8 +34,8 @@ def varlen_lacks(request: Request) -> str | None:
         return "GPUs below compute capability 8.0"
     if request.q.shape[-1] % 8 or request.q.shape[-1] > 256:
         return f"heads of {request.q.shape[-1]} (multiples of 8 up to 256 alone)"
-    if request.relation is not None:
-        return "any relation"
+    if request.score_bias is not None:
+        return "any score bias"
     if request.v.shape != request.k.shape:
         return "values of another width than keys"
     if request.need_weights:

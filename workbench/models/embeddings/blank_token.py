@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workbench.models.embeddings.token import Token
-from workbench.options.bounds import Count, Dropout, Size, SizeOrZero
+from workbench.core.options.bounds import Count, Dropout, Size, SizeOrZero
+from workbench.models.embeddings.token import TokenEmbedding
 
 FIELD = "block_ids"
 
 
-class BlankToken(Token):
+class BlankTokenEmbedding(TokenEmbedding):
     """Token embedding of GLM with two positions (arXiv:2103.10360, section 2.2). It is `token` plus a table of
     positions in a blank, which count from 1. Rows of the text have position 0.
 
@@ -46,5 +46,5 @@ class BlankToken(Token):
         )
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
-        """As `Token`; with `block_ids` [rows], or without."""
+        """As `TokenEmbedding`; with `block_ids` [rows], or without."""
         return super().forward(fields if FIELD in fields else {**fields, FIELD: torch.zeros_like(fields["input_ids"])})

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Count, Dropout, Epsilon, Size
 from workbench.models.permutation import inverse_of, select
-from workbench.options.bounds import Count, Dropout, Epsilon, Size
-from workbench.sequences.limits import check_limits
-from workbench.sequences.moving import integers_on_device
+from workbench.sequences.sequence_checks import check_limits
+from workbench.sequences.transfer import integers_on_device
 
 
-class Segments(nn.Module):
+class SegmentsEmbedding(nn.Module):
     """Embedding of speech segments, one vector for each stretch of sound (SpeechBERT, Chuang et al., arXiv:1910.11559,
     section 2.2). A recurrent encoder reads the frames of each row.
 

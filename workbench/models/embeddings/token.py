@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Count, Dropout, Epsilon, Size, SizeOrZero, SomeShare, Word
 from workbench.models.blocks import NormKind, make_norm
 from workbench.models.dropout import dropout
 from workbench.models.initialisation import initialise
-from workbench.options.bounds import Count, Dropout, Epsilon, Size, SizeOrZero, SomeShare, Word
-from workbench.sequences.limits import check_limits, limit_of_types
+from workbench.sequences.sequence_checks import check_limits, limit_of_types
 
 
-class Token(nn.Module):
+class TokenEmbedding(nn.Module):
     """Token embedding of BERT (arXiv:1810.04805). It is dropout(norm(token + position + segment + extra)).
 
     Args:
@@ -99,6 +99,6 @@ class Token(nn.Module):
         if name not in fields:
             raise WorkbenchError(
                 f"the embedding has a table for {name!r}, which the sequences lack (they have {', '.join(fields)}): "
-                "add the builder or the step that writes it (`workbench parts step`), or take it out of the embedding"
+                "add the builder or the transform that writes it (`workbench components transform`), or take it out of the embedding"
             )
         return fields[name]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from workbench.core.options.bounds import Dropout, Size
 from workbench.models.dropout import dropout
-from workbench.options.bounds import Dropout, Size
 
 
-class Vector(nn.Module):
+class VectorEmbedding(nn.Module):
     """One learned vector w for all rows: the first state of a query stream (XLNet, arXiv:1906.08237, section 2.3). It
     is dropout(w).
 

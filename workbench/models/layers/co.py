@@ -7,12 +7,12 @@ from typing import Annotated, ClassVar, Unpack
 from annotated_types import Len
 from torch import Tensor, nn
 
+from workbench.core.options.bounds import Heads, Size, Word
 from workbench.models.context import Context
 from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
-from workbench.options.bounds import Heads, Size, Word
 
 
-class Co(nn.Module):
+class CoLayer(nn.Module):
     """Co-attention: each of two streams attends to the other (ViLBERT, arXiv:1908.02265; LXMERT, arXiv:1908.07490).
     Both read the states that entered the layer.
 

@@ -9,19 +9,19 @@ import torch
 from annotated_types import MinLen
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Heads, Word
 from workbench.models.context import Context
 from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
-from workbench.options.bounds import Heads, Word
 
 
-class Cross(nn.Module):
+class CrossLayer(nn.Module):
     """Transformer decoder layer: self-attention on `stream`, cross-attention from `stream` to `to`, feed-forward
     (Vaswani et al., arXiv:1706.03762). `to` is unchanged.
 
     `to` may be several streams of one hidden size, which are read as one sequence (UniVL's decoder).
 
-    Options as for `Self`; `relation` and `window` are of the self-attention, since the places of two streams have
+    Options as for `Self`; `score_bias` and `window` are of the self-attention, since the places of two streams have
     nothing to do with each other.
 
     Args:
@@ -29,7 +29,7 @@ class Cross(nn.Module):
         key_norm: in pre-norm layers, a norm before `to` is read; none where `to` ends with a `norm` layer (T5).
 
     Raises:
-        WorkbenchError: a relation or window without self-attention, or streams of several hidden sizes to be read.
+        WorkbenchError: a score bias or window without self-attention, or streams of several hidden sizes to be read.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class Cross(nn.Module):
     ) -> None:
         super().__init__()
         block = Options(num_heads, **options)
-        across = replace(block, relation=None, window=None)
+        across = replace(block, score_bias=None, window=None)
         if not self_attention and block != across:
             raise WorkbenchError(
-                "relation and window are of the self-attention, and self_attention is false; leave them out"
+                "score_bias and window are of the self-attention, and self_attention is false; leave them out"
             )
         self.stream, self.sources = stream, (to,) if isinstance(to, str) else tuple(to)
         found = {name: sizes[name] for name in self.sources}

@@ -8,13 +8,13 @@ import torch
 from annotated_types import MinLen
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Heads, Word
 from workbench.models.context import Context
 from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
-from workbench.options.bounds import Heads, Word
 
 
-class Joint(nn.Module):
+class JointLayer(nn.Module):
     """Transformer layer over several streams as one sequence (single-stream models: UNITER, VisualBERT, ViLT). Its rows
     are those of all `streams`, sequence by sequence; the streams have equal hidden sizes.
 

@@ -7,13 +7,13 @@ from typing import Annotated
 from annotated_types import MinLen
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Epsilon, Word
 from workbench.models.blocks import NormKind, make_norm
 from workbench.models.context import Context
-from workbench.options.bounds import Epsilon, Word
 
 
-class JointNorm(nn.Module):
+class JointNormLayer(nn.Module):
     """One norm for several streams, at the end of a pre-norm stack of `joint` layers (ViLT, arXiv:2102.03334). It is
     norm(x) on the rows of each stream, with the same weights. Other streams pass through.
 

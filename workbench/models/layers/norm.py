@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from workbench.core.options.bounds import Epsilon, Word
 from workbench.models.blocks import NormKind, make_norm
 from workbench.models.context import Context
-from workbench.options.bounds import Epsilon, Word
 
 
-class Norm(nn.Module):
+class NormLayer(nn.Module):
     """Norm at the end of a pre-norm stack (Xiong et al., arXiv:2002.04745; GPT-2). It is norm(x) on the rows of one
     stream. Other streams pass through.
 

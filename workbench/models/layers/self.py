@@ -6,12 +6,12 @@ from typing import Unpack
 
 from torch import Tensor, nn
 
+from workbench.core.options.bounds import Heads, Word
 from workbench.models.context import Context
 from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
-from workbench.options.bounds import Heads, Word
 
 
-class Self(nn.Module):
+class SelfLayer(nn.Module):
     """Transformer layer on one stream (Vaswani et al., arXiv:1706.03762; BERT, arXiv:1810.04805). It is x = norm(x +
     attention(x)), then x = norm(x + ffn(x)). Other streams pass through.
 

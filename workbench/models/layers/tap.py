@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from workbench.core.options.bounds import Word
 from workbench.models.context import Context
-from workbench.options.bounds import Word
 
 
-class Tap(nn.Module):
+class TapLayer(nn.Module):
     """Named point of a stack that changes nothing. Heads find the streams of this point in `Read.taps`, and can run the
     layers behind it again on other rows (`Seen.run`).
 

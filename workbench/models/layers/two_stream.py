@@ -15,13 +15,13 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Heads, Word
 from workbench.models.context import Context
 from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
-from workbench.options.bounds import Heads, Word
 
 
-class TwoStream(nn.Module):
+class TwoStreamLayer(nn.Module):
     """Two-stream self-attention layer (XLNet, arXiv:1906.08237, section 2.3; MPNet). The rows of `stream` attend to
     each other. The rows of the stream `query` attend to them, and no row attends to `query`.
 

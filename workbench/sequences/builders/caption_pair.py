@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from workbench.keyed import Draws
-from workbench.options.bounds import Count, Name, PartName, PartSpec
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import ComponentName, ComponentSpec, Count, Name
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builder import TRUNCATED, sequence_of
-from workbench.sequences.builders.image_caption import ImageCaption
-from workbench.sequences.missing import missing
+from workbench.sequences.builders.image_caption import ImageCaptionBuilder
+from workbench.sequences.missing_fields import missing
 from workbench.sequences.segments import cut_longer
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.text.tokenizer import Encoded, Tokenizer
+from workbench.text.tokenizer import Encoding, Tokenizer
 
 
-class CaptionPair(ImageCaption):
+class CaptionPairBuilder(ImageCaptionBuilder):
     """Two captions with an image: [CLS] a [SEP] b [SEP] (VisualBERT, arXiv:1908.03557, section 3.3). The two captions
     of a record are drawn anew in each epoch and are the segments 0 and 1.
 
@@ -25,8 +25,8 @@ class CaptionPair(ImageCaption):
     each caption by itself, as `image_caption` does.
 
     Args:
-        image: the part that makes the image stream, by import path with its options; null for captions alone.
-        partial: mentions that begin or end inside a token: `cover` or `drop`.
+        image_processor: the component that makes the image stream, by import path with its options; null for captions
+        alone. partial: mentions that begin or end inside a token: `cover` or `drop`.
         control: the recipe's; `question-only` leaves the image out, `shuffled-captions` gives every image the captions
             of another one of the micro-batch.
     """
@@ -38,11 +38,11 @@ class CaptionPair(ImageCaption):
         self,
         tokenizer: Tokenizer,
         max_length: Count,
-        image: PartSpec | PartName | None,
+        image_processor: ComponentSpec | ComponentName | None,
         partial: Partial = "cover",
         control: Name | None = None,
     ) -> None:
-        super().__init__(tokenizer, max_length, image, "one", partial=partial, control=control)
+        super().__init__(tokenizer, max_length, image_processor, "one", partial=partial, control=control)
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         if self.captions == "each":  # evaluating
@@ -60,7 +60,7 @@ class CaptionPair(ImageCaption):
             for sample in samples
         ]
 
-    def _joined(self, sample: Sample, encoded: list[Encoded], rng: np.random.Generator) -> Sequence:
+    def _joined(self, sample: Sample, encoded: list[Encoding], rng: np.random.Generator) -> Sequence:
         cuts = cut_longer(len(encoded[0]), len(encoded[1]), self.capacity)
         if any(cuts):
             self.dropped[TRUNCATED] += sum(cuts)

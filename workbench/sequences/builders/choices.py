@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from workbench.keyed import Draws
-from workbench.options.bounds import Count
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count
 from workbench.sequences.builder import PairOptions
-from workbench.sequences.builders.sentence_pair import SentencePair
-from workbench.sequences.missing import missing
+from workbench.sequences.builders.sentence_pair import SentencePairBuilder
+from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Tokenizer
 
 CHOICE = "choice"
 
 
-class Choices(SentencePair):
+class ChoicesBuilder(SentencePairBuilder):
     """A text with each of its choices: [CLS] text [SEP] question choice [SEP], for multiple choice (BERT,
     arXiv:1810.04805, section 4.4). It makes a sequence for each of the sample's `choices`. The question is the sample's
     `second`, if it has one.

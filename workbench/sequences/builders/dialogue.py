@@ -11,19 +11,19 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge, Le
 
-from workbench.errors import BadValueError
-from workbench.keyed import Draws
-from workbench.options.bounds import Count
+from workbench.core.errors import BadValueError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count
 from workbench.sequences.builder import TRUNCATED, Builder, sequence_of
-from workbench.sequences.layout import VisibilityAlone
-from workbench.sequences.missing import missing
+from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Sample, Sequence
+from workbench.sequences.text_layout import VisibilityAlone
 from workbench.text.tokenizer import Tokenizer
 
 Turns = Annotated[int, Ge(2), Le(100)]
 
 
-class Dialogue(Builder):
+class DialogueBuilder(Builder):
     """Consecutive turns of a dialogue: [CLS] q [SEP] r [SEP] q [SEP], with roles instead of segments (ERNIE,
     arXiv:1904.09223). A long dialogue becomes several sequences with about equally many turns.
 

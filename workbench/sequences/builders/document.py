@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from workbench.keyed import Draws
-from workbench.options.bounds import Count, Positive, Role
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count, Positive, Role
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builder import Builder, TextOptions, sample_text, sequence_of
-from workbench.sequences.layout import VisibilityAlone, cut_parts
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.text.tokenizer import Encoded, Tokenizer
+from workbench.sequences.text_layout import VisibilityAlone, cut_segments
+from workbench.text.tokenizer import Encoding, Tokenizer
 
 
 class DocumentOptions(TextOptions, total=False):
-    """The options that builders of documents share; `Document` says what they are by default."""
+    """The options that builders of documents share; `DocumentBuilder` says what they are by default."""
 
     begin: Role | None
     end: Role | None
     chars_per_token: Positive | None
 
 
-class Document(Builder):
+class DocumentBuilder(Builder):
     """Single documents: [CLS] text [SEP]. A window that is longer than `max_length` becomes several sequences.
 
     Args:
@@ -46,7 +46,7 @@ class Document(Builder):
         self.fill(self.capacity, chars_per_token)
 
     @classmethod
-    def like(cls, builder: Builder) -> Document:
+    def like(cls, builder: Builder) -> DocumentBuilder:
         """A builder of texts by themselves, in the frame and as visible as that builder's; a prefix is such a text."""
         frame = builder.frame
         alone: VisibilityAlone = "bidirectional" if frame.visibility == "prefix" else frame.visibility
@@ -56,10 +56,10 @@ class Document(Builder):
         encoded = self.tokenizer.encode_batch([sample_text(sample) for sample in samples])
         return [s for sample, text in zip(samples, encoded, strict=True) for s in self._sequences(sample, text)]
 
-    def _sequences(self, sample: Sample, encoded: Encoded) -> list[Sequence]:
+    def _sequences(self, sample: Sample, encoded: Encoding) -> list[Sequence]:
         spans = self.spans(encoded, sample.get("spans", ()))
         masks = self.spans(encoded, sample.get("mask_spans", ()))
-        parts = cut_parts(encoded, self.capacity, [*spans, *masks])
+        parts = cut_segments(encoded, self.capacity, [*spans, *masks])
         sequences = []
         for number, (begin, end) in enumerate(parts):
             stream, rows = self.frame.lay([encoded.part(begin, end)])

@@ -9,26 +9,32 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import MinLen
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
-from workbench.options.bounds import Count, Name, PartName, PartSpec, Role, Word
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import ComponentName, ComponentSpec, Count, Name, Role, Word
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builder import Builder, sequence_of
-from workbench.sequences.image import NO_PARTNER, QUESTION_ONLY, SHUFFLED_CAPTIONS, ImageStream, shuffled_captions
-from workbench.sequences.layout import Frame, VisibilityAlone
-from workbench.sequences.missing import missing
+from workbench.sequences.image_stream import (
+    NO_PARTNER,
+    QUESTION_ONLY,
+    SHUFFLED_CAPTIONS,
+    ImageStream,
+    shuffled_captions,
+)
+from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.text.tokenizer import Encoded, Tokenizer
+from workbench.sequences.text_layout import Frame, VisibilityAlone
+from workbench.text.tokenizer import Encoding, Tokenizer
 
 
-class ImageCaption(Builder):
+class ImageCaptionBuilder(Builder):
     """A caption with its image: [CLS] caption [SEP] in the text stream, the image in the image stream.
 
     Args:
-        image: the part that makes the image stream, by import path with its options; null for captions alone.
-        captions: `each` caption is an item of the epoch, or `one` drawn per record and epoch.
-        media: where records have several pictures, by name (`media: {left: ..., right: ...}`), the names of those that
-            are read, in this order; the embedding of the stream tells them apart (`pictures: 2`). null: their `image`.
+        image_processor: the component that makes the image stream, by import path with its options; null for captions
+        alone. captions: `each` caption is an item of the epoch, or `one` drawn per record and epoch.
+        media: where records have several images, by name (`media: {left: ..., right: ...}`), the names of those that
+            are read, in this order; the embedding of the stream tells them apart (`images: 2`). null: their `image`.
         begin, end: roles of the special tokens around the caption; null for none.
         partial: mentions that begin or end inside a token: `cover` or `drop`.
         control: the recipe's; `question-only` leaves the image out, `shuffled-captions` gives every image the captions
@@ -48,7 +54,7 @@ class ImageCaption(Builder):
         self,
         tokenizer: Tokenizer,
         max_length: Count,
-        image: PartSpec | PartName | None,
+        image_processor: ComponentSpec | ComponentName | None,
         captions: Literal["each", "one"] = "each",
         media: Annotated[list[Name], MinLen(1)] | None = None,
         begin: Role | None = "cls",
@@ -59,14 +65,14 @@ class ImageCaption(Builder):
         target: Word | None = None,
     ) -> None:
         super().__init__(tokenizer, max_length, begin, end, partial, self.segments, visibility)
-        self.image = ImageStream(image, control, media)
+        self.image = ImageStream(image_processor, control, media)
         self.shuffled = control == SHUFFLED_CAPTIONS
         self.unit = "captions" if captions == "each" else None
         self.captions: Literal["each", "one"] = captions
         self.target = target
         self.written = Frame(tokenizer, begin, end, "causal")
 
-    def evaluating(self) -> ImageCaption:
+    def evaluating(self) -> ImageCaptionBuilder:
         """Every caption of every image, its own under any control, without augmentation."""
         other = copy.copy(self)
         other.image, other.dropped = self.image.evaluating(), Counter()
@@ -104,7 +110,9 @@ class ImageCaption(Builder):
             raise missing(sample, "captions")
         return [int(rng.integers(len(captions)))] if self.captions == "one" else list(range(len(captions)))
 
-    def _sequence(self, sample: Sample, part: int, number: int, rng: np.random.Generator, encoded: Encoded) -> Sequence:
+    def _sequence(
+        self, sample: Sample, part: int, number: int, rng: np.random.Generator, encoded: Encoding
+    ) -> Sequence:
         spans = self.spans(encoded, _caption_spans(sample, number)) if self.target is None else []
         encoded, spans = self.truncate(encoded, spans, self.capacity)
         target = {} if self.target is None else {self.target: self.written.lay([encoded])[0]}

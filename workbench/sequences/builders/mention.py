@@ -6,23 +6,23 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from workbench.errors import WorkbenchError
-from workbench.options.bounds import Count, Name
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Count, Name
 from workbench.sequences.builder import TextOptions, sample_text
 from workbench.sequences.marked_text import MarkedText, Named
-from workbench.sequences.missing import missing
+from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Sample
 from workbench.text.tokenizer import Tokenizer
 
 
-class Mention(MarkedText):
+class MentionBuilder(MarkedText):
     """A text with one marked mention: [CLS] before <marker> mention <marker> after [SEP], for entity typing (ERNIE-THU,
     arXiv:1905.07129; K-Adapter, arXiv:2002.01808). The samples have `text`, `mention: [start, end]` and `types`.
 
-    The marker stands with one space on its inner side, as in ERNIE-THU's release: its ideographic full stop by
+    The marker stands with one space on its inner side, as in ERNIE-THU's released code: its ideographic full stop by
     default, `@` for K-Adapter. The rows of the markers are special. A text that is too long keeps its beginning, or,
     where the mention would be cut, the stretch around the mention; the tokens lost are counted. So, other than in
-    the release, no mention is lost by truncation.
+    the released code, no mention is lost by truncation.
 
     `Sequence.marks` has `mention` (the rows between the markers), `Sequence.meta` has `types`, and with `types` given
     the multi-hot vector `labels` [types] float32.

@@ -1,7 +1,7 @@
 """Packed documents: several texts of the micro-batch in one sequence.
 
-Documents stay whole, or follow one another and are cut where a sequence is full. They are told apart by `doc` and never
-by positions, which restart in every document; or a token sees all of its sequence (RoBERTa's full sentences,
+Documents stay whole, or follow one another and are cut where a sequence is full. They are distinguished by `doc` and
+never by positions, which restart in every document; or a token sees all of its sequence (RoBERTa's full sentences,
 arXiv:1907.11692, section 4.2: windows of texts end at sentences) or all that stands before it, as GPT-2 and GPT-3
 (arXiv:2005.14165, section B) read their contexts. As batches are jagged anyway, packing saves no padding; it
 gives sequences of even length, which is what some published set-ups train on.
@@ -13,17 +13,17 @@ from typing import Unpack
 
 import numpy as np
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
-from workbench.options.bounds import Count
-from workbench.sequences.builders.document import Document, DocumentOptions
-from workbench.sequences.layout import joined
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count
+from workbench.sequences.builders.document import DocumentBuilder, DocumentOptions
 from workbench.sequences.rows import drop, recount, take
 from workbench.sequences.sequence import Sample, Sequence
+from workbench.sequences.text_layout import joined
 from workbench.text.tokenizer import Tokenizer
 
 
-class Packed(Document):
+class PackedBuilder(DocumentBuilder):
     """Packed documents: several texts of a micro-batch in one sequence of at most `max_length`. Documents are cut as in
     `document`, and packed first-fit, longest first.
 
@@ -48,9 +48,9 @@ class Packed(Document):
         super().__init__(tokenizer, max_length, **options)
         self.full, self.across = full, across
 
-    def evaluating(self) -> Document:  # type: ignore[override]
+    def evaluating(self) -> DocumentBuilder:  # type: ignore[override]
         """Every document by itself: what is asked of one must not depend on its company."""
-        return Document.like(self)
+        return DocumentBuilder.like(self)
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         labelled = next((s for s in samples if s.get("labels")), None)

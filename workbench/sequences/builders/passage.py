@@ -3,19 +3,19 @@ arXiv:1810.04805, section 4.2)."""
 
 from __future__ import annotations
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
-from workbench.options.bounds import Count
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builder import Builder, sample_text, sequence_of
-from workbench.sequences.layout import VisibilityAlone, shifted
-from workbench.sequences.missing import missing
+from workbench.sequences.missing_fields import missing
+from workbench.sequences.segments import begins
 from workbench.sequences.sequence import Sample, Sequence, Span
-from workbench.sequences.windows import begins
-from workbench.text.tokenizer import Encoded, Tokenizer
+from workbench.sequences.text_layout import VisibilityAlone, shifted
+from workbench.text.tokenizer import Encoding, Tokenizer
 
 
-class Passage(Builder):
+class PassageBuilder(Builder):
     """A question and a passage: [CLS] question [SEP] text [SEP], for extractive question answering (BERT,
     arXiv:1810.04805, section 4.2). The question is the sample's `second` and has at most `max_question` tokens. The
     passage gets the remaining tokens.
@@ -53,7 +53,7 @@ class Passage(Builder):
         if self.max_question >= self.capacity:
             raise WorkbenchError(
                 f"max_question = {self.max_question} leaves no room for the text: max_length = {max_length} holds "
-                f"{self.capacity} tokens beside the special ones; choose a smaller max_question"
+                f"{self.capacity} tokens next to the special ones; choose a smaller max_question"
             )
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
@@ -65,7 +65,7 @@ class Passage(Builder):
         each = zip(samples, questions, texts, strict=True)
         return [sequence for sample, question, text in each for sequence in self._sequences(sample, question, text)]
 
-    def _sequences(self, sample: Sample, question: Encoded, text: Encoded) -> list[Sequence]:
+    def _sequences(self, sample: Sample, question: Encoding, text: Encoding) -> list[Sequence]:
         spans = self.spans(text, sample.get("spans", ()))
         question, asked = self.truncate(
             question, self.spans(question, sample.get("second_spans", ())), self.max_question
@@ -81,8 +81,8 @@ class Passage(Builder):
         self,
         sample: Sample,
         number: int,
-        asked: tuple[Encoded, list[Span]],
-        read: tuple[Encoded, list[Span]],
+        asked: tuple[Encoding, list[Span]],
+        read: tuple[Encoding, list[Span]],
         window: tuple[int, int],
         meta: dict,
     ) -> Sequence:

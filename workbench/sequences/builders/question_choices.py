@@ -1,4 +1,4 @@
-"""A question on an image with each of its choices: [CLS] question [SEP] choice [SEP], and the image beside it (VCR's
+"""A question on an image with each of its choices: [CLS] question [SEP] choice [SEP], and the image next to it (VCR's
 and A-OKVQA's multiple choice: Zellers et al., CVPR 2019; Schwenk et al., ECCV 2022)."""
 
 from __future__ import annotations
@@ -7,25 +7,25 @@ import copy
 from collections import Counter
 from typing import Unpack
 
-from workbench.errors import BadValueError
-from workbench.keyed import Draws
-from workbench.options.bounds import Count, Name, PartName, PartSpec
+from workbench.core.errors import BadValueError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import ComponentName, ComponentSpec, Count, Name
 from workbench.sequences.builder import PairOptions
-from workbench.sequences.builders.choices import Choices
-from workbench.sequences.image import QUESTION_ONLY, ImageStream
-from workbench.sequences.missing import missing
+from workbench.sequences.builders.choices import ChoicesBuilder
+from workbench.sequences.image_stream import QUESTION_ONLY, ImageStream
+from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Tokenizer
 
 
-class QuestionChoices(Choices):
+class QuestionChoicesBuilder(ChoicesBuilder):
     """A question on an image with each of its choices: [CLS] question [SEP] choice [SEP] and the image (VCR, Zellers et
     al., CVPR 2019; A-OKVQA, Schwenk et al., ECCV 2022). It makes a sequence for each of the sample's `choices`, as
     `choices` does.
 
     Args:
-        image: the part that makes the image stream, by import path with its options; without it no image is seen.
-        control: the recipe's; `question-only` leaves the image out.
+        image_processor: the component that makes the image stream, by import path with its options; without it no image
+        is seen. control: the recipe's; `question-only` leaves the image out.
         options: those of builders of pairs, `workbench.sequences.builder.PairOptions`.
     """
 
@@ -36,21 +36,21 @@ class QuestionChoices(Choices):
         self,
         tokenizer: Tokenizer,
         max_length: Count,
-        image: PartSpec | PartName | None = None,
+        image_processor: ComponentSpec | ComponentName | None = None,
         control: Name | None = None,
         **options: Unpack[PairOptions],
     ) -> None:
         super().__init__(tokenizer, max_length, **options)
-        self.image = ImageStream(image, control)
+        self.image = ImageStream(image_processor, control)
 
-    def evaluating(self) -> QuestionChoices:
+    def evaluating(self) -> QuestionChoicesBuilder:
         """The same questions, without augmentation."""
         other = copy.copy(self)
         other.image, other.dropped = self.image.evaluating(), Counter()
         return other
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
-        """All choices of a question stand beside the same stream of its image, augmented once."""
+        """All choices of a question are next to the same stream of its image, augmented once."""
         for sample in samples:
             if not sample.get("questions"):
                 raise missing(sample, "questions")

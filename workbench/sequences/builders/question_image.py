@@ -10,23 +10,23 @@ import copy
 from collections import Counter
 from typing import Any
 
-from workbench.keyed import Draws
-from workbench.options.bounds import Count, Name, PartName, PartSpec
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import ComponentName, ComponentSpec, Count, Name
 from workbench.sequences.builder import Builder, sequence_of
-from workbench.sequences.image import QUESTION_ONLY, ImageStream
-from workbench.sequences.layout import VisibilityAlone
-from workbench.sequences.missing import missing
+from workbench.sequences.image_stream import QUESTION_ONLY, ImageStream
+from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Sample, Sequence
+from workbench.sequences.text_layout import VisibilityAlone
 from workbench.text.tokenizer import Tokenizer
 
 
-class QuestionImage(Builder):
+class QuestionImageBuilder(Builder):
     """A question with its image: [CLS] question [SEP] in the text stream, the image in the image stream. Each question
     is an item.
 
     Args:
-        image: the part that makes the image stream, by import path with its options; null asks without the image.
-        control: the recipe's; `question-only` leaves the image out.
+        image_processor: the component that makes the image stream, by import path with its options; null asks without
+        the image. control: the recipe's; `question-only` leaves the image out.
         visibility: which tokens of the text each one sees: all (`bidirectional`), those up to itself (`causal`), or
             itself and those after it (`anticausal`).
     """
@@ -38,14 +38,14 @@ class QuestionImage(Builder):
         self,
         tokenizer: Tokenizer,
         max_length: Count,
-        image: PartSpec | PartName | None,
+        image_processor: ComponentSpec | ComponentName | None,
         control: Name | None = None,
         visibility: VisibilityAlone = "bidirectional",
     ) -> None:
         super().__init__(tokenizer, max_length, visibility=visibility)
-        self.image = ImageStream(image, control)
+        self.image = ImageStream(image_processor, control)
 
-    def evaluating(self) -> QuestionImage:
+    def evaluating(self) -> QuestionImageBuilder:
         """The same questions, without augmentation."""
         other = copy.copy(self)
         other.image, other.dropped = self.image.evaluating(), Counter()

@@ -6,17 +6,17 @@ import copy
 from collections import Counter
 from typing import Any
 
-from workbench.keyed import Draws
-from workbench.options.bounds import Count, Positive
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count, Positive
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builder import TRUNCATED, Builder, sample_text, sequence_of
-from workbench.sequences.layout import Mixture, Visibility, shifted
 from workbench.sequences.segments import cut_longer, in_two, one_way, segments_of
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.text.tokenizer import Encoded, Tokenizer
+from workbench.sequences.text_layout import Mixture, Visibility, shifted
+from workbench.text.tokenizer import Encoding, Tokenizer
 
 
-class SentencePair(Builder):
+class SentencePairBuilder(Builder):
     """Two segments of a text: [CLS] a [SEP] b [SEP] (BERT, arXiv:1810.04805). They are a window of a document that is
     split in two, a stored pair, or a pair that nsp or sop arranged.
 
@@ -49,7 +49,7 @@ class SentencePair(Builder):
         if split:
             self.fill(int(0.9 * self.capacity), chars_per_token)
 
-    def evaluating(self) -> SentencePair:
+    def evaluating(self) -> SentencePairBuilder:
         """A record is one item, in one segment where it is no pair."""
         other = copy.copy(self)
         other.split, other.unit, other.window, other.window_tokens = False, None, None, None
@@ -58,19 +58,19 @@ class SentencePair(Builder):
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         pairs = [self._pair(sample, draws) for sample in samples]
-        parted = [segments_of(pair) for pair in pairs]
-        texts = [sample_text({**pair, **part}) for pair, parts in zip(pairs, parted, strict=True) for part in parts]
+        separated = [segments_of(pair) for pair in pairs]
+        texts = [sample_text({**pair, **part}) for pair, parts in zip(pairs, separated, strict=True) for part in parts]
         encoded = iter(self.tokenizer.encode_batch(texts))
         return [
             self._sequence(pair, [(part, next(encoded)) for part in parts])
-            for pair, parts in zip(pairs, parted, strict=True)
+            for pair, parts in zip(pairs, separated, strict=True)
         ]
 
     def _pair(self, sample: Sample, draws: Draws) -> Sample:
         whole = "second" in sample or not self.split or one_way(sample)
         return sample if whole else in_two(sample, draws.of(tuple(sample.get("draw", ()))))
 
-    def _sequence(self, sample: Sample, segments: list[tuple[dict[str, Any], Encoded]]) -> Sequence:
+    def _sequence(self, sample: Sample, segments: list[tuple[dict[str, Any], Encoding]]) -> Sequence:
         ranges = self._ranges([len(encoded) for _, encoded in segments])
         parts = [encoded.part(*kept) for (_, encoded), kept in zip(segments, ranges, strict=True)]
         stream, rows = self.frame.lay(parts, visibility=sample.get("visibility"))

@@ -7,11 +7,11 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge, Le
 
-from workbench.errors import BadValueError
-from workbench.keyed import Draws
-from workbench.options.bounds import Count, Word
+from workbench.core.errors import BadValueError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count, Word
 from workbench.sequences.builder import Builder, sequence_of
-from workbench.sequences.missing import missing
+from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Fields, Sample, Sequence, text_fields
 from workbench.text.tokenizer import Tokenizer
 
@@ -21,7 +21,7 @@ BEYOND = "words beyond max_length"
 EDGE = 3  # frames: the last windows of a sound begin before its end by the length of one
 
 
-class SpokenWords(Builder):
+class SpokenWordsBuilder(Builder):
     """Speech, word by word: [CLS] [SEP] in `text`, the sound of each word in `speech` (SpeechBERT, arXiv:1910.11559).
     Each word of a transcript is a row with its frames.
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from workbench.keyed import Draws
-from workbench.options.bounds import Count
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builder import Builder, sample_text, sequence_of
-from workbench.sequences.layout import VisibilityAlone, shifted
+from workbench.sequences.segments import begins, fullest, words_of
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.sequences.windows import begins, fullest, words_of
-from workbench.text.tokenizer import Encoded, Tokenizer
+from workbench.sequences.text_layout import VisibilityAlone, shifted
+from workbench.text.tokenizer import Encoding, Tokenizer
 
 
-class TaggedText(Builder):
+class TaggedTextBuilder(Builder):
     """A text whose words have tags or dependency heads: [CLS] text [SEP]. A longer text is read in overlapping windows.
 
     A long text becomes several sequences, each of which begins half its room after the one before; each word is to be
@@ -38,7 +38,7 @@ class TaggedText(Builder):
         encoded = self.tokenizer.encode_batch([sample_text(sample) for sample in samples])
         return [s for sample, text in zip(samples, encoded, strict=True) for s in self._sequences(sample, text)]
 
-    def _sequences(self, sample: Sample, text: Encoded) -> list[Sequence]:
+    def _sequences(self, sample: Sample, text: Encoding) -> list[Sequence]:
         spans = self.spans(text, sample.get("spans", ()))
         firsts, places = words_of(text)
         room = self.capacity

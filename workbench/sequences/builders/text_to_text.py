@@ -9,17 +9,17 @@ from __future__ import annotations
 import copy
 from collections import Counter
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
-from workbench.options.bounds import Count, Role, Word
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count, Role, Word
 from workbench.sequences.builder import Builder, sample_text, sequence_of
-from workbench.sequences.layout import Frame, Visibility
-from workbench.sequences.missing import missing
+from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Sample, Sequence, Span
-from workbench.text.tokenizer import Encoded, Tokenizer
+from workbench.sequences.text_layout import Frame, Visibility
+from workbench.text.tokenizer import Encoding, Tokenizer
 
 
-class TextToText(Builder):
+class TextToTextBuilder(Builder):
     """A source and a target text, for sequence-to-sequence models (translation, summaries, answers). They are a
     sample's `text` and `second`, or two of its `translations`.
 
@@ -62,13 +62,13 @@ class TextToText(Builder):
         room = self.max_target_length - self.written.size()
         if room < 1 or (self.pairs and self.capacity - room < 1):
             raise WorkbenchError(
-                f"max_length = {max_length}, max_target_length = {self.max_target_length}: no room for text beside the "
+                f"max_length = {max_length}, max_target_length = {self.max_target_length}: no room for text next to the "
                 "special tokens; use other lengths"
             )
         self.room = room
         self.optional = False
 
-    def evaluating(self) -> TextToText:
+    def evaluating(self) -> TextToTextBuilder:
         """A text need not say what is to be written of it."""
         other = copy.copy(self)
         other.optional, other.dropped = True, Counter()
@@ -111,7 +111,7 @@ class TextToText(Builder):
             raise missing(sample, "translations", f"in {language!r}")
         return str(sample["translations"][language])
 
-    def _sequence(self, sample: Sample, read: Encoded, wanted: Encoded | None) -> Sequence:
+    def _sequence(self, sample: Sample, read: Encoding, wanted: Encoding | None) -> Sequence:
         read, spans = self.truncate(read, self._mentions(sample, read), self.capacity - self.pairs * self.room)
         if wanted is not None:
             wanted, _ = self.truncate(wanted, [], self.room)
@@ -125,7 +125,7 @@ class TextToText(Builder):
         kept = self.kept(spans, rows[0])
         return sequence_of(sample, streams, 0, kept)
 
-    def _mentions(self, sample: Sample, read: Encoded) -> list[Span]:
+    def _mentions(self, sample: Sample, read: Encoding) -> list[Span]:
         by_language = "translations" in sample and self.source is not None
         found = sample.get("translation_spans", {}).get(self.source) if by_language else sample.get("spans")
         return self.spans(read, found or ())

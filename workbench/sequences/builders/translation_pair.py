@@ -8,18 +8,18 @@ from collections import Counter
 
 import numpy as np
 
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
-from workbench.options.bounds import Count, Role, Word
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count, Role, Word
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builder import Builder, sequence_of
-from workbench.sequences.layout import joined, shifted
-from workbench.sequences.missing import missing
+from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.text.tokenizer import Encoded, Tokenizer
+from workbench.sequences.text_layout import joined, shifted
+from workbench.text.tokenizer import Encoding, Tokenizer
 
 
-class TranslationPair(Builder):
+class TranslationPairBuilder(Builder):
     """A sentence and its translation: [SEP] a [SEP] [SEP] b [SEP], with positions from 0 in both (XLM,
     arXiv:1901.07291, section 3.4). They are two of a record's `translations`, in a random order.
 
@@ -36,7 +36,7 @@ class TranslationPair(Builder):
     """
 
     reads = ("translations",)
-    gives = ("language",)
+    provides = ("language",)
 
     def __init__(
         self,
@@ -53,13 +53,13 @@ class TranslationPair(Builder):
         self.drawn = True
         if self.capacity < 2:
             raise WorkbenchError(
-                f"max_length = {max_length} leaves no room for two sentences beside {2 * self.frame.size()} special "
+                f"max_length = {max_length} leaves no room for two sentences next to {2 * self.frame.size()} special "
                 f"tokens; use at least {2 * self.frame.size() + 2}"
             )
         if languages is not None and not 2 <= len(languages) == len(set(languages)):
             raise WorkbenchError(f"languages = {', '.join(languages)}; allowed: two or more, each once")
 
-    def evaluating(self) -> TranslationPair:
+    def evaluating(self) -> TranslationPairBuilder:
         """The first two languages, in their order."""
         other = copy.copy(self)
         other.drawn, other.dropped = False, Counter()
@@ -84,7 +84,7 @@ class TranslationPair(Builder):
             named = draws.of(tuple(sample.get("draw", ()))).permutation(named).tolist()
         return named[0], named[1]
 
-    def _sequence(self, sample: Sample, pair: tuple[str, str], encoded: list[Encoded]) -> Sequence:
+    def _sequence(self, sample: Sample, pair: tuple[str, str], encoded: list[Encoding]) -> Sequence:
         streams, spans, row = [], [], 0
         linked = sample.get("translation_spans", {})
         for text, name, room in zip(encoded, pair, self._rooms(*map(len, encoded)), strict=True):

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from workbench.options.bounds import Count
-from workbench.sequences.layout import Visibility
+from workbench.core.options.bounds import Count
 from workbench.sequences.sequence import Sample
-from workbench.sequences.triple_text import Part, TripleText
+from workbench.sequences.text_layout import Visibility
+from workbench.sequences.triple_text import TripleElement, TripleText
 from workbench.text.tokenizer import Tokenizer
 
 
-class Triple(TripleText):
+class TripleBuilder(TripleText):
     """A triple as text: [CLS] head [SEP] relation [SEP] tail [SEP] (KG-BERT, arXiv:1909.03193). The texts are those of
     the corpus, and each triple is an item. Head and tail are `spans` with the id of their entity.
 
@@ -34,13 +34,13 @@ class Triple(TripleText):
         super().__init__(tokenizer, max_length, segments=len(self.types), visibility=visibility)
         self.head = head
 
-    def parts(self, sample: Sample, triple: dict[str, Any]) -> list[Part]:
+    def parts(self, sample: Sample, triple: dict[str, Any]) -> list[TripleElement]:
         label = str(sample.get("label") or sample.get("id") or "")
         description = str(sample.get("description") or "") if self.head == "description" else ""
         return [
-            Part(label, description, _id(sample.get("id"))),
-            Part(triple.get("relation_text") or str(triple["relation"])),
-            Part(triple.get("tail_text") or str(triple["tail"]), "", _id(triple.get("tail"))),
+            TripleElement(label, description, _id(sample.get("id"))),
+            TripleElement(triple.get("relation_text") or str(triple["relation"])),
+            TripleElement(triple.get("tail_text") or str(triple["tail"]), "", _id(triple.get("tail"))),
         ]
 
 

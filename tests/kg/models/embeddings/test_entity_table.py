@@ -1,4 +1,4 @@
-"""The table of entity vectors: which control it heeds, and how it is trained."""
+"""The table of entity vectors: which control it supports, and how it is trained."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from kg.models.embeddings.entity_table import EntityTable
-from kg.vectors.vectors import Vectors, save_vectors
+from kg.models.embeddings.entity_table import EntityTableEmbedding
+from kg.vectors.vectors import GraphVectors, save_vectors
 from tests.contracts.cases import EmbeddingCase
 from tests.contracts.material import TABLE
-from workbench.errors import WorkbenchError
-from workbench.optimization.building import make_optimizer
-from workbench.parts.build_context import noted
+from workbench.components.build_context import noted
+from workbench.core.errors import WorkbenchError
+from workbench.optimization.factory import make_optimizer
 from workbench.recipe.spec import TrainSpec
 
 CASES = {
@@ -39,57 +39,57 @@ def saved(
 ) -> str:
     vectors = torch.full((len(ids), 3), value)
     provenance = {"graph": {} if seed is None else {"control": control, "seed": seed, "true_share": 0.1}}
-    save_vectors(Vectors(list(ids), vectors, ["r"], torch.zeros(1, 3), provenance), path)
+    save_vectors(GraphVectors(list(ids), vectors, ["r"], torch.zeros(1, 3), provenance), path)
     return str(path)
 
 
 def test_the_control_reads_the_vectors_of_the_shuffled_graph(tmp_path: Path) -> None:
     true, false = saved(tmp_path / "t.safetensors", 1, None), saved(tmp_path / "f.safetensors", 2, 0)
-    assert EntityTable(true, shuffled=false).vectors.unique().tolist() == [1]
+    assert EntityTableEmbedding(true, shuffled=false).vectors.unique().tolist() == [1]
     with noted() as read:
-        assert EntityTable(true, shuffled=false, control="shuffled-kg").vectors.unique().tolist() == [2]
+        assert EntityTableEmbedding(true, shuffled=false, control="shuffled-kg").vectors.unique().tolist() == [2]
     assert list(read["vectors of a shuffled graph"]) == [false]
     permuted = saved(tmp_path / "p.safetensors", 3, 0, control="permuted-kg")
-    assert EntityTable(true, permuted=permuted, control="permuted-kg").vectors.unique().tolist() == [3]
+    assert EntityTableEmbedding(true, permuted=permuted, control="permuted-kg").vectors.unique().tolist() == [3]
     with pytest.raises(WorkbenchError, match="a graph with its tails permuted, not of a shuffled one"):
-        EntityTable(true, shuffled=permuted, control="shuffled-kg")
+        EntityTableEmbedding(true, shuffled=permuted, control="shuffled-kg")
 
 
 def test_vectors_that_would_be_no_control_are_refused(tmp_path: Path) -> None:
     true = saved(tmp_path / "t.safetensors", 1, None)
     with pytest.raises(WorkbenchError, match=r"name their file as `shuffled`.*prepare vectors GRAPH --shuffled"):
-        EntityTable(true, control="shuffled-kg")
+        EntityTableEmbedding(true, control="shuffled-kg")
     with pytest.raises(WorkbenchError, match="are those of a graph as it is"):
-        EntityTable(true, shuffled=true, control="shuffled-kg")
+        EntityTableEmbedding(true, shuffled=true, control="shuffled-kg")
     others = saved(tmp_path / "o.safetensors", 2, 0, ("b", "a"))
     with pytest.raises(WorkbenchError, match="other entities than those of"):
-        EntityTable(true, shuffled=others, control="shuffled-kg")
+        EntityTableEmbedding(true, shuffled=others, control="shuffled-kg")
 
 
 def test_a_frozen_table_stays_in_its_file(tmp_path: Path) -> None:
     """Wherever the network goes: no device gets a copy, no checkpoint, no gradient bucket."""
-    table = EntityTable(saved(tmp_path / "t.safetensors", 1, None)).to("meta")
+    table = EntityTableEmbedding(saved(tmp_path / "t.safetensors", 1, None)).to("meta")
     assert table.vectors.device.type == "cpu"
     assert not [*table.parameters(), *table.buffers()]
     assert not table.state_dict()
     assert table({"entity_ids": torch.tensor([0, 2])}).tolist() == [[0] * 3, [1] * 3]
-    trained = EntityTable(saved(tmp_path / "u.safetensors", 1, None), trainable=True).to("meta")
+    trained = EntityTableEmbedding(saved(tmp_path / "u.safetensors", 1, None), trainable=True).to("meta")
     assert trained.vectors.device.type == "meta"
 
 
-def rows(table: EntityTable, *ids: int) -> torch.Tensor:
+def rows(table: EntityTableEmbedding, *ids: int) -> torch.Tensor:
     return table({"entity_ids": torch.tensor(ids)}).detach()
 
 
 def test_random_vectors_are_drawn_for_the_batch_alone_and_always_the_same(tmp_path: Path) -> None:
-    """Whatever stands beside an entity in a batch, and whether the table is learnt; no copy of the table is made."""
+    """Whatever is next to an entity in a batch, and whether the table is learned; no copy of the table is made."""
     table = torch.randn(300, 16)
-    drawn, again, other = (EntityTable(table, control="random-entities", seed=seed) for seed in (3, 3, 4))
-    learnt = EntityTable(table, trainable=True, control="random-entities", seed=3)
+    drawn, again, other = (EntityTableEmbedding(table, control="random-entities", seed=seed) for seed in (3, 3, 4))
+    learned = EntityTableEmbedding(table, trainable=True, control="random-entities", seed=3)
     assert drawn.vectors.data_ptr() == table.data_ptr()
     whole = rows(drawn, *range(1, 301))
     assert torch.equal(rows(again, 200, 7, 200), whole[[199, 6, 199]])
-    assert torch.equal(rows(learnt, 0, 5, 300)[1:], whole[[4, 299]])
+    assert torch.equal(rows(learned, 0, 5, 300)[1:], whole[[4, 299]])
     assert rows(drawn, 0).abs().sum() == 0
     torch.testing.assert_close(whole.norm(dim=1), table.norm(dim=1))
     assert torch.isclose(whole, rows(other, *range(1, 301))).float().mean() < 0.01
@@ -97,7 +97,7 @@ def test_random_vectors_are_drawn_for_the_batch_alone_and_always_the_same(tmp_pa
 
 def test_random_vectors_point_anywhere() -> None:
     """Their directions are those of normal numbers: no mean, and no two entities or columns go together."""
-    drawn = rows(EntityTable(torch.ones(2000, 20), control="random-entities"), *range(1, 2001))
+    drawn = rows(EntityTableEmbedding(torch.ones(2000, 20), control="random-entities"), *range(1, 2001))
     scaled = drawn / drawn.pow(2).mean().sqrt()
     assert scaled.mean(0).abs().max() < 5 / 2000**0.5
     assert (scaled.T @ scaled / 2000 - torch.eye(20)).abs().max() < 6 / 2000**0.5
@@ -106,7 +106,7 @@ def test_random_vectors_point_anywhere() -> None:
 
 
 def test_an_entity_that_no_batch_names_stays_as_it_is() -> None:
-    table = EntityTable(torch.randn(5, 4), trainable=True)
+    table = EntityTableEmbedding(torch.randn(5, 4), trainable=True)
     before = table.vectors.detach().clone()
     spec = TrainSpec(9, 1, 1, lr=0.1, optimizer={"optimizer": "adamw", "weight_decay": 0.5})
     optimizer = make_optimizer(table, spec)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from kg.models.embeddings.entity_token import EntityToken
+from kg.models.embeddings.entity_token import EntityTokenEmbedding
 from kg.sequences.entity_vocabulary import save_entity_vocabulary
 from tests.contracts.cases import EmbeddingCase
 from tests.contracts.material import ENTITIES
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 EXCUSED_CONTRACTS = {"masked": "what is masked has an id of its own", "frozen": "all of it is trained"}
 SMALL = {"vocabulary": ENTITIES + 1, "hidden_size": 8, "max_positions": 6, "token_types": 2, "dropout": 0.0}
@@ -25,7 +25,7 @@ CASES = {
 @torch.no_grad()
 def test_an_entity_stands_at_the_mean_of_its_positions() -> None:
     torch.manual_seed(0)
-    made = EntityToken(vocabulary=5, hidden_size=8, embedding_size=3, max_positions=9, dropout=0.0).eval()
+    made = EntityTokenEmbedding(vocabulary=5, hidden_size=8, embedding_size=3, max_positions=9, dropout=0.0).eval()
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter)
     numbers = {"entity_ids": [4, 0, 4], "position_ids": [2, 8, 0], "last_position_ids": [6, 8, 1]}
@@ -38,7 +38,7 @@ def test_an_entity_stands_at_the_mean_of_its_positions() -> None:
 
 
 def test_one_type_is_that_of_entities_of_any_segment() -> None:
-    made = EntityToken(vocabulary=5, hidden_size=8, max_positions=9, token_types=1, dropout=0.0)
+    made = EntityTokenEmbedding(vocabulary=5, hidden_size=8, max_positions=9, token_types=1, dropout=0.0)
     fields = {name: torch.tensor([1, 2]) for name in ("entity_ids", "position_ids", "last_position_ids")}
     found = [made({**fields, "token_type_ids": torch.tensor(types)}) for types in ([0, 1], [0, 0])]
     torch.testing.assert_close(*found, atol=0, rtol=0)
@@ -46,7 +46,7 @@ def test_one_type_is_that_of_entities_of_any_segment() -> None:
 
 @pytest.mark.parametrize("beyond", ["entity_ids", "last_position_ids"])
 def test_a_number_beyond_its_table_is_told(beyond: str) -> None:
-    made = EntityToken(vocabulary=5, hidden_size=8, max_positions=9)
+    made = EntityTokenEmbedding(vocabulary=5, hidden_size=8, max_positions=9)
     names = ("entity_ids", "position_ids", "last_position_ids", "token_type_ids")
     fields = {name: torch.zeros(1, dtype=torch.long) for name in names}
     made(fields)
@@ -57,4 +57,4 @@ def test_a_number_beyond_its_table_is_told(beyond: str) -> None:
 def test_the_table_has_a_row_for_each_entity_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "v.safetensors"
     save_entity_vocabulary(path, Counter("aab"), 9, {})
-    assert EntityToken(vocabulary=str(path), hidden_size=8).token.num_embeddings == 3 + 2
+    assert EntityTokenEmbedding(vocabulary=str(path), hidden_size=8).token.num_embeddings == 3 + 2

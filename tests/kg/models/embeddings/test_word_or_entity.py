@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from kg.models.embeddings.word_or_entity import WordOrEntity
-from kg.vectors.vectors import Vectors, save_vectors
+from kg.models.embeddings.word_or_entity import WordOrEntityEmbedding
+from kg.vectors.vectors import GraphVectors, save_vectors
 from tests.contracts.cases import EmbeddingCase
-from workbench.errors import WorkbenchError
-from workbench.models.embeddings.token import Token
+from workbench.core.errors import WorkbenchError
+from workbench.models.embeddings.token import TokenEmbedding
 
 VECTORS = torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
 CASE = EmbeddingCase(
@@ -22,9 +22,9 @@ CASE = EmbeddingCase(
 )
 
 
-def made() -> WordOrEntity:
+def made() -> WordOrEntityEmbedding:
     torch.manual_seed(1)
-    return WordOrEntity(VECTORS, 8, 20, max_positions=10, dropout=0.0)
+    return WordOrEntityEmbedding(VECTORS, 8, 20, max_positions=10, dropout=0.0)
 
 
 def fields(**more: list[int]) -> dict[str, torch.Tensor]:
@@ -48,7 +48,7 @@ def test_it_is_the_sum_of_the_paper() -> None:
 
 def test_without_entities_it_is_the_plain_embedding_of_the_same_weights() -> None:
     embedding = made()
-    plain = Token(8, 20, max_positions=10, dropout=0.0)
+    plain = TokenEmbedding(8, 20, max_positions=10, dropout=0.0)
     plain.load_state_dict(embedding.state_dict())
     torch.testing.assert_close(embedding(fields()), plain(fields()), atol=0, rtol=0)
     torch.testing.assert_close(embedding(fields(entity_ids=[0] * 4)), plain(fields()), atol=0, rtol=0)
@@ -64,7 +64,7 @@ def test_words_learn_and_entities_stay() -> None:
 
 
 def test_vectors_of_another_size_are_refused(tmp_path: Path) -> None:
-    found = Vectors(["a"], torch.zeros(1, 4), ["r"], torch.zeros(1, 4))
+    found = GraphVectors(["a"], torch.zeros(1, 4), ["r"], torch.zeros(1, 4))
     save_vectors(found, tmp_path / "own.safetensors")
     with pytest.raises(WorkbenchError, match=r"own\.safetensors have size 4, the recipe says hidden_size = 8"):
-        WordOrEntity(str(tmp_path / "own.safetensors"), 8, 20)
+        WordOrEntityEmbedding(str(tmp_path / "own.safetensors"), 8, 20)

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kg.models.layers.aggregator import Aggregator
+from kg.models.layers.aggregator import AggregatorLayer
 from tests.contracts.cases import LayerCase
-from workbench.errors import WorkbenchError
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
 from workbench.models.context import Context
-from workbench.parts.building import build
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Rows, Sequence, text_fields
 
@@ -21,9 +21,9 @@ CASE = LayerCase({"streams": ["text", "entity"], "num_heads": [2, 2]})
 SIZES = {"text": 12, "entity": 8}
 
 
-def aggregator(**options) -> Aggregator:
+def aggregator(**options) -> AggregatorLayer:
     torch.manual_seed(0)
-    layer = Aggregator(["text", "entity"], SIZES, [3, 2], intermediate_size=20, **options)
+    layer = AggregatorLayer(["text", "entity"], SIZES, [3, 2], intermediate_size=20, **options)
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return layer.eval()
@@ -61,7 +61,7 @@ def attention(block, rows: Tensor, heads: int) -> Tensor:
     return block.residual.norm(rows + block.attention.output(torch.cat(parts, -1)))
 
 
-def oracle(layer: Aggregator, hidden: dict[str, Tensor], lengths, tokens) -> tuple[Tensor, Tensor]:
+def oracle(layer: AggregatorLayer, hidden: dict[str, Tensor], lengths, tokens) -> tuple[Tensor, Tensor]:
     """The equations of kg.models.layers.aggregator, sequence by sequence and token by token."""
     texts, entities, t, e = [], [], 0, 0
     for n, places in zip(lengths, tokens, strict=True):

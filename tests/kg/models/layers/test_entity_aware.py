@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from kg.models.layers.entity_aware import EntityAware
+from kg.models.layers.entity_aware import EntityAwareLayer
 from tests.contracts.cases import LayerCase
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.models.attention.call import use_kernel
 from workbench.models.context import Context
-from workbench.models.layers.joint import Joint
+from workbench.models.layers.joint import JointLayer
 from workbench.sequences.batch import Batch, Stream
 
 CASE = LayerCase({"streams": ["text", "image"], "num_heads": 2})
@@ -20,9 +20,9 @@ SIZES = {"text": 12, "entity": 12}
 LENGTHS = {"text": [4, 1, 3], "entity": [2, 0, 1]}
 
 
-def layer(**options) -> EntityAware:
+def layer(**options) -> EntityAwareLayer:
     torch.manual_seed(0)
-    made = EntityAware(["text", "entity"], SIZES, 3, dropout=0.0, attention_dropout=0.0, **options)
+    made = EntityAwareLayer(["text", "entity"], SIZES, 3, dropout=0.0, attention_dropout=0.0, **options)
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
     return made.eval()
@@ -77,7 +77,7 @@ def test_each_pair_has_the_query_of_its_kind(kernel: str) -> None:
 def test_with_equal_queries_it_is_a_joint_layer(rotary: float | None) -> None:
     """They are what a layer begins with where a source has one kind of queries."""
     made = layer(rotary=rotary)
-    plain = Joint(["text", "entity"], SIZES, 3, dropout=0.0, attention_dropout=0.0, rotary=rotary).eval()
+    plain = JointLayer(["text", "entity"], SIZES, 3, dropout=0.0, attention_dropout=0.0, rotary=rotary).eval()
     left = plain.load_state_dict(made.state_dict(), strict=False)
     assert not left.missing_keys
     assert {key.split(".")[2] for key in left.unexpected_keys} == {"w2e_query", "e2w_query", "e2e_query"}
@@ -98,6 +98,6 @@ def test_queries_that_a_source_has_stay() -> None:
 
 
 def test_a_relation_that_looks_at_queries_is_refused() -> None:
-    layer(relation="buckets")
+    layer(score_bias="buckets")
     with pytest.raises(WorkbenchError, match=r"Relative looks at queries.*allowed: .*buckets"):
-        layer(relation="relative")
+        layer(score_bias="relative")

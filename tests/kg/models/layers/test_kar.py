@@ -10,15 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kg.models.layers.kar import Kar, pseudo_inverse
+from kg.models.layers.kar import KarLayer, pseudo_inverse
 from tests.contracts.cases import LayerCase
 from workbench.interop.stream_weights import stream_layers
 from workbench.models.context import Context
 from workbench.models.initialisation import initialise
+from workbench.pretraining.model import WeightUpdate
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Rows, Sequence, text_fields
-from workbench.tasks.root import Update
 
 OPTIONS = {"stream": "text", "candidates": "entity", "mentions": "mention", "num_heads": 2}
 CASES = {"": LayerCase(OPTIONS), "threshold": LayerCase({**OPTIONS, "threshold": 0.0})}
@@ -28,9 +28,9 @@ Mentions = dict[tuple[int, int], list[float]]
 """By first and last token the priors of the candidates."""
 
 
-def kar(threshold: float | None = None, **options) -> Kar:
+def kar(threshold: float | None = None, **options) -> KarLayer:
     torch.manual_seed(0)
-    layer = Kar(sizes=SIZES, intermediate_size=20, threshold=threshold, **{**OPTIONS, **options})
+    layer = KarLayer(sizes=SIZES, intermediate_size=20, threshold=threshold, **{**OPTIONS, **options})
     for parameter in layer.parameters():
         nn.init.normal_(parameter, std=0.4)
     return layer.eval()
@@ -76,7 +76,7 @@ def fed(block: nn.Module, rows: Tensor) -> Tensor:
     return block.residual.norm(rows + block.network.outer(F.gelu(block.network.inner(rows))))
 
 
-def loop(layer: Kar, text: Tensor, vectors: Tensor, mentions: Mentions) -> tuple[Tensor, list[Tensor]]:
+def loop(layer: KarLayer, text: Tensor, vectors: Tensor, mentions: Mentions) -> tuple[Tensor, list[Tensor]]:
     """Equations 1 to 9 for one document: its new states, and the scores of each mention's candidates."""
     size = vectors.shape[1]
     pieces = text @ layer.linker.project.weight.T + layer.linker.project.bias  # 1
@@ -173,7 +173,7 @@ def test_the_way_back_begins_as_the_inverse_of_the_way_there() -> None:
 @pytest.mark.parametrize("inverted", [True, False])
 def test_the_way_back_follows_the_linker_where_it_is_trained_alone(inverted: bool) -> None:
     layer = kar(inverted=inverted)
-    layer.after_step(Update(1, 0.5, {}))
+    layer.after_step(WeightUpdate(1, 0.5, {}))
     found = layer.linker.project.weight @ layer.project_back.weight
     assert torch.allclose(found, torch.eye(8), atol=1e-4) == inverted
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kg.sequences.builders.described_triple import WITHOUT_TEXT, DescribedTriple
-from kg.sequences.cast import CAST, Part
+from kg.sequences.builders.described_triple import WITHOUT_TEXT, DescribedTripleBuilder
+from kg.sequences.description_roles import CAST, CastMember
 from tests.contracts.cases import BuilderCase
 from tests.contracts.material import draws, tokenizer
 from workbench.sequences.builder import TRUNCATED
@@ -33,8 +33,8 @@ class About:
 CASE = BuilderCase({"graph": About()}, {"small": "triples make its sequences"})
 
 
-def built(sample: dict[str, Any], max_length: int = 64, **texts: str) -> tuple[list[Sequence], DescribedTriple]:
-    builder = DescribedTriple(tokenizer(), max_length, About(**texts))
+def built(sample: dict[str, Any], max_length: int = 64, **texts: str) -> tuple[list[Sequence], DescribedTripleBuilder]:
+    builder = DescribedTripleBuilder(tokenizer(), max_length, About(**texts))
     return builder([{"key": "a", "draw": (3,), **sample}], draws()), builder
 
 
@@ -55,7 +55,7 @@ def test_head_and_tail_are_a_group_for_each_triple() -> None:
 
 
 def test_a_relation_stands_behind_its_entity_or_alone() -> None:
-    cast = [Part("head of relation", "Q1", "P1"), Part("relation", relation="P1")]
+    cast = [CastMember("head of relation", "Q1", "P1"), CastMember("relation", relation="P1")]
     (entity, relation), _ = built({CAST: cast, "labels": {"relation": 4}})
     assert read(entity) == "the old river flows past"
     assert read(relation) == "flows past"
@@ -64,7 +64,11 @@ def test_a_relation_stands_behind_its_entity_or_alone() -> None:
 
 
 def test_what_is_too_long_keeps_its_beginning() -> None:
-    parts = [Part("head of relation", "Q1", "P1"), Part("entity", "Q1"), Part("relation", relation="P1")]
+    parts = [
+        CastMember("head of relation", "Q1", "P1"),
+        CastMember("entity", "Q1"),
+        CastMember("relation", relation="P1"),
+    ]
     (both, entity, relation), builder = built({CAST: parts}, max_length=13, Q1="the old river " * 9)
     tokens, behind = (s.streams["text"]["input_ids"][1:-1].tolist() for s in (entity, relation))
     assert len(tokens) == 11

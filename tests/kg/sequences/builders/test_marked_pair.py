@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kg.sequences.builders.marked_pair import MarkedPair
+from kg.sequences.builders.marked_pair import MarkedPairBuilder
 from tests.contracts.cases import BuilderCase
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
 from workbench.sequences.builder import TRUNCATED
 from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
@@ -33,8 +33,8 @@ def sample(text: str = TEXT, head: list[int] = HEAD, tail: list[int] = TAIL, **m
     return {"key": "a", "corpus": "c", "text": text, "marks": marks, "labels": {"relation": "in"}, **more}
 
 
-def built(tokenizer: Tokenizer, given: dict[str, Any], max_length: int = 64) -> tuple[Sequence, MarkedPair]:
-    builder = MarkedPair(tokenizer, max_length)
+def built(tokenizer: Tokenizer, given: dict[str, Any], max_length: int = 64) -> tuple[Sequence, MarkedPairBuilder]:
+    builder = MarkedPairBuilder(tokenizer, max_length)
     [sequence] = builder([given], Draws(0, "task", "build", number=(0,)))
     return sequence, builder
 
@@ -129,12 +129,12 @@ def test_bad_marks_are_refused(tokenizer: Tokenizer, given: dict[str, Any], mess
 
 
 def test_a_marker_that_the_tokenizer_does_not_know_is_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(WorkbenchError, match="the marker '§' is not in the tokenizer's vocabulary"):
-        MarkedPair(tokenizer, 32, head="§")
+    with pytest.raises(WorkbenchError, match="the marker '' is not in the tokenizer's vocabulary"):
+        MarkedPairBuilder(tokenizer, 32, head="")
     with pytest.raises(WorkbenchError, match="the marker 'qqq' is not in the tokenizer's vocabulary"):
-        MarkedPair(tokenizer, 32, head="qqq")
+        MarkedPairBuilder(tokenizer, 32, head="qqq")
 
 
 def test_one_marker_for_head_and_tail_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(WorkbenchError, match="the marker '#' stands for the head and for the tail"):
-        MarkedPair(tokenizer, 32, head="#", tail="#")
+        MarkedPairBuilder(tokenizer, 32, head="#", tail="#")

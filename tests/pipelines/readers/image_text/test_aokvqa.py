@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import images
-from tests.contracts.raw import json_lines as rows
-from workbench.errors import WorkbenchError
+from tests.contracts.raw_inputs import images
+from tests.contracts.raw_inputs import json_lines as rows
+from workbench.core.errors import WorkbenchError
 
 
 def row(i: int) -> dict[str, Any]:
@@ -31,12 +31,12 @@ CASE = ReaderCase(
     {"streams": "the ids of the questions are held"},
     text=rows(row),
     file="aokvqa_v1p0_train.json",
-    beside=images,
+    alongside=images,
 )
 
 
-def test_choices_answers_and_rationales(json_lines, tar, picture, read):
-    tar("images.tar", {"train2017/000000299207.jpg": picture(1)})
+def test_choices_answers_and_rationales(json_lines, tar, photograph, read):
+    tar("images.tar", {"train2017/000000299207.jpg": photograph(1)})
     hidden = ("correct_choice_idx", "direct_answers", "rationales")
     test = {name: value for name, value in row(2).items() if name not in hidden} | {"difficult_direct_answer": True}
     path = json_lines("aokvqa.json", [row(1) | {"image_id": 299207}, test | {"image_id": 299207}])

@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import images
-from tests.contracts.raw import json_lines as as_lines
-from workbench.errors import WorkbenchError
+from tests.contracts.raw_inputs import images
+from tests.contracts.raw_inputs import json_lines as as_lines
+from workbench.core.errors import WorkbenchError
 
 CASE = ReaderCase(
     excused={"streams": "what belongs to an image is gathered from the whole file"},
     text=as_lines(lambda i: {"image": f"{i}.png", "captions": ["one", "two"]}),
-    beside=images,
+    alongside=images,
 )
 
 
-def test_boxes_stay_with_their_captions(tmp_path: Path, picture: Any, read: Any, json_lines: Any) -> None:
+def test_boxes_stay_with_their_captions(tmp_path: Path, photograph: Any, read: Any, json_lines: Any) -> None:
     """Rows of one image are gathered, also where only some say what they speak of."""
-    (tmp_path / "1.jpg").write_bytes(picture(1))
-    (tmp_path / "2.jpg").write_bytes(picture(2))
+    (tmp_path / "1.jpg").write_bytes(photograph(1))
+    (tmp_path / "2.jpg").write_bytes(photograph(2))
     rows = [
         {"image": "1.jpg", "caption": "a dog"},
         {"image": "1.jpg", "captions": ["the sea", "a wind"], "boxes": [[0, 0.5, 1, 1], []]},
@@ -35,7 +35,7 @@ def test_boxes_stay_with_their_captions(tmp_path: Path, picture: Any, read: Any,
 
 
 @pytest.mark.parametrize(
-    ("boxes", "told"),
+    ("boxes", "reported"),
     [
         ([[0, 0, 1, 1]], "1 boxes for 2 captions"),
         ([[0, 0, 9, 8], []], "is not x1 < x2 and y1 < y2 in 0..1"),
@@ -45,8 +45,10 @@ def test_boxes_stay_with_their_captions(tmp_path: Path, picture: Any, read: Any,
         ("all", "must be|field 'boxes'"),
     ],
 )
-def test_boxes_of_another_form(tmp_path: Path, picture: Any, read: Any, json_lines: Any, boxes: Any, told: str) -> None:
-    (tmp_path / "1.jpg").write_bytes(picture(1))
+def test_boxes_of_another_form(
+    tmp_path: Path, photograph: Any, read: Any, json_lines: Any, boxes: Any, reported: str
+) -> None:
+    (tmp_path / "1.jpg").write_bytes(photograph(1))
     row = {"image": "1.jpg", "captions": ["a dog", "the sea"], "boxes": boxes}
-    with pytest.raises(WorkbenchError, match=told):
+    with pytest.raises(WorkbenchError, match=reported):
         read("image-text", json_lines("pairs.jsonl", [row]), images=[str(tmp_path)])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import images, lines
-from workbench.errors import WorkbenchError
+from tests.contracts.raw_inputs import images, lines
+from workbench.core.errors import WorkbenchError
 
 CASE = ReaderCase(
     excused={"streams": "what belongs to an image is gathered from the whole file"},
     text=lines(lambda i: f"{i}.png,A dog .", "image,caption\n"),
     file="captions.txt",
-    beside=images,
+    alongside=images,
 )
 
 
@@ -28,26 +28,26 @@ CASE = ReaderCase(
         ("clip.csv", "filepath\ttitle\na.jpg\tA dog, big .\nb.jpg\tA cat .\na.jpg\tOne dog .\n"),
     ],
 )
-def test_the_tables_that_people_publish(tmp_path, tar, picture, read, name, text):
+def test_the_tables_that_people_publish(tmp_path, tar, photograph, read, name, text):
     (tmp_path / name).write_text(text)
-    tar("images.tar", {"a.jpg": picture(1), "b.jpg": picture(2)})
+    tar("images.tar", {"a.jpg": photograph(1), "b.jpg": photograph(2)})
     first, second = read("image-text", tmp_path / name)
     assert (first["key"], first["captions"]) == ("a", ["A dog, big .", "One dog ."])
-    assert (second["image"], second["captions"]) == (picture(2), ["A cat ."])
+    assert (second["image"], second["captions"]) == (photograph(2), ["A cat ."])
 
 
-def test_quoted_line_ends_of_a_tsv_are_told_by_the_option(tmp_path, tar, picture, read):
+def test_quoted_line_ends_of_a_tsv_are_told_by_the_option(tmp_path, tar, photograph, read):
     (tmp_path / "s.tsv").write_text('image\tcaption\na.jpg\t"one\ntwo\nthree"\n', encoding="utf-16")
-    tar("images.tar", {"a.jpg": picture(1)})
+    tar("images.tar", {"a.jpg": photograph(1)})
     with pytest.raises(WorkbenchError, match=r"s\.tsv:3: a line of 1 columns .*--option quoted=true"):
         read("image-text", tmp_path / "s.tsv")
     (sample,) = read("image-text", tmp_path / "s.tsv", quoted=True)
     assert sample["captions"] == ["one\ntwo\nthree"]
 
 
-def test_columns_are_named_and_others_kept(tmp_path, tar, picture, read):
+def test_columns_are_named_and_others_kept(tmp_path, tar, photograph, read):
     (tmp_path / "sheet.csv").write_text("photo,what,split\na.jpg,A dog,val\n")
-    tar("images.tar", {"a.jpg": picture(1)})
+    tar("images.tar", {"a.jpg": photograph(1)})
     options = {"format": "captions-table", "image_column": "photo"}
     with pytest.raises(WorkbenchError, match=r"none of the columns what, split is called caption .*--option caption_"):
         read("image-text", tmp_path / "sheet.csv", **options)

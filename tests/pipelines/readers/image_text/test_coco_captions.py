@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import images
+from tests.contracts.raw_inputs import images
 
 
 def text(records: int) -> str:
@@ -18,5 +18,5 @@ CASE = ReaderCase(
     excused={"streams": "a JSON document is read whole", "long lines": "a JSON document has no lines"},
     text=text,
     file="captions.json",
-    beside=images,
+    alongside=images,
 )

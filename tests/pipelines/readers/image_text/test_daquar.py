@@ -10,12 +10,12 @@ import pytest
 from pipelines.readers.formats import make_reader
 from pipelines.readers.reader import MalformedError
 from tests.contracts.cases import ReaderCase
-from tests.contracts.material import picture as small
-from tests.contracts.raw import lines, tar_of
-from workbench.errors import WorkbenchError
+from tests.contracts.material import photograph as small
+from tests.contracts.raw_inputs import lines, tar_of
+from workbench.core.errors import WorkbenchError
 
 
-def pictures(records: int) -> dict[str, bytes]:
+def photographs(records: int) -> dict[str, bytes]:
     return tar_of({f"image{i}.png": small(i % 3) for i in range(records)})
 
 
@@ -24,7 +24,7 @@ CASE = ReaderCase(
     {"streams": "the questions of all images are held"},
     text=lines(lambda i: f"what is on the desk in the image{i} ?\nbook, lamp"),
     file="qa.37.raw.train.txt",
-    beside=pictures,
+    alongside=photographs,
 )
 LINES = """\
 what is on the desk in the image3 ?
@@ -41,11 +41,11 @@ bed
 """
 
 
-def test_questions_name_their_image(tmp_path, tar, picture, read):
-    tar("images.tar", {f"nyu_depth_images/image{i}.png": picture(i, format="PNG") for i in (3, 4)})
+def test_questions_name_their_image(tmp_path, tar, photograph, read):
+    tar("images.tar", {f"nyu_depth_images/image{i}.png": photograph(i, format="PNG") for i in (3, 4)})
     (tmp_path / "qa.37.raw.train.txt").write_text(LINES)
     first, second = read("image-text", tmp_path / "qa.37.raw.train.txt")
-    assert (first["key"], first["image"]) == ("image3", picture(3, format="PNG"))
+    assert (first["key"], first["image"]) == ("image3", photograph(3, format="PNG"))
     assert [(one["question"], one["answers"]) for one in first["questions"]] == [
         ("what is on the desk ?", ["book", "scissor", "tape_dispenser"]),
         ("what is the largest brown objects ?", ["carton"]),
@@ -67,8 +67,8 @@ def test_questions_name_their_image(tmp_path, tar, picture, read):
         ("what is there in the image3 ?\nbed\nwhat now ?\nbed\n", r":3: the question names no image"),
     ],
 )
-def test_a_missing_line_is_found_and_does_not_move_the_others(tmp_path, tar, picture, read, text, match):
-    tar("images.tar", {"image3.png": picture(3, format="PNG")})
+def test_a_missing_line_is_found_and_does_not_move_the_others(tmp_path, tar, photograph, read, text, match):
+    tar("images.tar", {"image3.png": photograph(3, format="PNG")})
     (tmp_path / "qa.txt").write_text(text)
     with pytest.raises(WorkbenchError, match=match):
         read("image-text", tmp_path / "qa.txt", format="daquar")
@@ -101,19 +101,19 @@ def test_the_real_questions(tmp_path, shared, read):
         ("1 ?\n\n\nbed\n\n\n2 ?\n\n\nlamp\n", {1: "bed", 2: "lamp"}, 0),
     ],
 )
-def test_no_question_gets_the_answers_of_another(tmp_path, tar, picture, text, found, missing):
+def test_no_question_gets_the_answers_of_another(tmp_path, tar, photograph, text, found, missing):
     """Blank lines in place of an answer or a question, a question without its mark, and files spread by blank lines."""
-    tar("images.tar", {f"image{i}.png": picture(i, format="PNG") for i in (1, 2, 3)})
+    tar("images.tar", {f"image{i}.png": photograph(i, format="PNG") for i in (1, 2, 3)})
     (tmp_path / "qa.txt").write_text(re.sub(r"(?m)^(\d)", r"what is there in this image\1", text))
     reader = make_reader("image-text", "daquar", [tmp_path / "qa.txt"], {})
     records = list(reader.records([tmp_path / "qa.txt"]))
     wrong = [record for record in records if isinstance(record.data, MalformedError)]
-    told = [
+    reported = [
         (record.data[0], question)
         for record in records
         if record not in wrong
         for question in record.data[1]["questions"]
     ]
-    assert {int(name[5]): ", ".join(question["answers"]) for name, question in told} == found
-    assert {question["question"] for _, question in told} == {"what is there ?"}
+    assert {int(name[5]): ", ".join(question["answers"]) for name, question in reported} == found
+    assert {question["question"] for _, question in reported} == {"what is there ?"}
     assert len(wrong) == missing

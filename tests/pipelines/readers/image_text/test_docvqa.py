@@ -9,8 +9,8 @@ import pytest
 
 from pipelines.readers.formats import make_reader
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import images
-from workbench.errors import WorkbenchError
+from tests.contracts.raw_inputs import images
+from workbench.core.errors import WorkbenchError
 
 
 def row(i: int, image: str = "") -> dict[str, Any]:
@@ -28,8 +28,8 @@ def row(i: int, image: str = "") -> dict[str, Any]:
 
 
 def published(rows: list[dict[str, Any]]) -> str:
-    told = {"dataset_name": "SP-DocVQA", "dataset_version": "1.0", "dataset_split": "val", "data": rows}
-    return json.dumps(told, indent=1)
+    reported = {"dataset_name": "SP-DocVQA", "dataset_version": "1.0", "dataset_split": "val", "data": rows}
+    return json.dumps(reported, indent=1)
 
 
 CASE = ReaderCase(
@@ -37,7 +37,7 @@ CASE = ReaderCase(
     {"streams": "a JSON document is read whole", "long lines": "a JSON document has no lines"},
     text=lambda records: published([row(i) for i in range(records)]),
     file="val_v1.0.json",
-    beside=images,
+    alongside=images,
 )
 PAGE = {
     "page": 1,
@@ -48,8 +48,8 @@ PAGE = {
 }
 
 
-def test_pages_with_the_words_of_their_files(tmp_path, tar, picture, read):
-    tar("images.tar", {"xnbl0037_1.png": picture(1), "b.png": picture(2)})
+def test_pages_with_the_words_of_their_files(tmp_path, tar, photograph, read):
+    tar("images.tar", {"xnbl0037_1.png": photograph(1), "b.png": photograph(2)})
     path = tmp_path / "val_v1.0_withQT.json"
     test = {name: value for name, value in row(1, "documents/b.png").items() if name != "answers"}
     path.write_text(published([row(0, "documents/xnbl0037_1.png"), test]))
@@ -78,8 +78,8 @@ def test_pages_with_the_words_of_their_files(tmp_path, tar, picture, read):
         read("image-text", path, ocr=str(tmp_path / "elsewhere"))
 
 
-def test_infographics_and_scene_texts(tmp_path, tar, picture, read):
-    tar("images.tar", {"10065.jpeg": picture(1), "coco-text/COCO_train2014_1.jpg": picture(2)})
+def test_infographics_and_scene_texts(tmp_path, tar, photograph, read):
+    tar("images.tar", {"10065.jpeg": photograph(1), "coco-text/COCO_train2014_1.jpg": photograph(2)})
     (tmp_path / "words").mkdir()
     box = {"Width": 0.25, "Height": 0.125, "Left": 0.5, "Top": 0.25}
     found = {"PAGE": [{}], "LINE": [], "WORD": [{"Text": "55%", "Geometry": {"BoundingBox": box}}]}

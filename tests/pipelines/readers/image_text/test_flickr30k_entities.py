@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 SENTENCE = (
     "[/EN#1/people Two young guys] with [/EN#2/bodyparts shaggy hair] look at [/EN#3/bodyparts/other their hands] ."
@@ -23,8 +23,8 @@ EXCUSED = "a file is one record, and the contracts ask one file for several"
 
 
 @pytest.fixture
-def folder(tmp_path, tar, picture):
-    tar("images.tar", {"0.png": picture(1)})
+def folder(tmp_path, tar, photograph):
+    tar("images.tar", {"0.png": photograph(1)})
     for name in ("Sentences", "Annotations"):
         (tmp_path / name).mkdir()
     (tmp_path / "Sentences" / "0.txt").write_text(f"{SENTENCE}\nA dog runs .\n")

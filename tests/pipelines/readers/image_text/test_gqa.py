@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import images
+from tests.contracts.raw_inputs import images
 
 
 def row(image: str, balanced: bool = True) -> dict[str, object]:
@@ -29,14 +29,14 @@ CASE = ReaderCase(
     {"streams": "a JSON document is read whole", "long lines": "a JSON document has no lines"},
     text=text,
     file="val_all_questions.json",
-    beside=images,
+    alongside=images,
 )
 
 
-def test_questions_of_an_image_are_one_record(tmp_path, tar, picture, read):
+def test_questions_of_an_image_are_one_record(tmp_path, tar, photograph, read):
     tree = {"01": row("n7"), "02": row("n7", balanced=False), "03": {"question": "What?", "imageId": "n7"}}
     (tmp_path / "questions.json").write_text(json.dumps(tree))
-    tar("images.tar", {"images/n7.jpg": picture(1)})
+    tar("images.tar", {"images/n7.jpg": photograph(1)})
     (sample,) = read("image-text", tmp_path / "questions.json")
     assert [q["question_id"] for q in sample["questions"]] == ["01", "02", "03"]
     assert sample["questions"][0]["answers"] == ["yes"]

@@ -14,22 +14,22 @@ from pipelines.readers.formats import detect
 from tests.contracts.cases import ReaderCase
 from tests.pipelines.test_columnar import parquet
 from tests.pipelines.test_commands import prepare
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 
-def picture(seed: int) -> bytes:
+def photograph(seed: int) -> bytes:
     buffer = io.BytesIO()
     Image.new("RGB", (24, 16), (seed * 40 % 256, 90, 200)).save(buffer, "PNG")
     return buffer.getvalue()
 
 
 CASE = ReaderCase(
-    excused={"streams": "images of a kilobyte each lie beside rows of some bytes"},
+    excused={"streams": "images of a kilobyte each lie next to rows of some bytes"},
     text=lambda records: "".join(
         json.dumps({"file_name": f"{i}.png", "text": f"a {i}"}) + "\n" for i in range(records)
     ),
     file="metadata.jsonl",
-    beside=lambda records: {f"{i}.png": picture(i) for i in range(records)},
+    alongside=lambda records: {f"{i}.png": photograph(i) for i in range(records)},
     folder=True,
 )
 ROWS = [
@@ -41,7 +41,7 @@ ROWS = [
 def images(folder: Path, *names: str) -> None:
     for seed, name in enumerate(names):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(picture(seed))
+        (folder / name).write_bytes(photograph(seed))
 
 
 def metadata(place: Path, rows: list[dict[str, Any]]) -> None:
@@ -49,8 +49,8 @@ def metadata(place: Path, rows: list[dict[str, Any]]) -> None:
         place.write_bytes(parquet(rows))
     elif place.suffix == ".csv":
         columns = list(rows[0])
-        told = [",".join(columns), *(",".join(row.get(c, "") for c in columns) for row in rows)]
-        place.write_text("\n".join(told) + "\n")
+        reported = [",".join(columns), *(",".join(row.get(c, "") for c in columns) for row in rows)]
+        place.write_text("\n".join(reported) + "\n")
     else:
         place.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
@@ -64,7 +64,7 @@ def test_captions_and_labels_of_metadata(name: str, tmp_path: Path, read: Any) -
         assert detect("image-text", [given]) == "image-folder"
         first, second = read("image-text", given)
         assert (first["captions"], first["labels"]) == (["a dog"], {"label": "dog"})
-        assert (first["image"], second["image"]) == (picture(0), picture(1))
+        assert (first["image"], second["image"]) == (photograph(0), photograph(1))
         assert first["meta"]["place"] == "park"
 
 
@@ -73,8 +73,8 @@ def test_each_split_has_metadata_and_images_of_its_own(tmp_path: Path, stored: A
     metadata(tmp_path / "set" / "train" / "metadata.jsonl", [*ROWS, {"file_name": "gone.png", "text": "x"}])
     metadata(tmp_path / "set" / "test" / "metadata.jsonl", ROWS[:1])
     prepare("image-text", tmp_path / "set", "-o", tmp_path / "c", "--workers", 1, "--own-split", "test")
-    assert [s["image"] for s in stored(tmp_path / "c")] == [picture(0), picture(2)]
-    assert [s["image"] for s in stored(tmp_path / "c-test")] == [picture(1)]
+    assert [s["image"] for s in stored(tmp_path / "c")] == [photograph(0), photograph(2)]
+    assert [s["image"] for s in stored(tmp_path / "c-test")] == [photograph(1)]
     dropped = json.loads((tmp_path / "c" / "corpus.json").read_bytes())["shards"][0]["dropped"]
     assert dropped == {"ImageFolder: image not found": 1, "ImageFolder: no row names the image": 1}
 
@@ -85,8 +85,8 @@ def test_a_folder_is_a_class(tmp_path: Path, stored: Any) -> None:
     assert detect("image-text", [tmp_path / "animals"]) == "image-folder"
     prepare("image-text", tmp_path / "animals", "-o", tmp_path / "c", "--workers", 1, "--own-split", "val")
     assert [(s["labels"], s["image"]) for s in stored(tmp_path / "c")] == [
-        ({"label": "cat"}, picture(1)),
-        ({"label": "dog"}, picture(0)),
+        ({"label": "cat"}, photograph(1)),
+        ({"label": "dog"}, photograph(0)),
     ]
     assert [s["labels"] for s in stored(tmp_path / "c-val")] == [{"label": "dog"}]
 

@@ -17,14 +17,14 @@ from workbench.corpora.corpus import Corpus
 from workbench.corpora.verify import verify
 
 
-def picture(seed: int) -> bytes:
+def photograph(seed: int) -> bytes:
     buffer = io.BytesIO()
     Image.new("RGB", (24, 16), (seed * 40 % 256, 90, 200)).save(buffer, "PNG")
     return buffer.getvalue()
 
 
 def cell(seed: int) -> dict[str, Any]:
-    return {"bytes": picture(seed), "path": f"{seed}.png"}
+    return {"bytes": photograph(seed), "path": f"{seed}.png"}
 
 
 CASE = ReaderCase(
@@ -43,20 +43,20 @@ def test_captions_of_any_form(tmp_path: Path, read: Any) -> None:
     (tmp_path / "test-00000-of-00001.parquet").write_bytes(parquet(rows))
     first, second = read("image-text", tmp_path / "test-00000-of-00001.parquet")
     assert first["captions"] == ["a dog", "a cat"]
-    assert first["image"] == picture(0)
+    assert first["image"] == photograph(0)
     assert first["meta"]["image"] == "0.png"
     assert (first["meta"]["image_id"], first["meta"]["split"], second["meta"]["score"]) == (7, "test", 0.5)
     assert "score" not in first["meta"]
 
 
 def test_bare_bytes_and_named_columns(tmp_path: Path, read: Any) -> None:
-    (tmp_path / "a.parquet").write_bytes(parquet([{"jpg": picture(1), "said": "a dog"}]))
+    (tmp_path / "a.parquet").write_bytes(parquet([{"jpg": photograph(1), "said": "a dog"}]))
     (sample,) = read("image-text", tmp_path / "a.parquet", caption_column="said")
-    assert (sample["captions"], sample["image"], sample["key"]) == (["a dog"], picture(1), "a-1")
+    assert (sample["captions"], sample["image"], sample["key"]) == (["a dog"], photograph(1), "a-1")
 
 
-def test_questions_with_answers_of_every_form(tmp_path: Path, read: Any, picture: Any) -> None:
-    asked = {"image": {"bytes": picture(1), "path": None}, "question": "What?"}
+def test_questions_with_answers_of_every_form(tmp_path: Path, read: Any, photograph: Any) -> None:
+    asked = {"image": {"bytes": photograph(1), "path": None}, "question": "What?"}
     answers = [{"answer": "dog", "answer_id": 1}, {"answer": "cat", "answer_id": 2}]
     (tmp_path / "a.parquet").write_bytes(parquet([asked | {"question_id": 4, "answers": answers}]))
     (tmp_path / "b.parquet").write_bytes(parquet([asked | {"answers": ["dog", "dog"]}]))
@@ -86,21 +86,21 @@ def test_classes_have_their_names(tmp_path: Path, read: Any) -> None:
 
 def test_an_image_that_is_a_path_is_found(tmp_path: Path, read: Any, drops: Any) -> None:
     (tmp_path / "images").mkdir()
-    (tmp_path / "images" / "a.png").write_bytes(picture(3))
+    (tmp_path / "images" / "a.png").write_bytes(photograph(3))
     rows = [{"image": {"bytes": None, "path": f"/far/away/{n}.png"}, "text": "x"} for n in "ab"]
     (tmp_path / "t.parquet").write_bytes(parquet([*rows, {"image": cell(1), "text": "y"}]))
     first, second = read("image-text", tmp_path / "t.parquet")
-    assert (first["image"], second["captions"]) == (picture(3), ["y"])
+    assert (first["image"], second["captions"]) == (photograph(3), ["y"])
     assert drops("image-text", tmp_path / "t.parquet") == ["image not found"]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_saved_folder_becomes_a_corpus(workers: int, tmp_path: Path, stored: Any) -> None:
-    rows = [{"image": cell(i), "caption": f"picture {i}"} for i in range(6)]
+    rows = [{"image": cell(i), "caption": f"photograph {i}"} for i in range(6)]
     saved_to_disk(tmp_path / "saved", {"train": rows[:4], "test": rows[4:]})
     prepare("image-text", tmp_path / "saved", "-o", tmp_path / "c", "--workers", workers, "--own-split", "test")
-    assert [s["captions"] for s in stored(tmp_path / "c")] == [[f"picture {i}"] for i in range(4)]
-    assert [s["captions"] for s in stored(tmp_path / "c-test")] == [["picture 4"], ["picture 5"]]
+    assert [s["captions"] for s in stored(tmp_path / "c")] == [[f"photograph {i}"] for i in range(4)]
+    assert [s["captions"] for s in stored(tmp_path / "c-test")] == [["photograph 4"], ["photograph 5"]]
     assert list(verify(Corpus.open(tmp_path / "c"))) == []
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pipelines.readers.formats import detect
 from tests.contracts.cases import ReaderCase
-from tests.pipelines.readers.image_text.test_image_folder import picture
+from tests.pipelines.readers.image_text.test_image_folder import photograph
 from tests.pipelines.test_commands import prepare
 
 
@@ -19,9 +19,9 @@ def shard(records: int) -> bytes:
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for i in range(records):
             key = f"00000{i:04d}"
-            told = {"caption": f"a dog {i}", "url": f"http://x.org/{i}.png", "key": key, "status": "success"}
-            told |= {"error_message": None, "sha256": "ab" * 32, "original_width": 24, "similarity": 0.3}
-            members = {"png": picture(i), "txt": f"a dog {i}".encode(), "json": json.dumps(told).encode()}
+            reported = {"caption": f"a dog {i}", "url": f"http://x.org/{i}.png", "key": key, "status": "success"}
+            reported |= {"error_message": None, "sha256": "ab" * 32, "original_width": 24, "similarity": 0.3}
+            members = {"png": photograph(i), "txt": f"a dog {i}".encode(), "json": json.dumps(reported).encode()}
             for name, data in members.items():
                 entry = tarfile.TarInfo(f"{key}.{name}")
                 entry.size = len(data)
@@ -37,7 +37,7 @@ CASE = ReaderCase(
     },
     text=shard,
     file="00000.tar",
-    beside=lambda records: {"00000_stats.json": b"{}"},
+    alongside=lambda records: {"00000_stats.json": b"{}"},
     folder=True,
 )
 
@@ -51,9 +51,9 @@ def test_the_folder_is_read_as_it_is(tmp_path: Path, stored: Any) -> None:
     assert detect("image-text", [folder]) == "img2dataset"
     prepare("image-text", folder, "-o", tmp_path / "c", "--workers", 1)
     first, second = stored(tmp_path / "c")
-    assert (first["captions"], first["image"], second["image"]) == (["a dog 0"], picture(0), picture(1))
+    assert (first["captions"], first["image"], second["image"]) == (["a dog 0"], photograph(0), photograph(1))
     assert first["meta"]["url"] == "http://x.org/0.png"
     assert (first["meta"]["similarity"], first["meta"]["listed_sha256"]) == (0.3, "ab" * 32)
     assert "status" not in first["meta"]
     passed = json.loads((tmp_path / "c" / "corpus.json").read_bytes())["provenance"]["passed_over"]
-    assert {what: told["files"] for what, told in passed.items()} == {".parquet": 1, ".json": 1}
+    assert {what: reported["files"] for what, reported in passed.items()} == {".parquet": 1, ".json": 1}

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import images
-from tests.contracts.raw import json_lines as rows
-from workbench.errors import WorkbenchError
+from tests.contracts.raw_inputs import images
+from tests.contracts.raw_inputs import json_lines as rows
+from workbench.core.errors import WorkbenchError
 
 
 def row(i: int) -> dict[str, Any]:
@@ -26,12 +26,12 @@ def row(i: int) -> dict[str, Any]:
 
 
 CASE = ReaderCase(
-    excused={"streams": "what belongs to an image is gathered from the whole file"}, text=rows(row), beside=images
+    excused={"streams": "what belongs to an image is gathered from the whole file"}, text=rows(row), alongside=images
 )
 
 
-def test_turns_are_questions_and_answers(json_lines, tar, picture, read):
-    tar("images.tar", {"1.png": picture(1)})
+def test_turns_are_questions_and_answers(json_lines, tar, photograph, read):
+    tar("images.tar", {"1.png": photograph(1)})
     detail = row(1) | {"conversations": [{"from": "system", "value": "Be kind."}, *row(1)["conversations"][:2]]}
     path = json_lines("llava_instruct_150k.json", [row(1), detail])
     (sample,) = read("image-text", path)
@@ -45,8 +45,8 @@ def test_turns_are_questions_and_answers(json_lines, tar, picture, read):
     assert "questions" not in captioned
 
 
-def test_texts_without_an_image_are_counted(json_lines, tar, picture, read):
-    tar("images.tar", {"1.png": picture(1)})
+def test_texts_without_an_image_are_counted(json_lines, tar, photograph, read):
+    tar("images.tar", {"1.png": photograph(1)})
     alone = {name: value for name, value in row(1).items() if name != "image"}
     with pytest.raises(WorkbenchError, match=r"mix\.json:2: a conversation without an image"):
         read("image-text", json_lines("mix.json", [row(1), alone]))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import images
-from workbench.errors import WorkbenchError
+from tests.contracts.raw_inputs import images
+from workbench.core.errors import WorkbenchError
 
 
 def book(i: int) -> dict[str, Any]:
@@ -29,12 +29,12 @@ CASE = ReaderCase(
     {"streams": "a JSON document is read whole", "long lines": "a JSON document has no lines"},
     text=lambda records: json.dumps({str(i): book(i) for i in range(records)}, indent=1),
     file="dataset.json",
-    beside=images,
+    alongside=images,
 )
 
 
-def test_the_questions_on_a_cover_are_one_record(tmp_path, tar, picture, read):
-    tar("images.tar", {"0761183272.png": picture(1)})
+def test_the_questions_on_a_cover_are_one_record(tmp_path, tar, photograph, read):
+    tar("images.tar", {"0761183272.png": photograph(1)})
     path = tmp_path / "dataset.json"
     path.write_text(json.dumps({"0761183272": book(0)}))
     (sample,) = read("image-text", path)

@@ -13,7 +13,7 @@ from pipelines.preparing.chunks import Limits
 from pipelines.readers.formats import make_reader
 from pipelines.stages.clean_captions import clean_captions
 from pipelines.stages.normalise_text import NormaliseText
-from tests.contracts.material import picture
+from tests.contracts.material import photograph
 from tests.pipelines.jobs import Job
 from tests.pipelines.jobs import prepare as prepare_job
 from tests.pipelines.readers.image_text import (
@@ -108,7 +108,7 @@ PUBLISHED: dict[str, tuple[dict[str, Any], str, Callable[[Sample], bool]]] = {
 def test_a_published_set_is_read_unasked(name: str, tmp_path: Path) -> None:
     files, image, right = PUBLISHED[name]
     (tmp_path / "photographs").mkdir()
-    (tmp_path / "photographs" / image).write_bytes(picture(1))
+    (tmp_path / "photographs" / image).write_bytes(photograph(1))
     for file, content in files.items():
         (tmp_path / file).write_text(content if isinstance(content, str) else json.dumps(content))
     inputs = [tmp_path / file for file in files if not file.endswith(".xml")]
@@ -123,7 +123,7 @@ def test_a_published_set_is_read_unasked(name: str, tmp_path: Path) -> None:
 
 def test_phrases_stay_where_they_are_when_a_text_is_cleaned(tmp_path: Path) -> None:
     """Offsets of marks follow the caption, as those of entities do."""
-    (tmp_path / "7.jpg").write_bytes(picture(1))
+    (tmp_path / "7.jpg").write_bytes(photograph(1))
     sentence = "A  café of [/EN#1/people two\u00a0 men] ."
     (tmp_path / "7.txt").write_text(f"{sentence}\n  \n{sentence}\n")
     reader = make_reader("image-text", None, [tmp_path / "7.txt"], {"images": [str(tmp_path)]})

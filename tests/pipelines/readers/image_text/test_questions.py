@@ -12,8 +12,8 @@ import pytest
 from pipelines.preparing.chunks import Limits
 from pipelines.readers.formats import make_reader
 from tests.pipelines.jobs import Job, prepare
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
 
 Ask = tuple[int, str, str]
 """A question's id, itself, its answer."""
@@ -22,8 +22,8 @@ Ask = tuple[int, str, str]
 def _official(asked: list[Ask]) -> dict[str, Any]:
     questions = [{"image_id": 7, "question_id": name, "question": text} for name, text, _ in asked]
     different = {name: answer for name, _, answer in reversed(asked)}
-    told = [{"image_id": 7, "question_id": name, "answers": [{"answer": a}]} for name, a in different.items()]
-    return {"q.json": {"task_type": "Open-Ended", "questions": questions}, "a.json": {"annotations": told}}
+    reported = [{"image_id": 7, "question_id": name, "answers": [{"answer": a}]} for name, a in different.items()]
+    return {"q.json": {"task_type": "Open-Ended", "questions": questions}, "a.json": {"annotations": reported}}
 
 
 def _row(name: int, text: str, answer: str) -> dict[str, Any]:
@@ -51,11 +51,11 @@ OPTIONS = {name: NAMES for name in FORMATS if name not in ("vqa-jsonl", "media-j
 
 
 @pytest.fixture
-def prepared(tmp_path: Path, tar: Any, picture: Any) -> Callable[..., tuple[list[dict[str, Any]], dict[str, int]]]:
+def prepared(tmp_path: Path, tar: Any, photograph: Any) -> Callable[..., tuple[list[dict[str, Any]], dict[str, int]]]:
     """The questions of what a format makes of files, and what was dropped by reason."""
 
     def run(name: str, content: dict[str, Any], on_error: Any = "skip") -> tuple[list[dict[str, Any]], dict[str, int]]:
-        tar("images.tar", {"7.png": picture(1, format="PNG")})
+        tar("images.tar", {"7.png": photograph(1, format="PNG")})
         for file, tree in content.items():
             (tmp_path / file).write_text(tree if isinstance(tree, str) else json.dumps(tree))
         files = [tmp_path / file for file in content]

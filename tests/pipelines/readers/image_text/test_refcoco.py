@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import images
-from tests.contracts.raw import json_lines as rows
-from workbench.errors import WorkbenchError
+from tests.contracts.raw_inputs import images
+from tests.contracts.raw_inputs import json_lines as rows
+from workbench.core.errors import WorkbenchError
 
 
 def row(i: int, split: str = "train", thing: int | None = None) -> dict[str, Any]:
@@ -32,22 +32,22 @@ def row(i: int, split: str = "train", thing: int | None = None) -> dict[str, Any
 
 
 def instances(records: int, suffix: str = ".png") -> bytes:
-    pictures = [{"id": i, "file_name": f"{i}{suffix}", "height": 100, "width": 200} for i in range(records)]
+    photographs = [{"id": i, "file_name": f"{i}{suffix}", "height": 100, "width": 200} for i in range(records)]
     things = [{"id": 100 + i, "image_id": i, "bbox": [20, 10, 60, 40], "category_id": 1} for i in range(records + 1)]
-    return json.dumps({"info": {}, "images": pictures, "annotations": things, "categories": []}).encode()
+    return json.dumps({"info": {}, "images": photographs, "annotations": things, "categories": []}).encode()
 
 
 CASE = ReaderCase(
     excused={"streams": "what belongs to an image is gathered from the whole file"},
     text=rows(row),
     file="refs.json",
-    beside=lambda records: {**images(records), "instances.json": instances(records)},
+    alongside=lambda records: {**images(records), "instances.json": instances(records)},
 )
 
 
 @pytest.fixture
-def folder(tmp_path, tar, picture):
-    tar("images.tar", {"0.png": picture(0), "1.png": picture(1)})
+def folder(tmp_path, tar, photograph):
+    tar("images.tar", {"0.png": photograph(0), "1.png": photograph(1)})
     (tmp_path / "instances.json").write_bytes(instances(2))
     return tmp_path
 
@@ -89,6 +89,6 @@ def test_a_pickle_is_not_opened(folder, read):
     with pytest.raises(WorkbenchError, match=r"is a pickle: .*make JSON of it once.*json\.dump\(pickle\.load"):
         read("image-text", path)
     (folder / "refs.json").write_text(json.dumps([row(0)]))
-    assert len(read("image-text", folder)) == 1, "what was made of it is read in its place"
+    assert len(read("image-text", folder)) == 1, "what was built from it is read in its place"
     (folder / "cache.pkl").write_bytes(b"")
     assert len(read("image-text", folder)) == 1, "other pickles are nobody's"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import images
-from workbench.errors import WorkbenchError
+from tests.contracts.raw_inputs import images
+from workbench.core.errors import WorkbenchError
 
 
 def row(i: int) -> dict[str, Any]:
@@ -39,8 +39,8 @@ def words(image: str) -> dict[str, Any]:
 
 
 def published(rows: list[dict[str, Any]]) -> str:
-    told = {"dataset_type": "train", "dataset_name": "textvqa", "dataset_version": "0.5.1", "data": rows}
-    return json.dumps(told, indent=1)
+    reported = {"dataset_type": "train", "dataset_name": "textvqa", "dataset_version": "0.5.1", "data": rows}
+    return json.dumps(reported, indent=1)
 
 
 CASE = ReaderCase(
@@ -48,12 +48,12 @@ CASE = ReaderCase(
     {"streams": "a JSON document is read whole", "long lines": "a JSON document has no lines"},
     text=lambda records: published([row(i) for i in range(records)]),
     file="TextVQA_0.5.1_train.json",
-    beside=images,
+    alongside=images,
 )
 
 
-def test_questions_with_the_words_of_another_file(tmp_path, tar, picture, read):
-    tar("images.tar", {"7.jpg": picture(1), "8.jpg": picture(2)})
+def test_questions_with_the_words_of_another_file(tmp_path, tar, photograph, read):
+    tar("images.tar", {"7.jpg": photograph(1), "8.jpg": photograph(2)})
     asked, read_words = tmp_path / "TextVQA_0.5.1_train.json", tmp_path / "TextVQA_Rosetta_OCR_v0.2_train.json"
     test = {name: value for name, value in row(8).items() if name != "answers"}
     asked.write_text(published([row(7), row(7) | {"question_id": 1}, test]))
@@ -71,8 +71,8 @@ def test_questions_with_the_words_of_another_file(tmp_path, tar, picture, read):
         read("image-text", read_words)
 
 
-def test_words_that_stand_with_the_question(tmp_path, tar, picture, read):
-    tar("images.tar", {"7.jpg": picture(1)})
+def test_words_that_stand_with_the_question(tmp_path, tar, photograph, read):
+    tar("images.tar", {"7.jpg": photograph(1)})
     path = tmp_path / "q.json"
     path.write_text(published([row(7) | {"ocr_tokens": ["a", " ", "b"]}]))
     (sample,) = read("image-text", path)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import images
-from workbench.errors import WorkbenchError
+from tests.contracts.raw_inputs import images
+from workbench.core.errors import WorkbenchError
 
 
 def parquet(rows: list[dict[str, Any]]) -> bytes:
@@ -26,7 +26,7 @@ CASE = ReaderCase(
     excused={"streams": "some rows are read at once", "long lines": "there are no lines"},
     text=lambda records: parquet([{"URL": f"https://x.org/{i}.png", "TEXT": "a dog"} for i in range(records)]),
     file="part-00000.parquet",
-    beside=images,
+    alongside=images,
     needs="pyarrow",
 )
 
@@ -43,15 +43,15 @@ def test_what_a_list_says_of_a_pair_goes_to_its_meta(tmp_path, read):
     assert [first["key"], second["key"]] == ["list-1", "list-3"]
 
 
-def test_a_listed_checksum_is_not_lost(tmp_path, read, picture):
+def test_a_listed_checksum_is_not_lost(tmp_path, read, photograph):
     """DataComp's columns, where another image is at the URL today: both checksums are told."""
     listed = {"uid": "0a1b", "url": "http://x.org/a.jpg", "text": "A dog", "original_width": 8, "sha256": "ab" * 32}
     listed |= {"clip_l14_similarity_score": 0.25, "face_bboxes": [[0.1, 0.2, 0.3, 0.4]]}
     (tmp_path / "list.parquet").write_bytes(parquet([listed]))
-    (tmp_path / "a.jpg").write_bytes(picture(1))
+    (tmp_path / "a.jpg").write_bytes(photograph(1))
     (sample,) = read("image-text", tmp_path / "list.parquet", images=[str(tmp_path)])
     assert sample["meta"]["listed_sha256"] == "ab" * 32
-    assert sample["meta"]["sha256"] == hashlib.sha256(picture(1)).hexdigest()
+    assert sample["meta"]["sha256"] == hashlib.sha256(photograph(1)).hexdigest()
     assert sample["meta"]["uid"] == "0a1b"
     assert sample["meta"]["face_bboxes"] == [[0.1, 0.2, 0.3, 0.4]]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import images, lines
-from workbench.errors import WorkbenchError
+from tests.contracts.raw_inputs import images, lines
+from workbench.core.errors import WorkbenchError
 
 CASE = ReaderCase(
     excused={"streams": "the list of the images that are here is held"},
     text=lines(lambda i: f'https://example.org/{i}.png,"a dog, a cat"', "url,caption\n"),
     file="list.csv",
-    beside=images,
+    alongside=images,
 )
 
 

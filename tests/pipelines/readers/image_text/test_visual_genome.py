@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import images
-from workbench.errors import WorkbenchError
+from tests.contracts.raw_inputs import images
+from workbench.core.errors import WorkbenchError
 
 
 def region(i: int, phrase: str = "the dog") -> dict[str, object]:
@@ -25,11 +25,11 @@ CASE = ReaderCase(
     {"streams": "what belongs to an image is gathered from the whole file", "long lines": "a JSON list has no lines"},
     text=text,
     file="region_descriptions.json",
-    beside=images,
+    alongside=images,
 )
 
 
-def test_phrases_and_questions_of_an_image_in_one_of_two_folders(tmp_path, picture, read):
+def test_phrases_and_questions_of_an_image_in_one_of_two_folders(tmp_path, photograph, read):
     asked = {"a_objects": [], "question": "What?", "image_id": 1, "qa_id": 986769, "answer": "A dog.", "q_objects": []}
     described = [
         {"id": 1, "regions": [region(1), region(1, "grass "), region(1)]},
@@ -39,7 +39,7 @@ def test_phrases_and_questions_of_an_image_in_one_of_two_folders(tmp_path, pictu
     (tmp_path / "question_answers.json").write_text(json.dumps([{"id": 1, "qas": [asked]}]))
     for folder, name in (("VG_100K", "2.jpg"), ("VG_100K_2", "1.jpg")):
         (tmp_path / "vg" / folder).mkdir(parents=True)
-        (tmp_path / "vg" / folder / name).write_bytes(picture(int(name[0])))
+        (tmp_path / "vg" / folder / name).write_bytes(photograph(int(name[0])))
     files = [tmp_path / "region_descriptions.json", tmp_path / "question_answers.json"]
     first, second = read("image-text", *files, images=[str(tmp_path / "vg")])
     assert (first["key"], first["captions"]) == ("1", ["the dog", "grass"])
@@ -47,21 +47,21 @@ def test_phrases_and_questions_of_an_image_in_one_of_two_folders(tmp_path, pictu
     assert first["questions"] == [
         {"question_id": 986769, "question": "What?", "answers": ["A dog."], "answer": "A dog."}
     ]
-    assert first["image"] == picture(1)
+    assert first["image"] == photograph(1)
     assert "questions" not in second
     (tmp_path / "question_answers.json").write_text(json.dumps([{"id": 1, "qas": [{"qa_id": 1, "answer": "x"}]}]))
     with pytest.raises(WorkbenchError, match=r"question_answers\.json:1: no field 'question'"):
         read("image-text", files[1], images=[str(tmp_path / "vg")])
 
 
-def test_boxes_are_cut_to_the_image(tmp_path, picture, read):
+def test_boxes_are_cut_to_the_image(tmp_path, photograph, read):
     """One reaches beyond it, one lies outside, one has no place; captions keep their order."""
     beyond = region(1, "a tree") | {"x": -4, "y": 8, "width": 100, "height": 100}
     outside = region(1, "a cloud") | {"x": 30, "y": 2}
     nowhere = {"phrase": "a wind", "region_id": 4}
     described = [{"id": 1, "regions": [beyond, outside, nowhere, region(1)]}]
     (tmp_path / "region_descriptions.json").write_text(json.dumps(described))
-    (tmp_path / "1.jpg").write_bytes(picture(1))
+    (tmp_path / "1.jpg").write_bytes(photograph(1))
     (found,) = read("image-text", tmp_path / "region_descriptions.json", images=[str(tmp_path)])
     assert found["captions"] == ["a tree", "a cloud", "a wind", "the dog"]
     assert found["caption_boxes"] == [[0.0, 0.5, 1.0, 1.0], [], [], [1 / 24, 2 / 16, 9 / 24, 11 / 16]]

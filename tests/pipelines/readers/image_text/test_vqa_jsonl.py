@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import images, json_lines
+from tests.contracts.raw_inputs import images, json_lines
 
 
 def row(i: int) -> dict[str, Any]:
@@ -13,7 +13,9 @@ def row(i: int) -> dict[str, Any]:
 
 
 CASE = ReaderCase(
-    excused={"streams": "what belongs to an image is gathered from the whole file"}, text=json_lines(row), beside=images
+    excused={"streams": "what belongs to an image is gathered from the whole file"},
+    text=json_lines(row),
+    alongside=images,
 )
 
 
@@ -29,8 +31,8 @@ def vizwiz(i: int) -> dict[str, Any]:
     }
 
 
-def test_vizwiz_has_no_ids(json_lines, tar, picture, read, caplog):
-    tar("images.tar", {f"VizWiz_train_0000000{i}.jpg": picture(i) for i in range(2)})
+def test_vizwiz_has_no_ids(json_lines, tar, photograph, read, caplog):
+    tar("images.tar", {f"VizWiz_train_0000000{i}.jpg": photograph(i) for i in range(2)})
     test = {name: value for name, value in vizwiz(1).items() if name in ("image", "question")}
     first, second = read("image-text", json_lines("train.json", [vizwiz(0), test]))
     (asked,) = first["questions"]
@@ -41,9 +43,9 @@ def test_vizwiz_has_no_ids(json_lines, tar, picture, read, caplog):
     assert "2 questions have no question_id and are called by image and row; 1 have no answers" in caplog.text
 
 
-def test_the_lists_of_albef_and_blip(json_lines, tar, picture, read):
+def test_the_lists_of_albef_and_blip(json_lines, tar, photograph, read):
     """`answer` is a list of what all annotators said; in BLIP's lists of test sets it is lacking."""
-    tar("images.tar", {"val2014/a.jpg": picture(0)})
+    tar("images.tar", {"val2014/a.jpg": photograph(0)})
     row = {"question_id": 262148000, "question": "Where?", "image": "val2014/a.jpg", "dataset": "vqa"}
     path = json_lines("vqa_val.json", [{**row, "answer": ["net", "net", "netting"]}, {**row, "question_id": 2}])
     (sample,) = read("image-text", path)

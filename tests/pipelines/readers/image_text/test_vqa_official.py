@@ -9,8 +9,8 @@ import pytest
 from pipelines.readers.formats import make_reader
 from pipelines.readers.reader import MalformedError
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import images
-from workbench.errors import WorkbenchError
+from tests.contracts.raw_inputs import images
+from workbench.core.errors import WorkbenchError
 
 
 def text(records: int) -> str:
@@ -23,15 +23,15 @@ CASE = ReaderCase(
     {"streams": "a JSON document is read whole", "long lines": "a JSON document has no lines"},
     text=text,
     file="questions.json",
-    beside=images,
+    alongside=images,
 )
 
 
-def test_images_of_test_dev_are_those_of_test(tmp_path, tar, picture, read):
+def test_images_of_test_dev_are_those_of_test(tmp_path, tar, photograph, read):
     asked = [{"image_id": 7, "question": "What?", "question_id": 70}]
     tree = {"data_subtype": "test-dev2015", "task_type": "Open-Ended", "questions": asked}
     (tmp_path / "v2_OpenEnded_mscoco_test-dev2015_questions.json").write_text(json.dumps(tree))
-    tar("images.tar", {"COCO_test2015_000000000007.jpg": picture(1)})
+    tar("images.tar", {"COCO_test2015_000000000007.jpg": photograph(1)})
     (sample,) = read("image-text", tmp_path / "v2_OpenEnded_mscoco_test-dev2015_questions.json")
     assert sample["questions"] == [{"question_id": 70, "question": "What?", "answers": []}]
 
@@ -40,16 +40,16 @@ def rows(*numbers: int) -> list[dict[str, object]]:
     return [{"image_id": 7, "question": "What?", "question_id": number} for number in numbers]
 
 
-def told(number: int, answer: str = "cat", image: int = 7) -> dict[str, object]:
+def reported(number: int, answer: str = "cat", image: int = 7) -> dict[str, object]:
     return {"image_id": image, "question_id": number, "answers": [{"answer": answer}]}
 
 
 @pytest.fixture
-def pair(tmp_path, tar, picture):
+def pair(tmp_path, tar, photograph):
     """Write questions and annotations of image 7."""
 
     def write(questions: list[dict[str, object]], annotations: list[dict[str, object]], subset: str = "train2014"):
-        tar("images.tar", {"7.png": picture(1, format="PNG")})
+        tar("images.tar", {"7.png": photograph(1, format="PNG")})
         tree = {"data_subtype": subset, "task_type": "Open-Ended", "questions": questions}
         (tmp_path / "q.json").write_text(json.dumps(tree))
         (tmp_path / "a.json").write_text(json.dumps({"data_subtype": subset, "annotations": annotations}))
@@ -62,10 +62,13 @@ def pair(tmp_path, tar, picture):
     ("annotations", "match"),
     [
         (
-            [told(1), told(1, "dog")],
+            [reported(1), reported(1, "dog")],
             r"a\.json:annotations\[1\]: a second annotation of a question \(question_id 1, see",
         ),
-        ([told(1, image=8)], r"a\.json:annotations\[0\]: an annotation of another image than its question \(.* 8, the"),
+        (
+            [reported(1, image=8)],
+            r"a\.json:annotations\[0\]: an annotation of another image than its question \(.* 8, the",
+        ),
     ],
 )
 def test_annotations_that_are_not_their_questions_alone(pair, read, annotations, match):
@@ -80,10 +83,10 @@ def test_annotations_that_are_not_their_questions_alone(pair, read, annotations,
 
 
 def test_questions_without_annotations_are_told(pair, read, caplog):
-    read("image-text", *pair(rows(1, 2, 3), [told(2)]), image_name="{id}.png")
+    read("image-text", *pair(rows(1, 2, 3), [reported(2)]), image_name="{id}.png")
     assert "q.json: 2 of 3 questions have no answers in the annotations that were given" in caplog.text
     caplog.clear()
-    read("image-text", *pair(rows(1), [told(2)], "test2015"), image_name="{id}.png")
+    read("image-text", *pair(rows(1), [reported(2)], "test2015"), image_name="{id}.png")
     questions, _ = pair(rows(1), [])
     read("image-text", questions, image_name="{id}.png")
     assert not caplog.text, "a test set, and one without annotations"

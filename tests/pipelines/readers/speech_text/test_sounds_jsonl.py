@@ -11,9 +11,9 @@ import pytest
 from pipelines.readers.reader import MalformedError
 from pipelines.readers.speech_text.sounds_jsonl import SoundsJsonl, transcribed
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import json_lines
-from tests.films import tone
-from workbench.errors import WorkbenchError
+from tests.contracts.raw_inputs import json_lines
+from tests.videos import tone
+from workbench.core.errors import WorkbenchError
 
 
 def row(i: int) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def row(i: int) -> dict[str, Any]:
     return {"sound": f"{i}.wav", "transcript": "It is a tone.", "words": words, "speaker": "x"}
 
 
-CASE = ReaderCase(text=json_lines(row), beside=lambda records: {f"{i}.wav": tone() for i in range(min(records, 9))})
+CASE = ReaderCase(text=json_lines(row), alongside=lambda records: {f"{i}.wav": tone() for i in range(min(records, 9))})
 
 
 def test_words_stand_in_the_transcript() -> None:

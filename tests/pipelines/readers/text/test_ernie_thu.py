@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from kg.sequences.builders.marked_pair import MarkedPair
-from kg.sequences.steps.entity_stream import EntityStream
-from pipelines.commands.text import text as prepare_text
+from kg.sequences.builders.marked_pair import MarkedPairBuilder
+from kg.sequences.transforms.entity_stream import EntityStreamTransform
+from pipelines.commands.corpora.text import text as prepare_text
 from pipelines.readers.formats import detect
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import json_lines
+from tests.contracts.raw_inputs import json_lines
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
 from workbench.text.tokenizer import Tokenizer
 
 SENT = "Oslo lies in Norway ."
@@ -54,7 +54,7 @@ def test_an_entity_that_the_linker_did_not_know_is_no_link(tmp_path: Path, read:
     assert second["marks"] == [[0, 4, "tail"], [13, 19, "head"]], "it is the tail all the same"
     assert first["meta"]["left_out"] == {"a mention whose entity is #UNK#": 2}
     prepare_text(inputs=[str(file)], output=tmp_path / "corpus", workers=1)
-    assert Corpus.open(tmp_path / "corpus").manifest.dropped == {"ErnieThu: a mention whose entity is #UNK#": 3}
+    assert Corpus.open(tmp_path / "corpus").manifest.dropped == {"ErnieThuText: a mention whose entity is #UNK#": 3}
 
 
 def test_relations(tmp_path: Path, read: Any) -> None:
@@ -91,9 +91,9 @@ def test_the_input_equals_the_release(shared: Path, tmp_path: Path, read: Any, n
     (tmp_path / "set.json").write_text(json.dumps([row["example"] for row in golden["rows"]]))
     tokenizer = Tokenizer.load(folder / "vocab.txt")
     rows = dict(line.split("\t") for line in (folder / "entity2id.tsv").read_text().splitlines() if "\t" in line)
-    builder = MarkedPair(tokenizer, golden["max_seq_length"])
+    builder = MarkedPairBuilder(tokenizer, golden["max_seq_length"])
     table = {entity: int(row) for entity, row in rows.items()}
-    step = EntityStream(table, min_score=golden.get("threshold", 0.0))
+    step = EntityStreamTransform(table, min_score=golden.get("threshold", 0.0))
     found, wanted = 0, sum(sum(row["features"]["ent_mask"]) for row in golden["rows"])
     for sample, row in zip(read("text", tmp_path / "set.json"), golden["rows"], strict=True):
         features = row["features"]

@@ -11,7 +11,7 @@ import pytest
 from pipelines.readers.formats import detect
 from tests.contracts.cases import ReaderCase
 from tests.pipelines.test_commands import prepare
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 TOKENS = ["Oslo", "lies", "in", "Norway", ",", "Oslo", "says", "."]
 ROW = {"tokens": TOKENS, "h": ["oslo", "Q585", [[0], [5]]], "t": ["norway", "Q20", [[3]]]}

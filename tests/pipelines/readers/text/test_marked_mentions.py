@@ -9,8 +9,8 @@ import pytest
 
 from pipelines.readers.formats import detect
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import json_lines
-from workbench.errors import WorkbenchError
+from tests.contracts.raw_inputs import json_lines
+from workbench.core.errors import WorkbenchError
 
 
 def row(i: int) -> dict[str, Any]:

@@ -9,17 +9,17 @@ import pytest
 
 from pipelines.readers.formats import detect, make_reader
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import lines
+from tests.contracts.raw_inputs import lines
 from tests.pipelines.test_commands import prepare
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
 
 
 def german(records: int) -> dict[str, bytes]:
     return {"data.de": "".join(f"Satz Nummer {i}\n" for i in range(records)).encode()}
 
 
-CASE = ReaderCase(text=lines(lambda i: f"sentence number {i}"), file="data.en", beside=german, folder=True)
+CASE = ReaderCase(text=lines(lambda i: f"sentence number {i}"), file="data.en", alongside=german, folder=True)
 
 
 def written(folder: Path, **texts: str) -> list[Path]:
@@ -64,11 +64,11 @@ def test_lines_that_are_empty_are_left_out_and_counted_by_language(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("languages", "told"), [(["en"], "have the languages en; one for each"), (["en", "en"], "all different")]
+    ("languages", "reported"), [(["en"], "have the languages en; one for each"), (["en", "en"], "all different")]
 )
-def test_languages_are_one_for_each_file(tmp_path: Path, languages: list[str], told: str) -> None:
+def test_languages_are_one_for_each_file(tmp_path: Path, languages: list[str], reported: str) -> None:
     paths = written(tmp_path, en="a\n", de="a\n")
-    with pytest.raises(WorkbenchError, match=told):
+    with pytest.raises(WorkbenchError, match=reported):
         samples(paths, languages=languages)
     assert samples(paths, languages=["english", "german"])[0]["translations"] == {"english": "a", "german": "a"}
 

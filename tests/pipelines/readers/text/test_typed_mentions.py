@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import json_lines
+from tests.contracts.raw_inputs import json_lines
 
 
 def row(i: int) -> dict[str, Any]:

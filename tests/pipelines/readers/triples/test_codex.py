@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.readers.reader import MalformedError
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import lines
+from tests.contracts.raw_inputs import lines
 
 CASE = ReaderCase(
     excused={"streams": "the graph is gathered by its heads"},

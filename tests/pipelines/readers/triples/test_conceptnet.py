@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.readers.reader import MalformedError
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import lines
+from tests.contracts.raw_inputs import lines
 
 
 def assertion(relation: str, start: str, end: str, weight: float = 1.0) -> str:

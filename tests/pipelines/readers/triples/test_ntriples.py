@@ -7,7 +7,7 @@ import bz2
 from pipelines.readers.triples import ntriples
 from pipelines.sources.files import lines as lines_of_file
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import lines
+from tests.contracts.raw_inputs import lines
 
 CASE = ReaderCase(
     excused={"streams": "the graph is gathered by its heads"},
@@ -40,7 +40,7 @@ def test_truthy_statements_of_wikidata(tmp_path, read, drops):
     assert adams["triples"] == [fact]
     assert (adams["meta"]["type_labels"], human["label"]) == (["human"], "human")
     assert drops("triples", path, foreign=False) == ["a link with a foreign name", "a value that is no text"]
-    assert len(read("triples", path)) == 4  # the picture and the page too
+    assert len(read("triples", path)) == 4  # the photograph and the page too
     assert read("triples", path, language="fr", foreign=False)[0]["label"] == "D. Adams"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.readers.reader import MalformedError
 from tests.contracts.cases import ReaderCase
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 ENTITIES = "4\n/m/a\t0\n/m/b\t1\n/m/c\t2\n/m/d\t3\n"
 RELATIONS = "2\n/r/x\t0\n/r/y\t1\n"
@@ -18,7 +18,7 @@ def numbered(records: int) -> str:
     return f"{records}\n" + "".join(f"{i} {records} 0\n" for i in range(records))
 
 
-def beside(records: int) -> dict[str, bytes]:
+def alongside(records: int) -> dict[str, bytes]:
     names = "".join(f"e{i}\t{i}\n" for i in range(records + 1))
     return {"entity2id.txt": f"{records + 1}\n{names}".encode(), "relation2id.txt": b"1\nr\t0\n"}
 
@@ -27,7 +27,7 @@ CASE = ReaderCase(
     excused={"streams": "the graph is gathered by its heads"},
     text=numbered,
     file="train2id.txt",
-    beside=beside,
+    alongside=alongside,
     more=1,
     folder=True,
 )

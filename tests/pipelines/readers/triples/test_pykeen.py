@@ -12,7 +12,7 @@ from pipelines.readers.reader import MalformedError
 from tests.contracts.cases import ReaderCase
 
 
-def beside(records: int) -> dict[str, bytes]:
+def alongside(records: int) -> dict[str, bytes]:
     names = "".join(f"{i}\te{i}\n" for i in range(records + 1))
     return {
         "entity_to_id.tsv.gz": gzip.compress(f"id\tlabel\n{names}".encode()),
@@ -29,7 +29,7 @@ CASE = ReaderCase(
     excused={"streams": "the graph is gathered by its heads"},
     text=numbered,
     file="numeric_triples.tsv",
-    beside=beside,
+    alongside=alongside,
     more=1,
     folder=True,
 )
@@ -47,7 +47,7 @@ def test_what_pykeen_writes(tmp_path, read):
 
 
 def test_numbers_without_a_label(tmp_path, read):
-    for name, content in {**beside(1), "numeric_triples.tsv": numbered(3).encode()}.items():
+    for name, content in {**alongside(1), "numeric_triples.tsv": numbered(3).encode()}.items():
         (tmp_path / name).write_bytes(content)
     with pytest.raises(MalformedError, match=r"numeric_triples\.tsv:2: a number that no label has .*'3'"):
         read("triples", tmp_path, format="pykeen")

@@ -8,8 +8,8 @@ import pytest
 
 from pipelines.readers.reader import MalformedError
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import lines
-from workbench.errors import WorkbenchError
+from tests.contracts.raw_inputs import lines
+from workbench.core.errors import WorkbenchError
 
 CASE = ReaderCase(
     excused={"streams": "the graph is gathered by its heads", "long lines": "Turtle has no lines"},

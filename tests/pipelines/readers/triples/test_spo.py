@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import lines
+from tests.contracts.raw_inputs import lines
 
 CASE = ReaderCase(
     excused={"streams": "the graph is gathered by its heads"},

@@ -10,8 +10,8 @@ import pytest
 from pipelines.readers.formats import make_reader
 from pipelines.readers.reader import MalformedError
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import lines
-from workbench.errors import WorkbenchError
+from tests.contracts.raw_inputs import lines
+from workbench.core.errors import WorkbenchError
 
 CASE = ReaderCase(
     excused={"streams": "the graph is gathered by its heads"},
@@ -19,7 +19,7 @@ CASE = ReaderCase(
     file="graph.csv",
     more=1,
 )
-TABLE = 'id,Subject,predicate,object\n1,"Oslo, city",capital of,"Norway ""north"""\n2,a 5" pipe,made of,clay\n'
+TABLE = 'id,Subject,predicate,object\n1,"Oslo, city",capital of,"Norway ""north"""\n2,a 5" pipe,built from,clay\n'
 
 
 def triples(samples: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
@@ -30,7 +30,7 @@ def test_columns_are_found_by_their_usual_names_and_cells_may_be_quoted(tmp_path
     (tmp_path / "g.csv").write_text(TABLE)
     assert triples(read("triples", tmp_path / "g.csv")) == {
         ("Oslo, city", "capital of", 'Norway "north"'),
-        ('a 5" pipe', "made of", "clay"),
+        ('a 5" pipe', "built from", "clay"),
     }
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from pipelines.readers.reader import MalformedError
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import lines
-from workbench.errors import WorkbenchError
+from tests.contracts.raw_inputs import lines
+from workbench.core.errors import WorkbenchError
 
 
 def snak(relation: str, item: str) -> dict[str, Any]:
@@ -21,8 +21,8 @@ def snak(relation: str, item: str) -> dict[str, Any]:
 
 
 def claim(relation: str, item: str, rank: str = "normal", **qualifiers: str) -> dict[str, Any]:
-    told = {name: [snak(name, tail)] for name, tail in qualifiers.items()}
-    return {"mainsnak": snak(relation, item), "rank": rank, "qualifiers": told or []}
+    reported = {name: [snak(name, tail)] for name, tail in qualifiers.items()}
+    return {"mainsnak": snak(relation, item), "rank": rank, "qualifiers": reported or []}
 
 
 def entity(name: str, label: str = "", *claims: dict[str, Any], language: str = "en", **more: Any) -> str:

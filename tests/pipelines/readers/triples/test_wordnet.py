@@ -9,7 +9,7 @@ import pytest
 from pipelines.readers.reader import MalformedError
 from pipelines.readers.triples.wordnet import CLASSES
 from tests.contracts.cases import ReaderCase
-from workbench.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError
 
 LICENCE = "  1 This software and database is being provided to you\n  2 under a license.  \n"
 DOG = "02084071 05 n 03 dog 0 domestic_dog 0 Canis_familiaris 0 002 @ 02083346 n 0000 + 01234567 v 0101 | a pet  \n"

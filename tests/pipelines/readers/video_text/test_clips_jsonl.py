@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.commands.options import Reading
+from pipelines.commands.options import ReadingOptions
 from pipelines.preparing.chunks import Limits
 from pipelines.readers.formats import make_reader
 from pipelines.readers.reader import Drop, MalformedError
 from pipelines.stages.check_video import CheckVideo
 from pipelines.stages.times import LATE
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import json_lines
+from tests.contracts.raw_inputs import json_lines
 from tests.pipelines.jobs import prepare
 from workbench.corpora.corpus import Corpus
 
@@ -34,9 +34,9 @@ def row(i: int) -> dict[str, Any]:
 
 
 CASE = ReaderCase(
-    excused={"streams": "the rows of one film are gathered"},
+    excused={"streams": "the rows of one video are gathered"},
     text=json_lines(row),
-    beside=lambda records: {f"{i}.npy": array(seed=i) for i in range(records)},
+    alongside=lambda records: {f"{i}.npy": array(seed=i) for i in range(records)},
 )
 
 
@@ -48,7 +48,7 @@ def read(folder: Path, rows: list[dict[str, Any]], **options: Any) -> list[Any]:
 
 
 def test_a_clip_is_a_row_of_so_many_seconds(tmp_path: Path) -> None:
-    """Rows of a film are gathered; its name may leave the ending out."""
+    """Rows of a video are gathered; its name may leave the ending out."""
     (tmp_path / "a.npy").write_bytes(array())
     rows = [{"clips": "a", "caption": c, "start": s, "end": s + 1} for c, s in (("late", 2), ("early", 0))]
     [found] = read(tmp_path, rows, seconds=1.5, backbone="mine")
@@ -120,8 +120,10 @@ def test_clips_of_another_size(tmp_path: Path) -> None:
 
 def test_the_corpus_says_what_made_its_features(tmp_path: Path, json_lines: Any) -> None:
     (tmp_path / "0.npy").write_bytes(array())
-    path = json_lines("films.jsonl", [row(0)])
-    job = Reading(inputs=[str(path)], output=tmp_path / "corpus").job(make_reader("video-text", None, [path], {}), ())
+    path = json_lines("videos.jsonl", [row(0)])
+    job = ReadingOptions(inputs=[str(path)], output=tmp_path / "corpus").job(
+        make_reader("video-text", None, [path], {}), ()
+    )
     prepare(job, [path], Limits(workers=1))
     corpus = Corpus.open(tmp_path / "corpus")
     assert corpus.manifest.about == {"backbone": "s3d"}

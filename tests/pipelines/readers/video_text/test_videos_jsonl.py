@@ -11,10 +11,10 @@ import pytest
 from pipelines.readers.formats import make_reader
 from pipelines.readers.reader import Drop, MalformedError
 from tests.contracts.cases import ReaderCase
-from tests.contracts.raw import json_lines
-from tests.films import film, frame
-from vision.video.films import frames
-from workbench.errors import WorkbenchError
+from tests.contracts.raw_inputs import json_lines
+from tests.videos import frame, video
+from vision.video.videos import frames
+from workbench.core.errors import WorkbenchError
 
 
 def row(i: int) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def row(i: int) -> dict[str, Any]:
 CASE = ReaderCase(
     excused={"streams": "the rows of one video are gathered"},
     text=json_lines(row),
-    beside=lambda records: {f"{i}.avi": film(i) for i in range(records)},
+    alongside=lambda records: {f"{i}.avi": video(i) for i in range(records)},
     needs="av",
 )
 
@@ -38,7 +38,7 @@ def read(folder: Path, rows: list[dict[str, Any]], **options: Any) -> list[Any]:
 
 @pytest.fixture
 def videos(tmp_path: Path) -> Path:
-    (tmp_path / "a.avi").write_bytes(film())
+    (tmp_path / "a.avi").write_bytes(video())
     return tmp_path
 
 
@@ -49,17 +49,17 @@ def test_rows_of_a_video_are_gathered_in_the_order_of_their_times(videos: Path) 
     [sample] = read(videos, lines)
     assert sample["captions"] == ["early", "late"], "an empty caption goes with its time"
     assert sample["caption_times"] == [[0, 1], [2, 3]]
-    assert sample["video"] == film()
+    assert sample["video"] == video()
     [spoken] = read(videos, [{"video": "a.avi", "segments": [{"start": 0, "end": 1.5, "text": " hello "}]}])
     assert (spoken["captions"], spoken["caption_times"]) == (["hello"], [[0, 1.5]])
 
 
-def test_frames_in_a_folder_become_a_film_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+def test_frames_in_a_folder_become_a_video_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     (tmp_path / "videos" / "b").mkdir(parents=True)
     for number in range(12):
         (tmp_path / "videos" / "b" / f"f{number}.png").write_bytes(frame(20 * number))
     [sample] = read(tmp_path, [{"video": "b", "frame_rate": 2}])
-    shown = [(f.time, f.picture.getpixel((0, 0))[0]) for f in frames(sample["video"], 2.0, "b")]
+    shown = [(f.time, f.photograph.getpixel((0, 0))[0]) for f in frames(sample["video"], 2.0, "b")]
     assert shown == [(number / 2, 20 * number) for number in range(12)]
     (tmp_path / "videos" / "b" / "f12.png").write_bytes(frame(0, (8, 8)))
     assert read(tmp_path, [{"video": "b"}]) == [Drop("frames differ")]

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.contracts.cases import EmbeddingCase
-from vision.models.embeddings.queries import Queries
-from workbench.errors import WorkbenchError
+from vision.models.embeddings.queries import QueriesEmbedding
+from workbench.core.errors import WorkbenchError
 
 CASE = EmbeddingCase(
     {"hidden_size": 8, "count": 30},
@@ -17,5 +17,5 @@ CASE = EmbeddingCase(
 
 
 def test_a_stream_without_numbers_is_told() -> None:
-    with pytest.raises(WorkbenchError, match=r"add the step vision\.queries"):
-        Queries(8, 3)({"boxes": torch.zeros(2, 4)})
+    with pytest.raises(WorkbenchError, match=r"add the transform vision\.queries"):
+        QueriesEmbedding(8, 3)({"boxes": torch.zeros(2, 4)})

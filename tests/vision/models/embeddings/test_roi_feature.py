@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from tests.contracts.cases import EmbeddingCase
-from vision.models.embeddings.roi_feature import RoiFeature
+from vision.models.embeddings.roi_feature import RoiFeatureEmbedding
 
 SIDE = 64
 CASE = EmbeddingCase(
@@ -14,9 +14,9 @@ CASE = EmbeddingCase(
 )
 
 
-def made(**options: object) -> RoiFeature:
+def made(**options: object) -> RoiFeatureEmbedding:
     torch.manual_seed(0)
-    return RoiFeature(8, "test_resnet", SIDE, waves=2, dropout=0.0, **options)  # type: ignore[arg-type]
+    return RoiFeatureEmbedding(8, "test_resnet", SIDE, waves=2, dropout=0.0, **options)  # type: ignore[arg-type]
 
 
 def fields(images: int) -> dict[str, torch.Tensor]:

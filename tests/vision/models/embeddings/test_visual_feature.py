@@ -9,9 +9,9 @@ import torch
 
 from tests.contracts.cases import EmbeddingCase
 from tests.contracts.material import FEATURES
-from vision.images.box_numbers import box_waves
-from vision.models.embeddings.visual_feature import VisualFeature
-from workbench.errors import WorkbenchError
+from vision.images.boxes import box_waves
+from vision.models.embeddings.visual_feature import VisualFeatureEmbedding
+from workbench.core.errors import WorkbenchError
 
 CASE = EmbeddingCase({"hidden_size": 8, "feature_size": FEATURES, "waves": 2}, {"frozen": "every parameter is trained"})
 
@@ -28,12 +28,12 @@ def test_the_waves_of_a_box() -> None:
 
 def test_features_of_another_size_are_named() -> None:
     with pytest.raises(WorkbenchError, match="features have 5 numbers, the embedding's feature_size is 6"):
-        VisualFeature(8, 6)({"features": torch.zeros(2, 5), "boxes": torch.zeros(2, 4)})
+        VisualFeatureEmbedding(8, 6)({"features": torch.zeros(2, 5), "boxes": torch.zeros(2, 4)})
 
 
 def test_dropout_is_of_what_the_map_reads() -> None:
     """No number of the result is dropped; what the map reads is, the waves and the feature alike."""
-    embedding = VisualFeature(64, 6, waves=2, dropout=0.5)
+    embedding = VisualFeatureEmbedding(64, 6, waves=2, dropout=0.5)
     torch.nn.init.ones_(embedding.combine.weight)
     torch.nn.init.constant_(embedding.combine.bias, 100.0)
     fields = {"features": torch.full((8, 6), 2.0), "boxes": torch.zeros(8, 4)}  # waves: 8 zeros (sines), 8 ones

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from tests.contracts.cases import LayerCase
-from vision.models.layers.attention_pool import AttentionPool
+from vision.models.layers.attention_pool import AttentionPoolLayer
 from workbench.models.context import Context
 from workbench.sequences.batch import Batch, Stream
 
@@ -27,7 +27,7 @@ def streams(**lengths: list[int]) -> Batch:
 @torch.no_grad()
 def test_every_query_is_a_mean_of_what_it_reads() -> None:
     torch.manual_seed(0)
-    layer = AttentionPool("query", "image", {"query": SIZE, "image": KEY_SIZE}, HEADS).eval()
+    layer = AttentionPoolLayer("query", "image", {"query": SIZE, "image": KEY_SIZE}, HEADS).eval()
     batch = streams(query=[3, 3], image=[4, 1])
     hidden = {"query": torch.randn(6, SIZE), "image": torch.randn(5, KEY_SIZE), "text": torch.randn(2, 4)}
     found = layer(hidden, Context(batch))
@@ -51,6 +51,6 @@ def test_every_query_is_a_mean_of_what_it_reads() -> None:
 
 
 def test_without_an_image_nothing_is_read() -> None:
-    layer = AttentionPool("query", "image", {"query": SIZE, "image": KEY_SIZE}, HEADS)
+    layer = AttentionPoolLayer("query", "image", {"query": SIZE, "image": KEY_SIZE}, HEADS)
     hidden = {"text": torch.ones(2, 4)}
     assert layer(hidden, Context(streams(text=[2]))) is hidden

@@ -1,4 +1,4 @@
-"""The layer `vision.boxes_in_text`, and B2T2 as a whole against the library's BERT on the sums of its release."""
+"""The layer `vision.boxes_in_text`, and B2T2 as a whole against the library's BERT on the sums of its released code."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from vision.models.layers.boxes_in_text import BoxesInText
-from workbench.errors import WorkbenchError
+from vision.models.layers.boxes_in_text import BoxesInTextLayer
+from workbench.core.errors import WorkbenchError
 from workbench.interop import bert_names
 from workbench.interop.rules import to_ours
 from workbench.models.context import Context
@@ -31,7 +31,7 @@ def two() -> Batch:
 def test_words_get_the_vectors_of_their_boxes() -> None:
     torch.manual_seed(0)
     hidden = {"text": torch.randn(8, 4), "image": torch.randn(5, 4)}
-    found = BoxesInText({"text": 4, "image": 4})(hidden, Context(two()))
+    found = BoxesInTextLayer({"text": 4, "image": 4})(hidden, Context(two()))
     for row, box in enumerate(BOX.tolist()):
         wanted = hidden["text"][row] + (hidden["image"][box] if box >= 0 else 0)
         torch.testing.assert_close(found["text"][row], wanted)
@@ -40,11 +40,13 @@ def test_words_get_the_vectors_of_their_boxes() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(WorkbenchError, match="text is 4 wide, image 6"):
-        BoxesInText({"text": 4, "image": 6})
+        BoxesInTextLayer({"text": 4, "image": 6})
     batch = two()
     del batch.streams["text"].fields["box"]
-    with pytest.raises(WorkbenchError, match=r"add the step vision\.boxes_in_text"):
-        BoxesInText({"text": 4, "image": 4})({"text": torch.zeros(8, 4), "image": torch.zeros(5, 4)}, Context(batch))
+    with pytest.raises(WorkbenchError, match=r"add the transform vision\.boxes_in_text"):
+        BoxesInTextLayer({"text": 4, "image": 4})(
+            {"text": torch.zeros(8, 4), "image": torch.zeros(5, 4)}, Context(batch)
+        )
 
 
 @torch.no_grad()

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.contracts.cases import LayerCase
-from vision.models.layers.modality import Modality
-from workbench.errors import WorkbenchError
+from vision.models.layers.modality import ModalityLayer
+from workbench.core.errors import WorkbenchError
 from workbench.models.context import Context
 from workbench.sequences.batch import Batch
 
@@ -15,7 +15,7 @@ CASE = LayerCase({"streams": ["text", "image"]}, {"attention": "it has none", "w
 
 
 def test_each_stream_gets_its_own_vector() -> None:
-    layer = Modality(["text", "image"], {"text": 4, "image": 3, "entity": 2})
+    layer = ModalityLayer(["text", "image"], {"text": 4, "image": 3, "entity": 2})
     hidden = {"text": torch.ones(2, 4), "image": torch.zeros(5, 3), "entity": torch.ones(1, 2)}
     found = layer(hidden, Context(Batch({})))
     torch.testing.assert_close(found["text"], 1 + layer.vectors["text"].expand(2, 4))
@@ -25,4 +25,4 @@ def test_each_stream_gets_its_own_vector() -> None:
 
 def test_a_stream_named_twice_is_refused() -> None:
     with pytest.raises(WorkbenchError, match="named once"):
-        Modality(["text", "text"], {"text": 4})
+        ModalityLayer(["text", "text"], {"text": 4})

@@ -1,4 +1,4 @@
-"""The layer `vision.visual_elements`, and VL-BERT as a whole against the numbers of its release in VOLTA."""
+"""The layer `vision.visual_elements`, and VL-BERT as a whole against the numbers of its released code in VOLTA."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.contracts.cases import LayerCase
-from vision.models.layers.visual_elements import VisualElements
+from vision.models.layers.visual_elements import VisualElementsLayer
 from vision.objectives.mrc import MrcHead, classified
-from workbench.errors import WorkbenchError
-from workbench.interop.files import find_files
-from workbench.interop.reading import read_release
+from workbench.core.errors import WorkbenchError
+from workbench.interop.checkpoint_files import find_files
+from workbench.interop.checkpoint_reader import read_checkpoint_folder
 from workbench.interop.stream_weights import stream_names
 from workbench.models.context import Context
 from workbench.models.initialisation import initialise
@@ -34,9 +34,9 @@ CASE = LayerCase(excused={"attention": "it has none"})
 CLOSE = {"atol": 1e-5, "rtol": 0.0}
 
 
-def layer(**options: Any) -> VisualElements:
+def layer(**options: Any) -> VisualElementsLayer:
     torch.manual_seed(0)
-    return VisualElements({"text": 8, "image": 8}, **options).eval()
+    return VisualElementsLayer({"text": 8, "image": 8}, **options).eval()
 
 
 def two() -> tuple[Batch, dict[str, Tensor]]:
@@ -54,7 +54,7 @@ def test_words_have_the_feature_of_the_last_row_of_their_image() -> None:
 
 
 def test_at_first_words_are_what_they_are_without_an_image() -> None:
-    """As in the release, so that a text's weights start from what they know."""
+    """As in the released code, so that a text's weights start from what they know."""
     made, (batch, hidden) = layer(texts_alone=True), two()
     initialise(made, 0.02)
     found = made(hidden, Context(batch))
@@ -62,7 +62,7 @@ def test_at_first_words_are_what_they_are_without_an_image() -> None:
     made.norm_text.weight.sum().backward()
     found["text"][:, 0].sum().backward()
     assert made.norm_text.weight.grad is not None
-    assert made.norm_text.weight.grad[0] != 1, "they are learnt"
+    assert made.norm_text.weight.grad[0] != 1, "they are learned"
 
 
 def test_the_norm_of_the_words_embeddings_is_that_of_the_text_it_starts_from() -> None:
@@ -95,8 +95,8 @@ def test_the_operations_of_texts_alone_can_be_counted() -> None:
 
 def test_a_position_beyond_the_table_is_named() -> None:
     batch, hidden = two()
-    told = "an image behind its text has position 3, but the network has max_positions = 3"
-    with pytest.raises(WorkbenchError, match=told):
+    reported = "an image behind its text has position 3, but the network has max_positions = 3"
+    with pytest.raises(WorkbenchError, match=reported):
         layer(max_positions=3)(hidden, Context(batch))
 
 
@@ -108,10 +108,10 @@ def test_regions_stand_behind_the_text_that_is_beside_them() -> None:
     plain.load_state_dict({n: t for n, t in made.state_dict().items() if not n.startswith("position.")})
     for length in (0, 2, 5):
         text = Stream({}, torch.tensor([0, length, length]), [length, 0])
-        beside = Batch({"text": text, "image": batch.streams["image"]})
+        alongside = Batch({"text": text, "image": batch.streams["image"]})
         positions = made.position(torch.tensor([length, length + 1]))
-        expected = plain._regions(hidden["image"], Context(beside)) + positions
-        torch.testing.assert_close(made._regions(hidden["image"], Context(beside)), expected)
+        expected = plain._regions(hidden["image"], Context(alongside)) + positions
+        torch.testing.assert_close(made._regions(hidden["image"], Context(alongside)), expected)
     alone = made._regions(hidden["image"], Context(Batch({"image": batch.streams["image"]})))
     torch.testing.assert_close(alone, plain._regions(hidden["image"], Context(batch)) + made.position(torch.arange(2)))
 
@@ -148,7 +148,7 @@ def test_the_family_of_volta_reads_the_same(golden: Path) -> None:
     """Its table of names against the one here, and the head of regions without a norm."""
     files = find_files(golden)
     assert files is not None
-    read, weights = read_release(files), load_file(golden / "weights.safetensors")
+    read, weights = read_checkpoint_folder(files), load_file(golden / "weights.safetensors")
     config = json.loads((golden / "config.json").read_text())
     assert (read.unused, read.missing) == ([], [])
     body = {name: tensor for name, tensor in read.tensors.items() if name.startswith(("embeddings.", "layers."))}
@@ -220,7 +220,7 @@ def vl_bert(config: dict[str, Any]) -> Network:
 
 
 def named(weights: dict[str, Tensor], config: dict[str, Any]) -> dict[str, Tensor]:
-    """The release's weights under our names."""
+    """The released code's weights under our names."""
     before = "bert.embeddings."
     waves = {p: weights[f"{before}obj_downsample.1.{p}"] for p in ("weight", "bias")}
     types, positions = weights[f"{before}token_type_embeddings.weight"], weights[f"{before}position_embeddings.weight"]

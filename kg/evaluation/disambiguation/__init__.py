@@ -1,1 +1,0 @@
-"""Which candidate a mention means, by a model that links."""

@@ -1,1 +1,0 @@
-"""The supersense of hidden words: whether it is one that the word may have, beside the commonest."""

@@ -1,0 +1,159 @@
+"""The missing end of a triple: its rank among all entities, of a run or of vectors: MRR, Hits@k, mean rank.
+
+Link prediction: the rank of the right entity, for (h, r, ?) and (?, r, t).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from rich.progress import Progress
+
+from kg.evaluation.task_options import LinkScoring
+from kg.evaluation.training_facts import COUNTED, TrainingFacts
+from kg.evaluation.triple_scoring import (
+    ScoredVectors,
+    TripleRows,
+    by_ids,
+    in_words,
+    open_scored,
+    relation_name,
+    scores_of,
+)
+from kg.graph.store import GraphStore
+from kg.vectors.frequency import FrequencyScores
+from kg.vectors.scores import TripleScores
+from kg.vectors.triple_ranks import QuestionRanks, SampledTriples, rank_triples, rows_of
+from workbench.core.errors import WorkbenchError
+from workbench.core.terminal import Terminal
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.options import Tuning
+from workbench.evaluation.scoring.downstream_task import DownstreamTask
+from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
+from workbench.evaluation.scoring.evaluation_items import EvaluationItems
+from workbench.evaluation.scoring.result import Result
+from workbench.metrics.ranks import chance, numbers_of, rank_tallies
+from workbench.metrics.tallies import Tally
+
+EXAMPLES = 12
+SIDED = ("mrr", "hits@1", "hits@3", "hits@10", "mean_rank")
+
+
+class LinkPrediction(DownstreamTask[Tuning, LinkScoring]):
+    """Ranks of heads and tails, next to chance and the relation's most frequent entities."""
+
+    scoring = LinkScoring
+    panels = ("kg.evaluation.task_panels:predicted",)
+
+    def open(self, scoring: LinkScoring) -> EvaluatedRun | ScoredVectors:
+        return open_scored(scoring)
+
+    def score(self, run: EvaluatedRun | ScoredVectors, corpus: Corpus, scoring: LinkScoring) -> Result:
+        graph = GraphStore.open(scoring.graph)
+        held_out = TripleRows.of(corpus, graph)
+        trained = TrainingFacts.of(run, graph)
+        learned = trained.rows
+        triples = (_of_unseen(held_out.rows, learned, graph) if scoring.unseen else held_out.rows)[: scoring.limit]
+        not_held_out = trained.count(triples, str(corpus.place))
+        others = [rows_of(graph, GraphStore.open(place).triples())[0] for place in scoring.known or ()]
+        known = np.concatenate([learned, held_out.rows, *others])
+        sampled = SampledTriples(scoring.candidates, scoring.seed) if scoring.candidates else None
+
+        def ranked(scores: TripleScores, what: str) -> QuestionRanks:
+            with Progress(console=Terminal(stderr=True), transient=True) as progress:
+                bar = progress.add_task(what, total=len(triples))
+                options: Any = {"sampled": sampled, "num_entities": graph.num_entities}
+                return rank_triples(
+                    scores,
+                    triples,
+                    known,
+                    graph.num_relations,
+                    scoring.batch_size,
+                    advance=lambda count: progress.advance(bar, count),
+                    **options,
+                )
+
+        found = ranked(scores_of(run, graph, scoring.batch_size), "ranking")
+        frequent = ranked(FrequencyScores(graph.triple_rows, graph.num_entities), "most frequent entities")
+        competing = np.concatenate([found.head_competing, found.tail_competing]).tolist()
+        return Result(
+            task=self.name,
+            numbers=_numbers(found, triples, graph),
+            counts={
+                "triples": len(triples),
+                "entities": graph.num_entities,
+                "triples left out": held_out.left_out,
+                COUNTED: not_held_out,
+            },
+            variant="; ".join([_variant(scoring, graph.num_entities), *trained.reported]),
+            baselines={"most frequent entities": _numbers(frequent, triples, graph), "chance": chance(competing)},
+            examples=list(_examples(found, triples, graph)),
+            predictions=EvaluationItems([*_lines(found, triples, graph)], _tallies(found)),
+        )
+
+
+def _of_unseen(triples: np.ndarray, learned: np.ndarray, graph: GraphStore) -> np.ndarray:
+    """Those with an entity that is in no triple that was learned."""
+    unseen = np.ones(graph.num_entities, bool)
+    unseen[learned[:, [0, 2]]] = False
+    chosen = triples[unseen[triples[:, 0]] | unseen[triples[:, 2]]]
+    if not len(chosen):
+        raise WorkbenchError(
+            f"--unseen: every entity of the triples is in a triple of the graph {graph.path}; hold some out: "
+            "`workbench prepare triples GRAPH --split test=0.1 --inductive --output CORPUS`, and train on CORPUS"
+        )
+    return chosen
+
+
+def _numbers(ranks: QuestionRanks, triples: np.ndarray, graph: GraphStore) -> dict[str, float]:
+    """Of both sides together, of each, and the MRR of every relation."""
+    whole = ranks.summary()
+    numbers = {name: value for name, value in numbers_of(whole.both).items() if name != "accuracy"}  # it is hits@1
+    for side in ("head", "tail"):
+        of_side = numbers_of(getattr(whole, side))
+        numbers |= {f"{side} {name}": of_side[name] for name in SIDED}
+    for row in np.unique(triples[:, 1]).tolist():
+        numbers[f"mrr/relation/{relation_name(graph, row)}"] = ranks.summary(triples[:, 1] == row).both.mrr
+    return numbers
+
+
+def _variant(scoring: LinkScoring, num_entities: int) -> str:
+    known = "the graph, the corpus" + (", --known" if scoring.known else " alone (no --known)")
+    reported = [f"filtered by {known}", "realistic ranks"]
+    if scoring.candidates and scoring.candidates >= num_entities:
+        reported.append(f"among all entities, which are no more than --candidates {scoring.candidates}")
+    elif scoring.candidates:
+        reported.append(f"among {scoring.candidates} wrong entities drawn with seed {scoring.seed}, not among all")
+    if scoring.unseen:
+        reported.append("only triples with an entity that is in no triple of the graph")
+    return "; ".join(reported)
+
+
+def _lines(ranks: QuestionRanks, triples: np.ndarray, graph: GraphStore) -> Iterator[dict[str, Any]]:
+    """A triple an item, with the ranks of its head and tail and among how many entities they are."""
+    for number, triple in enumerate(triples):
+        reported = {f"{side}_rank": float(getattr(ranks, side)[number]) for side in ("head", "tail")}
+        reported |= {f"{side}_among": int(getattr(ranks, f"{side}_competing")[number]) for side in ("head", "tail")}
+        ids = by_ids(graph, triple)
+        yield {**ids, "gold": [ids["head"], ids["tail"]], **reported}
+
+
+def _tallies(ranks: QuestionRanks) -> dict[str, Tally]:
+    """What each triple adds to the numbers of both sides together, and of each."""
+    sides = {side: rank_tallies(getattr(ranks, side).tolist()) for side in ("head", "tail")}
+    found: dict[str, Tally] = {}
+    for name, head in sides["head"].items():
+        rows, tail = head.rows, sides["tail"][name].rows
+        both = np.concatenate([rows, tail], axis=1) if head.kind == "median" else rows + tail
+        found |= {name: Tally(head.kind, both)} if name != "accuracy" else {}
+    for side, of in sides.items():
+        found |= {f"{side} {name}": of[name] for name in SIDED}
+    return found
+
+
+def _examples(ranks: QuestionRanks, triples: np.ndarray, graph: GraphStore) -> Iterator[dict[str, Any]]:
+    for number, triple in enumerate(triples[:EXAMPLES]):
+        places = {"head_rank": float(ranks.head[number]), "tail_rank": float(ranks.tail[number])}
+        yield {**in_words(graph, triple), **places}

@@ -1,0 +1,81 @@
+"""The relation between two marked mentions of a text: accuracy, macro F1, TACRED's scores.
+
+Relation classification: which relation a text states between two marked mentions (FewRel, TACRED, SemEval-2010).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from kg.evaluation.contamination import stated_facts
+from kg.evaluation.relation_baselines import by_mentions, by_vectors, entity_of, labelled, mention_of, words_of
+from kg.evaluation.task_options import RelationScoring, RelationTuning
+from kg.objectives._reading import as_option
+from kg.objectives.relations import ROLES, Relations
+from workbench.evaluation.finetuning.inheritance import text_sequence
+from workbench.evaluation.scoring.downstream_task import Setup
+from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
+from workbench.evaluation.scoring.objective_task import GatheredTensors
+from workbench.evaluation.task_options import ClassifyScoring, LabelTuning
+from workbench.evaluation.tasks.classify import Classification, class_objective
+from workbench.objectives.classify import Classify
+from workbench.recipe.spec import Recipe
+from workbench.sequences.sequence import Sample
+
+
+class RelationClassification(Classification):
+    """One relation for a text with two marked mentions."""
+
+    tuning = RelationTuning
+    scoring = RelationScoring
+    objective = Relations
+    panels = ("kg.evaluation.task_panels:related",)
+
+    def setup(self, tuning: LabelTuning, base: Recipe) -> Setup:
+        assert isinstance(tuning, RelationTuning)
+        marks = tuning.read == "entities"
+        sequence = text_sequence(
+            *(base, "kg.marked_pair", tuning.max_length), marks=marks, head=tuning.head, tail=tuning.tail
+        )
+        objective = {**class_objective(tuning), "objective": "kg.relations"}
+        objective |= {"negative": tuning.negative, **as_option(tuning.read)}
+        return Setup(sequence, objective, poolers=("text",) if tuning.read == "pooled" else ())
+
+    def counts(self, objective: Classify, made: GatheredTensors, samples: Iterable[Sample]) -> dict[str, int]:
+        """Next to the texts, how many of their mentions are linked."""
+        found = [[bool(mention_of(sample, role)[0]) for role in ROLES] for sample in samples]
+        linked = {"linked mentions": sum(map(sum, found)), "texts with both linked": sum(map(all, found))}
+        return super().counts(objective, made, samples) | linked
+
+    def known_before(self, run: EvaluatedRun, samples: Iterable[Sample]) -> dict[str, int]:
+        """The facts that the run's graph states, and the pairs that it joins."""
+        return stated_facts(run.loaded.read, samples)
+
+    def baselines(
+        self, run: EvaluatedRun, objective: Classify, made: GatheredTensors, samples: Iterable[Sample]
+    ) -> dict[str, GatheredTensors]:
+        """The most frequent relation, and what the two mentions tell by themselves, without the text around them."""
+        trained = run.trained_on()
+        if trained is None:
+            return {}
+        known, gold = labelled(trained, objective.label, objective.classes)
+        tested, _ = labelled(list(samples), objective.label, objective.classes)
+        reported = known, gold, tested, len(objective.classes)
+        guesses = {
+            "the mentions' words alone": by_mentions(*reported, words_of),
+            "the linked entities alone": by_mentions(*reported, entity_of),
+            "linear probe on both vectors": by_vectors(run, *reported),
+        }
+        own = {name: {**made, "predicted": torch.from_numpy(g)} for name, g in guesses.items() if g is not None}
+        return super().baselines(run, objective, made, samples) | own
+
+    def variant(self, objective: Classify, scoring: ClassifyScoring) -> str:
+        assert isinstance(objective, Relations)
+        alongside = f", without {objective.negative}" if objective.negative else ""
+        return f"{super().variant(objective, scoring)}{alongside}"
+
+    def example(self, objective: Classify, sample: Sample, made: GatheredTensors) -> dict[str, Any]:
+        return {**super().example(objective, sample, made), "marks": sample["marks"]}

@@ -1,0 +1,1 @@
+"""Release families of knowledge-enhanced texts, one file each (`workbench.interop.family`)."""

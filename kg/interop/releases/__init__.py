@@ -1,1 +1,0 @@
-"""Release families of knowledge-enhanced texts, one file each (`workbench.interop.release`)."""

@@ -1,0 +1,225 @@
+"""Finding names in texts with spaces between the words: an automaton that proposes nothing within a word.
+
+It reads the text with a space for each character that is in no word (`kg.linking.codes`), and looks for " new york" in
+it: what follows a space there begins a word, and an automaton whose patterns all begin with a space skips from one to
+the next. So it need not be asked for the many names that are parts of words. What the codes hide is looked at where it
+matters: a pattern may stand for several names ("saint-denis", "saint denis", "st." and "st"), or read other signs or
+letters than the text has.
+
+A character of a script without spaces is in no word either. The names that begin with one, and those that are signs
+alone, have automata of their own, which are asked in the texts that have such a character.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from operator import itemgetter
+
+import ahocorasick_rs
+import numpy as np
+
+from kg.linking.boundaries import begins_word, boundary
+from kg.linking.codes import BLANK, NO_SPACES, SHARED, SIGN, Codes
+from kg.linking.folding import Case, fold
+from kg.linking.names import Found, NameIndex
+from kg.linking.prefixes import PREFIX_ARRAYS, Prefixes, prefixes
+from workbench.text.segmenters import UNSPACED
+
+_SEVERAL, _COMPARED, _SHARED, _ANYWHERE, _LED = 1, 2, 4, 8, 16
+"""Bits of a pattern: several words; signs within, or letters of shared codes; several names, or one with signs at an
+end; no words; a first word that some name has signs in front of."""
+_BLANKS = bytes(BLANK if code in (NO_SPACES, SIGN) else code for code in range(256))
+_ANY_UNSPACED = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED) + "]")
+_LOOK = 16
+SPACED_ARRAYS = ("codes", "kinds", "numbers", "counts", *PREFIX_ARRAYS)
+PATIENCE = 40
+"""Characters that are read by the table for each pattern before the automaton is built: that takes some 2.3 us a
+pattern, and the table some 65 ns more a character."""
+MOST = 600_000
+"""Patterns from which on the table stays: of 390,000 the automaton reads 1.7 times as fast, of 1,160,000 the table 1.4
+times as fast, with a tenth of the memory."""
+_LONGEST = ahocorasick_rs.MatchKind.LeftmostLongest
+
+
+def begins_unspaced(text: str) -> bool:
+    """Whether a text looks by its first characters as if it were in a script without spaces."""
+    return not text.isascii() and _ANY_UNSPACED.search(text, 0, _LOOK) is not None
+
+
+class SpacedNames:
+    """An automaton over the words of names, and those of the names without words at their beginning.
+
+    Where its arrays come from disk, a table of the words stands in for the automaton (`kg.linking.prefixes`). Nothing
+    has to be built for it. Of a dictionary of usual size it takes twice the automaton's time for a text, so that one is
+    built when enough was read.
+    """
+
+    def __init__(self, names: NameIndex, case: Case, arrays: Mapping[str, np.ndarray] | None = None) -> None:
+        """Of names, whose arrays were saved (`arrays`) or are made now."""
+        self.names = names
+        self.case: Case = case
+        self._prefixes = None if arrays is None else Prefixes(arrays)
+        self._patterns: list[bytes] | None = None  # until the automaton has them
+        if arrays is None:
+            arrays, self._patterns = _arranged(names, case)
+        self._arrays = arrays
+        self._codes = Codes((), case, arrays["codes"])
+        kinds = arrays["kinds"]
+        self._kinds = kinds.data if self._prefixes is not None else kinds.tobytes()  # bytes are looked up faster
+        self._numbers = arrays["numbers"].data
+        words, unspaced = arrays["counts"].tolist()  # of patterns, and of names that begin with either
+        self._first = {NO_SPACES: words, SIGN: words + unspaced}
+        self._last = {NO_SPACES: words + unspaced, SIGN: len(self._numbers)}
+        self._automata: dict[int, tuple[ahocorasick_rs.AhoCorasick, int]] = {}
+        self._patience: float = PATIENCE * words if words <= MOST else math.inf
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What it can be opened from, by the names of `SPACED_ARRAYS`."""
+        if self._prefixes is not None:
+            return dict(self._arrays)
+        return {**self._arrays, **prefixes(self._patterns or _arranged(self.names, self.case)[1])}
+
+    @cached_property
+    def _automaton(self) -> ahocorasick_rs.BytesAhoCorasick:
+        patterns = self._patterns or list(self._prefixes or ())
+        self._patterns = None
+        return ahocorasick_rs.BytesAhoCorasick(patterns, matchkind=_LONGEST)
+
+    def _proposed(self, codes: bytes) -> list[Found]:
+        """Patterns in codes, from the left, without overlap: those that break words may be among them."""
+        if self._prefixes is not None and self._patience >= 0:
+            self._patience -= len(codes)
+            return self._prefixes.find(codes)
+        return self._automaton.find_matches_as_indexes(codes)
+
+    def find(self, text: str) -> list[Found]:
+        """See `kg.linking.gazetteer.Gazetteer.find`."""
+        codes = self._codes(f" {text} ")
+        if NO_SPACES not in codes and SIGN not in codes:
+            proposed = self._proposed(codes)
+        else:
+            met = [code for code, first in self._first.items() if first < self._last[code] and code in codes]
+            blanked = codes.translate(_BLANKS)
+            proposed = self._proposed(blanked)
+            for code in met:
+                proposed += self._beginning(code, codes, text)
+            if met:
+                proposed.sort(key=itemgetter(1))
+            codes = blanked
+        return self._chosen(text, codes, proposed) if proposed else []
+
+    def _beginning(self, code: int, codes: bytes, text: str) -> Iterator[Found]:
+        """The patterns of names that begin with a character of this code, read from such characters on alone."""
+        first, (automaton, longest) = self._first[code], self._automaton_of(code)
+        place, most = codes.find(code), len(codes)
+        while place >= 0:
+            stop = min(place + longest, most)  # no name that begins here ends behind it; what begins until there may
+            while (later := codes.rfind(code, place, stop)) + longest > stop and stop < most:
+                stop = min(later + longest, most)
+            for pattern, start, after in automaton.find_matches_as_indexes(fold(text[place - 1 : stop - 1], self.case)):
+                yield first + pattern, start + place - 1, after + place
+            place = codes.find(code, stop)
+
+    def _chosen(self, text: str, codes: bytes, proposed: list[Found]) -> list[Found]:
+        """Of the proposed patterns, by their places in the codes, the names."""
+        found: list[Found] = []
+        folded = ""  # the text is folded as a whole when names are to be looked for again
+        end, numbers, kinds = 0, self._numbers, self._kinds
+        for pattern, start, after in proposed:  # without the pattern's space, `start` is the place in the text
+            kind, stop = kinds[pattern], after - 1
+            if kind >= _LED:  # a name begins with the signs in front, unless a word is right before the last one
+                kind = kind - _LED if codes[start - 1] != BLANK else _LED
+            if not kind:
+                if codes[after] == BLANK and start >= end:
+                    found.append((numbers[pattern], start, stop))
+                    end = stop
+                continue
+            if start >= end and kind < _SHARED and codes[after] == BLANK:
+                number = numbers[pattern]
+                if self._reads(text, start, stop, number):
+                    found.append((number, start, stop))
+                    end = stop
+                    continue
+            elif start >= end and kind == _ANYWHERE and boundary(text, start) and boundary(text, stop):
+                found.append((numbers[pattern], start, stop))
+                end = stop
+                continue
+            if kind != _COMPARED:  # a single word hides nothing
+                folded = folded or fold(text, self.case)
+                end = self.names.rescan(folded, self._begin(codes, start, kind, end), stop, end, found)
+        return found
+
+    def _begin(self, codes: bytes, start: int, kind: int, end: int) -> int:
+        """Where the first of the names may begin that this pattern stands for."""
+        begin = start - 1
+        if kind == _LED:
+            last = max(end, start - self.names.longest)
+            while begin > last and codes[begin] == BLANK:  # the code of the character before
+                begin -= 1
+        return begin
+
+    def _reads(self, text: str, start: int, stop: int, number: int) -> bool:
+        """Whether a text has this name here. Most texts are spelt as the names but for capitals: others are folded."""
+        spelt, name = text[start:stop], self.names.names[number]
+        return (spelt.lower() if self.case == "ignore" else spelt) == name or fold(spelt, self.case) == name
+
+    def _automaton_of(self, code: int) -> tuple[ahocorasick_rs.AhoCorasick, int]:
+        """That of the names that begin with a character of this code, and the length of the longest; built when a text
+        first has one."""
+        if code not in self._automata:
+            numbers = self._numbers[self._first[code] : self._last[code]]
+            others = [self.names.names[number] for number in numbers]
+            automaton = ahocorasick_rs.AhoCorasick(others, matchkind=_LONGEST, store_patterns=False)
+            self._automata[code] = automaton, max(map(len, others))
+        return self._automata[code]
+
+
+def _arranged(names: NameIndex, case: Case) -> tuple[dict[str, np.ndarray], list[bytes]]:
+    """The arrays of names, and the patterns to look for.
+
+    `codes` is the table of the characters' codes; `kinds` uint8 and `numbers` int32 have the bits and the name of each
+    pattern, behind these of each name without words at its beginning; `counts` how many patterns there are, and names
+    that begin with a character of a script without spaces.
+    """
+    codes = Codes(names.names, case)
+    spelt: dict[bytes, int] = {}  # the name of each pattern
+    shared: set[bytes] = set()
+    compared: set[bytes] = set()
+    led: set[bytes] = set()  # words that names have signs in front of
+    others: dict[int, list[int]] = {NO_SPACES: [], SIGN: []}  # names by what they begin with
+    signs: set[str] = set()
+    for number, name in enumerate(names.names):
+        coded = codes(f" {name}")
+        blanked = coded.translate(_BLANKS)
+        pattern = b" " + blanked.strip(b" ")  # a sign reads as the space in front of a word
+        if coded[1] == NO_SPACES or pattern == b" ":
+            others[coded[1] if coded[1] == NO_SPACES else SIGN].append(number)
+            if coded[1] != NO_SPACES:
+                signs.add(name[0])
+            continue
+        if pattern in spelt or len(pattern) <= len(name) or not begins_word(name[0]):
+            shared.add(pattern)
+            if blanked.startswith(b"  "):
+                led.add(pattern.split(maxsplit=1)[0])
+        elif max(pattern) >= SHARED or pattern.count(BLANK) > name.count(" ") + 1:
+            compared.add(pattern)
+        spelt.setdefault(pattern, number)
+    kinds = [
+        _SEVERAL * (BLANK in pattern[1:])
+        + _COMPARED * (pattern in compared)
+        + _SHARED * (pattern in shared)
+        + _LED * (pattern.split(maxsplit=1)[0] in led)
+        for pattern in spelt
+    ]
+    kinds += [_LED + _ANYWHERE] * len(others[NO_SPACES]) + [_LED + _SEVERAL + _SHARED] * len(others[SIGN])
+    codes.tell(signs)
+    arrays = {
+        "codes": codes.table,
+        "kinds": np.array(kinds, np.uint8),
+        "numbers": np.array([*spelt.values(), *others[NO_SPACES], *others[SIGN]], np.int32),
+        "counts": np.array([len(spelt), len(others[NO_SPACES])], np.int64),
+    }
+    return arrays, list(spelt)

@@ -1,0 +1,60 @@
+"""A triple as text, by the texts that a graph has: [CLS] head [SEP] relation [SEP] tail [SEP].
+
+Yao et al., "KG-BERT: BERT for Knowledge Graph Completion" (arXiv 1909.03193), section 3: head and tail have segment 0,
+the relation segment 1. Relation prediction reads [CLS] head [SEP] tail [SEP] with segments 0 and 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from kg.graph.store import GraphStore
+from workbench.core.options.bounds import Count, Location
+from workbench.sequences.sequence import Sample
+from workbench.sequences.text_layout import Visibility
+from workbench.sequences.triple_text import TripleElement, TripleText
+from workbench.text.tokenizer import Tokenizer
+
+
+class GraphTripleBuilder(TripleText):
+    """A triple as text, with the texts of a graph: [CLS] head [SEP] relation [SEP] tail [SEP] (KG-BERT,
+    arXiv:1909.03193). Each triple is an item. An entity has the same text as a head, a tail and a wrong answer.
+
+    Args:
+        graph: a triples corpus, or a graph store, that describes every entity.
+        text: of an entity: its `label` (its id where it has none), or its label and `description`.
+        relation: whether the relation is a segment.
+        visibility: as for the core's builder `triple`.
+
+    Raises:
+        WorkbenchError: descriptions are to be read and the graph has none, or a triple names an entity that it does
+            not hold.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        max_length: Count,
+        graph: Location | GraphStore,
+        text: Literal["label", "description"] = "label",
+        relation: bool = True,
+        visibility: Visibility = "bidirectional",
+    ) -> None:
+        self.types = (0, 1, 0) if relation else (0, 1)
+        super().__init__(tokenizer, max_length, segments=len(self.types), visibility=visibility)
+        self.graph = graph if isinstance(graph, GraphStore) else GraphStore.open(graph)
+        if text == "description":
+            self.graph.check_described()
+        self.text = text
+        self.relation = relation
+
+    def parts(self, sample: Sample, triple: dict[str, Any]) -> list[TripleElement]:
+        head, tail = self._entity(str(sample["id"])), self._entity(str(triple["tail"]))
+        if not self.relation:
+            return [head, tail]
+        return [head, TripleElement(self.graph.relation_label(str(triple["relation"]))), tail]
+
+    def _entity(self, entity: str) -> TripleElement:
+        row = self.graph.row(entity)
+        more = self.graph.texts_of(row).get("description", "") if self.text == "description" else ""
+        return TripleElement(self.graph.label_of(row) or entity, more, entity)

@@ -1,1 +1,0 @@
-"""Policies of masking that know more of words than where they stand."""

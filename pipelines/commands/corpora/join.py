@@ -1,0 +1,41 @@
+"""`prepare join`: the parts of a corpus, prepared on several machines -> the corpus."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.commands.console import run
+from pipelines.commands.options import Output, command_line
+from pipelines.preparing import joining
+from workbench.core.options.command import command
+
+log = logging.getLogger(__name__)
+
+
+@command
+def join(
+    parts: Annotated[list[Path], typer.Argument(help="Folders of all parts.", show_default=False)],
+    output: Output,
+) -> None:
+    """Join the parts of a corpus that were prepared with --part, on one machine or several.
+
+    The corpus is the one that would have been prepared at once. Shards are linked, not copied, on the same disk.
+
+    Examples:
+
+      workbench prepare regions corpora/coco --backbone resnet50 --part 1/2 --output corpora/grid-1
+
+      workbench prepare regions corpora/coco --backbone resnet50 --part 2/2 --output corpora/grid-2
+
+      workbench prepare join corpora/grid-1 corpora/grid-2 --output corpora/grid
+    """
+    manifest = joining.join(parts, output, command_line())
+    log.info("%s: %d records in %d shards, of %d parts", output, manifest.records, len(manifest.shards), len(parts))
+
+
+if __name__ == "__main__":
+    run(join)

@@ -1,0 +1,217 @@
+"""`prepare triples`: a knowledge graph -> a triples corpus, and the graph store next to it."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from pipelines.commands.console import run
+from pipelines.commands.options import ReadingOptions, ShardSize
+from pipelines.preparing.corpus_reader import all_samples, open_corpus
+from pipelines.preparing.progress import console
+from pipelines.preparing.splits import HELD_OUT_TAIL, Splits, parse_splits, part_folder
+from pipelines.readers.reader import RawReader
+from pipelines.readers.triples.graph import OTHER_RELATION, UNNAMED
+from pipelines.readers.triples.wikidata_json import PROPERTY
+from pipelines.stages import Stage
+from pipelines.stages.without_facts import EXACT, PAIR, WithoutFacts
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import clear_drafts
+from workbench.core.files.lock import locked
+from workbench.core.options.bounds import Location, Word
+from workbench.core.options.command import command
+from workbench.core.packages import extra
+from workbench.corpora.corpus import Corpus
+
+if TYPE_CHECKING:
+    from kg.graph.store import GraphStore
+
+log = logging.getLogger(__name__)
+NO_FAULTS = (HELD_OUT_TAIL, OTHER_RELATION, PROPERTY, UNNAMED, EXACT, PAIR)
+"""How the reasons end for which something is left out that is not wrong."""
+NAMESPACE = "namespace"
+"""The fact on a corpus that its ids are those of a namespace, which other graphs may share."""
+WORDS = "ids_are_words"
+"""The fact on a corpus (`Manifest.about`) that its entities are called by their ids where they have no label."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TripleReading(ReadingOptions):
+    """Entities are short records. Whether their ids are words is noted with the corpus."""
+
+    shard_size: ShardSize = 20_000
+    inductive: Annotated[
+        bool, typer.Option("--inductive", help="With --split: held-out entities are in no triple of the corpus.")
+    ] = False
+
+    namespace: Annotated[
+        Word | None,
+        typer.Option(help="Whose the ids are: graphs of one namespace mean the same. Default: as ids look."),
+    ] = None
+
+    def splits(self) -> Splits:
+        """
+        Raises:
+            WorkbenchError: an inductive split without shares of the entities.
+        """
+        splits = Splits.parse(self.split, self.own_split, inductive=self.inductive)
+        if self.inductive and (self.own_split or not self.split):
+            raise WorkbenchError(
+                "--inductive holds out a share of the entities: say --split NAME=SHARE, and leave --own-split out"
+            )
+        return splits
+
+    def about(self, reader: RawReader) -> Mapping[str, Any]:
+        noted: dict[str, Any] = {WORDS: True} if getattr(reader, "words", False) else {}
+        if self.namespace is not None:
+            noted[NAMESPACE] = self.namespace
+        return {**super().about(reader), **noted}
+
+
+@command
+def triples(
+    options: TripleReading,
+    entities: Annotated[
+        list[Location], typer.Option(help="File with labels, aliases, descriptions by entity id.")
+    ] = [],  # noqa: B006
+    relations: Annotated[list[Location], typer.Option(help="File with labels by relation id.")] = [],  # noqa: B006
+    types: Annotated[list[Location], typer.Option(help="File with the list of types by entity id.")] = [],  # noqa: B006
+    type_names: Annotated[list[Location], typer.Option(help="File with labels by type id.")] = [],  # noqa: B006
+    without: Annotated[
+        list[Location],
+        typer.Option(help="A test set of relations whose facts are left out, both ways, any relation. Repeatable."),
+    ] = [],  # noqa: B006
+    graph: Annotated[bool, typer.Option(help="Also build the graph store OUTPUT/graph.")] = True,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail on faults of the triples or the texts (docs/knowledge/graph.md).")
+    ] = False,
+) -> None:
+    """A knowledge graph (its source is told by its look) -> a triples corpus: one record per entity.
+
+    With --split, held-out entities take the triples that they are the head of with them, out of the graph store too,
+    where their texts stay. With --inductive no other triple of the corpus names them either: what leads to one of them
+    is left out, and counted, so that they are unseen (evaluate link-prediction --unseen).
+    Of a folder with parts (CoDEx, OpenKE) the training triples are read; others with --option part=valid.
+
+    Examples:
+
+      workbench prepare triples codex/codex-s --output corpora/codex-s
+
+      workbench prepare triples wn18rr/train.txt --entities wn18rr/entities.jsonl -o corpora/wn18rr
+
+      workbench prepare triples wikidata.nt.gz -o corpora/wikidata --split held-out=0.01
+
+      workbench prepare triples codex/codex-s -o corpora/codex-unseen --split valid=0.05 --split test=0.1 --inductive
+
+      workbench prepare triples codex/codex-m -o corpora/codex-clean --without corpora/fewrel-test
+    """
+    if strict and not graph:
+        raise WorkbenchError("--strict looks at the graph store; leave --no-graph out")
+    stages = _without(without)
+    options.read("triples", stages, entities=entities, relations=relations, types=types, type_names=type_names)
+    for reason in (EXACT, PAIR) if without else ():
+        dropped = Corpus.open(options.output).manifest.dropped
+        count = sum(lost for found, lost in dropped.items() if found.endswith(reason))
+        log.info("left out, %s: %s", reason, f"{count:,}")
+    if graph:
+        parts = [*parse_splits(options.split), *options.own_split]
+        held_out = [part_folder(options.output, part) for part in parts]
+        store = build_graph(options.output, held_out)
+        _check_triples(store, Corpus.open(options.output), bool(parts))
+        report_faults(store, Corpus.open(options.output), strict)
+
+
+def _without(places: Sequence[str]) -> list[Stage]:
+    """What leaves the facts of test sets out."""
+    if not places:
+        return []
+    with extra("kg"):
+        return [WithoutFacts.of((corpus, all_samples(corpus)) for corpus in map(open_corpus, places))]
+
+
+def _check_triples(store: GraphStore, corpus: Corpus, split: bool) -> None:
+    """
+    Raises:
+        WorkbenchError: the graph has entities alone.
+    """
+    if store.num_triples:
+        return
+    lost = corpus.manifest.dropped.get(HELD_OUT_TAIL, 0)
+    why = f"the others are heads of held-out parts{f', or their tail is held out ({lost:,})' if lost else ''}"
+    raise WorkbenchError(
+        f"{corpus.place} has {corpus.records:,} entities and no triple{f': {why}' if split else ''}. Delete it"
+        + (" and its parts, and hold out smaller shares, or give more triples" if split else ", and give triples")
+    )
+
+
+def report_faults(store: GraphStore, corpus: Corpus, strict: bool) -> None:
+    """Print what is wrong with the graph and what it lacks, by reason.
+
+    Raises:
+        WorkbenchError: it is to be strict, and something is wrong, or rows were left out.
+    """
+    from kg.graph.faults import faults, lacks
+
+    wrong, missing = faults(store), lacks(store)
+    if wrong or missing:
+        table = Table("has", "", title=f"The graph of {Path(corpus.place).name}")
+        for reported, count in (*wrong.items(), *missing.items()):
+            table.add_row(reported, f"{count:,}")
+        console.print(table)
+    left_out = {reason: n for reason, n in corpus.manifest.dropped.items() if not reason.endswith(NO_FAULTS)}
+    wrong = {**left_out, **wrong}
+    if strict and wrong:
+        reasons = ", ".join(f"{reported}: {count:,}" for reported, count in wrong.items())
+        raise WorkbenchError(
+            f"{corpus.place} is complete, but --strict allows no faults: {reasons}. Fix the input and choose a new "
+            "--output, or accept them without --strict"
+        )
+
+
+def build_graph(corpus: Path, held_out: Sequence[Path] = ()) -> GraphStore:
+    """Build the graph store CORPUS/graph from the records of the corpus, unless it is there already and intact.
+
+    Of the entities in `held_out`, corpora of triples, it has the texts alone.
+
+    Raises:
+        WorkbenchError: what is there is no graph store; or another process works here.
+    """
+    with extra("kg"):
+        from kg.graph.builder import META
+        from kg.graph.store import GraphStore
+    folder = corpus / "graph"
+    with locked(corpus):
+        clear_drafts(folder)
+        if folder.exists():
+            try:
+                store = GraphStore.open(folder)
+                log.info("%s is there already: %d entities, %d triples", folder, store.num_entities, store.num_triples)
+                return store
+            except WorkbenchError as error:
+                if not any((folder / file).exists() for file in (META, "triples.npy")):
+                    raise WorkbenchError(
+                        f"{folder} is no graph store; move it elsewhere, the graph goes there"
+                    ) from error
+                log.warning("%s; it is built again", str(error).partition("; ")[0])
+                shutil.rmtree(folder)
+        opened = Corpus.open(corpus)
+        described = ({**sample, "triples": []} for part in held_out for sample in all_samples(Corpus.open(part)))
+        records = chain(all_samples(opened), described)
+        about = opened.manifest.about
+        store = GraphStore.from_records(
+            records, folder, words=about.get(WORDS, False), namespace=about.get(NAMESPACE, "")
+        )
+    log.info("%s: %d entities, %d triples", folder, store.num_entities, store.num_triples)
+    return store
+
+
+if __name__ == "__main__":
+    run(triples)

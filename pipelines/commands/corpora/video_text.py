@@ -1,0 +1,51 @@
+"""`prepare video-text`: videos with captions or recognised speech -> a video-text corpus."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from pipelines.commands.console import run
+from pipelines.commands.options import CleaningOptions, ShardSize
+from pipelines.stages.check_video import CheckVideo
+from pipelines.stages.normalise_text import NormaliseText
+from workbench.core.options.bounds import Location, Side
+from workbench.core.options.command import command
+from workbench.core.packages import library
+
+
+@dataclass(frozen=True, kw_only=True)
+class VideoCleaning(CleaningOptions):
+    """Videos are larger than images."""
+
+    shard_size: ShardSize = 100
+
+
+@command
+def video_text(
+    options: VideoCleaning,
+    videos: Annotated[
+        list[Location], typer.Option(help="Folder or plain tar of the videos; default: videos* next to the input.")
+    ] = [],  # noqa: B006  (typer wants a list)
+    min_side: Annotated[Side, typer.Option(help="Videos whose frames have a shorter side are dropped.")] = 1,
+) -> None:
+    """Videos, or folders of their frames, with captions or recognised speech (JSON lines) -> a video-text corpus.
+
+    Videos (mp4, webm, mkv, avi) are stored as they are, frames as a video that holds each as it is encoded; of every
+    one the beginning is decoded, and what is no video is dropped and counted. A held-out part is cut by the video's
+    content.
+
+    Examples:
+
+      workbench prepare video-text captions.jsonl --videos videos/ --output corpora/videos --split held-out=0.1
+
+      workbench prepare video-text frames.jsonl --videos frames/ -o corpora/videos --option frame_rate=10
+    """
+    library("av", "video", "videos")
+    options.read("video-text", [NormaliseText(), CheckVideo(min_side)], videos=videos)
+
+
+if __name__ == "__main__":
+    run(video_text)

@@ -1,0 +1,40 @@
+"""`prepare clip-tokens`: a corpus of clips with the visual token of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.commands.console import run
+from pipelines.commands.options import WritingOptions
+from pipelines.preparing.chunks import Conversion
+from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
+from workbench.core.options.command import command
+
+
+@command
+def clip_tokens(
+    corpus: Annotated[Path, typer.Argument(help="Folder of a corpus with clips.", show_default=False)],
+    vocabulary: Annotated[Path, typer.Option(help="Of `prepare clip-vocabulary`.", show_default=False)],
+    options: WritingOptions,
+) -> None:
+    """Look up the visual token of every clip, into a new corpus. A model refuses tokens of another vocabulary.
+
+    Example:
+
+      workbench prepare clip-tokens corpora/clips --vocabulary corpora/clip-vocabulary.safetensors -o corpora/tokens
+    """
+    opened = open_corpus(str(corpus))
+    from pipelines.stages.clip_tokens import QuantizedClips
+    from vision.video.clip_vocabulary import Vocabulary
+
+    identity = Vocabulary.open(vocabulary).identity
+    about = {**opened.manifest.about, "codes": identity}
+    stage = QuantizedClips(str(vocabulary), identity)
+    options.prepare(Conversion(CorpusReader(), (stage,)), [corpus], opened.kind, about=about)
+
+
+if __name__ == "__main__":
+    run(clip_tokens)

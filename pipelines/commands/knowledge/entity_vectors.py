@@ -1,0 +1,69 @@
+"""`prepare entity-vectors`: vectors of the entities of a graph, read from their descriptions by a run."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.commands.console import run as run_command
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Count
+from workbench.core.options.command import Trust, command
+from workbench.core.packages import extra
+from workbench.runs.output_places import OutputFile
+
+log = logging.getLogger(__name__)
+
+
+@command
+def entity_vectors(
+    run: Annotated[Path, typer.Argument(help="A run that was taught by kg.knowledge_embedding.", show_default=False)],
+    graph: Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)],
+    output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
+    batch_size: Annotated[Count, typer.Option(help="Descriptions at once.")] = 64,
+    trust: Trust = False,
+) -> None:
+    """Vectors of all entities of a graph, read from their descriptions, and of its relations, in one file.
+
+    Entities that the run has never seen get one too: only relations must be those it was trained on (unless it reads
+    their texts). The file is like those of `prepare vectors`: kg.entity_table takes it, and it scores triples.
+
+    Examples:
+
+      workbench prepare entity-vectors runs/kepler corpora/codex-s --output kepler.safetensors
+    """
+    if output.suffix != ".safetensors":
+        raise WorkbenchError(f"vectors are written to a .safetensors file; {output} has another ending")
+    with extra("kg"):
+        from kg.graph.store import GraphStore
+        from kg.objectives.knowledge_embedding import KnowledgeEmbedding
+        from kg.vectors.vectors import TRAINED_ON, GraphVectors, save_vectors
+    from workbench.evaluation.scoring.evaluated_run import find_fitting_objective
+    from workbench.interop.run_or_checkpoint import load
+
+    store = GraphStore.open(graph)
+    found = find_fitting_objective(
+        load(run, trust=trust),
+        run,
+        lambda task, placed: isinstance(placed.objective, KnowledgeEmbedding),
+        "an objective that embeds entities by their descriptions",
+        "pretrain one that has, such as kepler",
+    )
+    objective = found.objective.objective
+    assert isinstance(objective, KnowledgeEmbedding)
+    made = objective.entity_vectors(found.task, found.network, found.head, store, batch_size)
+    provenance = {
+        **made.provenance,
+        "checkpoint": found.checkpoint,
+        TRAINED_ON: found.read.get("graph", {}),
+        "graph": {"path": str(store.path), "shuffled": None, **store.meta},
+    }
+    save_vectors(GraphVectors(made.ids, made.vectors, made.relation_ids, made.relations, provenance), output)
+    log.info("%s: %d vectors of size %d", output, *made.vectors.shape)
+
+
+if __name__ == "__main__":
+    run_command(entity_vectors)

@@ -1,0 +1,148 @@
+"""`prepare link`: a corpus with the entities that its texts or captions mention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipelines.commands.console import run
+from pipelines.commands.knowledge.linker import LinkerOptions, make_linker
+from pipelines.commands.options import WritingOptions
+from pipelines.preparing.chunks import Conversion
+from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
+from pipelines.preparing.coverage import coverage
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Count, Name, Share
+from workbench.core.options.command import changed, command
+from workbench.core.packages import extra
+from workbench.core.terminal import Terminal
+from workbench.corpora.corpus import Corpus
+from workbench.corpora.schema.schema import fields_of, links_among
+from workbench.sequences.entities import GRAPHS, IdSpace, noted, spaces_in
+
+if TYPE_CHECKING:
+    from kg.linking.linker import Linker
+
+
+@command
+def link(
+    corpus: Annotated[Path, typer.Argument(help="Folder of a text or image-text corpus.", show_default=False)],
+    options: WritingOptions,
+    making: LinkerOptions,
+    graph: Annotated[Path | None, typer.Option(help="Link to this triples corpus or graph store.")] = None,
+    linker: Annotated[Path | None, typer.Option(help="A linker made by `prepare linker`, instead of --graph.")] = None,
+    min_score: Annotated[Share, typer.Option(help="Least score of a link (0 to 1).")] = 0.0,
+    candidates: Annotated[Count, typer.Option(help="Entities per mention at most, as spans of the same text.")] = 1,
+    inside: Annotated[
+        Name | None, typer.Option(help="Only inside the stretches of this field (tags, marks, mention, ...).")
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the links that are there; add what overlaps none.")
+    ] = False,
+    alongside: Annotated[
+        bool, typer.Option("--beside", help="Keep the links that are there, of another graph; add all of this one.")
+    ] = False,
+    supervise: Annotated[
+        bool,
+        typer.Option("--supervise", help="The links that are there are right: mark them among those of this linker."),
+    ] = False,
+    signs: Annotated[
+        bool, typer.Option("--signs", help="Spaces are none: they part the signs of Chinese, as in tagging sets.")
+    ] = False,
+) -> None:
+    """Find the entities of a graph in texts and captions, and store them as character spans in a new corpus.
+
+    Each record notes the linker's name and version, each span its score: how likely a person would link these words to
+    this entity. Spans that are there are replaced, unless --keep, --beside or --supervise is given. Options on how a
+    linker is made (--case, --min-length, --skip, --common, --names, --knowledge-base, --anchors, --priors, --words,
+    --context) are for --graph; with --linker they are refused, as a saved linker has its own.
+
+    Examples:
+
+      workbench prepare link corpora/wiki --graph corpora/codex-s --output corpora/wiki-linked
+
+      workbench prepare link corpora/coco --linker linkers/wikidata --min-score 0.5 -o corpora/coco-linked
+
+      workbench prepare link corpora/ner --linker linkers/wikidata --inside tags -o corpora/ner-linked
+
+      workbench prepare link corpora/wiki --linker linkers/wikidata --candidates 30 --supervise -o corpora/wiki-linked
+
+      workbench prepare link corpora/wiki-linked --linker linkers/wordnet --candidates 30 --beside -o corpora/both
+
+      workbench prepare link corpora/medical-ner --graph corpora/medical --signs --words jieba -o corpora/ner-linked
+    """
+    opened = open_corpus(str(corpus))
+    linkable = [str(field.spans_of) for field in links_among(fields_of(opened.kind))]
+    if not any(text in opened.manifest.fields for text in linkable):
+        raise WorkbenchError(
+            f"{corpus} (kind {opened.kind}) has no text to link; allowed: a corpus of texts, or of images with captions"
+        )
+    if graph is not None and linker is None:
+        chosen = make_linker(graph, making)
+    elif linker is not None and graph is None:
+        _refuse_making(linker, making)
+        chosen = _load(linker)
+    else:
+        raise WorkbenchError("give one of --graph (a triples corpus or graph store) and --linker (a saved linker)")
+    with extra("kg"):
+        from pipelines.stages.link_entities import LinkEntities, stretch_fields
+    if inside is not None and inside not in (allowed := stretch_fields(opened.manifest.fields)):
+        raise WorkbenchError(
+            f"--inside {inside}: {corpus} has no stretches of a text in a field of this name; those that it has: "
+            f"{', '.join(allowed) or 'none'}"
+        )
+    if supervise and not links_among(opened.manifest.fields):
+        raise WorkbenchError(f"--supervise: {corpus} has no links that could be right; allowed: a corpus with `spans`")
+    given = _given(keep=keep, alongside=alongside, supervise=supervise)
+    before = spaces_in(opened.manifest.about) if given in ("keep", "next to") else []
+    other = chosen.space is not None and bool(before) and not any(map(chosen.space.same, before))
+    stage = LinkEntities.of(
+        chosen,
+        min_score,
+        candidates=candidates,
+        given=given,
+        inside=inside,
+        signs=signs,
+        other=", ".join(map(str, before)) if other else None,
+    )
+    about = {**opened.manifest.about, "linker": stage.about, GRAPHS: _graphs(before, chosen.space)}
+    options.prepare(Conversion(CorpusReader(), (stage,)), [corpus], opened.kind, about=about)
+    Terminal(stderr=True).print(coverage(Corpus.open(options.output), stage).table())
+
+
+def _graphs(before: Sequence[IdSpace], space: IdSpace | None) -> list[dict[str, str] | None]:
+    """Whose the entities are that the texts will be linked to."""
+    return [noted(each) for each in dict.fromkeys((*before, *((space,) if space is not None else ())))]
+
+
+def _given(**asked: bool) -> str:
+    """What becomes of the links that are there, of the flags that say so."""
+    said = [name for name, value in asked.items() if value]
+    if len(said) > 1:
+        raise WorkbenchError(f"--{' and --'.join(said)} contradict each other; give one of them")
+    return said[0] if said else "replace"
+
+
+def _refuse_making(linker: Path, making: LinkerOptions) -> None:
+    """
+    Raises:
+        WorkbenchError: options say how a linker is made, and this one is made already.
+    """
+    if given := changed(making):
+        raise WorkbenchError(
+            f"{', '.join(given)}: how a linker is made, and --linker {linker} is made already; give "
+            f"{'it' if len(given) == 1 else 'them'} to `prepare linker`, or link with --graph instead of --linker"
+        )
+
+
+def _load(folder: Path) -> Linker:
+    with extra("kg"):
+        from kg.linking.linker import Linker
+    return Linker.load(folder)
+
+
+if __name__ == "__main__":
+    run(link)

@@ -1,0 +1,142 @@
+"""`prepare word-pairs`: pairs of related words from a graph of senses, and static vectors of the words."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import typer
+
+from pipelines.commands.console import run
+from pipelines.commands.corpora.tokenizer import CorpusTexts
+from pipelines.commands.options import SplitShares, WritingOptions
+from pipelines.preparing.chunks import Conversion
+from pipelines.preparing.corpus_reader import all_samples
+from pipelines.preparing.splits import Splits, part_folder
+from pipelines.readers.reader import RawReader, Record
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.options.bounds import Location, Name
+from workbench.core.options.command import command
+from workbench.core.packages import extra
+from workbench.corpora.corpus import Corpus
+from workbench.sequences.sequence import Sample
+from workbench.text.word_vectors import WordVectorOptions
+
+log = logging.getLogger(__name__)
+VECTORS = "words.safetensors"
+"""The file of vectors in the folder of the corpus."""
+SENSES = (
+    "Give a graph of senses, such as WordNet's (workbench prepare triples dict --output CORPUS), or name a relation of "
+    "this one whose ends are words of one meaning (--relation)."
+)
+
+
+@dataclass(frozen=True)
+class WordPairs(RawReader):
+    """The pairs of a graph, each a record: a word as `text`, the other as `second`, the label `relation`."""
+
+    kind: ClassVar[str] = "text"
+    relations: tuple[str, ...]
+
+    def inputs(self, paths: Sequence[Path]) -> list[Path]:
+        from kg.graph.builder import META
+
+        return [path / META for path in paths]
+
+    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
+        from kg.graph.store import GraphStore
+        from kg.lexicons.word_pairs import word_pairs
+
+        for path in paths:
+            for number, pair in enumerate(word_pairs(GraphStore.open(path), self.relations)):
+                yield Record((number, pair), 100, f"{path.name}:{pair.entity}")
+
+    def sample(self, record: Record) -> Sample:
+        number, pair = record.data
+        return {
+            "key": f"{number:08}",
+            "text": pair.first,
+            "second": pair.second,
+            "labels": {"relation": pair.relation},
+            "meta": {"source": pair.entity},
+        }
+
+
+@command
+def word_pairs(
+    graph: Annotated[Path, typer.Argument(help="A triples corpus of WordNet, or its graph store.", show_default=False)],
+    texts: Annotated[
+        list[Location], typer.Option(help="A corpus to train word vectors on. Repeatable.", show_default=False)
+    ],
+    options: WritingOptions,
+    training: WordVectorOptions,
+    relation: Annotated[
+        list[Name], typer.Option(help="A relation whose heads and tails are pairs, next to synonyms. Repeatable.")
+    ] = ["hypernym"],  # noqa: B006
+    split: SplitShares = [],  # noqa: B006
+) -> None:
+    """Write the pairs of words that a graph of senses relates, for kg.lexical_relation (LIBERT).
+
+    Names of one entity are synonyms; those of the head and of the tail of a triple are of its relation. Vectors of all
+    words (fastText) lie in OUTPUT/words.safetensors: by them the objective finds false pairs that are hard to tell.
+
+    Example:
+
+      workbench prepare word-pairs corpora/wordnet --texts corpora/wiki -o corpora/word-pairs --split held-out=0.02
+    """
+    with extra("kg"):
+        from kg.graph.store import GraphStore
+        from kg.lexicons.word_vectors import save_word_vectors
+    store = GraphStore.open(graph)
+    for name in relation:
+        if store.relation_ids.find(name) < 0:
+            raise unknown("relation", name, list(store.relation_ids), str(store.path), advice=SENSES)
+    opened = [Corpus.open(place) for place in texts]
+    splits = Splits.parse(split)
+    provenance = {
+        **dataclasses.asdict(training),
+        "corpora": {str(corpus.place): corpus.identity for corpus in opened},
+        "gensim": version("gensim"),
+    }
+    _refuse_other(options.output / VECTORS, provenance)
+    options.prepare(Conversion(WordPairs(tuple(relation))), [store.path], "text", splits=splits)
+    if (options.output / VECTORS).is_file():
+        log.info("%s is there already", options.output / VECTORS)
+        return
+    words = sorted({word for part in splits.parts for word in _words(part_folder(options.output, part))})
+    if not words:
+        raise WorkbenchError(f"the graph {store.path} relates no two words; prepare WordNet's folder `dict`")
+    save_word_vectors(options.output / VECTORS, words, CorpusTexts(opened), training, provenance)
+    log.info("%s: vectors of %s words", options.output / VECTORS, f"{len(words):,}")
+
+
+def _refuse_other(path: Path, provenance: Mapping[str, Any]) -> None:
+    """
+    Raises:
+        WorkbenchError: the vectors that lie there were made otherwise, or of other texts.
+    """
+    if not path.is_file():
+        return
+    from kg.vectors.vectors import load_vectors
+
+    made = load_vectors(path).provenance
+    changed = [name for name in provenance if made.get(name) != provenance[name]]
+    if changed:
+        raise WorkbenchError(
+            f"{path} was made otherwise ({', '.join(changed)}); choose another --output, or remove the file to train "
+            "these vectors again"
+        )
+
+
+def _words(folder: Path) -> Iterator[str]:
+    for sample in all_samples(Corpus.open(folder)):
+        yield from (sample["text"].lower(), sample["second"].lower())
+
+
+if __name__ == "__main__":
+    run(word_pairs)

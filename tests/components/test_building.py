@@ -1,0 +1,168 @@
+"""Parts are found by short name or import path, and their options checked against the signature."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from workbench.components.building import build, find
+from workbench.components.component_listing import parts
+from workbench.components.kinds import KINDS
+from workbench.core.errors import WorkbenchError
+from workbench.models.layers.self import SelfLayer
+
+SPEC = {"layer": "self", "stream": "text", "num_heads": 2}
+
+
+def test_a_short_name_with_options_and_given_things() -> None:
+    layer = build("layer", SPEC, "model.layers[0]", sizes={"text": 8}, unrelated=3)
+    assert isinstance(layer, SelfLayer)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("layer", "self"), ("objective", "kg.supersense"), ("objective", "mlm")])
+def test_a_class_is_called_as_recipes_call_it(kind: str, name: str) -> None:
+    assert KINDS[kind].name(find(kind, name)) == name
+    assert KINDS["layer"].name(SimpleNamespace) == "types:SimpleNamespace"
+
+
+def test_an_import_path() -> None:
+    layer = build("layer", {**SPEC, "layer": "workbench.models.layers.self:SelfLayer"}, sizes={"text": 8})
+    assert isinstance(layer, SelfLayer)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"layer": "sefl"}, r"unknown layer 'sefl'.*Did you mean 'self'"),
+        ({"heads": 2}, r"unknown option 'heads' in model: layer 'self'.*'num_heads'"),
+        ({"num_heads": "two"}, r"num_heads = 'two' is of type str; allowed: a whole number from 1, at most 1,024"),
+        ({"layer": "nowhere:Layer"}, r"there is no module 'nowhere'"),
+        ({"layer": "workbench.models.layers.self:Selv"}, r"unknown layer 'Selv'.*'Self'"),
+    ],
+)
+def test_wrong_parts_get_one_clear_message(change: dict, message: str) -> None:
+    with pytest.raises(WorkbenchError, match=message):
+        build("layer", {**SPEC, **change}, "model", sizes={"text": 8})
+
+
+def test_a_missing_option_is_named() -> None:
+    with pytest.raises(WorkbenchError, match="missing num_heads"):
+        build("layer", {"layer": "self", "stream": "text"}, sizes={"text": 8})
+
+
+def test_a_part_beside_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine_for_test.py").write_text(
+        "from torch import nn\n\nclass Scale(nn.Module):\n    def __init__(self, by: float = 1.0):\n"
+        "        super().__init__()\n        self.by = by\n\n"
+        "    def forward(self, hidden, context):\n        return hidden\n"
+    )
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    assert build("layer", {"layer": "mine_for_test:Scale", "by": 2}).by == 2
+
+
+def test_a_part_whose_package_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "needs_more_for_test.py").write_text("import a_package_nobody_has\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    with pytest.raises(WorkbenchError, match="needs the package 'a_package_nobody_has'"):
+        find("layer", "needs_more_for_test:Layer")
+
+
+LOOSE = """
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+if TYPE_CHECKING:
+    from somewhere import Anything
+
+
+class Loose(nn.Module):
+    def __init__(self, typed: float = 1.0, untyped=1.0, any: Any = None, other: Anything = None) -> None:
+        super().__init__()
+
+    def forward(self, hidden, context):
+        return hidden
+"""
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("option", ["typed", "untyped", "any", "any.inner", "any.inner[1]", "other"])
+def test_no_option_of_a_part_is_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, value: float) -> None:
+    (tmp_path / "loose_for_test.py").write_text(LOOSE)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    given = {"any.inner": {"inner": value}, "any.inner[1]": {"inner": [0, value]}}.get(option, value)
+    with pytest.raises(WorkbenchError) as refusal:
+        build("layer", {"layer": "loose_for_test:Loose", option.partition(".")[0]: given})
+    kind = "a number" if option == "typed" else "a finite number"
+    assert str(refusal.value) == f"layer 'loose_for_test:Loose': {option} = {value}; allowed: {kind}"
+
+
+def test_an_annotation_that_cannot_be_looked_up_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "loose_for_test.py").write_text(LOOSE)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    with pytest.raises(WorkbenchError, match="typed = 'much' is of type str; allowed: a number"):
+        build("layer", {"layer": "loose_for_test:Loose", "typed": "much"})
+
+
+ASKING = """
+from workbench.sequences.protocols import Masking
+
+class Asking(Masking):
+    def __init__(self, tokenizer, seed, of="nobody"):
+        self.asked = tokenizer, seed, of
+
+    def __call__(self, sequence, stream, rate, rng):
+        return []
+"""
+
+
+def test_parts_within_parts_are_given_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "asking_policy.py").write_text(ASKING)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    masking = {"masking": "asking_policy:Asking", "seed": 5}
+    vocabulary = SimpleNamespace(id=lambda role: 1, ordinary_ids=[2])
+    objective = build("objective", {"objective": "mlm", "masking": masking}, tokenizer=vocabulary, seed=3)
+    assert objective.masking.asked == (vocabulary, 5, "nobody")
+    with pytest.raises(WorkbenchError, match="missing tokenizer"):
+        build("masking", masking)
+
+
+def test_the_parts_are_listed_with_their_options() -> None:
+    listed = {part.name: part for part in parts("layer")}
+    assert "attends to itself" in listed["self"].line or "attention" in listed["self"].line
+    assert listed["kg.aggregator"].given == ["sizes"]
+    heads = next(option for option in listed["self"].options if option.name == "num_heads")
+    assert heads.allowed.startswith("a whole number from 1")
+
+
+def test_options_that_parts_share_are_listed_with_their_defaults() -> None:
+    """Those of `**options: Unpack[...]` are in no signature."""
+    listed = {f"{kind} {part.name}": part for kind in ("layer", "builder") for part in parts(kind)}
+    layer, packed = ({o.name: o.default for o in listed[name].options} for name in ("layer self", "builder packed"))
+    assert (layer["norm_eps"], layer["rotary"], layer["num_heads"]) == ("1e-12", "null", "")
+    assert (packed["begin"], packed["visibility"], packed["across"]) == ("cls", "bidirectional", "false")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_option_that_need_not_be_stated_is_listed_with_its_default(kind: str) -> None:
+    for part in parts(kind):
+        stated = inspect.signature(find(kind, part.name)).parameters
+        assert all(o.default or o.name.partition(".")[0] in stated for o in part.options), part.name
+
+
+def test_each_option_of_a_group_has_a_line() -> None:
+    options = {part.name: {option.name: option for option in part.options} for part in parts("objective")}
+    mlm, clm = options["mlm"], options["clm"]
+    assert (mlm["head.transform"].default, clm["head.transform"].default) == ("as below", "null")
+    assert (mlm["head.bias"].default, clm["head.bias"].default) == ("true", "false")
+    assert mlm["head.transform.norm_eps"].default == "1e-12"
+    assert mlm["replace.per"].allowed == "token, word, group"
+    assert mlm["soft.follower"].default == ""

@@ -1,0 +1,40 @@
+"""The masking strategy `span`, next to what SpanBERT's released code has drawn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.contracts.cases import MaskingCase
+from workbench.sequences.maskings import merged, span_at
+
+CASE = MaskingCase()
+
+
+def examples(shared: Path) -> list[dict[str, Any]]:
+    """What the released code has masked, with what it drew."""
+    return json.loads((shared / "golden/spanbert/masking/examples.json").read_text())
+
+
+def test_every_released_span_is_one_that_the_policy_may_draw(shared: Path) -> None:
+    """In the order in which they were drawn: some anchor that was free and some length give its rows, less what the
+    budget cuts off; and what overlaps or touches is one span."""
+    for example in examples(shared):
+        words = np.cumsum([True, *example["word_starts"][1:]])
+        every, hidden = np.ones(len(words), np.bool_), np.zeros(len(words), np.bool_)
+        lengths = range(example["settings"]["span_lower"], example["settings"]["span_upper"] + 1)
+        groups = []
+        for first, last in example["sampled_spans"]:
+            left = example["budget"] - int(hidden.sum())
+            candidates = [span_at(every, words, a, n) for a in np.flatnonzero(~hidden) for n in lengths]
+            free = [rows[~hidden[rows]][:left] for rows in candidates]
+            released = [row for row in range(first, last + 1) if not hidden[row]]
+            assert released in [rows.tolist() for rows in free]
+            hidden[released] = True
+            groups.append(np.array(released))
+        found = merged(groups)
+        assert [[int(rows[0]), int(rows[-1])] for rows in found] == example["merged_spans"]
+        assert np.concatenate(found).tolist() == example["masked_positions"]

@@ -1,0 +1,7 @@
+"""The masking strategy `token`."""
+
+from __future__ import annotations
+
+from tests.contracts.cases import MaskingCase
+
+CASE = MaskingCase()

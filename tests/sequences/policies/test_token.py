@@ -1,7 +1,0 @@
-"""The policy `token`."""
-
-from __future__ import annotations
-
-from tests.contracts.cases import PolicyCase
-
-CASE = PolicyCase()

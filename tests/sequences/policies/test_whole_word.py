@@ -1,7 +1,0 @@
-"""The policy `whole_word`."""
-
-from __future__ import annotations
-
-from tests.contracts.cases import PolicyCase
-
-CASE = PolicyCase()

@@ -1,7 +1,0 @@
-"""The image part `vision.pixels`."""
-
-from __future__ import annotations
-
-from tests.contracts.cases import ImageCase
-
-CASE = ImageCase({"size": 8, "grid": 2, "crop_scale": 0.5})

@@ -1,0 +1,331 @@
+"""The texts and images (or videos) of a corpus as a vision-language run reads them, apart, and their scores.
+
+What is said of images here holds of videos: of each the segments that captions are of, or the whole of it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from rich.progress import track
+from torch import Tensor
+
+from vision.metrics.retrieval_scores import DualScores, MatrixScores
+from vision.objectives._comparing import Contrast, ContrastHead, MatchingHead
+from workbench.core.errors import WorkbenchError
+from workbench.core.terminal import Terminal
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
+from workbench.evaluation.scoring.image_sequences import media_of
+from workbench.evaluation.scoring.passes import sample_pass
+from workbench.evaluation.scoring.rank_shares import Group, shared_groups
+from workbench.pretraining.forward import read
+from workbench.pretraining.task import Task
+from workbench.sequences.batch import Batch, collate
+from workbench.sequences.builders.image_caption import ImageCaptionBuilder
+from workbench.sequences.sequence import Rows, Sample, Sequence, row_count
+
+_FEW = 8  # batches that need no progress bar
+
+
+class ImageReference(NamedTuple):
+    """Which image it is: the record of the corpus that has it, and its key; of a segment of a video with its time."""
+
+    record: int
+    key: str
+
+
+@dataclass
+class Pairs:
+    """Texts and images without each other; `owner[i]` is the image of text i, `captions[i]` its words, `shown[j]` says
+    which image j is.
+
+    With a text comes what hangs on it: every stream but the image. What it links to in its image is still told.
+    """
+
+    texts: list[Sequence] = field(default_factory=list)
+    images: list[Sequence] = field(default_factory=list)
+    owner: list[int] = field(default_factory=list)
+    captions: list[str] = field(default_factory=list)
+    shown: list[ImageReference] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ImageSubset:
+    """Which of a corpus's images are read, and how many captions of each.
+
+    Attributes:
+        first, limit: from this image on so many; None: all.
+        captions: the first ones of each image (COCO's protocol takes 5); None: all.
+        image: all images have the features of this one, so that nothing tells them apart; None: their own.
+    """
+
+    first: int = 0
+    limit: int | None = None
+    captions: int | None = None
+    image: Sample | None = None
+
+
+ALL_IMAGES = ImageSubset()
+
+
+def read_pairs(run: EvaluatedRun, corpus: Corpus, part: ImageSubset = ALL_IMAGES, *, size: int) -> Iterator[Pairs]:
+    """The captions and images of at most `size` records at a time; `owner` counts from the first of each time.
+
+    Also a run that was trained on exchanged captions is given the true ones.
+
+    Raises:
+        WorkbenchError: the corpus has no captions, or the run reads no images.
+    """
+    check_pairs(run, corpus)
+    for number, group in enumerate(image_groups(corpus, part, size)):
+        yield pairs_of(run, number, group, part)
+
+
+def check_pairs(run: EvaluatedRun, corpus: Corpus) -> None:
+    """
+    Raises:
+        WorkbenchError: the corpus has no captions, or the run's task is none of images with captions.
+    """
+    if not isinstance(run.task.builder, ImageCaptionBuilder):
+        raise WorkbenchError(f"{run.folder}: retrieval needs a task of captions with images or videos")
+    if not corpus.manifest.lengths.get("captions"):
+        raise WorkbenchError(
+            f"corpus {corpus.name!r} has no captions (it has {', '.join(corpus.manifest.fields)}); retrieval needs a "
+            "corpus of images or videos with captions"
+        )
+    lacking = corpus.records - corpus.manifest.fields.get("captions", corpus.records)
+    if lacking:
+        raise WorkbenchError(
+            f"{lacking} of {corpus.records} records of corpus {corpus.name!r} have no captions, so nothing could find "
+            "them. Leave them out: workbench prepare corpus CORPUS --min-words 1 --output CAPTIONED"
+        )
+
+
+class ImageGroup(NamedTuple):
+    """Records, and the number of the first of them in the corpus."""
+
+    first: int
+    samples: list[Sample]
+
+
+def image_groups(corpus: Corpus, part: ImageSubset, size: int) -> Iterator[ImageGroup]:
+    """The records of a part, at most `size` at a time."""
+    first = part.first
+    for samples in sample_pass([corpus], size=size, unit=None, limit=part.limit, first=part.first):
+        yield ImageGroup(first, samples)
+        first += len(samples)
+
+
+def pairs_of(run: EvaluatedRun, number: int, group: ImageGroup, part: ImageSubset) -> Pairs:
+    """The captions and images of the group of this number.
+
+    Raises:
+        WorkbenchError: the run reads no images.
+    """
+    found = Pairs()
+    task = run.task if part.image is None else _all_like(run.task, part.image)
+    media = {
+        str(medium["key"]): (group.first + place, medium)
+        for place, sample in enumerate(group.samples)
+        for medium in media_of(task, [sample])
+    }
+    known: dict[str, int] = {}
+    for sequence in task.sequences([medium for _, medium in media.values()], (number,)):
+        record, medium = media[sequence.key]
+        if part.captions is not None and sequence.meta["caption"] >= part.captions:
+            continue
+        if sequence.key not in known:
+            known[sequence.key] = len(known)
+            found.images.append(image_of(run, sequence))
+            found.shown.append(ImageReference(record, sequence.key))
+        found.texts.append(replace(sequence, streams={n: sequence.streams[n] for n in sequence.alone("text").streams}))
+        found.owner.append(known[sequence.key])
+        found.captions.append(medium["captions"][sequence.meta["caption"]])
+    return found
+
+
+def with_same_features(run: EvaluatedRun, corpus: Corpus, part: ImageSubset) -> ImageSubset:
+    """The part with all images as the first one of it."""
+    check_pairs(run, corpus)
+    (first,) = next(image_groups(corpus, replace(part, limit=1), 1)).samples
+    return replace(part, image=media_of(run.task, [first])[0])
+
+
+def _all_like(task: Task, image: Sample) -> Task:
+    """The task with the same image in place of every one; what else is known of a sample stays."""
+    other, builder = copy.copy(task), copy.copy(task.builder)
+    assert isinstance(builder, ImageCaptionBuilder)
+    builder.image = builder.image.all_like(image)
+    other.builder = builder
+    return other
+
+
+def image_of(run: EvaluatedRun, sequence: Sequence) -> Sequence:
+    """Its image by itself.
+
+    Raises:
+        WorkbenchError: the run reads no images, or there is nothing of this one.
+    """
+    assert isinstance(run.task.builder, ImageCaptionBuilder)
+    stream = run.task.builder.image.stream
+    if stream not in sequence.streams:
+        raise WorkbenchError(f"{run.folder} reads no {stream}s (control: {run.loaded.recipe.control})")
+    if not sequence.length(stream):
+        raise WorkbenchError(f"the {stream} of sequence {sequence.key!r} has no rows; take it out of the corpus")
+    return sequence.alone(stream)
+
+
+def all_pairs(run: EvaluatedRun, corpus: Corpus, part: ImageSubset = ALL_IMAGES, *, size: int) -> Pairs:
+    """All of them at once, on every rank; the images' rows are kept in memory. They are counted once."""
+    whole = Pairs()
+    for found in read_pairs(run, corpus, part, size=size):
+        before = len(whole.images)
+        for name, values in vars(whole).items():
+            values.extend(getattr(found, name))
+        whole.owner[len(whole.owner) - len(found.owner) :] = [before + image for image in found.owner]
+    if not run.world.is_main:
+        run.task.take_used(), run.task.take_dropped()
+    return whole
+
+
+def dual_scores(
+    run: EvaluatedRun, corpus: Corpus, part: ImageSubset = ALL_IMAGES, *, size: int
+) -> tuple[DualScores, PairVectors]:
+    """The scores of a contrast's vectors, texts and images each run alone, and the vectors.
+
+    Raises:
+        WorkbenchError: the network lets texts and images see each other, so that they have no vectors of their own; or
+            as `read_pairs`.
+    """
+    check_pairs(run, corpus)
+    groups = image_groups(corpus, part, size)
+    found = pair_vectors(run, groups, lambda number, group: pairs_of(run, number, group, part))
+    return DualScores(found.text, found.image), found
+
+
+class PairVectors(NamedTuple):
+    """Vectors [n, size] of the texts and of the images of `Pairs`, on the CPU, with what is told of the texts."""
+
+    text: Tensor
+    image: Tensor
+    owner: list[int]
+    captions: list[str]
+    shown: list[ImageReference]
+
+
+def pair_vectors(run: EvaluatedRun, groups: Iterable[Group], pairs: Callable[[int, Group], Pairs]) -> PairVectors:
+    """The vectors of a contrast of all texts and of all images, each run alone; the ranks share the groups.
+
+    Args:
+        pairs: those of a group of this number. The first one has texts and images, others may lack either.
+
+    Raises:
+        WorkbenchError: the network lets texts and images see each other, so that they have no vectors of their own.
+    """
+    head = run.head
+    assert isinstance(head, ContrastHead)
+
+    @torch.inference_mode()
+    def vectors(number: int, group: Group) -> PairVectors:
+        part = pairs(number, group)
+        if not number and not _apart(run):
+            _check_apart(run, head, part)
+        found = {"text": torch.zeros(0, 0), "image": torch.zeros(0, 0)}
+        for side, sequences in (("text", _alone(part.texts)), ("image", part.images)):
+            if sequences:
+                of_side = head.vectors(read(run.network, _batch(run, sequences)), head.streams[side])
+                found[side] = of_side.float().cpu()
+        return PairVectors(found["text"], found["image"], part.owner, part.captions, part.shown)
+
+    parts = shared_groups(run.world, groups, vectors)
+    before = np.cumsum([0, *(len(part.image) for part in parts)]).tolist()
+    return PairVectors(
+        torch.cat([part.text for part in parts if len(part.text)] or [torch.zeros(0, 0)]),
+        torch.cat([part.image for part in parts if len(part.image)] or [torch.zeros(0, 0)]),
+        owner=[first + owner for first, part in zip(before, parts, strict=False) for owner in part.owner],
+        captions=[caption for part in parts for caption in part.captions],
+        shown=[shown for part in parts for shown in part.shown],
+    )
+
+
+class Matcher:
+    """Matching scores of texts with images, of a head that reads each pair (itm: the log-odds).
+
+    The ranks of `run.world` share the pairs.
+    """
+
+    def __init__(self, run: EvaluatedRun, pairs: Pairs, *, size: int) -> None:
+        assert isinstance(run.head, MatchingHead)
+        self.run, self.head, self.pairs, self.size = run, run.head, pairs, size
+
+    def __call__(self, texts: np.ndarray, images: np.ndarray) -> Tensor:
+        """Text numbers [n] and image numbers [n] -> scores [n]."""
+
+        @torch.inference_mode()
+        def scores(_: int, start: int) -> Tensor:
+            chosen = zip(texts[start : start + self.size], images[start : start + self.size], strict=True)
+            batch = _batch(self.run, [_together(self.pairs.texts[t], self.pairs.images[i]) for t, i in chosen])
+            return self.head.match(self.run.network, self.run.network(batch), batch).cpu()
+
+        return torch.cat(shared_groups(self.run.world, self._shown(range(0, len(texts), self.size)), scores))
+
+    def matrix(self) -> MatrixScores:
+        """Every text with every image: [texts, images] forward passes of one pair each, `size` of them at once."""
+        texts, images = len(self.pairs.texts), len(self.pairs.images)
+        pairs = np.arange(texts * images)
+        return MatrixScores(self(pairs // images, pairs % images).reshape(texts, images))
+
+    def _shown(self, starts: range) -> Iterable[int]:
+        """The batches with a progress bar, where there are more than a few."""
+        if len(starts) <= _FEW or not self.run.world.is_main:
+            return starts
+        return track(starts, "matching", console=Terminal(stderr=True), transient=True)
+
+
+def _batch(run: EvaluatedRun, sequences: list[Sequence]) -> Batch:
+    return collate(sequences).to(next(run.network.parameters()).device)
+
+
+def _together(text: Sequence, image: Sequence) -> Sequence:
+    """A text with any image: what it links to in its own image it links to in the rows of the same numbers, if any."""
+    rows = {name: row_count(fields) for name, fields in image.streams.items()}
+    linked = {name: {k: _within(v, rows) for k, v in fields.items()} for name, fields in text.streams.items()}
+    return replace(text, streams={**linked, **image.streams})
+
+
+def _within(value: Any, rows: dict[str, int]) -> Any:
+    """Links to rows that the streams have; others become -1."""
+    if not isinstance(value, Rows) or value.stream not in rows:
+        return value
+    return replace(value, index=np.where(value.index < rows[value.stream], value.index, -1))
+
+
+def _alone(texts: Iterable[Sequence]) -> list[Sequence]:
+    return [text.alone("text") for text in texts]
+
+
+def _apart(run: EvaluatedRun) -> bool:
+    objective = run.objective.objective
+    assert isinstance(objective, Contrast)
+    return objective.apart
+
+
+def _check_apart(run: EvaluatedRun, head: ContrastHead, part: Pairs) -> None:
+    """The text's vectors are the same with and without an image next to it, to rounding."""
+    texts, images = part.texts[:4], part.images
+    alongside = _batch(run, [_together(t, images[o]) for t, o in zip(texts, part.owner, strict=False)])
+    alone = _batch(run, _alone(texts))
+    text = head.streams["text"]
+    difference = head.vectors(read(run.network, alongside), text) - head.vectors(read(run.network, alone), text)
+    if difference.abs().max() > 1e-2:
+        raise WorkbenchError(
+            f"{run.folder}: its network lets texts see {head.streams['image']}s, so a text has no vector of its own, "
+            "as contrast (itc) needs; rank by matching (itm), or train itc with `apart: true`, or on layers without "
+            "mixing (clip)"
+        )

@@ -1,0 +1,260 @@
+"""Retrieval of images or videos by texts, and of texts by these: recall at 1, 5, 10 and median rank.
+
+Retrieval of images or videos by texts, and of texts by these.
+
+Three ways to score: the vectors of a dual encoder (itc), the matching of every pair (itm), or matching that re-ranks
+the first candidates of a dual encoder (ALBEF, arXiv:2107.07651, section 3.4). The result's variant says which. Any
+objective serves that gives such vectors or scores such pairs (`vision.objectives._comparing`); a video's candidates are
+the segments that its captions are of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vision.choices import Way
+from vision.evaluation.retrieval.pair_scores import WAYS, ScoredPairs, find_comparing, score
+from vision.evaluation.retrieval.retrieval_corpus import ImageSubset, with_same_features
+from vision.evaluation.retrieval.retrieval_examples import examples, failures, query_lines
+from vision.evaluation.task_options import RetrievalScoring, RetrievalTuning
+from vision.metrics.retrieval_scores import (
+    chance,
+    rank_images,
+    rank_metrics,
+    rank_tallies,
+    rank_texts,
+    retrieval_metrics,
+)
+from vision.objectives.itm import Itm
+from workbench.components.building import find
+from workbench.core.errors import WorkbenchError, quoted, unknown
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.scoring.downstream_task import DownstreamTask, Setup
+from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
+from workbench.evaluation.scoring.evaluation_items import EvaluationItems
+from workbench.evaluation.scoring.image_sequences import caption_sequence, medium_of
+from workbench.evaluation.scoring.result import Result
+from workbench.interop.run_or_checkpoint import load
+from workbench.metrics.tallies import Tally
+from workbench.pretraining.task import objective_name
+from workbench.recipe.spec import Recipe, Spec
+from workbench.runs.folder import trust_run
+from workbench.runs.loaded_run import LoadedRun
+from workbench.sequences.image_stream import SAME_FEATURES, SHUFFLED_CAPTIONS
+
+OBJECTIVES = {"itc": "vision.itc", "itm": "vision.itm"}
+FEW = 25
+"""Images whose ranks with the same features are next to a result: every pair of them is scored once more."""
+FOLDS = 6  # so many numbers of folds are offered, those nearest to what was asked for
+
+
+class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
+    """Recalls (0..1) and ranks, next to those of a random order."""
+
+    tuning = RetrievalTuning
+    scoring = RetrievalScoring
+    gathers = True
+    panels = ("vision.evaluation.task_panels:found", "vision.evaluation.task_panels:lost")
+
+    def setup(self, tuning: RetrievalTuning, base: Recipe) -> Setup:
+        trust_run(tuning.run, base, tuning.trust)
+        stream = medium_of(base).stream
+        spec = objective_spec(base, tuning.objective, tuning.hard_negatives, stream)
+        sequence = caption_sequence(base, max_length=tuning.max_length)
+        poolers = tuple(spec.get("pool") or ["text"]) if _is_a(spec, Itm) else ()
+        sees = (("text", stream),) if poolers == ("text",) else ()
+        return Setup(sequence, spec, unit="captions", poolers=poolers, sees=sees)
+
+    def open(self, scoring: RetrievalScoring) -> EvaluatedRun:
+        """The run for its itc, or where it has none, or one re-ranks, its itm. Its parts don't get the control: all
+        images are made like one where the pairs are read."""
+        if scoring.control not in (None, SAME_FEATURES):
+            fix = f"; `workbench finetune {self.name} --control {SHUFFLED_CAPTIONS}` trains a run without the pairing"
+            raise WorkbenchError(
+                f"--control {scoring.control}: an evaluation of retrieval knows the control {SAME_FEATURES}"
+                f"{fix if scoring.control == SHUFFLED_CAPTIONS else ''}"
+            )
+        if not scoring.rerank and scoring.first_stage is not None:
+            raise WorkbenchError("--first-stage names the run that finds candidates; say how many with --rerank")
+        loaded = load(scoring.run, scoring.overrides, trust=scoring.trust)
+        self.check_reads(loaded.recipe)
+        if scoring.rerank:
+            wanted = "--rerank needs an itm that re-ranks"
+            return find_comparing(loaded, scoring.run, "itm", wanted, **scoring.where)
+        wanted = f"train one: workbench finetune {self.name} {quoted(scoring.run)} TRAINING-SET"
+        way = "itc" if _has(loaded, WAYS["itc"]) else "itm"
+        return find_comparing(loaded, scoring.run, way, wanted, **scoring.where)
+
+    def check_reads(self, recipe: Recipe) -> None:
+        medium_of(recipe)
+
+    def score(self, run: EvaluatedRun, corpus: Corpus, scoring: RetrievalScoring) -> Result:
+        results = []
+        parts = subsets_of(corpus, scoring.folds, scoring.limit, scoring.captions)
+        stages: dict[str, Any] = {"k": scoring.rerank, "first_stage": scoring.first_stage, "trust": scoring.trust}
+        stages["size"] = scoring.batch_size
+        controls: list[dict[str, dict[str, float]]] = [{} for _ in parts]
+        if scoring.control == SAME_FEATURES:
+            parts = [with_same_features(run, corpus, part) for part in parts]
+        else:
+            controls = [_same_features(run, corpus, part, scoring.ties, stages) for part in parts]
+            run.task.take_used(), run.task.take_dropped()  # which are counted when the images are read as they are
+        for part, control in zip(parts, controls, strict=True):
+            found = score(run, corpus, part, **stages)
+            result = retrieval_result(found, corpus, run.folder, scoring.ties, shown=run.world.is_main)
+            result.baselines |= control
+            results.append(result)
+        return mean_of(results)
+
+
+def _same_features(
+    run: EvaluatedRun, corpus: Corpus, part: ImageSubset, ties: str, stages: dict[str, Any]
+) -> dict[str, dict[str, float]]:
+    """The first images of a part as if all had the features of one, next to chance: what is better than that was not
+    found by what the images show."""
+    few = min(part.limit or FEW, FEW)
+    if few < 2:
+        return {}
+    made = with_same_features(run, corpus, replace(part, limit=few))
+    found = score(run, corpus, made, **stages)
+    of = "" if few == part.limit else f", {few} images"
+    numbers = retrieval_metrics(found.scores, found.owner, ties=ties, text_scores=found.text_scores)
+    return {f"same features{of}": numbers, **({f"chance{of}": chance(found.owner, found.scores.images)} if of else {})}
+
+
+def subsets_of(corpus: Corpus, folds: int, limit: int | None, captions: int | None) -> list[ImageSubset]:
+    """The images in so many parts of one size.
+
+    Raises:
+        WorkbenchError: they cannot be parted so.
+    """
+    images = min(corpus.records, limit or corpus.records)
+    if images % folds:
+        allowed = [number for number in range(1, min(images, folds) + 1) if images % number == 0]
+        fix = f"allowed: --folds {', '.join(map(str, allowed[-FOLDS:]))}"
+        if images > folds:
+            fix += f", or --limit {images - images % folds}"
+        raise WorkbenchError(f"--folds {folds}: {images:,} images cannot be parted into {folds} of one size; {fix}")
+    size = images // folds
+    return [ImageSubset(fold * size, size, captions) for fold in range(folds)]
+
+
+def mean_of(results: list[Result]) -> Result:
+    """The result of several parts: the means of their numbers, the sums of what they counted."""
+    first = results[0]
+    if len(results) == 1:
+        return first
+    first.baselines = {
+        name: {key: float(np.mean([each.baselines[name][key] for each in results])) for key in numbers}
+        for name, numbers in first.baselines.items()
+    }
+    first.numbers = {key: float(np.mean([each.numbers[key] for each in results])) for key in first.numbers}
+    first.counts = {name: sum(each.counts[name] for each in results) for name in first.counts}
+    first.counts["folds"] = len(results)
+    first.predictions = _joined([each.predictions for each in results if each.predictions.lines])
+    return first
+
+
+def _joined(folds: list[EvaluationItems]) -> EvaluationItems:
+    """The items of several folds, each with its fold; what they add to the mean over folds of a mean."""
+    if not folds:
+        return EvaluationItems()
+    lines = [{**line, "fold": number} for number, items in enumerate(folds) for line in items.lines]
+    tallies = {}
+    for name, first in folds[0].tallies.items():
+        if first.kind in ("mean", "means", "share"):
+            rows = [items.tallies[name].rows for items in folds]
+            padded = [
+                np.pad(of, ((0, 0), (n * of.shape[1], (len(rows) - 1 - n) * of.shape[1]))) for n, of in enumerate(rows)
+            ]
+            tallies[name] = Tally("means", np.concatenate(padded))
+    return EvaluationItems(lines, tallies)
+
+
+def objective_spec(recipe: Recipe, name: str | None, hard: Way | None = None, stream: str = "image") -> Spec:
+    """The run's own contrast or matching, so that its head continues (`Contrast.tuned`); else one with the default
+    options. With `hard` matching continues as a ranking.
+
+    Args:
+        stream: what is compared with the texts.
+
+    Raises:
+        WorkbenchError: an unknown name, or none given and the run has neither; hard negatives of a contrast.
+    """
+    if hard is not None:
+        if name == "itc":
+            raise WorkbenchError(
+                "--hard-negatives are of matching, which reads a text with an image; a contrast (itc) has all others "
+                "of its batch as negatives. Say --objective itm, or leave one out"
+            )
+        of = next((s for s in _specs(recipe) if _is_a(s, Itm)), {"objective": OBJECTIVES["itm"]})
+        kept = {option: of[option] for option in ("pool", "pooled_size") if option in of}
+        return {"objective": "vision.ranking", "name": objective_name(of), "way": hard, **kept, **_of_stream(stream)}
+    if name is not None and name not in OBJECTIVES:
+        raise unknown("retrieval objective", name, OBJECTIVES)
+    for way, kind in WAYS.items():
+        for spec in _specs(recipe):
+            going_on = _tuned(spec, kind) if name in (None, way) else None
+            if going_on is not None:
+                return going_on
+    if name is None:
+        raise WorkbenchError(f"the run {recipe.name!r} was trained with neither itc nor itm; choose one: --objective")
+    return {"objective": OBJECTIVES[name], **(_of_stream(stream) if name == "itc" else {})}
+
+
+def _tuned(spec: Spec, kind: type) -> Spec | None:
+    return find("objective", spec["objective"]).tuned(spec) if _is_a(spec, kind) else None
+
+
+def _of_stream(stream: str) -> Spec:
+    """What an objective is told that compares texts with another stream than that of images."""
+    return {} if stream == "image" else {"image": stream}
+
+
+def _specs(recipe: Recipe) -> list[Spec]:
+    return [spec for task in recipe.tasks.values() for spec in task.objectives]
+
+
+def _is_a(spec: Spec, kind: type) -> bool:
+    """Whether an objective is of a class; a stranger's run is trusted before it is asked."""
+    return issubclass(find("objective", spec["objective"]), kind)
+
+
+def retrieval_result(
+    found: ScoredPairs,
+    corpus: Corpus,
+    run: Path,
+    ties: str = "realistic",
+    shown: bool = True,
+) -> Result:
+    """Recalls (0..1) and ranks of the scores of a part, next to those of a random order.
+
+    Examples, whose images are kept in the run, are `shown` or not.
+    """
+    owner, baselines = found.owner, {"chance": chance(found.owner, found.scores.images)}
+    ranks = [
+        rank_images(found.scores, owner, ties=ties),
+        rank_texts(found.text_scores or found.scores, owner, ties=ties),
+    ]
+    numbers = rank_metrics(*ranks)
+    return Result(
+        task=Retrieval().name,
+        numbers=numbers,
+        counts={"texts": found.scores.texts, "images": found.scores.images},
+        inputs=found.checkpoints,
+        variant=f"{found.variant}, ties {ties}",
+        baselines=baselines,
+        examples=examples(found, owner, corpus, run) if shown else [],
+        failures=failures(found, owner, corpus, run) if shown else [],
+        predictions=EvaluationItems([*query_lines(found, owner, *ranks)], rank_tallies(*ranks))
+        if shown
+        else EvaluationItems(),
+    )
+
+
+def _has(loaded: LoadedRun, objective: type) -> bool:
+    return any(isinstance(p.objective, objective) for task in loaded.transforms.values() for p in task.objectives)

@@ -1,0 +1,191 @@
+"""Visual question answering: classification over an answer vocabulary, accuracy by the official rules.
+
+Visual question answering.
+
+Fine-tuning is classification over the answers of the training set (LXMERT: lr 5e-5, batches of 32, 4 epochs; UNITER:
+lr 8e-5, batches of about 10,000 tokens), with soft labels where questions have several annotators. The images come in
+as in the run's pretraining.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vision.answers.answer_vocabulary import AnswerVocabulary
+from vision.answers.metric import EACH_RIGHT, RULE, VARIANTS, Form, VqaResult, form_of, variant_of
+from vision.evaluation.task_options import VqaScoring, VqaTuning
+from vision.evaluation.vqa.answer_predictions import (
+    examples,
+    failures,
+    lines_of,
+    predict,
+    questions_of,
+    vocabulary_of,
+    write_gqa_predictions,
+    write_predictions,
+)
+from vision.evaluation.vqa.answer_scores import BOUNDS, Scorer, baselines
+from vision.evaluation.vqa.word_attention import draw_question
+from vision.objectives.answers import Answers
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.scoring.downstream_task import DownstreamTask, Setup
+from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
+from workbench.evaluation.scoring.evaluation_items import EvaluationItems
+from workbench.evaluation.scoring.image_sequences import image_sequence, image_task
+from workbench.evaluation.scoring.result import Result
+from workbench.recipe.spec import Recipe
+
+logger = logging.getLogger(__name__)
+
+
+SERVER = ".json"
+"""The end of the name of a file for VQA's test server."""
+
+
+class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
+    """Answers to questions about images, next to the majority answer and the best that the vocabulary allows."""
+
+    tuning = VqaTuning
+    scoring = VqaScoring
+    objective = Answers
+    gathers = True
+    panels = ("vision.evaluation.task_panels:answered", "vision.evaluation.task_panels:failed")
+
+    def setup(self, tuning: VqaTuning, base: Recipe) -> Setup:
+        questions = list(questions_of(Corpus.open(tuning.corpus)))
+        answered = [question for question in questions if question["answers"]]
+        rule = rule_of(Corpus.open(tuning.corpus), answered)
+        form = form_of(rule)
+        objective = {
+            "objective": "vision.answers",
+            "answers": list(_covering(tuning, answered, form).answers),
+            "loss": "cross_entropy" if all(len(question["answers"]) == 1 for question in answered) else "bce",
+            "all_right": rule in EACH_RIGHT,
+            **({} if form == "vqa" else {"form": form}),
+        }
+        sequence = image_sequence(base, "question_image", max_length=tuning.max_length)
+        return Setup(sequence, objective, unit="questions", poolers=("text",), sees=(("text", "image"),))
+
+    def check_reads(self, recipe: Recipe) -> None:
+        image_task(recipe)
+
+    def score(self, run: EvaluatedRun, corpus: Corpus, scoring: VqaScoring) -> Result:
+        answered = predict(run, corpus, batch_size=scoring.batch_size, limit=scoring.limit)
+        if run.world.is_main and scoring.gqa_predictions is not None:
+            write_gqa_predictions(scoring.gqa_predictions, answered)
+        questions = answered.scorable
+        vocabulary, lacking = vocabulary_of(run), len(answered.asked) - len(questions)
+        counts = {"images": answered.images, "answers": len(vocabulary)}
+        if not questions and lacking:
+            unscored = _unscored(self.name, scoring, {"questions answered": lacking, **counts})
+            unscored.predictions = EvaluationItems(lines_of(answered), {})
+            return unscored
+        scorer = Scorer(scoring.variant or rule_of(corpus, questions), scoring.wordnet)
+        scores = scorer.accuracies(answered.predictions, questions)
+        if scoring.variant is None:
+            chosen = "named by the corpus" if RULE in corpus.manifest.about else "chosen by the numbers of answers"
+            logger.warning("scored with the variant %s, %s (--variant)", scores.variant, chosen)
+        counts |= _apart(scores, questions)
+        questions = [question for question in questions if question["question_id"] in scores.accuracies]
+        alongside = baselines(run, corpus, vocabulary, questions, scorer)
+        return Result(
+            task=self.name,
+            numbers=scorer.numbers(answered.predictions, questions),
+            counts={"questions": len(questions), **counts, **({"without answers": lacking} if lacking else {})},
+            variant=scores.variant,
+            baselines=alongside,
+            examples=examples(run.folder, corpus, answered, scores) if run.world.is_main else [],
+            failures=failures(run.folder, corpus, answered, scores) if run.world.is_main else [],
+            bounds=[name for name in BOUNDS if name in alongside],
+            predictions=EvaluationItems(
+                lines_of(answered), scorer.tallies(answered.predictions, answered.asked.values(), scores.accuracies)
+            ),
+        )
+
+    def write_predictions(self, file: Path, result: Result) -> None:
+        """The results file of the VQA challenge where the name ends in .json, else lines of JSON."""
+        if file.suffix == SERVER:
+            write_predictions(file, {line["question_id"]: line["prediction"] for line in result.predictions.lines})
+        else:
+            super().write_predictions(file, result)
+
+    def draw(self, run: EvaluatedRun, corpus: Corpus, scoring: VqaScoring) -> None:
+        draw_question(run, corpus)
+
+
+def rule_of(corpus: Corpus, questions: list[dict[str, Any]]) -> str:
+    """The variant that the corpus names (DocVQA's: anls), else that which its numbers of answers ask for.
+
+    Raises:
+        WorkbenchError: it names none that there is.
+    """
+    named = corpus.manifest.about.get(RULE)
+    if named is not None and named not in VARIANTS:
+        raise unknown(f"{RULE} of corpus {corpus.name!r}", str(named), VARIANTS)
+    return named or variant_of(questions)
+
+
+def _apart(scores: VqaResult, questions: list[dict[str, Any]]) -> dict[str, int]:
+    """How many questions have another number of answers than the rule is made for, and what became of them."""
+    if scores.left_out:
+        some = ", ".join(map(repr, scores.left_out[:10]))
+        logger.warning(
+            "%d of %d questions have a single answer and are left out of the numbers: %s compares annotators with each "
+            "other (%s%s)",
+            len(scores.left_out),
+            len(questions),
+            scores.variant,
+            some,
+            ", ..." if len(scores.left_out) > 10 else "",
+        )
+        return {"left out, of a single answer": len(scores.left_out)}
+    several = sum(len(question["answers"]) > 1 for question in questions)
+    return {"of several answers, each right": several} if scores.variant in EACH_RIGHT and several else {}
+
+
+def _covering(tuning: VqaTuning, answered: list[dict[str, Any]], form: Form) -> AnswerVocabulary:
+    """The vocabulary; it is told how many of the questions have an answer in it: from the others nothing is learned.
+
+    Raises:
+        WorkbenchError: none has.
+    """
+    vocabulary = _vocabulary(tuning, answered, form)
+    covered = sum(len(vocabulary.labels(question["answers"])[0]) > 0 for question in answered)
+    if tuning.answers and answered and not covered:
+        raise WorkbenchError(
+            f"--answers {tuning.answers}: none of its {len(vocabulary):,} answers is one to the {len(answered):,} "
+            f"questions of {tuning.corpus}; is it the vocabulary of another set?"
+        )
+    whose = f"in {tuning.answers}" if tuning.answers else f"among the {len(vocabulary):,} of the vocabulary"
+    logger.info("%d of %d questions have an answer %s", covered, len(answered), whose)
+    return vocabulary
+
+
+def _vocabulary(tuning: VqaTuning, answered: list[dict[str, Any]], form: Form) -> AnswerVocabulary:
+    """
+    Raises:
+        WorkbenchError: both a vocabulary and corpora to make one of are given, or as `AnswerVocabulary` says.
+    """
+    if tuning.answers and tuning.answers_of:
+        raise WorkbenchError("--answers is a whole vocabulary, and --answers-of says what to make one of: give one")
+    if tuning.answers:
+        return replace(AnswerVocabulary.load(tuning.answers).without_blanks(), form=form)
+    others = [question for place in tuning.answers_of or () for question in questions_of(Corpus.open(place))]
+    return AnswerVocabulary.build([*answered, *others], tuning.min_count, form)
+
+
+def _unscored(task: str, scoring: VqaScoring, counts: dict[str, int]) -> Result:
+    """
+    Raises:
+        WorkbenchError: no predictions are written either.
+    """
+    if scoring.predictions is None and scoring.gqa_predictions is None:
+        raise WorkbenchError(
+            f"none of the questions of {scoring.corpus} has answers, so nothing can be scored; write the run's answers "
+            "for a test server with --predictions FILE, or --gqa-predictions FILE"
+        )
+    return Result(task=task, numbers={}, counts=counts, variant="not scored: the corpus has no answers")

@@ -1,0 +1,208 @@
+"""Zero-shot classification: images to classes that are named, by the vectors of a dual encoder.
+
+Zero-shot classification (CLIP, arXiv:2103.00020, section 3.1): the class whose words are nearest to the image.
+
+A class has the mean of the vectors of its prompts, one for each template, normalised again (section 3.1.4).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from vision.evaluation.retrieval.retrieval_corpus import Pairs, PairVectors, image_of, pair_vectors
+from vision.evaluation.task_options import PHOTO, ZeroShotScoring
+from vision.objectives._comparing import Contrast
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.analysis.generation import without_captions
+from workbench.evaluation.finetuning.labels import chosen_label
+from workbench.evaluation.options import Tuning
+from workbench.evaluation.scoring.downstream_task import DownstreamTask
+from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
+from workbench.evaluation.scoring.evaluation_items import EvaluationItems
+from workbench.evaluation.scoring.example_images import keep_image
+from workbench.evaluation.scoring.passes import sample_pass
+from workbench.evaluation.scoring.result import Result
+from workbench.metrics.tallies import Tally
+from workbench.sequences.builders.image_caption import ImageCaptionBuilder
+from workbench.sequences.image_stream import QUESTION_ONLY
+from workbench.sequences.sequence import Sample
+
+EXAMPLES = 12
+BEST = 5
+
+
+class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
+    """Classes of images by the vectors of their names."""
+
+    scoring = ZeroShotScoring
+    objective = Contrast
+    gathers = True
+    panels = ("vision.evaluation.task_panels:classified",)
+
+    def open(self, scoring: ZeroShotScoring) -> EvaluatedRun:
+        if scoring.control == QUESTION_ONLY:
+            raise WorkbenchError(
+                f"--control {QUESTION_ONLY}: without its image nothing is left of a record that could be classified; "
+                "leave --control out"
+            )
+        found: EvaluatedRun = super().open(scoring)
+        return found
+
+    def score(self, run: EvaluatedRun, corpus: Corpus, scoring: ZeroShotScoring) -> Result:
+        classes = read_classes(scoring.labels)
+        templates = scoring.template or [PHOTO]
+        check_templates(templates)
+        label, counts = chosen_label(corpus, scoring.label, example='"dog"')
+        check_known(counts, classes, scoring.labels)
+        names = list(classes)
+        prompts = [template.replace("{}", classes[name]) for name in names for template in templates]
+        vectors, right, shown, keys = _scored(run, corpus, scoring, label, prompts)
+        of_classes = F.normalize(vectors.text.unflatten(0, (len(names), -1)).mean(1), dim=-1)
+        scores = vectors.image @ of_classes.T
+        ranked = scores.argsort(dim=1, descending=True, stable=True)
+        gold = torch.tensor([names.index(name) for name in right])
+        hits = ranked == gold[:, None]
+        ranks = hits.int().argmax(1) + 1
+        numbers = {"accuracy": _mean(hits[:, 0])}
+        chance = {"accuracy": 1 / len(names)}
+        if len(names) > BEST:
+            numbers |= {f"accuracy_{BEST}": _mean(hits[:, :BEST].any(1))}
+            chance |= {f"accuracy_{BEST}": BEST / len(names)}
+        each = [_mean(hits[gold == number, 0]) for number in gold.unique().tolist()]
+        numbers["mean_class_accuracy"] = sum(each) / len(each)
+        chance["mean_class_accuracy"] = 1 / len(names)
+        most = Counter(right).most_common(1)[0][1] / len(right)
+        predicted = [names[number] for number in ranked[:, 0].tolist()]
+        lines = [
+            {"key": key, "gold": of, "prediction": made, "rank": rank, "scores": dict(zip(names, row, strict=True))}
+            for key, of, made, rank, row in zip(keys, right, predicted, ranks.tolist(), scores.tolist(), strict=True)
+        ]
+        tallies = {"accuracy": Tally.share(hits[:, 0].numpy())}
+        if len(names) > BEST:
+            tallies |= {f"accuracy_{BEST}": Tally.share(hits[:, :BEST].any(1).numpy())}
+        tallies["mean_class_accuracy"] = Tally.of("macro_recall", gold.numpy(), ranked[:, 0].numpy())
+        return Result(
+            task=self.name,
+            numbers=numbers,
+            counts={"images": len(right), "classes": len(names), "templates": len(templates)},
+            variant="prompts: " + "; ".join(templates),
+            baselines={
+                "chance": chance,
+                "most frequent class": {"accuracy": most, "mean_class_accuracy": 1 / len(each)},
+            },
+            examples=[
+                {
+                    "key": str(one["key"]),
+                    "label": of,
+                    "image": keep_image(run.folder, one.get("image", b"")),
+                    "prediction": made,
+                }
+                for one, of, made in zip(shown, right, predicted, strict=False)
+                if run.world.is_main
+            ],
+            predictions=EvaluationItems(lines, tallies),
+        )
+
+
+def read_classes(file: Path) -> dict[str, str]:
+    """The classes of a file, and the words that each has in prompts.
+
+    Raises:
+        WorkbenchError: there is no such file, it is not UTF-8, has fewer than two classes, or one twice.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise WorkbenchError(f"--labels {file}: {error}; a text file with a class a line is wanted") from error
+    classes: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        name, _, words = (part.strip() for part in line.partition("\t"))
+        if name in classes:
+            raise WorkbenchError(f"--labels {file}, line {number}: the class {name!r} stands there twice")
+        if name:
+            classes[name] = words or name
+    if len(classes) < 2:
+        raise WorkbenchError(f"--labels {file} names {len(classes)} classes; two or more are wanted, one a line")
+    return classes
+
+
+def check_templates(templates: list[str]) -> None:
+    """
+    Raises:
+        WorkbenchError: one has no place for the class.
+    """
+    for template in templates:
+        if "{}" not in template:
+            raise WorkbenchError(f'--template {template!r} has no place for the class; write "{PHOTO}"')
+
+
+def check_known(counts: Counter[str], classes: dict[str, str], file: Path) -> None:
+    """
+    Raises:
+        WorkbenchError: the corpus has a class that the file does not name.
+    """
+    lacking = sorted(counts.keys() - classes.keys())
+    if lacking:
+        raise unknown("class", lacking[0], classes, f"--labels {file} ({len(lacking)} of the corpus's are not there)")
+
+
+class _Group(NamedTuple):
+    """Images that are labelled, and prompts, which the builder makes as captions of the first one."""
+
+    samples: list[Sample]
+    first: Sample
+    prompts: list[str]
+
+
+def _scored(
+    run: EvaluatedRun, corpus: Corpus, scoring: ZeroShotScoring, label: str, prompts: list[str]
+) -> tuple[PairVectors, list[str], list[Sample], list[str]]:
+    """The vectors of the prompts and of the images, the images' classes, the first images, and the keys of all."""
+    if not isinstance(run.task.builder, ImageCaptionBuilder):
+        raise WorkbenchError(f"{run.folder}: zero-shot classification needs a task with the builder image_caption")
+    right: list[str] = []
+    shown: list[Sample] = []
+    keys: list[str] = []
+
+    def groups() -> Iterator[_Group]:
+        for samples in sample_pass([corpus], size=scoring.batch_size, unit=None, limit=scoring.limit):
+            kept = [sample for sample in samples if label in sample.get("labels", {})]
+            if not kept:
+                continue
+            first, *more = [[]] if right else _parts(prompts, scoring.batch_size)
+            right.extend(str(sample["labels"][label]) for sample in kept)
+            keys.extend(str(sample["key"]) for sample in kept)
+            shown.extend(kept[: EXAMPLES - len(shown)])
+            yield _Group(kept, kept[0], first)  # together, so that it is seen whether texts see images
+            yield from (_Group([], kept[0], part) for part in more)
+
+    found = pair_vectors(run, groups(), lambda _, group: _pairs(run, group))
+    if not right:
+        raise WorkbenchError(f"corpus {corpus.name!r}: none of the first {scoring.limit} images has a label {label!r}")
+    return found, right, shown, keys
+
+
+def _pairs(run: EvaluatedRun, group: _Group) -> Pairs:
+    texts, images = [], []
+    if group.prompts:
+        texts = run.task.sequences([{**without_captions([group.first])[0], "captions": group.prompts}])
+    if group.samples:
+        images = run.task.sequences(without_captions(group.samples))
+    return Pairs([one.alone("text") for one in texts], [image_of(run, one) for one in images], owner=[0] * len(texts))
+
+
+def _parts(prompts: list[str], size: int) -> list[list[str]]:
+    """So many at once."""
+    return [prompts[first : first + size] for first in range(0, len(prompts), size)]
+
+
+def _mean(hits: Tensor) -> float:
+    return float(hits.double().mean())

@@ -1,0 +1,1 @@
+"""Figures of runs that read images: `workbench show FIGURE RUN ...`."""

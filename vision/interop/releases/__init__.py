@@ -1,1 +1,0 @@
-"""Release families of vision-language models, one file each (`workbench.interop.release`)."""

@@ -1,1 +1,0 @@
-"""Pictures of runs that read images: `workbench show PICTURE RUN ...`."""

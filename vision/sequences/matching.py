@@ -1,0 +1,28 @@
+"""Which texts and images belong together: those of the same image are never a wrong pair."""
+
+from __future__ import annotations
+
+from workbench.core.keyed import digest
+from workbench.sequences.sequence import Sample
+
+MATCHED = "matched"  # label of a sample: 1 = its text belongs to its image, 0 = exchanged; whoever exchanges writes it
+WINDOW = "window"  # of a sample that is a segment of a video: from when to when, in seconds, or None: all of it
+IMAGE = "image_id"  # label of a sample: a number that equal images share
+
+
+def image_id(sample: Sample) -> int:
+    """A 63-bit number of the sample's image: of its bytes' hash where the corpus recorded one, else of its key."""
+    known = sample.get("meta", {}).get("sha256")
+    name = known if known else f"{sample.get('corpus', '')}/{sample['key']}"
+    return digest("image", str(name)) >> 65
+
+
+def segment_id(sample: Sample) -> int:
+    """The same of the segment of a video that the sample is, where it is one: of another time another number."""
+    number, window = image_id(sample), sample.get(WINDOW)
+    return number if window is None else digest("segment", number, *window) >> 65
+
+
+def labelled(sample: Sample, name: str, value: int) -> Sample:
+    """A shallow copy of the sample with one more label."""
+    return {**sample, "labels": {**sample.get("labels", {}), name: value}}

@@ -1,1 +1,0 @@
-"""Steps of sequences with images, one file each."""

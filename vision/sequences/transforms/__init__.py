@@ -1,0 +1,1 @@
+"""Transforms of sequences with images, one file each."""

@@ -1,0 +1,114 @@
+"""Which tokens refer to which boxes (B2T2, Alberti et al., arXiv:1908.05054).
+
+    [CLS] [IMG] who is person1 talking to [SEP]
+           whole        box 1
+
+As in the released code a token of its own follows [CLS] and refers to the image as a whole. A mention refers to a box
+where
+the entity that it is linked to is `region:N`, the N-th of the record's stored regions, from 0; the released code's
+mentions are one token each, here all tokens of a mention refer to it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from vision.sequences.region_targets import special_rows
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import CountOrZero, Role, Word
+from workbench.sequences.protocols import Transform
+from workbench.sequences.rows import insert, recount
+from workbench.sequences.sequence import Fields, Rows, Sequence
+from workbench.text.tokenizer import Tokenizer
+
+PREFIX = "region:"
+
+
+class BoxesInTextTransform(Transform):
+    """References of words to boxes (B2T2, Alberti et al., arXiv:1908.05054). It adds a token for the image after the
+    first token of a text. It links this token and the mentions to rows of the image (`box`).
+
+    The image needs a row for its whole (`whole: first` of `vision.regions`). Of an image that itm exchanged, mentions
+    refer to the regions of the same numbers. A text without an image gets no token.
+
+    Args:
+        token: role of the token that stands for the image: one that no text has. Words of a text never spell it.
+        max_boxes: boxes that the mentions of a text may refer to (the released code: 4), the first ones in their order.
+        stream, image: of the words, and of the image's rows.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        token: Role = "pad",
+        max_boxes: CountOrZero = 4,
+        stream: Word = "text",
+        image: Word = "image",
+    ) -> None:
+        self.id = tokenizer.id(token)
+        self.max_boxes = max_boxes
+        self.stream, self.image = stream, image
+        self.used: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+
+    def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
+        for sequence in sequences:
+            box = np.full(sequence.length(self.stream), -1, np.int64)
+            if sequence.length(self.image):
+                image = sequence.fields(self.image)
+                place = insert(sequence, [1], self.stream, input_ids=np.array([self.id]), special=True)
+                recount(sequence, self.stream)
+                box = np.full(sequence.length(self.stream), -1, np.int64)
+                self._mentions(sequence, box, image)
+                box[place] = self._whole(sequence, image)
+            sequence.fields(self.stream)["box"] = Rows(self.image, box)
+        return sequences
+
+    def take_used(self) -> dict[str, int]:
+        """How many mentions refer to boxes, since the last call."""
+        used, self.used = dict(+self.used), Counter()
+        return used
+
+    def take_dropped(self) -> dict[str, int]:
+        """Mentions whose boxes were left out since the last call, by reason."""
+        dropped, self.dropped = dict(+self.dropped), Counter()
+        return dropped
+
+    def _whole(self, sequence: Sequence, image: Fields) -> int:
+        whole = np.flatnonzero(special_rows(image))
+        if not len(whole):
+            raise WorkbenchError(
+                f"transform vision.boxes_in_text: the image of {sequence.key!r} has no row for its whole; say "
+                "`whole: first` of vision.regions"
+            )
+        return int(whole[0])
+
+    def _mentions(self, sequence: Sequence, box: np.ndarray, image: Fields) -> None:
+        parts = ~special_rows(image)
+        numbers = image.get("number", np.cumsum(parts) - 1)
+        row_of = {int(numbers[row]): int(row) for row in np.flatnonzero(parts)}
+        referred: set[int] = set()
+        for span in sorted(sequence.spans_of(self.stream), key=lambda s: (s.start, s.end)):
+            number = _number(span.entity)
+            if number is None:
+                continue
+            row = row_of.get(number)
+            if row is None:
+                self.dropped["mentions of regions that are not there"] += 1
+            elif row not in referred and len(referred) == self.max_boxes:
+                self.dropped["mentions over max_boxes"] += 1
+            elif (box[span.start : span.end] >= 0).any():
+                self.dropped["mentions within others"] += 1
+            else:
+                referred.add(row)
+                box[span.start : span.end] = row
+                self.used["mentions"] += 1
+
+
+def _number(entity: str) -> int | None:
+    """The N of `region:N`; None for entities of other kinds."""
+    reported = entity.removeprefix(PREFIX)
+    return int(reported) if reported != entity and reported.isdecimal() else None

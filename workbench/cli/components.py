@@ -1,0 +1,68 @@
+"""The command `workbench components`: what a recipe can name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from workbench.components.component_listing import kind_line, named_in, parts
+from workbench.components.kinds import KINDS
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.options.bounds import Location, Word
+from workbench.core.options.command import Trust
+from workbench.core.terminal import Terminal
+from workbench.recipe.reading import load_recipe
+from workbench.recipe.trees import as_tree
+
+
+def list_components(
+    kind: Annotated[Word | None, typer.Argument(help="Only the parts of this kind, with their options.")] = None,
+    recipe: Annotated[
+        Location | None, typer.Option(help="Instead those that this recipe names by import path, such as mine:MyLayer.")
+    ] = None,
+    trust: Trust = False,
+) -> None:
+    """List the parts that recipes can name, with a line each; of one kind with their options.
+
+    Examples:
+
+      workbench components
+
+      workbench components layer
+
+      workbench components transform --recipe mine.yaml --trust
+    """
+    if kind is not None and kind not in KINDS:
+        raise unknown("kind of part", kind, sorted(KINDS))
+    own = None if recipe is None else _named_by(recipe, kind, trust)
+    console = Terminal()
+    for shown in [kind] if kind is not None else sorted(KINDS if own is None else own):
+        console.print(f"\n[bold]{shown}[/]  {escape(f'{KINDS[shown].meaning} {kind_line(shown)}'.replace('`', ''))}")
+        table = Table(box=None, pad_edge=False, show_header=kind is not None)
+        for column in ("part", "what it does") if kind is None else ("part", "option", "allowed", "default"):
+            table.add_column(column, overflow="fold", no_wrap=column == "part")
+        for part in parts(shown, None if own is None else own[shown]):
+            if kind is None:
+                table.add_row(f"  [bold]{part.name}[/]", escape(part.line))
+                continue
+            table.add_row(f"[bold]{part.name}[/]", "", escape(part.line), "")
+            for option in part.options:
+                table.add_row("", option.name, escape(option.allowed), escape(option.default))
+        console.print(table)
+
+
+def _named_by(recipe: str, kind: str | None, trust: bool) -> dict[str, list[str]]:
+    """
+    Raises:
+        WorkbenchError: the recipe names none of the kind, or is wrong or not trusted.
+    """
+    named = named_in(as_tree(load_recipe(recipe, trust=trust)))
+    if not named or kind not in (None, *named):
+        raise WorkbenchError(
+            f"{recipe} names no {kind or 'part'} by import path (found: {', '.join(sorted(named)) or 'none'}); those "
+            "of the workbench are listed without --recipe"
+        )
+    return named

@@ -1,0 +1,218 @@
+"""Parts: from a name in a recipe to an object.
+
+A part is named by a short name (`mlm` of the core, `kg.dea` of another package; `workbench.components.kinds`) or by an
+import path (`mine:MyLayer`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import sys
+import typing
+from collections.abc import Mapping, Set
+from typing import Any, NamedTuple
+
+from workbench.components.build_context import building, entered, record
+from workbench.components.calls import ErrorContext
+from workbench.components.controls import check_declared
+from workbench.components.kinds import KINDS
+from workbench.components.trust import import_named
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.options.values import check_all, refuse_not_finite
+
+SHIPPED = ("workbench", "kg", "vision")
+
+
+class ComponentOptions(NamedTuple):
+    """The options of a part: their names, the annotations of those that have one, whether any other is taken too."""
+
+    names: list[str]
+    types: dict[str, Any]
+    open_ended: bool
+
+
+def short_names(kind: str) -> list[str]:
+    """The names of the parts of a kind that come with the workbench, the core's first."""
+    return [name for package in SHIPPED for name in KINDS[kind].names(package)]
+
+
+def find(kind: str, name: str) -> Any:
+    """The class that a recipe's name stands for.
+
+    Raises:
+        WorkbenchError: the name is not known (the message lists the nearest valid ones), its code is not trusted, or
+            it stands for something else than a part of this kind.
+    """
+    path = KINDS[kind].path(name)
+    if path != name and not KINDS[kind].has(name):
+        raise unknown(kind, name, [*short_names(kind), "package.module:Class"])
+    return _of_kind(kind, import_named(kind, path), name)
+
+
+def _of_kind(kind: str, found: Any, name: str) -> Any:
+    wanted = KINDS[kind]
+    base = wanted.base_class()
+    allowed = f"a class derived from {wanted.base.replace(':', '.')}"
+    if not inspect.isclass(found):
+        raise WorkbenchError(f"{kind} {name!r} is of type {type(found).__name__}; allowed: {allowed}")
+    if not issubclass(found, base) or found is base:
+        raise WorkbenchError(f"{kind} {name!r} is no {kind}; allowed: {allowed}")
+    if left_out := sorted(getattr(found, "__abstractmethods__", ())):
+        raise WorkbenchError(f"{kind} {name!r} has no {', '.join(left_out)}, as every {kind} has")
+    try:
+        inspect.signature(getattr(found, wanted.method)).bind("self", *wanted.arguments)
+    except TypeError as error:
+        call = f"{wanted.method}({', '.join(wanted.arguments)})"
+        raise WorkbenchError(f"{kind} {name!r} has no {call}, as every {kind} has: {error}") from error
+    check_declared(found, f"{kind} {name!r}")
+    return found
+
+
+def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given: Any) -> Any:
+    """Build the part that `spec` describes: a name, or a mapping with the name under `kind` and the options next to it.
+
+    `where` is the place in the recipe, for messages; for a component that another one builds in its `__init__`, the
+    option that names it. `given` are things the caller has (`workbench.components.build_context.BUILD_ARGUMENTS`), next
+    to those of the
+    component that is being built. The component receives those that its signature asks for and that the recipe does not
+    state itself, and so do the components that it builds.
+
+    Raises:
+        WorkbenchError: unknown name or option, missing option, a value that the option's annotation does not allow, or
+            what the part itself refused; names the place.
+    """
+    outer = building()
+    context = outer.below(where, given)
+    part, options, place = named_by(kind, spec, context.place)
+    accepted = checked(part, options, place, context.given)
+    with entered(context), ErrorContext(place):
+        built = _initialised(part(**accepted))
+    if outer.inside is not None:
+        outer.inside.append(built)
+    return record(built, context.built(place, kind))
+
+
+def _initialised(part: Any) -> Any:
+    """The part itself; torch tells later, at a place that says nothing, that a module's base was never initialised.
+
+    Raises:
+        WorkbenchError: that is so.
+    """
+    base = getattr(sys.modules.get("torch.nn"), "Module", None)  # a module is of torch, which is imported then
+    if base is not None and isinstance(part, base) and "_modules" not in vars(part):
+        raise WorkbenchError("its __init__ does not call super().__init__(); call it first")
+    return part
+
+
+def named_by(kind: str, spec: str | Mapping[str, Any], where: str) -> tuple[Any, dict[str, Any], str]:
+    """The class of the part that `spec` describes, its options, and its place for messages.
+
+    Raises:
+        WorkbenchError: as for `find`, or there is no name; names the place.
+    """
+    options = {kind: spec} if isinstance(spec, str) else dict(spec)
+    if kind not in options:
+        raise WorkbenchError(f"{where or kind}: the key {kind!r} is missing; found {sorted(options)}")
+    name = options.pop(kind)
+    if not isinstance(name, str):
+        raise WorkbenchError(f"{where or kind}: {kind} = {name!r}; allowed: a name, or 'package.module:Class'")
+    place = f"{where}: {kind} {name!r}" if where else f"{kind} {name!r}"
+    with ErrorContext(place):  # to import a module is to run it
+        try:
+            return find(kind, name), options, place
+        except WorkbenchError as error:
+            raise WorkbenchError(f"{where}: {error}" if where else str(error)) from error
+
+
+def checked(
+    part: Any, options: Mapping[str, Any], where: str, given: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Options that fit the part's signature, completed from `given`.
+
+    Raises:
+        WorkbenchError: as for `build`.
+    """
+    names, hints, open_ended = options_of(part)
+    for option in options:
+        if option not in names and not open_ended:
+            raise unknown("option", option, names, where)
+    stated = check_all(hints, options, where)
+    for option, value in stated.items():
+        refuse_not_finite(value, f"{where}: {option}")
+    complete = {n: v for n, v in (given or {}).items() if n in names and n not in options} | stated
+    missing = [
+        n
+        for n, p in _parameters(part).items()
+        if p.default is p.empty and n not in complete and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+    ]
+    if missing:
+        raise WorkbenchError(f"{where}: missing {', '.join(missing)}; options: {', '.join(names)}")
+    return complete
+
+
+def _hints(part: Any) -> dict[str, Any]:
+    target = part.__init__ if inspect.isclass(part) else part
+    hints: dict[str, Any] = {}
+    for name, hint in getattr(target, "__annotations__", {}).items():
+
+        def alone() -> None: ...
+
+        alone.__annotations__ = {name: hint}
+        # what only a type checker imports cannot be looked up, and tells nothing of the other options
+        with contextlib.suppress(NameError, TypeError):
+            hints |= typing.get_type_hints(alone, getattr(target, "__globals__", None), include_extras=True)
+    return hints
+
+
+def _parameters(part: Any) -> dict[str, inspect.Parameter]:
+    return {n: p for n, p in inspect.signature(part).parameters.items() if n != "self"}
+
+
+def options_of(part: Any) -> ComponentOptions:
+    """The options that a part takes, those of `**options: Unpack[...]` included."""
+    hints = _hints(part)
+    names: list[str] = []
+    open_ended = False
+    for name, parameter in _parameters(part).items():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            names.append(name)
+            continue
+        shared = _unpacked(hints.pop(name, None))
+        open_ended = shared is None
+        names += list(shared or {})
+        hints |= shared or {}
+    return ComponentOptions(names, {name: hint for name, hint in hints.items() if name != "return"}, open_ended)
+
+
+def _unpacked(hint: Any) -> dict[str, Any] | None:
+    """The options of `**options: Unpack[SomeTypedDict]`; None where keywords are open."""
+    if typing.get_origin(hint) is not typing.Unpack:
+        return None
+    return typing.get_type_hints(typing.get_args(hint)[0], include_extras=True)
+
+
+def defaults_of(part: Any) -> dict[str, Any]:
+    """The options that need not be stated, and what they are then.
+
+    Those of `**options: Unpack[SomeTypedDict]` are what the class next to that TypedDict says which takes all of them.
+    """
+    found: dict[str, Any] = {}
+    hints = _hints(part)
+    for name, parameter in _parameters(part).items():
+        if parameter.kind is parameter.VAR_KEYWORD and (shared := _unpacked(hints.get(name))) is not None:
+            known = _defaults_with(typing.get_args(hints[name])[0], shared.keys())
+            found |= {option: known[option] for option in shared if option in known}
+        elif parameter.default is not parameter.empty:
+            found[name] = parameter.default
+    return found
+
+
+def _defaults_with(shared: Any, names: Set[str]) -> dict[str, Any]:
+    """The defaults of the class of the same module that takes all of these options."""
+    module = importlib.import_module(shared.__module__)
+    own = (c for c in vars(module).values() if inspect.isclass(c) and c.__module__ == module.__name__)
+    takers = (_parameters(c) for c in own if not typing.is_typeddict(c))
+    taken = next((parameters for parameters in takers if names <= parameters.keys()), {})
+    return {name: p.default for name, p in taken.items() if p.default is not p.empty}

@@ -1,0 +1,132 @@
+"""Calling a part of a recipe: what it raises is told with its place, what it returns is checked at once.
+
+Which component, at which place of the recipe, an error came from.
+
+`workbench.components.building.build` records the name of what it builds. An error for people that leaves a named
+component
+begins with this name; any other gets a note. Python prints notes as the last lines of a traceback, and the command
+line after its message:
+
+    RuntimeError: boom
+    raised in tasks.text.objectives[1]: objective 'swapped:Swapped'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from numbers import Real
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from workbench.components.build_context import named
+from workbench.core.errors import RAISED_IN, MachineError, WorkbenchError
+from workbench.core.processes.signals import Ended, Interrupted
+
+ARRAYS = (Tensor, np.ndarray)
+
+
+class Returns(NamedTuple):
+    """What a method must return, in words, and whether something is that, given the arguments of the call.
+
+    `told` describes what was returned instead, given the same.
+    """
+
+    words: str
+    holds: Callable[..., bool]
+    reported: Callable[..., str] = lambda found, *_: value_in_words(found)
+
+
+def call(part: Any, method: str, returns: Returns, *arguments: Any) -> Any:
+    """`part.method(*arguments)`; without a method's name the part itself is called.
+
+    Raises:
+        WorkbenchError: it returned something else than `returns`; names the part, its place and what was returned.
+    """
+    with ErrorContext(part):
+        found = (getattr(part, method) if method else part)(*arguments)
+        if not returns.holds(found, *arguments):
+            what = f"{named(part)}: {method} returned" if method else f"{named(part)} returned"
+            raise WorkbenchError(f"{what} {returns.reported(found, *arguments)}; allowed: {returns.words}")
+    return found
+
+
+def value_in_words(value: Any) -> str:
+    """A returned thing in few words: of a list or mapping what is in it, of a tensor or array its shape and type."""
+    if value is None:
+        return "None (is a `return` missing?)"
+    if isinstance(value, ARRAYS):
+        return f"a {type(value).__name__} {list(value.shape)} of {value.dtype}"
+    name = type(value).__name__
+    if isinstance(value, bool | Real):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return (
+            f"a {name} with {', '.join(f'{k}: {value_in_words(v)}' for k, v in list(value.items())[:4]) or 'nothing'}"
+        )
+    if isinstance(value, list | tuple):
+        kinds = dict.fromkeys(value_in_words(i) if isinstance(i, ARRAYS) else type(i).__name__ for i in value)
+        return f"a {name} of {', '.join([*kinds][:4]) or 'nothing'}"
+    return f"something of type {name}"
+
+
+def all_are(kind: type) -> Callable[..., bool]:
+    """Whether something is a list of such things."""
+    return lambda found, *_: isinstance(found, list) and all(isinstance(inner, kind) for inner in found)
+
+
+PLACES = ("model.", "tasks.")
+"""How places in a recipe begin."""
+
+
+class ErrorContext:
+    """A block in which a part is at work: an error that leaves it is told with the part's name.
+
+    One that has such a note already keeps it, as the part inside knows better; so does a message that names a place in
+    the recipe.
+    An error of a class of its own stays what it is, as whoever catches it wants what it carries.
+    What would end more than the part in silence does not leave it as it is: `sys.exit`, and a `StopIteration`, which is
+    the end of whatever loop it meets. Ctrl-C (`Interrupted`) is nobody's fault.
+
+    Args:
+        part: a component, or a name.
+    """
+
+    __slots__ = ("part",)
+
+    def __init__(self, part: object) -> None:
+        self.part = part
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            return
+        name = self.part if isinstance(self.part, str) else named(self.part)
+        if isinstance(error, SystemExit) and not isinstance(error, Ended):
+            raise WorkbenchError(
+                f"{name}: it called sys.exit({error.code!r}), which would end the whole command; allowed: to raise "
+                "workbench.core.errors.WorkbenchError with what is wrong and what to do"
+            ) from error
+        if isinstance(error, StopIteration):
+            stop = RuntimeError("StopIteration, which is no error outside of an iterator's __next__")
+            stop.add_note(RAISED_IN + name)
+            raise stop from error
+        if isinstance(error, Interrupted) or not isinstance(error, Exception | KeyboardInterrupt):
+            return
+        if any(note.startswith(RAISED_IN) for note in getattr(error, "__notes__", ())):
+            return
+        if not isinstance(error, WorkbenchError):
+            error.add_note(RAISED_IN + name)
+        elif type(error) in (WorkbenchError, MachineError) and not _names_place(str(error), name):
+            raise type(error)(f"{name}: {error}") from error
+
+
+def _names_place(message: str, name: str) -> bool:
+    """Whether a message names the part's place, or begins with that of a part inside: a layer that a head ran."""
+    return name.partition(": ")[0] in message or message.startswith(PLACES)

@@ -1,0 +1,112 @@
+"""Descriptions of components, the shipped ones and those of a recipe: for `workbench components` and
+docs/components/."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, get_type_hints
+
+from workbench.components.build_context import BUILD_ARGUMENTS
+from workbench.components.building import defaults_of, find, options_of, short_names
+from workbench.components.kinds import KINDS
+from workbench.core.options.values import described, group
+
+
+class ComponentOption(NamedTuple):
+    """An option of a component: its allowed values, its default ("" where it has none), and its line under `Args`."""
+
+    name: str
+    allowed: str
+    default: str
+    meaning: str = ""
+
+
+class ComponentEntry(NamedTuple):
+    """A part: its first line, its options, what it asks for of what is given, and the controls that it supports."""
+
+    name: str
+    line: str
+    options: list[ComponentOption]
+    given: list[str]
+    controls: tuple[str, ...]
+
+
+def parts(kind: str, names: Iterable[str] | None = None) -> list[ComponentEntry]:
+    """The parts of a kind: those of these names, or all that come with the workbench, the core's first."""
+    return [_component_entry(kind, name, find(kind, name)) for name in (short_names(kind) if names is None else names)]
+
+
+def named_in(tree: Any) -> dict[str, list[str]]:
+    """By kind, the parts that a tree of plain values names by import path, each once."""
+    found: dict[str, list[str]] = {}
+    inner = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list) else ()
+    named = tree.items() if isinstance(tree, Mapping) else ()
+    own = [{key: [name]} for key, name in named if key in KINDS and isinstance(name, str) and ":" in name]
+    for each in (*own, *map(named_in, inner)):
+        for kind, names in each.items():
+            found[kind] = list(dict.fromkeys([*found.get(kind, ()), *names]))
+    return found
+
+
+def kind_line(kind: str) -> str:
+    """The base class of the components of a kind, and the call that each of them answers."""
+    module, _, name = KINDS[kind].base.partition(":")
+    call = f"`{kind}{'' if KINDS[kind].method in ('__call__', 'forward') else f'.{KINDS[kind].method}'}"
+    call += f"({', '.join(KINDS[kind].arguments)})`"
+    return f"`{module}.{name}`, called as {call}"
+
+
+def _component_entry(kind: str, name: str, part: Any) -> ComponentEntry:
+    stated: list[ComponentOption] = []
+    given: list[str] = []
+    names, types, _ = options_of(part)
+    defaults, meanings = defaults_of(part), _meanings(part)
+    for option in names:
+        if option in BUILD_ARGUMENTS and kind in BUILD_ARGUMENTS[option].kinds:
+            given.append(option)
+        else:
+            default = defaults.get(option, dataclasses.MISSING)
+            stated += _options(option, types.get(option), default, meanings.get(option, ""))
+    return ComponentEntry(name, _first_line(part), stated, given, tuple(getattr(part, "controls", ())))
+
+
+def _options(name: str, hint: Any, default: Any, meaning: str = "") -> Iterator[ComponentOption]:
+    """An option; of a group of options (a dataclass) the members too, as `head.tied`."""
+    yield ComponentOption(name, "" if hint is None else described(hint), written(default), meaning)
+    kind = group(hint)
+    if kind is None:
+        return
+    hints = get_type_hints(kind, include_extras=True)
+    for field in dataclasses.fields(kind):
+        inner = getattr(default, field.name, field.default)
+        yield from _options(f"{name}.{field.name}", hints[field.name], inner)
+
+
+def written(default: Any) -> str:
+    """As a recipe writes it; of a group those of its members, which have lines of their own."""
+    if default is dataclasses.MISSING:
+        return ""
+    if dataclasses.is_dataclass(default):
+        return "as below"
+    return json.dumps(default) if default is None or isinstance(default, bool) else str(default)
+
+
+def _meanings(part: Any) -> dict[str, str]:
+    """What the docstrings of a class and its bases say of each argument, under `Args`."""
+    found: dict[str, str] = {}
+    for base in reversed(inspect.getmro(part)):
+        _, _, after = inspect.cleandoc(base.__doc__ or "").partition("\nArgs:\n")
+        block = after.partition("\n\n")[0]
+        for entry in re.split(r"\n(?= {4}\w)", f"\n{block}"):
+            names, colon, text = entry.strip().partition(": ")
+            if colon:
+                found |= dict.fromkeys(names.split(", "), " ".join(text.split()))
+    return found
+
+
+def _first_line(part: Any) -> str:
+    return " ".join((inspect.getdoc(part) or "").partition("\n\n")[0].split())

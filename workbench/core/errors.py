@@ -1,0 +1,164 @@
+"""Errors that are for people: one message that says what was found, what is allowed and what to do."""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import os
+import re
+import shlex
+from collections.abc import Iterable
+
+SHOWN = 120  # characters of a value in a message
+LONGEST_PATH = 4096  # of Linux; a longer one names nothing
+RAISED_IN = "raised in "
+"""How a note on an error begins that names the part it came from (`workbench.components.calls`)."""
+
+
+def quoted(path: str | os.PathLike[str]) -> str:
+    """A path as a word of a command that is to be typed."""
+    return shlex.quote(os.fspath(path))
+
+
+def choices(option: str, names: Iterable[str]) -> str:
+    """The ways to choose one of several by an option, each as it is typed: `--task a or --task b`."""
+    return " or ".join(f"{option} {shlex.quote(name)}" for name in names)
+
+
+class WorkbenchError(Exception):
+    """A wrong input, as opposed to a bug. The command line prints its message alone and exits with `exit_code`."""
+
+    exit_code = 2
+
+
+class MachineError(WorkbenchError):
+    """The input is right, but the machine did not do it: a full or failing disk, no memory, a process that was killed.
+
+    The same command may succeed later.
+    """
+
+    exit_code = 1
+
+
+class BadValueError(WorkbenchError):
+    """A value of a sample that turns out to be unusable after it was read: an image that cannot be decoded.
+
+    Args:
+        where: the sample.
+        detail: what is wrong and what to do.
+        value: the value itself: every sample that holds this object is bad, also one that borrowed it.
+        reason: short, and the same for equal causes, so that it can be counted.
+    """
+
+    def __init__(self, where: str, detail: str, value: object, reason: str) -> None:
+        super().__init__(where, detail, value, reason)
+        self.where, self.detail, self.value, self.reason = where, detail, value, reason
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.detail}"
+
+
+ADVICE = {
+    errno.ENOSPC: "the disk is full ({}). Free some space and run the same command again: what is finished is kept",
+    errno.EDQUOT: "your share of the disk is used up ({}). Free some space and run the same command again",
+    errno.EACCES: "no permission ({}). Change the permissions, or choose another place",
+    errno.EPERM: "no permission ({}). Change the permissions, or choose another place",
+    errno.EROFS: "cannot write here ({}); choose another place",
+    errno.ENOENT: "there is no such file or folder ({}); check the path",
+    errno.ENOTDIR: "a file stands where a folder is needed ({}); choose another place",
+    errno.EISDIR: "a folder stands where a file is needed ({}); choose another place",
+    errno.EEXIST: "something is there already ({}); choose another place",
+    errno.ENAMETOOLONG: "the name is too long ({}); check the path",
+    errno.ELOOP: "a link leads to itself ({}); check the path",
+    errno.EMFILE: "too many open files ({}); raise the limit with ulimit -n",
+    errno.EAGAIN: "no more processes may be started ({}); use fewer, or raise the limit with ulimit -u",
+    errno.ENOMEM: "not enough memory ({}); use fewer processes, or a machine with more",
+}
+
+
+CHOICES = {
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+}
+"""What another path, or other permissions, would have avoided: a wrong input. With the rest the machine failed."""
+
+
+def system_error(error: OSError, path: object = None) -> WorkbenchError:
+    """What the operating system refused, as a message: the file, the reason, what to do.
+
+    It is a `MachineError`, unless a file or folder was named that cannot serve (`CHOICES`).
+
+    Args:
+        path: the file meant, where the error itself names none (a full disk while writing).
+    """
+    named = [os.fsdecode(n) for n in (error.filename, error.filename2) if isinstance(n, str | bytes | os.PathLike)]
+    place = str(path) if path is not None else " -> ".join(named)
+    place = place if len(place) <= LONGEST_PATH else f"{place[:SHOWN]}..."
+    reason = error.strerror or str(error) or type(error).__name__
+    advice = ADVICE.get(_number(error), "the operating system says: {}. Fix that and run the same command again")
+    kind = WorkbenchError if error.errno in CHOICES else MachineError
+    notes = getattr(error, "__notes__", ())
+    parts = [note.removeprefix(RAISED_IN) for note in notes if note.startswith(RAISED_IN)]
+    return kind(": ".join([*parts, *filter(None, [place]), advice.format(reason)]))
+
+
+def _number(error: OSError) -> int:
+    """The error's number. numpy, which writes arrays by itself, gives none where the disk is full."""
+    return error.errno or (errno.ENOSPC if re.fullmatch(r"\d+ requested and \d+ written", str(error)) else 0)
+
+
+def memory_error(error: MemoryError | ImportError) -> MachineError | None:
+    """The message for an error that means that no memory was left; None where it means something else.
+
+    A library that does not fit into the memory is an ImportError in the loader's words.
+    """
+    detail = str(error) or type(error).__name__
+    if isinstance(error, ImportError) and not re.search("failed to map segment|cannot allocate memory", detail, re.I):
+        return None
+    return MachineError(f"not enough memory ({detail}); use a machine with more, or raise the limit (ulimit -v)")
+
+
+def message(error: WorkbenchError) -> str:
+    """What is told of an error: what it says, and the notes of those who passed it on
+    (`workbench.components.calls`)."""
+    return "\n".join([str(error), *getattr(error, "__notes__", ())])
+
+
+def shown(value: object) -> str:
+    """A value in a message: as Python writes it, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+LISTED = 12
+"""Valid names that a message lists; of more it gives the nearest."""
+NEAREST, MANY = 5, 2000
+
+
+def nearest(name: str, valid: Iterable[str]) -> list[str]:
+    """The valid names that look most like `name`, best first (at most three)."""
+    return difflib.get_close_matches(name, list(valid), n=3, cutoff=0.5)
+
+
+def unknown(
+    what: str, name: str, valid: Iterable[str], where: str = "", unlisted: Iterable[str] = (), advice: str = ""
+) -> WorkbenchError:
+    """The error for a name that does not exist: names the nearest valid ones, then all but the `unlisted`, or of many
+    the five nearest, then what to do where another of these names is not what is wanted."""
+    choices = sorted(valid)
+    close = nearest(name, [*choices, *unlisted])
+    guess = f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
+    place = f" in {where}" if where else ""
+    listed = f"Valid: {', '.join(choices) if choices else 'none'}."
+    if len(choices) > LISTED:
+        cutoff = 0.0 if len(choices) < MANY else 0.5  # to compare with all of a vocabulary takes seconds
+        some = difflib.get_close_matches(name, choices, n=NEAREST, cutoff=cutoff) or choices[:NEAREST]
+        listed = f"Valid are {len(choices):,}; the nearest: {', '.join(some)}."
+    return WorkbenchError(f"unknown {what} {name!r}{place}.{guess} {listed}{' ' * bool(advice)}{advice}")

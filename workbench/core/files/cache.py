@@ -1,0 +1,97 @@
+"""Files of remote corpora, fetched once through fsspec and kept by their checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+import fsspec
+
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.files.drafts import CHUNK, atomic
+
+PROTOCOLS = (
+    *("http", "https", "ftp", "sftp", "ssh", "smb", "hdfs", "webhdfs", "hf", "memory", "local"),
+    *("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "lakefs"),
+)
+"""Stores of files. Other protocols of fsspec chain, run servers, or stand for places inside of files."""
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is fetched through fsspec (s3://, gs://, https://, memory://, ...); file:// is local.
+
+    Raises:
+        WorkbenchError: a URL of a protocol that corpora are not read from.
+    """
+    if "://" not in place or place.startswith("file://"):
+        return False
+    protocol = place.partition("://")[0]
+    if protocol not in PROTOCOLS:
+        raise unknown("protocol", protocol, PROTOCOLS, place[:200])
+    return True
+
+
+def default_folder() -> Path:
+    """$WORKBENCH_CACHE, or ~/.cache/workbench."""
+    return Path(os.environ.get("WORKBENCH_CACHE") or Path.home() / ".cache" / "workbench")
+
+
+def fetch_bytes(url: str) -> bytes:
+    """The whole of a small remote file."""
+    try:
+        with fsspec.open(url, "rb") as file:
+            return bytes(file.read())
+    except Exception as error:  # each store's library raises errors of its own
+        raise _unreachable(url, error) from error
+
+
+def copy_of(url: str, sha256: str, folder: Path) -> Path:
+    """Where the copy of a remote file lies, once it was fetched."""
+    return folder / sha256[:2] / f"{sha256}{Path(url).suffix}"
+
+
+def fetch(url: str, sha256: str, folder: Path) -> Path:
+    """The local copy of a remote file, fetched if it is not there yet; several processes may ask at once.
+
+    The copy's name is its checksum, so a changed remote file never meets an old copy. Copies are never deleted.
+
+    Raises:
+        WorkbenchError: the file cannot be fetched, has another checksum, or the disk is full.
+    """
+    local = copy_of(url, sha256, folder)
+    if local.is_file():
+        return local
+    with atomic(local) as target:
+        found = _download(url, target)
+        if found != sha256:
+            raise WorkbenchError(
+                f"{url}: the checksum is {found}, but corpus.json says {sha256}: the file changed after it was "
+                "indexed, or the transfer was damaged. Index it again, or restore the file"
+            )
+    return local
+
+
+def _download(url: str, target: BinaryIO) -> str:
+    hasher = hashlib.sha256()
+    try:
+        source = fsspec.open(url, "rb").open()
+    except Exception as error:  # as above
+        raise _unreachable(url, error) from error
+    with source:
+        while True:
+            try:
+                chunk = source.read(CHUNK)
+            except Exception as error:  # as above
+                raise _unreachable(url, error) from error
+            if not chunk:
+                return hasher.hexdigest()
+            hasher.update(chunk)
+            target.write(chunk)
+
+
+def _unreachable(url: str, error: Exception) -> WorkbenchError:
+    return WorkbenchError(
+        f"{url} cannot be read: {error or type(error).__name__}. Check the address and the access rights"
+    )

@@ -1,0 +1,202 @@
+"""Whether a file still holds the bytes it was written with; each version of a file is hashed once per machine.
+
+A file that was found to have its checksum is remembered by path, size, inode, and times of change, in memory and in
+`verified/` of the cache folder, so that loader workers, ranks and restarts do not hash it again. The time of the
+inode's change counts too, which no program can set back: a file that was written to is hashed again, even where its
+size and its modification time are as before. A file changed less than two seconds before it is hashed is not
+remembered, as a second change might carry the same time.
+
+What this cannot see are bytes that change without the file system being told (a failing disk): `workbench verify`
+always reads everything.
+
+Folders of arrays with a JSON file that seals them: what they are, and the checksum of every file.
+
+    {"format": 2, ..., "files": {"triples.npy": "<SHA-256>", ...}, "digest": "<SHA-256 of all the other keys>"}
+
+A file is hashed once for each version of it (`workbench.core.files.checksums`): opening a sealed folder costs a few
+system calls for each file, and the first time on a machine as much as reading it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.cache import default_folder
+from workbench.core.files.drafts import real_path, sha256_of
+
+logger = logging.getLogger(__name__)
+
+
+SETTLED = 2_000_000_000
+"""Nanoseconds after which a further change of a file certainly has another time."""
+
+_remembered: dict[Path, set[str]] = {}
+_read: dict[Path, int] = {}
+
+
+def matches(path: Path, checksum: str, digest: Callable[[Path], str] = sha256_of) -> bool:
+    """Whether `digest(path)` is `checksum`, which is computed once for each version of a file.
+
+    Processes that ask for the same file at once take turns, so that the first one's answer serves them all.
+
+    Raises:
+        OSError: the file is missing or cannot be read.
+    """
+    record = _record(path)
+    if _known(record, checksum, path):
+        return True
+    with _turn(path):
+        if _known(record, checksum, path):
+            return True
+        started = time.time_ns()
+        before = _version(path)
+        if digest(path) != checksum:
+            return False
+        if started - path.stat().st_ctime_ns > SETTLED and _version(path) == before:
+            _remember(record, _line(checksum, before, path))
+        return True
+
+
+def _version(path: Path) -> str:
+    found = path.stat()
+    return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
+
+
+def _line(checksum: str, version: str, path: Path) -> str:
+    return f"{checksum} {version} {json.dumps(path.name)}"
+
+
+def _record(path: Path) -> Path:
+    """The file that remembers the files of `path`'s folder."""
+    folder = hashlib.sha256(os.fsencode(real_path(path.parent))).hexdigest()
+    return default_folder() / "verified" / folder[:32]
+
+
+def _known(record: Path, checksum: str, path: Path) -> bool:
+    line = _line(checksum, _version(path), path)
+    if line not in _remembered.get(record, ()):
+        with contextlib.suppress(OSError):
+            _read_on(record)
+    return line in _remembered.get(record, ())
+
+
+def _read_on(record: Path) -> None:
+    """Learn what other processes have written since the record was last read."""
+    with open(record, "rb") as file:
+        file.seek(_read.get(record, 0))
+        whole, end, _ = file.read().rpartition(b"\n")
+    _read[record] = _read.get(record, 0) + len(whole) + len(end)
+    _remembered.setdefault(record, set()).update(whole.decode("utf-8", "replace").splitlines())
+
+
+def _remember(record: Path, line: str) -> None:
+    _remembered.setdefault(record, set()).add(line)
+    try:
+        record.parent.mkdir(parents=True, exist_ok=True)
+        with open(record, "a", encoding="utf-8") as file:  # one short write each: lines of several processes stay whole
+            file.write(f"{line}\n")
+    except OSError as error:
+        logger.debug("%s will be hashed again by other processes: %s", line, error)
+
+
+@contextlib.contextmanager
+def _turn(path: Path) -> Iterator[None]:
+    """One process of this machine at a time; where the file system has no locks, all at once."""
+    with open(path, "rb") as file:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+FORMAT = 2
+
+
+def seal(folder: Path, name: str, about: Mapping[str, Any]) -> str:
+    """Write the file `name` that seals what is in the folder; returns its digest."""
+    files = {path.name: sha256_of(path) for path in sorted(folder.iterdir()) if path.name != name}
+    meta = {"format": FORMAT, **about, "files": files}
+    digest = _digest(meta)
+    (folder / name).write_text(json.dumps({**meta, "digest": digest}, indent=2), encoding="utf-8")
+    return digest
+
+
+def open_sealed(folder: Path, name: str, *, missing: str, again: str) -> dict[str, Any]:
+    """What `seal` wrote, when every file is as it was then.
+
+    Args:
+        missing: the message where there is no file `name`.
+        again: what to do about a folder that is damaged, for the message.
+
+    Raises:
+        WorkbenchError: there is no such file, it is of another format, or a file is missing, changed or damaged.
+    """
+    place = folder / name
+    try:
+        meta = _read_seal(place)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise WorkbenchError(missing) from error
+    except ValueError as error:
+        raise WorkbenchError(f"{place} {error}; {again}") from error
+    for file, checksum in meta["files"].items():
+        _check(folder / file, checksum, again)
+    return {**meta, "digest": _digest(meta)}
+
+
+def damage(folder: Path, name: str) -> Iterator[tuple[str, str]]:
+    """(file, what is wrong with it) of everything that is not as `seal` left it; every byte is read."""
+    try:
+        meta = _read_seal(folder / name)
+    except OSError as error:
+        yield name, f"it cannot be read: {error.strerror}"
+        return
+    except ValueError as error:
+        yield name, f"it {error}"
+        return
+    for file, checksum in meta["files"].items():
+        try:
+            if sha256_of(folder / file) != checksum:
+                yield file, f"the checksum differs from the one in {name}: it was changed or damaged"
+        except OSError as error:
+            yield file, f"it cannot be read: {error.strerror}"
+
+
+def _read_seal(place: Path) -> dict[str, Any]:
+    """What `seal` wrote, without its digest, which is right.
+
+    Raises:
+        OSError: there is no such file, or it cannot be read.
+        ValueError: what is wrong with it.
+    """
+    try:
+        meta = json.loads(place.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"is damaged ({error})") from error
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+        found = meta.get("format") if isinstance(meta, dict) else type(meta).__name__
+        raise ValueError(f"is of format {found!r}, this version reads format {FORMAT}")
+    if meta.pop("digest", None) != _digest(meta):
+        raise ValueError("was changed or damaged after it was written")
+    return meta
+
+
+def _check(path: Path, checksum: str, again: str) -> None:
+    try:
+        intact = matches(path, checksum)
+    except FileNotFoundError as error:
+        raise WorkbenchError(f"{path} is missing; {again}") from error
+    if not intact:
+        raise WorkbenchError(f"{path} was changed or damaged after it was written (its checksum differs); {again}")
+
+
+def _digest(meta: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(meta, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

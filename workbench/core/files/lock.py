@@ -1,0 +1,98 @@
+"""One writer per folder: a lock that ends with its process, however that ends."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+from workbench.core.errors import WorkbenchError, system_error
+from workbench.core.files.drafts import check_file, is_at, real_path
+
+logger = logging.getLogger(__name__)
+LOCK = ".lock"
+_held: set[Path] = set()
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold `folder` alone; it is made where it is missing, and removed again if it is empty in the end.
+
+    The lock is one of POSIX: it belongs to the process and not to its children, so one that was killed holds nothing
+    although its loader workers may live a moment longer. It works between the machines of a shared file system that
+    has locks; on one without, a warning is all there is.
+
+    Raises:
+        WorkbenchError: another process, or this one, holds it (says which), or the folder cannot be written.
+    """
+    made = not folder.exists()
+    if folder.exists() and not folder.is_dir():
+        raise WorkbenchError(f"{folder} is a file; choose another folder")
+    place = real_path(folder) / LOCK
+    if place in _held:  # POSIX grants a process its own lock again
+        raise WorkbenchError(f"{folder} is in use by this very process; choose another folder")
+    _held.add(place)
+    try:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = _acquire(folder)
+        except OSError as error:
+            raise system_error(error, folder) from error
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # on a disk that fails the lock goes with the process
+                place.unlink(missing_ok=True)
+                if made and folder.is_dir() and not any(folder.iterdir()):
+                    folder.rmdir()
+            file.close()
+    finally:
+        _held.discard(place)
+
+
+def _acquire(folder: Path) -> TextIO:
+    place = folder / LOCK
+    check_file(place)
+    while True:
+        file = os.fdopen(os.open(place, os.O_RDWR | os.O_CREAT, 0o644), "r+")
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                holder = _holder(file)
+                file.close()
+                raise WorkbenchError(
+                    f"{folder} is in use{holder}. Wait until it ends, stop it, or choose another folder"
+                ) from None
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP):
+                file.close()
+                raise
+            logger.warning("the file system of %s has no locks: take care that nothing else writes there", folder)
+        if is_at(file, place):
+            break
+        file.close()  # the holder before removed the file while we waited for it
+    about = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%F %T"), "command": sys.argv}
+    file.truncate()
+    with suppress(OSError):  # a full disk: the lock holds all the same, without saying whose it is
+        os.write(file.fileno(), json.dumps(about).encode())  # unbuffered: nothing is left to fail when it is closed
+    return file
+
+
+def _holder(file: TextIO) -> str:
+    try:
+        about = json.load(file)
+        return (
+            f": process {about['pid']} on {about['host']} works in it since {about['since']} "
+            f"({' '.join(about['command'])})"
+        )
+    except (ValueError, KeyError, TypeError):
+        return " by another process"

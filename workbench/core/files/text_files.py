@@ -1,0 +1,64 @@
+"""The encoding of a text by its first bytes, wherever texts are read: files, members of tars, JSON.
+
+What a line of a text file is: it ends in a line feed, with or without a carriage return in front, and in no other.
+
+`str.splitlines` would also part a text at form feeds, at U+0085, U+2028 and their like, which stand within lines.
+
+JSON of other people.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from pathlib import Path
+from typing import Any
+
+ENCODINGS = {  # by the byte order mark; that of UTF-32 begins as that of UTF-16
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+
+def mark_of(first: bytes) -> bytes | None:
+    """The byte order mark that bytes begin with; None where there is none."""
+    return next((mark for mark in ENCODINGS if first.startswith(mark)), None)
+
+
+def decoded(data: bytes) -> str:
+    """Bytes as text: by their byte order mark, which is left out, else as UTF-8.
+
+    Raises:
+        UnicodeDecodeError: they are none.
+    """
+    mark = mark_of(data)
+    if mark is None or mark == codecs.BOM_UTF8:
+        return data.removeprefix(codecs.BOM_UTF8).decode()
+    return data.decode(ENCODINGS[mark])
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a file without their ends.
+
+    Raises:
+        OSError: it cannot be read.
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    lines = path.read_bytes().decode("utf-8").split("\n")
+    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value that JSON text stands for.
+
+    Raises:
+        json.JSONDecodeError: it is none, or is nested too deeply for Python (a RecursionError otherwise).
+        UnicodeDecodeError: the bytes are no text.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise json.JSONDecodeError("values are nested too deeply", "", 0) from error

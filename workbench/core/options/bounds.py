@@ -1,0 +1,102 @@
+"""What an option may be: types with their bounds, for the signatures of parts and commands and the keys of recipes.
+
+`workbench.core.options.values` checks values against them. A number of an option has one of these types, or bounds of
+its
+own next to the type (`Annotated[int, Ge(2)]`); a string has a `Literal`, or one of these types that says what the text
+means. The upper bounds are far above anything that is trained today; they are there for slips of the pen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Gt, Le, Len, Lt, MinLen
+from pydantic import BeforeValidator, StringConstraints
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a text stands for, in the words of a message: "allowed: ..."."""
+
+    words: str
+
+
+def _from_text(value: Any) -> Any:
+    """`1e-4` is a number for people, and text for YAML 1.1, which wants a dot in it."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+Number = Annotated[float, BeforeValidator(_from_text)]
+"""Any finite number, also as YAML 1.1 writes it; without bounds it is not enough for an option."""
+
+# whole numbers
+Count = Annotated[int, Ge(1), Le(10**12)]
+CountOrZero = Annotated[int, Ge(0), Le(10**12)]
+Size = Annotated[int, Ge(1), Le(2**20)]
+SizeOrZero = Annotated[int, Ge(0), Le(2**20)]
+Heads = Annotated[int, Ge(1), Le(1024)]
+Repeats = Annotated[int, Ge(1), Le(1000)]
+Side = Annotated[int, Ge(1), Le(2**14)]
+Cells = Annotated[int, Ge(1), Le(1024)]
+Images = Annotated[int, Ge(1), Le(1024)]
+Processes = Annotated[int, Ge(0), Le(1024)]
+HashBits = Annotated[int, Ge(0), Le(16)]
+Connections = Annotated[int, Ge(1), Le(1024)]
+Retries = Annotated[int, Ge(0), Le(100)]
+Seed = Annotated[int, Ge(0), Lt(2**32)]
+
+# numbers
+Share = Annotated[Number, Ge(0), Le(1)]
+SomeShare = Annotated[Number, Gt(0), Le(1)]
+PartShare = Annotated[Number, Gt(0), Lt(1)]
+Warmup = CountOrZero | PartShare  # of a run's updates: so many, or that share of them
+Dropout = Annotated[Number, Ge(0), Lt(1)]
+Positive = Annotated[Number, Gt(0), Le(1e6)]
+MeanSpan = Annotated[Number, Ge(1), Le(1000)]  # rows of a span, on average
+Seconds = Annotated[Number, Gt(0), Le(86_400)]
+Ratio = Annotated[Number, Ge(1), Le(1e6)]
+NotNegative = Annotated[Number, Ge(0), Le(1e6)]
+LearningRate = Annotated[Number, Gt(0), Le(1000)]
+Figure = Annotated[Number, Ge(-1e9), Le(1e9)]
+Epsilon = Annotated[Number, Gt(0), Lt(1)]
+Momentum = Annotated[Number, Ge(0), Lt(1)]
+Betas = Annotated[list[Momentum], Len(2, 2)]
+"""The decay of the two moments of an optimiser like Adam."""
+
+# texts
+Device = Literal["auto", "cpu", "cuda"]
+Word = Annotated[str, StringConstraints(pattern=r"^[^\s./\\]+$"), Means("a word without '.', '/' and spaces")]
+EveryNth = Annotated[str, StringConstraints(pattern=r"^every [1-9][0-9]{0,3}$"), Means("'every N'")]
+FileName = Annotated[
+    str,
+    StringConstraints(pattern=r"^[^\s./\\\x00-\x1f][^/\\\x00-\x1f]*$", max_length=200),
+    Means("a name for a folder: not empty, no '/', no '.' in front"),
+]
+Location = Annotated[str, StringConstraints(pattern=r"^[^\x00]*[^\s\x00][^\x00]*$"), Means("a path or URL")]
+Name = Annotated[str, MinLen(1), Means("a name, not empty")]
+Source = Annotated[str, StringConstraints(pattern=r"\S"), Means("who says so: a paper and its table, a readme")]
+PanelPath = Annotated[
+    str,
+    StringConstraints(pattern=r"^[^\W\d][\w.]*:[^\W\d]\w*$"),
+    Means("the import path of a panel, 'module:function'"),
+]
+Assignment = Annotated[str, Means("NAME=VALUE")]
+Pattern = Annotated[str, MinLen(1), Means("a regular expression")]
+FileTemplate = Annotated[
+    str,
+    StringConstraints(pattern=r"^[^\x00]+$"),
+    Means("a file name with {subset} and {id} to be filled in"),
+]
+PartOf = Annotated[
+    str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}/[1-9][0-9]{0,3}$"), Means("i/n, the i-th of n parts: 2/4")
+]
+Title = Annotated[str, Means("any text")]
+ComponentName = Annotated[str, MinLen(1), Means("the name of a part, or 'package.module:Class'")]
+Role = Annotated[str, MinLen(1), Means("the role of a special token (cls, sep, bos, eos), or null for none")]
+ComponentSpec = Annotated[dict[str, Any], MinLen(1), Means("a mapping of a part's name and options")]

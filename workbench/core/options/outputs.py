@@ -1,0 +1,81 @@
+"""Where a command writes: what is refused of an `--output` before any work is done."""
+
+from __future__ import annotations
+
+import os
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import check_writable, real_path
+
+
+@dataclass(frozen=True)
+class OutputMark:
+    """Marks the option of a file that the command writes when its work is done:
+    `workbench.runs.output_places.OutputFile`.
+
+    Attributes:
+        check: refuses a place, by a WorkbenchError, that belongs to something else.
+    """
+
+    check: Callable[[Path], None]
+
+
+def check_outputs(hints: Mapping[str, Any], values: Mapping[str, Any], where: Mapping[str, str]) -> None:
+    """Check the files that a command is to write.
+
+    Args:
+        hints: the annotations of its options.
+        values: what it was given.
+        where: the options as the user types them.
+
+    Raises:
+        MachineError: the disk is full.
+        WorkbenchError: a file cannot be written, would replace what is no file or belongs to a run or a corpus, or is
+            an input or another output too; by the option's name.
+    """
+    marks = {name: written(hint) for name, hint in hints.items() if values.get(name) is not None}
+    outputs = {name: mark for name, mark in marks.items() if mark}
+    places: dict[Path, str] = {}
+    for name, mark in outputs.items():
+        try:
+            check_writable(values[name])
+            mark.check(values[name])
+        except WorkbenchError as error:
+            raise type(error)(f"{where[name]}: {error}") from error
+        before = places.setdefault(real_path(values[name]), name)
+        if before != name:
+            raise WorkbenchError(
+                f"{where[name]}: {values[name]} is what {where[before]} writes, and would be lost; choose another place"
+            )
+        for other, value in values.items():
+            if other not in outputs and any(_same(values[name], place) for place in _paths(value)):
+                raise WorkbenchError(
+                    f"{where[name]}: {values[name]} is what {where[other]} reads, and would be lost; choose another "
+                    "place"
+                )
+
+
+def written(hint: Any) -> OutputMark | None:
+    """The mark on an annotation, or on a member of a union in it."""
+    if isinstance(hint, OutputMark):
+        return hint
+    return next(filter(None, map(written, typing.get_args(hint))), None)
+
+
+def _paths(value: Any) -> Iterator[str | Path]:
+    for each in value if isinstance(value, list) else [value]:
+        if isinstance(each, str | Path):
+            yield each
+
+
+def _same(output: Path, place: str | Path) -> bool:
+    """Whether both are one file; a text that names none is no file."""
+    try:
+        return os.path.samefile(output, place)
+    except (OSError, ValueError):
+        return False

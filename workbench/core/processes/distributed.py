@@ -1,0 +1,199 @@
+"""The ranks of a run: set-up from torchrun's environment and the few collectives that the trainer uses.
+
+Everything works on one process without a process group.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed import distributed_c10d
+from torch.nn.parallel import DistributedDataParallel
+
+from workbench.core.errors import MachineError, WorkbenchError, message, system_error
+
+T = TypeVar("T")
+PATIENCE = timedelta(minutes=30)
+"""How long a rank waits for the others: longer than any save, so that only a rank that hangs is given up."""
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among all: `rank` of `size`, and the device it computes on."""
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The element-wise sum over ranks, in place (a CPU tensor travels by gloo, a CUDA tensor by nccl)."""
+        if self.size > 1:
+            dist.all_reduce(values)
+        return values
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every rank's small Python value, in rank order, on every rank."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+    def gather_on_main(self, value: Any) -> list[Any]:
+        """Every rank's Python value, in rank order, on the main rank; elsewhere []."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size if self.is_main else []
+        dist.gather_object(value, values or None)
+        return values
+
+    def barrier(self) -> None:
+        if self.size > 1:
+            dist.barrier()
+
+    def from_main(self, make: Callable[[], T]) -> T:
+        """What `make` gives on the main rank, on every rank; its refusal is everybody's, so that nobody waits.
+
+        Raises:
+            WorkbenchError: the one that `make` raised on the main rank, or the OSError, as a message.
+        """
+        made: T | None = None
+        refusal: WorkbenchError | None = None
+        if self.is_main:
+            try:
+                made = make()
+            except WorkbenchError as error:
+                refusal = error
+            except OSError as error:
+                refusal = system_error(error)
+        refused = self.gather((type(refusal), message(refusal)) if refusal is not None else None)[0]
+        if refusal is not None:
+            raise refusal
+        if refused is not None:
+            kind = MachineError if issubclass(refused[0], MachineError) else WorkbenchError
+            raise kind(refused[1])
+        return cast(T, self.gather(made)[0])
+
+    def lanes(self, total: int) -> range:
+        """The lanes this rank runs: rank, rank + size, ...
+
+        Raises:
+            WorkbenchError: fewer lanes than ranks, which would leave a rank without work.
+        """
+        if total < self.size:
+            raise WorkbenchError(
+                f"train: global_batch_size / micro_batch_size = {total} micro-batches a step cannot feed {self.size} "
+                "ranks; lower micro_batch_size, raise global_batch_size or start fewer ranks"
+            )
+        return range(self.rank, total, self.size)
+
+    def gather_rows(self, mine: dict[int, Tensor], total: int) -> list[Tensor]:
+        """Tensors [rows_i, ...] of numbered lanes, gathered over ranks: a list in lane order, detached.
+
+        A rank may hold no lane; every rank gets the same list. Lanes that nobody holds are left out.
+        """
+        about = self.gather({lane: (tuple(t.shape), str(t.dtype)) for lane, t in mine.items()})
+        if self.size == 1:
+            return [mine[lane].detach() for lane in sorted(mine)]
+        shapes = {lane: shape for rank in about for lane, (shape, _) in rank.items()}
+        names = {name for rank in about for _, name in rank.values()}
+        if not names:
+            return []
+        if len(names) != 1 or len({shape[1:] for shape in shapes.values()}) != 1:
+            raise ValueError(f"ranks hold embeddings of different kinds: {about}")
+        dtype = getattr(torch, names.pop().removeprefix("torch."))
+        width = next(iter(shapes.values()))[1:]
+        rows = [sum(shape[0] for shape, _ in rank.values()) for rank in about]
+        padded = torch.zeros((max(rows), *width), dtype=dtype, device=self.device)
+        if mine:
+            local = torch.cat([mine[lane].detach() for lane in sorted(mine)])
+            padded[: len(local)] = local
+        everyone = [torch.empty_like(padded) for _ in range(self.size)]
+        dist.all_gather(everyone, padded)
+        found: dict[int, Tensor] = {}
+        for rank, gathered in zip(about, everyone, strict=True):
+            start = 0
+            for lane in sorted(rank):
+                found[lane] = gathered[start : start + shapes[lane][0]]
+                start += shapes[lane][0]
+        return [found[lane] for lane in range(total) if lane in found]
+
+
+def data_parallel(module: nn.Module) -> DistributedDataParallel:
+    """The module as a replica that all ranks have, whose gradients are averaged over them.
+
+    Which parameters a step uses is up to parts (a layer that is skipped, a head with a branch) and to data (a rank
+    without a micro-batch), so DDP looks, every time: a walk over the graph, done while a GPU is busy.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _Unadvised.apply(torch.zeros(1))
+    return DistributedDataParallel(module, broadcast_buffers=False, find_unused_parameters=True)
+
+
+class _Unadvised(torch.autograd.Function):
+    """Has DDP say what it says once in a process, that looking for unused parameters may not be needed, of a toy: its
+    C++ writes that to the error stream of every rank, but within a function of autograd it is a Python warning."""
+
+    @staticmethod
+    def forward(ctx: Any, given: Tensor) -> Tensor:
+        with torch.enable_grad():
+            DistributedDataParallel(nn.Linear(1, 1), find_unused_parameters=True)(torch.ones(1, 1))
+        return given.clone()
+
+
+def world_from_environment() -> World:
+    """The world that torchrun's variables describe (RANK, WORLD_SIZE, LOCAL_RANK), or a single process.
+
+    Joins the process group: nccl for CUDA tensors next to gloo for CPU tensors, or gloo alone without a GPU.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    rank = int(os.environ.get("RANK", "0"))
+    cuda = torch.cuda.is_available()
+    device = torch.device("cpu")
+    if cuda:
+        local = int(os.environ.get("LOCAL_RANK", "0"))
+        if local >= torch.cuda.device_count():
+            raise WorkbenchError(
+                f"rank {rank} is local rank {local}, but this node has {torch.cuda.device_count()} GPU(s); start "
+                "at most as many processes per node as it has GPUs"
+            )
+        device = torch.device("cuda", local)
+        torch.cuda.set_device(device)
+    if size > 1 and not dist.is_initialized():
+        dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=PATIENCE)
+    return World(rank, size, device)
+
+
+@contextmanager
+def distributed() -> Iterator[World]:
+    """The world for the length of a run; leaves the process group at the end.
+
+    After an error it leaves without waiting for the others: they see the connection close, and end too.
+    """
+    joined = dist.is_available() and dist.is_initialized()
+    world = world_from_environment()
+    leave = world.size > 1 and not joined
+    try:
+        yield world
+    except BaseException:
+        if leave and world.device.type == "cuda":
+            distributed_c10d._abort_process_group()  # collectives under way would never end
+        elif leave:
+            dist.destroy_process_group()
+        raise
+    if leave:
+        dist.destroy_process_group()

@@ -1,0 +1,105 @@
+"""The order of an epoch: shards shuffled, then items inside groups of shards; a function of (seed, epoch) alone.
+
+Where texts are read on, records are shuffled in place of items, and a record's items stay neighbours.
+
+A place in the order is found at once, from any index, so that nothing has to be replayed on resuming.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from workbench.core.keyed import generator
+
+GROUP_SHARDS = 8
+"""Shards whose items are shuffled together."""
+CACHED_BYTES = 256 << 20
+
+
+class _Epoch(NamedTuple):
+    shards: np.ndarray  # [shards] the shuffled shard numbers
+    ends: np.ndarray  # [shards] items up to and with each shuffled shard
+    group_ends: np.ndarray  # [groups] items up to and with each group
+
+
+class EpochOrder:
+    """The shuffled order of a corpus's items.
+
+    Args:
+        counts: [shards] items of each shard.
+        seed: the run's seed.
+        group_shards: how many shards are shuffled together.
+        runs: for an order in which the items of a record stay together: how many items each record of a shard has.
+    """
+
+    def __init__(
+        self,
+        counts: np.ndarray,
+        *,
+        seed: int,
+        group_shards: int = GROUP_SHARDS,
+        runs: Callable[[int], np.ndarray] | None = None,
+    ) -> None:
+        self.counts = np.asarray(counts, np.int64)
+        self.seed, self.group_shards, self.runs = seed, group_shards, runs
+        self.total = int(self.counts.sum())
+        self._epochs: OrderedDict[int, _Epoch] = OrderedDict()
+        self._groups: OrderedDict[tuple[int, int], np.ndarray] = OrderedDict()
+        self._kept = 0
+
+    def locate(self, epoch: int, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Shard and item-in-shard at places of an epoch's order; all arrays have the shape of `index`."""
+        order = self._epoch(epoch)
+        group = np.searchsorted(order.group_ends, index, side="right")
+        shard = np.empty_like(index)
+        item = np.empty_like(index)
+        for g in {int(g) for g in group}:
+            here = group == g
+            base = int(order.group_ends[g - 1]) if g else 0
+            place = base + self._permutation(epoch, g, int(order.group_ends[g]) - base)[index[here] - base]
+            slot = np.searchsorted(order.ends, place, side="right")
+            found = order.shards[slot]
+            shard[here] = found
+            item[here] = place - (order.ends[slot] - self.counts[found])
+        return shard, item
+
+    def _epoch(self, epoch: int) -> _Epoch:
+        known = self._epochs.get(epoch)
+        if known is None:
+            shards = generator(self.seed, "shards", epoch).permutation(len(self.counts))
+            ends = np.cumsum(self.counts[shards])
+            last = np.minimum(np.arange(self.group_shards, len(ends) + self.group_shards, self.group_shards), len(ends))
+            known = self._epochs[epoch] = _Epoch(shards, ends, ends[last - 1])
+            if len(self._epochs) > 4:
+                self._epochs.popitem(last=False)
+        return known
+
+    def _permutation(self, epoch: int, group: int, size: int) -> np.ndarray:
+        known = self._groups.get((epoch, group))
+        if known is None:
+            known = self._shuffled(epoch, group, size)
+            if size < 1 << 31:
+                known = known.astype(np.int32)
+            self._groups[epoch, group] = known
+            self._kept += known.nbytes
+            while self._kept > CACHED_BYTES and len(self._groups) > 1:
+                self._kept -= self._groups.popitem(last=False)[1].nbytes
+        return known
+
+    def _shuffled(self, epoch: int, group: int, size: int) -> np.ndarray:
+        """The items of a group, numbered through its shards, in their order."""
+        shuffle = generator(self.seed, "items", epoch, group)
+        if self.runs is None:
+            return shuffle.permutation(size)
+        shards = self._epoch(epoch).shards[group * self.group_shards : (group + 1) * self.group_shards]
+        lengths = np.concatenate([self.runs(int(shard)) for shard in shards])
+        order = shuffle.permutation(len(lengths))
+        starts, shuffled = np.cumsum(lengths) - lengths, lengths[order]
+        return np.arange(size) + np.repeat(starts[order] - (np.cumsum(shuffled) - shuffled), shuffled)
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_epochs": OrderedDict(), "_groups": OrderedDict(), "_kept": 0}

@@ -1,0 +1,349 @@
+"""Two sides that were evaluated on the same items, compared by a paired bootstrap of each of their numbers.
+
+A side is a run (of what is no run the folder of its results), a result, a file of items (`--predictions`), the table of
+several seeds (`NAME-seeds.json`), or several of these, joined by commas: its seeds. `workbench.metrics.resampling` says
+how a difference is tested.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.table import Table
+
+from workbench.core.errors import WorkbenchError
+from workbench.evaluation.scoring.evaluation_items import EvaluationItems, read_items
+from workbench.metrics.resampling import Difference, compared_numbers, units_of
+from workbench.metrics.tallies import SHARES, Tally
+from workbench.runs.metrics_file import Record, read_json, read_result, results_in
+from workbench.runs.names import EVALUATIONS, SEEDS, is_run
+
+SAMPLES = 10_000
+SHOWN = 3
+TASK = "code of the task"
+
+
+class EvaluatedItems(NamedTuple):
+    """Items that were evaluated once: their file, and the result next to it, where there is one."""
+
+    file: Path
+    record: Record | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `compare` found of one task and corpus: by number how two sides differ, over so many items of so many
+    records; `told` what they were made with otherwise."""
+
+    task: str
+    corpus: str
+    first: str
+    second: str
+    items: int
+    units: int
+    seeds: tuple[int, int]
+    samples: int
+    seed: int
+    differences: dict[str, Difference]
+    reported: list[str] = field(default_factory=list)
+
+    def record(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        numbers = {name: difference._asdict() for name, difference in self.differences.items()}
+        return {**asdict(self), "seeds": list(self.seeds), "differences": numbers}
+
+    def table(self) -> Table:
+        """A row for each number."""
+        of = " on ".join(filter(None, (self.task, self.corpus)))
+        title = ": ".join(filter(None, (of, f"{self.second} less {self.first}")))  # files of items alone tell no task
+        table = Table(title=title, caption="; ".join(self._caption()))
+        for column in ("", "first", "second", "difference", "95 % interval", "p"):
+            table.add_column(column, justify="right" if column else "left")
+        for name, d in self.differences.items():
+            interval = f"{d.low:+.4g} to {d.high:+.4g}"
+            table.add_row(name, f"{d.first:.4g}", f"{d.second:.4g}", f"{d.difference:+.4g}", interval, f"{d.p:.4f}")
+        return table
+
+    def _caption(self) -> Iterator[str]:
+        records = "" if self.units == self.items else f" of {self.units:,} records, which are drawn as wholes"
+        yield f"{self.items:,} shared items{records}"
+        yield f"paired bootstrap, {self.samples:,} samples, seed {self.seed}"
+        if max(self.seeds) > 1:
+            pairs = "in pairs, in their order" if self.seeds[0] == self.seeds[1] else "each side for itself"
+            yield f"means over {self.seeds[0]} and {self.seeds[1]} seeds, drawn {pairs}"
+        yield from self.reported
+
+
+def compare(
+    sides: Sequence[str],
+    *,
+    samples: int = SAMPLES,
+    seed: int = 0,
+    task: str | None = None,
+    across_variants: bool = False,
+) -> list[Comparison]:
+    """Each other side against the first, on all tasks and corpora that both were evaluated on.
+
+    Args:
+        task: of runs, this task's results alone.
+        across_variants: also where the variants of a metric differ.
+
+    Raises:
+        WorkbenchError: a side is not there, or nothing that it was evaluated on is what the first was: other tasks,
+            corpora, items or numbers, which are named.
+    """
+    read = [_side(side, task) for side in sides]
+    found = []
+    for name, other in zip(sides[1:], read[1:], strict=True):
+        for one, two in _matched(sides[0], read[0], name, other):
+            found.append(_compared(sides[0], one, name, two, samples, seed, across_variants))
+    return found
+
+
+def _side(side: str, task: str | None) -> list[list[EvaluatedItems]]:
+    """What a side was evaluated on, each time by each of its seeds.
+
+    Raises:
+        WorkbenchError: as `compare`.
+    """
+    places = [Path(part) for part in side.split(",")]
+    if len(places) == 1 and places[0].name.endswith(SEEDS):
+        return [_of_seeds(places[0])]
+    seeds = [[each for each in _evaluated(place) if task in (None, _of(each.record, "task"))] for place in places]
+    for place, found in zip(places, seeds, strict=True):
+        if not found:
+            what = f"no result of the task {task}" if task else "no results"
+            raise WorkbenchError(f"{place} has {what} with items; evaluate it: workbench evaluate TASK {place} CORPUS")
+    if len(seeds) == 1:
+        return [[each] for each in seeds[0]]
+    kinds = [{_kind(each.record): each for each in found} for found in seeds]
+    shared = [kind for kind in kinds[0] if all(kind in of for of in kinds)]
+    if not shared:
+        raise WorkbenchError(f"{side}: these have no evaluation in common: {'; '.join(map(_listed, kinds))}")
+    return [[of[kind] for of in kinds] for kind in shared]
+
+
+def _evaluated(place: Path) -> list[EvaluatedItems]:
+    """The items that a place has: a file of them, a result, or a run's results under no control of evaluation."""
+    if place.is_dir():
+        folder = place / EVALUATIONS if is_run(place) else place
+        files = sorted(folder.glob("*.json"))
+        results = zip(files, results_in(folder, place), strict=True)
+        return [EvaluatedItems(of, r) for file, r in results if (of := file.with_suffix(".jsonl")).is_file()]
+    if not place.is_file():
+        raise WorkbenchError(
+            f"there is no {place}; give runs, results (evaluations/NAME.json), files of --predictions, or NAME{SEEDS}"
+        )
+    if place.suffix == ".json":
+        record, items = read_result(place), place.with_suffix(".jsonl")
+        if not items.is_file():
+            raise WorkbenchError(f"{place} has no items next to it ({items.name}); evaluate again")
+        return [EvaluatedItems(items, record)]
+    alongside = place.with_suffix(".json")
+    return [EvaluatedItems(place, read_result(alongside) if alongside.is_file() else None)]
+
+
+def _of_seeds(place: Path) -> list[EvaluatedItems]:
+    """The results of the runs of a table of seeds, on its corpus and with its options.
+
+    Raises:
+        WorkbenchError: it is no such table, or a run has no such result any more.
+    """
+    table = read_json(place)
+    if not isinstance(table, dict) or not isinstance(table.get("runs"), dict):
+        raise WorkbenchError(f"{place} is no table of seeds; it is written by `workbench finetune TASK ... --seeds N`")
+    wanted = (table.get("task"), Path(str(table.get("corpus"))).name, table.get("options") or {})
+    found = []
+    for run in map(Path, table["runs"]):
+        those = [each for each in _evaluated(run) if each.record and _wanted(each.record) == wanted]
+        if not those:
+            raise WorkbenchError(
+                f"{place}: {run} has no result of {wanted[0]} on {wanted[1]} with items; evaluate it again"
+            )
+        found.append(those[0])
+    return found
+
+
+def _wanted(record: Record) -> tuple[Any, ...]:
+    return (record.get("task"), _corpus(record).name, record.get("options") or {})
+
+
+def _matched(
+    first: str, ours: list[list[EvaluatedItems]], second: str, theirs: list[list[EvaluatedItems]]
+) -> Iterator[tuple[list[EvaluatedItems], list[EvaluatedItems]]]:
+    """What both were evaluated on; of one evaluation each whatever these are of, so that what differs is named later.
+
+    Raises:
+        WorkbenchError: nothing.
+    """
+    if len(ours) == len(theirs) == 1:
+        yield ours[0], theirs[0]
+        return
+    kinds = [{_kind(each[0].record): each for each in side} for side in (ours, theirs)]
+    shared = [kind for kind in kinds[0] if kind in kinds[1]]
+    if not shared:
+        raise WorkbenchError(
+            f"{first} and {second} have no evaluation in common: {_listed(kinds[0])}; {_listed(kinds[1])}. Evaluate "
+            "both on one corpus with the same options, or name two results"
+        )
+    for kind in shared:
+        yield kinds[0][kind], kinds[1][kind]
+
+
+def _kind(record: Record | None) -> tuple[str, ...]:
+    """The task, the corpus's checksum and name, control and options of an evaluation."""
+    record = record or {}
+    corpus = (record.get("inputs") or {}).get("corpus")
+    identity = str(corpus.get("sha256")) if isinstance(corpus, dict) else ""
+    options = ", ".join(f"{name} {value}" for name, value in sorted((record.get("options") or {}).items()))
+    return (str(record.get("task", "")), identity, _corpus(record).name, str(record.get("control") or ""), options)
+
+
+def _listed(kinds: Iterable[tuple[str, ...]]) -> str:
+    return ", ".join(" ".join(filter(None, (k[0], "on", k[2], k[3], k[4]))) for k in kinds)
+
+
+def _compared(
+    first: str,
+    ours: list[EvaluatedItems],
+    second: str,
+    theirs: list[EvaluatedItems],
+    samples: int,
+    seed: int,
+    across: bool,
+) -> Comparison:
+    reported = _check_alike(first, ours[0].record, second, theirs[0].record, across)
+    for each in (*ours[1:], *theirs[1:]):
+        _check_alike(first, ours[0].record, str(each.file), each.record, across)
+    items = [[read_items(each.file) for each in side] for side in (ours, theirs)]
+    base = items[0][0]
+    order = _places(base)
+    of_sides: list[list[dict[str, Tally]]] = [
+        [_aligned(base, order, ours[0].file, each, of.file) for each, of in zip(side, files, strict=True)]
+        for side, files in zip(items, (ours, theirs), strict=True)
+    ]
+    names = [name for name in base.tallies if all(name in of for side in of_sides for of in side)]
+    names = [name for name in names if len({of[name].kind for side in of_sides for of in side}) == 1]
+    if not names:
+        theirs_names = ", ".join(items[1][0].tallies)
+        raise WorkbenchError(
+            f"{first} and {second} have no number in common: {', '.join(base.tallies)}; {theirs_names or 'none'}"
+        )
+    units = units_of([str(line["key"]) for line in base.lines])
+    found = {}
+    for name in names:
+        one, other = ([of[name] for of in side] for side in of_sides)
+        found[name] = compared_numbers(one, other, units, count=samples, seed=seed)
+    record = ours[0].record or theirs[0].record or {}
+    return Comparison(
+        str(record.get("task", "")),
+        _corpus(record).name,
+        first,
+        second,
+        len(base.lines),
+        int(units.max()) + 1,
+        (len(ours), len(theirs)),
+        samples,
+        seed,
+        found,
+        reported,
+    )
+
+
+def _check_alike(first: str, ours: Record | None, second: str, theirs: Record | None, across: bool) -> list[str]:
+    """What the two were made with otherwise.
+
+    Raises:
+        WorkbenchError: the tasks or the corpora differ, or the variants of the metric.
+    """
+    if ours is None or theirs is None:
+        return []
+    reported = []
+    for what in ("task", "corpus", TASK, "variant", "control", "options"):
+        one, other = (_difference_of(record, what) for record in (ours, theirs))
+        if one == other:
+            continue
+        if what in ("task", "corpus") or (what in ("variant", TASK) and not across):
+            how = ", or say --across-variants where the two are meant" if what in ("variant", TASK) else ""
+            named = (_corpus(ours), _corpus(theirs)) if what == "corpus" else (repr(one), repr(other))
+            raise WorkbenchError(
+                f"{first} and {second} are not of one {what}: {named[0]} and {named[1]}; compare what was evaluated "
+                f"alike{how}"
+            )
+        reported.append(f"{what}: {one or 'none'} and {other or 'none'}")
+    return reported
+
+
+def _difference_of(record: Record, what: str) -> Any:
+    if what == TASK:
+        code = ((record.get("inputs") or {}).get("read") or {}).get("task") or {}
+        return ", ".join(f"{place} {checksum[:12]}" for place, checksum in sorted(code.items())) or None
+    if what != "corpus":
+        return record.get(what) or None
+    corpus = (record.get("inputs") or {}).get("corpus")
+    return corpus.get("sha256") if isinstance(corpus, dict) else corpus
+
+
+def _places(items: EvaluationItems) -> dict[tuple[str, int], int]:
+    """Which item is the how-manieth of its key."""
+    seen: Counter[str] = Counter()
+    found = {}
+    for place, line in enumerate(items.lines):
+        key = _name(line)
+        found[key, seen[key]] = place
+        seen[key] += 1
+    return found
+
+
+def _aligned(
+    base: EvaluationItems, order: dict[tuple[str, int], int], file: Path, items: EvaluationItems, own: Path
+) -> dict[str, Tally]:
+    """The tallies of items in the order of those of the first side.
+
+    Raises:
+        WorkbenchError: they are others, or have other right answers.
+    """
+    mine = _places(items)
+    for one, other, has, lacks in ((order, mine, file, own), (mine, order, own, file)):
+        lacking = [key for key, _ in one if (key, _) not in other]
+        if lacking:
+            some = ", ".join(map(repr, lacking[:SHOWN]))
+            raise WorkbenchError(
+                f"{has} has {len(lacking):,} items that {lacks} lacks, such as {some}; "
+                "compare what was evaluated on the same items (of one corpus, with the same --limit)"
+            )
+    places = np.array([mine[key] for key in order])
+    for ours, place in zip(base.lines, places.tolist(), strict=True):
+        if ours.get("gold") != items.lines[place].get("gold"):
+            raise WorkbenchError(
+                f"{file} and {own} have other right answers to {_name(ours)!r}: {ours.get('gold')!r} and "
+                f"{items.lines[place].get('gold')!r}; compare what was evaluated on the same items"
+            )
+    return {name: _plain(tally, places) for name, tally in items.tallies.items()}
+
+
+def _plain(tally: Tally, places: np.ndarray) -> Tally:
+    """Its items in this order; a share as the mean that it is, as older files of items have it."""
+    if tally.kind not in SHARES:
+        return Tally(tally.kind, tally.rows[places])
+    unit = 100.0 if tally.kind == "percentage" else 1.0
+    return Tally("mean", tally.rows[places] * (unit, 1.0))
+
+
+def _name(line: dict[str, Any]) -> str:
+    """An item's key, with what tells it from others of that key."""
+    return " ".join(str(line[name]) for name in ("key", "question_id", "query", "relation") if name in line)
+
+
+def _of(record: Record | None, what: str) -> Any:
+    return (record or {}).get(what)
+
+
+def _corpus(record: Record) -> Path:
+    corpus = (record.get("inputs") or {}).get("corpus")
+    return Path(str(corpus.get("path", "")) if isinstance(corpus, dict) else str(corpus or ""))

@@ -1,0 +1,167 @@
+"""Vectors of texts or images from a trained run: `workbench encode`, and `encode_texts` in Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.files.drafts import atomic
+from workbench.evaluation.scoring.evaluated_run import checkpoint_of
+from workbench.evaluation.scoring.inputs import input_corpus, text_lines, text_samples
+from workbench.evaluation.scoring.passes import PassOutput, forward_pass, sample_pass
+from workbench.interop.run_or_checkpoint import load
+from workbench.models.network import Network
+from workbench.pretraining.task import Task
+from workbench.runs.loaded_run import LoadedRun
+from workbench.sequences.builders.document import DocumentBuilder
+from workbench.sequences.sequence import Sample, Sequence
+
+POOLS = ("mean", "summary", "pooled")
+
+
+@dataclass
+class Encoder:
+    """Turns samples into vectors.
+
+    Args:
+        loaded: the run.
+        stream: whose rows are pooled.
+        pool: `mean` of the rows, the `summary` row that stands for all (the first, [CLS]; the last of a text that is
+            read from left to right), the `pooled` output, or the name of an objective whose head gives vectors (itc:
+            the space in which texts and images meet).
+        network_name: the network that encodes; without a name the only one.
+
+    Raises:
+        WorkbenchError: the run has no such stream, pooling, objective or network.
+    """
+
+    loaded: LoadedRun
+    stream: str = "text"
+    pool: str = "mean"
+    network_name: str | None = None
+
+    def __post_init__(self) -> None:
+        name = self.loaded.model.network_name(self.network_name)
+        self.network: Network = self.loaded.model.network(name)
+        heads = [name for name, head in self.loaded.model.heads_of(name).items() if hasattr(head, "vectors")]
+        if self.stream not in self.network.sizes:
+            raise unknown("stream", self.stream, self.network.sizes)
+        if self.pool not in (*POOLS, *heads):
+            raise unknown("pooling", self.pool, [*POOLS, *heads])
+        tasks = list(self.loaded.transforms.values())
+        read = self.loaded.model.followed(name)
+        reading = [task for task in tasks if any(placed.network == read for placed in task.objectives)]
+        pooling = [task for task in reading if any(placed.name == self.pool for placed in task.objectives)]
+        self.task: Task = next(iter([*pooling, *reading, *tasks])).evaluating()
+
+    def __call__(self, samples: Iterator[list[Sample]], *, built: bool) -> tuple[list[str], Tensor]:
+        """Keys and vectors [samples, size], in order. A text of several sequences gets the mean of their vectors.
+
+        Args:
+            built: make sequences with the task's own builder (images with captions), or each text by itself.
+        """
+        make = self.task.sequences if built else self._texts
+
+        def alone(group: list[Sample], number: tuple[int, ...]) -> list[Sequence]:
+            return [sequence.alone(self.stream) for sequence in make(group, number)]
+
+        keys: list[str] = []
+        sums: list[Tensor] = []
+        counts: list[int] = []
+        for forward in forward_pass(self.network, alone, samples):
+            vectors = self._vectors(forward).float().cpu()
+            for sequence, vector in zip(forward.sequences, vectors, strict=True):
+                if keys and keys[-1] == sequence.key:
+                    sums[-1], counts[-1] = sums[-1] + vector, counts[-1] + 1
+                else:
+                    keys.append(sequence.key)
+                    sums.append(vector)
+                    counts.append(1)
+        if not keys:
+            raise WorkbenchError("nothing to encode: the input gave no sequences")
+        return keys, torch.stack(sums) / torch.tensor(counts)[:, None]
+
+    def _texts(self, samples: list[Sample], number: tuple[int, ...]) -> list[Sequence]:
+        if self.loaded.tokenizer is None:
+            raise WorkbenchError("this run has no tokenizer, so it cannot read text")
+        if self.task.builder.reads_spans:
+            return self.task.sequences(samples, number)
+        return self.task.with_builder(DocumentBuilder.like(self.task.builder)).sequences(samples, number)
+
+    def _vectors(self, forward: PassOutput) -> Tensor:
+        """[sequences, size]."""
+        states, batch = forward.states, forward.batch
+        if self.stream not in states:
+            raise WorkbenchError(f"the input has no {self.stream!r} stream; encode a corpus that has it")
+        if self.pool == "pooled":
+            return self.network.pool(states, batch, self.stream)
+        if self.pool == "summary":
+            return self.network.summary_rows(states, batch, self.stream)
+        if self.pool == "mean":
+            lengths = batch.streams[self.stream].lengths
+            return torch.stack([rows.mean(0) for rows in states[self.stream].split(lengths)])
+        head: Any = self.loaded.model.heads[self.pool]
+        return head.vectors(forward.read, self.stream)
+
+
+def encode_texts(loaded: LoadedRun, texts: list[str], *, pool: str = "mean", batch_size: int = 64) -> Tensor:
+    """Vectors of texts [texts, size] from a run that `workbench.load` gave.
+
+    Raises:
+        WorkbenchError: as `Encoder`.
+    """
+    return Encoder(loaded, "text", pool)(text_samples(list(enumerate(texts, 1)), batch_size), built=False)[1]
+
+
+def encode_file(
+    run: Path,
+    source: Path,
+    output: Path,
+    *,
+    stream: str = "text",
+    pool: str = "mean",
+    network: str | None = None,
+    batch_size: int = 64,
+    limit: int | None = None,
+    trust: bool = False,
+) -> tuple[int, int]:
+    """The command `workbench encode` (`workbench.cli.encoding`): writes the vectors, and returns their number and size.
+
+    Raises:
+        WorkbenchError: a wrong input, or as `Encoder`.
+    """
+    loaded = load(run, trust=trust)
+    loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
+    encoder = Encoder(loaded, stream, pool, network)
+    samples, built = _samples(source, batch_size, limit)
+    keys, vectors = encoder(samples, built=built)
+    made = {"keys": json.dumps(keys, ensure_ascii=False), "checkpoint": checkpoint_of(run), "input": str(source)}
+    with atomic(output) as file:
+        file.write(save({"vectors": vectors.contiguous()}, {**made, "stream": stream, "pool": pool}))
+    return len(keys), vectors.shape[1]
+
+
+def _samples(source: Path, size: int, limit: int | None) -> tuple[Iterator[list[Sample]], bool]:
+    """Groups of samples, and whether the task's own builder makes their sequences.
+
+    Raises:
+        WorkbenchError: neither a corpus of texts or images nor a text file in UTF-8.
+    """
+    corpus = input_corpus(source)
+    if corpus is not None:
+        groups = sample_pass([corpus], size=size, unit=None, limit=limit)
+        return (_with_one_caption(g) for g in groups) if corpus.kind == "image-text" else groups, corpus.kind != "text"
+    return text_samples(text_lines(source)[:limit], size), False
+
+
+def _with_one_caption(samples: list[Sample]) -> list[Sample]:
+    kept = ("captions", "caption_spans")
+    return [{**s, **{name: s[name][:1] for name in kept if name in s}} for s in samples]

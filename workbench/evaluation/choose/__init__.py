@@ -1,1 +1,0 @@
-"""The right one of several texts (multiple choice; candidates to be ranked): accuracy and mean reciprocal rank."""

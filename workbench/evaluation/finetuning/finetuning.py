@@ -1,0 +1,178 @@
+"""Fine-tuning is pretraining with another task: a recipe derived from a run's, trained by the same loop."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from workbench.core.errors import WorkbenchError, choices, unknown
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.finetuning.first_samples import check_tuning
+from workbench.evaluation.options import Tuning
+from workbench.evaluation.scoring.downstream_task import DownstreamTask, Setup
+from workbench.interop.run_or_checkpoint import name_at, recipe_at
+from workbench.pretraining.task import DEFAULT_NETWORK
+from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe, TaskSpec, TrainSpec
+from workbench.recipe.trees import with_overrides
+from workbench.runs.folder import trust_run
+from workbench.runs.names import is_run
+from workbench.training.pretrain import pretrain
+
+logger = logging.getLogger(__name__)
+RUNS = Path("runs")
+
+
+def fine_tune(task: DownstreamTask[Any, Any], tuning: Tuning) -> Path:
+    """Fine-tune a run on a task; returns the new run's folder.
+
+    Raises:
+        WorkbenchError: the task is for evaluation alone, or a wrong input.
+    """
+    if tuning.score:
+        raise WorkbenchError(
+            f"--score {tuning.score[0]}: options of the evaluation are for --seeds, which evaluates its runs itself; "
+            f"say them of one run to `workbench evaluate {task.name}`"
+        )
+    folder = pretrain(recipe_of(task, tuning), run_folder(task, tuning))
+    logger.info("now: workbench evaluate %s %s CORPUS", task.name, folder)
+    return folder
+
+
+def run_folder(task: DownstreamTask[Any, Any], tuning: Tuning) -> Path:
+    """Where the new run goes: --output, or RUN-TASK[-CONTROL]; of a checkpoint into `runs/`."""
+    name = "-".join(filter(None, (name_at(tuning.run), task.name, tuning.control)))
+    alongside = Path(os.path.abspath(tuning.run)) if tuning.run.name in ("", "..") else tuning.run
+    return tuning.output or (alongside.with_name(name) if is_run(tuning.run) else RUNS / name)
+
+
+def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
+    """The recipe that fine-tunes the run's network, on texts read from one end to the other if it read all texts so.
+
+    Raises:
+        WorkbenchError: the run has several networks and none is named, an override is wrong, parts are not trusted, or
+            the task does not fit the network (`workbench.evaluation.finetuning.first_samples`).
+    """
+    base = _of_task(recipe_at(tuning.run), tuning)
+    setup = task.setup(tuning, base)
+    name, network = _network(base, tuning, setup)
+    manifest = Corpus.open(tuning.corpus).manifest
+    items = manifest.records if setup.unit is None else manifest.lengths.get(setup.unit, 0)
+    seen = {task.sequence.visibility for task in base.tasks.values()}
+    one_way = seen.pop() if len(seen) == 1 and seen <= {"causal", "anticausal"} else None
+    spec = TaskSpec(
+        corpora={tuning.corpus: 1.0},
+        sequence=setup.sequence.with_visibility(one_way) if one_way else setup.sequence,
+        objectives=[setup.objective if name == DEFAULT_NETWORK else {**setup.objective, "network": name}],
+        held_out=[tuning.held_out] if tuning.held_out else [],
+    )
+    recipe = dataclasses.replace(
+        base,
+        name=f"{base.name}-{task.name}",
+        description=f"{base.name}, fine-tuned on {task.name}",
+        model=network if name == DEFAULT_NETWORK else {name: network},
+        tasks={task.name: spec},
+        train=_schedule(base, tuning, items),
+        schedule="together",
+        control=tuning.control or base.control,
+    )
+    recipe = with_overrides(recipe, tuning.overrides or [])
+    for read in (base, recipe):
+        trust_run(tuning.run, read, tuning.trust)
+    check_tuning(base, recipe, sees=setup.sees, without=tuning.without or (), asks=setup.asks)
+    return recipe
+
+
+def _of_task(base: Recipe, tuning: Tuning) -> Recipe:
+    """The recipe with the task that is named alone: what brings knowledge, images or speech into its sequences is taken
+    over.
+
+    Raises:
+        WorkbenchError: there is no such task, or none is named and the tasks bring in different knowledge.
+    """
+    if tuning.task is not None:
+        if tuning.task not in base.tasks:
+            raise unknown("task", tuning.task, base.tasks, str(tuning.run))
+        return dataclasses.replace(base, tasks={tuning.task: base.tasks[tuning.task]})
+    having = [name for name, task in base.tasks.items() if task.sequence.transforms]
+    if len({repr(base.tasks[name].sequence.transforms) for name in having}) > 1:
+        raise WorkbenchError(
+            f"the tasks {', '.join(having)} of {tuning.run} have different steps, which fine-tuning takes over; say "
+            f"whose: {choices('--task', having)}"
+        )
+    return base
+
+
+def _network(base: Recipe, tuning: Tuning, setup: Setup) -> tuple[str, NetworkSpec]:
+    """The network that is fine-tuned, by itself: it keeps its name, and gets copies of what it shared with others. Of
+    several it is `main`, which a recipe's objectives read as well where they name none: ELECTRA's discriminator."""
+    names, known = list(base.networks), base.all_networks
+    if tuning.network is not None and tuning.network not in known:
+        raise unknown("network", tuning.network, known, str(tuning.run))
+    name = tuning.network or (names[0] if len(names) == 1 else DEFAULT_NETWORK)
+    if name not in known:
+        raise WorkbenchError(f"{tuning.run} has the networks {', '.join(names)}; say which one to fine-tune: --network")
+    if tuning.network is None and len(names) > 1:
+        logger.info("of the networks %s, %s is fine-tuned (another one: --network)", ", ".join(names), name)
+    spec = known[name]
+    own = {ours: other for ours, other in spec.tie.items() if other.partition(".")[0] not in {*names} - {*spec.streams}}
+    poolers = sorted({*spec.poolers, *setup.poolers})
+    start = [InitFrom(str(tuning.run), heads=None if _same_classes(base, setup.objective) else False)]
+    streams = _with_images(spec.streams, setup.images)
+    made = dataclasses.replace(spec, streams=streams, init_from=start, poolers=poolers, tie=own, frozen=False)
+    for place in tuning.adapters or ():
+        made = _with_adapters(made, name, place)
+    return name, made
+
+
+def _same_classes(base: Recipe, objective: dict[str, Any]) -> bool:
+    """Whether no objective of the run's is of the same kind and tells other classes, with a head that cannot
+    continue."""
+    reported = [each for task in base.tasks.values() for each in task.objectives]
+    same = [each for each in reported if each["objective"] == objective["objective"]]
+    return all(each.get("classes") == objective.get("classes") for each in same)
+
+
+def _with_adapters(spec: NetworkSpec, name: str, place: Path) -> NetworkSpec:
+    """The network with the adapters of another run behind its own.
+
+    Raises:
+        WorkbenchError: there is no such run, or its network has none.
+    """
+    networks = recipe_at(place).all_networks
+    theirs = networks.get(name) or next(iter(networks.values()))
+    if not theirs.adapt:
+        raise WorkbenchError(
+            f"--adapters {place}: its network has none; name a run that was trained with `model.adapt`"
+        )
+    numbers = list(range(len(spec.adapt), len(spec.adapt) + len(theirs.adapt)))
+    start = [*spec.init_from, InitFrom(str(place), adapters=numbers)]
+    return dataclasses.replace(spec, adapt=[*spec.adapt, *theirs.adapt], init_from=start)
+
+
+def _with_images(streams: dict[str, Any], images: int) -> dict[str, Any]:
+    """The streams, the embedding of `image` telling so many images apart, or more if it does already."""
+    image = streams.get("image")
+    if image is None or image.get("images", 1) >= images:
+        return streams
+    return {**streams, "image": {**image, "images": images}}
+
+
+def _schedule(base: Recipe, tuning: Tuning, items: int) -> TrainSpec:
+    """Warm-up over the first tenth, then linear decay."""
+    steps = max(1, math.ceil(tuning.epochs * items / tuning.batch_size))
+    return TrainSpec(
+        max_steps=steps,
+        global_batch_size=tuning.batch_size,
+        micro_batch_size=tuning.batch_size,
+        lr=tuning.lr,
+        lr_schedule={"lr_schedule": "linear", "warmup_steps": steps // 10},
+        num_workers=base.train.num_workers,
+        precision=base.train.precision,
+        matmul_precision=base.train.matmul_precision,
+        deterministic=base.train.deterministic,
+        save_every=steps,
+    )

@@ -1,0 +1,168 @@
+"""Whether a downstream task fits the network that it fine-tunes, found on its first samples before anything is trained.
+
+What pretraining's builder brought is not part of another builder: a stream that nothing fills any more, or knowledge
+that nothing reads or that has no room, would vanish without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+import torch
+from torch import Tensor, nn
+
+from workbench.components.building import defaults_of, find
+from workbench.core.errors import WorkbenchError
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.scoring.passes import sample_pass
+from workbench.models.network import Network
+from workbench.pretraining.assembly import make_model, tasks_of
+from workbench.pretraining.checks import warn_no_room
+from workbench.pretraining.task import Task
+from workbench.pretraining.window_lengths import window_of
+from workbench.recipe.spec import Recipe, TaskSpec
+from workbench.sequences.batch import Batch, collate
+from workbench.sequences.sequence import Sequence
+from workbench.text.tokenizer import Tokenizer
+
+SAMPLES = 32
+
+
+def check_tuning(
+    base: Recipe,
+    recipe: Recipe,
+    *,
+    sees: Iterable[tuple[str, str]],
+    without: Iterable[str],
+    asks: Iterable[str] = (),
+) -> None:
+    """
+    Args:
+        base: the pretrained run's recipe.
+        recipe: the one that fine-tunes it.
+        sees: pairs of streams (reader, seen): the first must be able to see the second.
+        without: streams of the network that the user said stay empty.
+        asks: fields of samples that hold the task's answers.
+
+    Raises:
+        WorkbenchError: a transform reads the answers, pretraining's builder read linked entities and the new one
+            doesn't,
+            nothing fills a stream of the network that pretraining's objectives did not make, or no layer lets a stream
+            see the one it must.
+    """
+    task = next(iter(tasks_of(recipe, _tokenizer(recipe)).values()))  # overrides may add others
+    _check_unlabelled(task, {*asks})
+    sequences, samples = _of_task(task)
+    warn_no_room(task, samples)
+    filled = {name for sequence in sequences for name in sequence.streams}
+    if recipe.control is None:
+        _check_builder(base, _first(recipe))
+        _check_streams(base, recipe, filled | set(without) | _streams_of_objectives(base))
+    pairs = [pair for pair in sees if filled.issuperset(pair)]
+    if pairs:
+        _check_sees(recipe, sequences, pairs)
+
+
+def sees(network: Network, batch: Batch, reader: str, seen: str) -> bool:
+    """Whether the states of one stream are computed from the other's embeddings, with whatever weights."""
+    leaves: list[Tensor] = []
+
+    def cut(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
+        leaves.append(output.detach().requires_grad_())
+        return leaves[-1]
+
+    hook = network.embeddings[seen].register_forward_hook(cut)
+    try:
+        with torch.enable_grad():
+            states = network(batch)
+    finally:
+        hook.remove()
+    found = torch.autograd.grad(states[reader].sum(), leaves, allow_unused=True)
+    return any(gradient is not None for gradient in found)
+
+
+def _check_builder(base: Recipe, spec: TaskSpec) -> None:
+    tuned = find("builder", _name(spec))
+    for task in base.tasks.values():
+        if find("builder", _name(task)).reads_spans and not tuned.reads_spans:
+            raise WorkbenchError(
+                f"the run's builder {_name(task)!r} brings knowledge from the entities linked to the text, which "
+                f"{_name(spec)!r} doesn't: fine-tuning would lose it. Let a transform bring it, which fine-tuning keeps, or "
+                f"name a builder that does (sequence.builder=..., for example one derived from {_name(spec)!r})"
+            )
+
+
+def _check_streams(base: Recipe, recipe: Recipe, filled: set[str]) -> None:
+    """A control says itself what is missing; otherwise every stream of the network is filled, or named."""
+    streams = next(iter(recipe.networks.values())).streams
+    empty = streams.keys() - filled
+    for lost in sorted(empty - _left_empty(base, empty) if empty else empty):
+        before = ", ".join(dict.fromkeys(_name(task) for task in base.tasks.values()))
+        raise WorkbenchError(
+            f"the network reads the stream {lost!r}, and nothing fills it in fine-tuning: the builder "
+            f"{_name(_first(recipe))!r} and its steps don't (pretraining's builder: {before}). Name a builder or steps "
+            f"that bring it (tasks.{next(iter(recipe.tasks))}.sequence...), or say --without {lost}"
+        )
+
+
+def _left_empty(base: Recipe, streams: Set[str]) -> set[str]:
+    """Those of the streams that the run did not fill either: it is fine-tuned itself, and so is told again; none where
+    its corpora are not at hand."""
+    try:
+        tasks = tasks_of(base, _tokenizer(base)).values()
+        return set(streams) - {name for task in tasks for made in _of_task(task)[0] for name in made.streams}
+    except WorkbenchError:
+        return set()
+
+
+def _streams_of_objectives(base: Recipe) -> set[str]:
+    """The streams that the objectives of a recipe make themselves, for what they ask; others have no use for them."""
+    made: set[str] = set()
+    for spec in (spec for task in base.tasks.values() for spec in task.objectives):
+        objective = find("objective", str(spec["objective"]))
+        stated = {**defaults_of(objective), **spec}
+        made |= {str(stated[option]) for option in objective.makes}
+    return made
+
+
+def _check_unlabelled(task: Task, asked: set[str]) -> None:
+    """No transform brings into the sequences what the task asks for."""
+    for number, transform in enumerate(task.transforms):
+        for reported in sorted(asked.intersection(getattr(transform, "reads", ()))):
+            raise WorkbenchError(
+                f"tasks.{task.name}.sequence.transforms[{number}] reads {reported!r}, which this task asks for: the network "
+                f"would read the answers. Take it out (tasks.{task.name}.sequence.transforms), or say a control it supports"
+            )
+
+
+def _of_task(task: Task) -> tuple[list[Sequence], int]:
+    """The sequences of a task's first samples, and how many samples these are."""
+    corpora = [Corpus.open(place) for place in task.spec.corpora]
+    window = window_of(task, corpora)
+    samples = next(sample_pass(corpora, size=SAMPLES, unit=task.builder.unit, window=window, limit=SAMPLES))
+    return task.sequences(samples), len(samples)
+
+
+def _check_sees(recipe: Recipe, sequences: list[Sequence], pairs: list[tuple[str, str]]) -> None:
+    tokenizer = _tokenizer(recipe)
+    network = make_model(recipe, tasks_of(recipe, tokenizer), tokenizer).network().eval()
+    batch = collate(sequences[:1])
+    for reader, seen in pairs:
+        if not sees(network, batch, reader, seen):
+            raise WorkbenchError(
+                f"no layer of the run's network lets the stream {reader!r} see {seen!r}: this task would be trained "
+                "blind. Take a run whose layers mix them (joint, co, cross); to train blind on purpose, say a control"
+            )
+
+
+def _tokenizer(recipe: Recipe) -> Tokenizer | None:
+    return None if recipe.tokenizer is None else Tokenizer.load(recipe.tokenizer)
+
+
+def _first(recipe: Recipe) -> TaskSpec:
+    return next(iter(recipe.tasks.values()))
+
+
+def _name(task: TaskSpec) -> str:
+    builder = task.sequence.builder
+    return builder if isinstance(builder, str) else str(builder["builder"])

@@ -1,1 +1,0 @@
-"""How well a masked language model predicts every token from all others: pseudo-perplexity, beside unigrams."""

@@ -1,0 +1,139 @@
+"""A downstream task: what a pretrained model is fine-tuned for, or measured by.
+
+A task is a folder `evaluation/<task>/` of a package. Its `task.py` has one class derived from `DownstreamTask`; the
+docstring of its `__init__.py` is the line that the command's help shows. `workbench.evaluation.scoring.task_finder`
+finds it:
+
+    workbench finetune <task> RUN CORPUS      its options: the fields of the task's `tuning`
+    workbench evaluate <task> RUN CORPUS      those of its `scoring`
+
+A task elsewhere is named by import path, `package.module:Class`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from workbench.components.kinds import KINDS
+from workbench.core.errors import WorkbenchError, quoted
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.options import MeasuringOptions, Scoring, Tuning
+from workbench.evaluation.scoring.evaluated_run import find_objective
+from workbench.evaluation.scoring.result import Result
+from workbench.interop.run_or_checkpoint import load
+from workbench.pretraining.objective import Objective
+from workbench.recipe.spec import Recipe, SequenceSpec
+
+TuningOptions = TypeVar("TuningOptions", bound=Tuning)
+ScoringOptions = TypeVar("ScoringOptions", bound=MeasuringOptions)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What fine-tuning trains: how samples become sequences, and which objective reads them.
+
+    Attributes:
+        unit: the field that the builder cuts items from, to count an epoch; None: the records are counted.
+        poolers: streams that get a pooler where the run has none.
+        sees: pairs of streams (reader, seen): a network whose reader can't see the other is refused.
+        images: how many images the embedding of the stream `image` must distinguish; a run that tells fewer apart
+            gets as many, with new vectors.
+        asks: fields of samples that hold the answers: a transform that reads them would tell these.
+    """
+
+    sequence: SequenceSpec
+    objective: dict[str, Any]
+    unit: str | None = None
+    poolers: tuple[str, ...] = ()
+    sees: tuple[tuple[str, str], ...] = ()
+    images: int = 1
+    asks: tuple[str, ...] = ()
+
+
+class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
+    """Base of the downstream tasks.
+
+    Attributes:
+        tuning: the options of `finetune`; None: the task is for evaluation alone.
+        scoring: the options of `evaluate`: a `Scoring`, or of what is no run a `MeasuringOptions`.
+        objective: the class of the objective whose head is scored.
+        recipe: one that pretrains with it, for the message where a task for evaluation alone meets a run without it.
+        gathers: whether ranks score parts of a corpus each, and gather what they made (`Evaluated.world`).
+        panels: import paths of the report's panels for this task's results (`workbench.report.panels`).
+    """
+
+    tuning: type[TuningOptions] | None = None
+    scoring: type[ScoringOptions]
+    objective: type[Objective]
+    recipe: str = ""
+    gathers: bool = False
+    panels: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name in commands, recipes and results: that of the task's folder, or else of its class."""
+        *_, folder, module = ("", *type(self).__module__.split("."))
+        return folder.replace("_", "-") if module == "task" and folder else type(self).__name__.lower()
+
+    def setup(self, tuning: TuningOptions, base: Recipe) -> Setup:
+        """How `tuning.run`, whose recipe is `base`, is fine-tuned on `tuning.corpus`.
+
+        Raises:
+            WorkbenchError: an option, the run or the corpus does not fit the task.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define setup")
+
+    def open(self, scoring: ScoringOptions) -> Any:
+        """What is scored, an `Opened`: by default an `Evaluated`, the run's first task with an objective of the task's
+        class.
+
+        Raises:
+            WorkbenchError: there is none, or the control would change nothing.
+        """
+        assert isinstance(scoring, Scoring), "what is no run is opened by the task itself"
+        loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
+        self.check_reads(loaded.recipe)
+        return find_objective(
+            loaded, scoring.run, self.objective, self.wanted(scoring), **scoring.where, control=scoring.control
+        )
+
+    def check_reads(self, recipe: Recipe) -> None:
+        """A run that can't read what the task asks about, images above all, is refused before it is advised to train.
+
+        Raises:
+            WorkbenchError: the recipe's tasks read no such thing.
+        """
+
+    def wanted(self, scoring: Scoring) -> str:
+        """What to do about a run without the objective, for the message: only a task that trains can give it one."""
+        if self.tuning is not None:
+            return f"fine-tune it first: workbench finetune {self.name} {quoted(scoring.run)} TRAINING-SET"
+        such = f", such as {self.recipe}" if self.recipe else ""
+        return f"pretrain one with {KINDS['objective'].name(self.objective)}{such}"
+
+    def score(self, run: Any, corpus: Corpus, scoring: ScoringOptions) -> Result:
+        """What `open` gave: the numbers on a corpus, next to those of baselines.
+
+        Raises:
+            WorkbenchError: the corpus or an option does not fit the run.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define score")
+
+    def write_predictions(self, file: Path, result: Result) -> None:
+        """Write what was built from each item, as `--predictions FILE` asks for it: lines of JSON, unless the task
+        writes what a test server takes where the file is named so.
+
+        Raises:
+            WorkbenchError: the task says nothing of its items (`Result.predictions`).
+        """
+        if not result.predictions.lines:
+            raise WorkbenchError(
+                f"--predictions: the task {self.name} does not say what it built from each item; its `score` should "
+                "return a Result with `predictions`. Leave the option out"
+            )
+        result.predictions.write(file)
+
+    def draw(self, run: Any, corpus: Corpus, scoring: ScoringOptions) -> None:
+        """Draw the figures of a result into the run's folder (`workbench.report.run.save_figure`)."""

@@ -1,0 +1,107 @@
+"""One evaluation, whatever the task: the run opened, scored, its result written and shown."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from workbench.components.build_context import noted
+from workbench.components.calls import ErrorContext
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import check_writable
+from workbench.core.processes.distributed import World, distributed
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.options import MeasuringOptions, Scoring
+from workbench.evaluation.scoring.downstream_task import DownstreamTask
+from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, OpenedRun
+from workbench.evaluation.scoring.result import Result, corpus_input
+from workbench.evaluation.scoring.task_finder import note_own_code
+from workbench.evaluation.scoring.training_overlap import warn_overlap
+from workbench.interop.run_or_checkpoint import name_at
+from workbench.runs.folder import keep_panels
+from workbench.runs.names import EVALUATIONS, is_run
+from workbench.training.arithmetic import Arithmetic, autocast_dtype, computing, matmul_of
+from workbench.training.failures import named_failures
+
+NEED_LESS = "Lower --batch-size, or have the network compute in 16 bits (--precision bfloat16)"
+AGAIN = "Once that is fixed, give the same command again"
+
+
+def evaluate(task: DownstreamTask[Any, Any], scoring: MeasuringOptions) -> Result:
+    """Score a run, or what else a task measures, on a corpus; the main rank writes the result (`results_of`).
+
+    Several ranks share the work of a task that `gathers`; that of others the main rank does alone.
+
+    Raises:
+        WorkbenchError: a wrong input; the run reads knowledge, and the corpus has none linked; or nothing was measured.
+        MachineError: no memory was left, or another rank ended.
+    """
+    with distributed() as world, named_failures(world, NEED_LESS, AGAIN):
+        if task.gathers:
+            return _evaluated(task, scoring, world)
+        return world.from_main(partial(_evaluated, task, scoring, World(device=world.device)))
+
+
+def _evaluated(task: DownstreamTask[Any, Any], scoring: MeasuringOptions, world: World) -> Result:
+    if world.is_main:
+        check_writable(results_of(scoring.run) / "result.json")  # a name like any: theirs follow from what is read
+    corpus = Corpus.open(scoring.corpus)
+    precision = scoring.precision if isinstance(scoring, Scoring) else "float32"
+    dtype = autocast_dtype(precision, world.device, "--precision")
+    with noted() as opened, computing(Arithmetic(world.device, dtype, matmul_of("auto", dtype))):
+        run = _opened(task, scoring, world)
+        run.check_linked(corpus)
+        with torch.autocast(world.device.type, enabled=False):  # one scope, so that weights are cast once
+            own = note_own_code(task)
+            with ErrorContext(f"task {own}") if own else nullcontext():
+                result = task.score(run, corpus, scoring)
+    _check_measured(result, corpus)
+    if isinstance(run, EvaluatedRun) and result.used is None:
+        result.used, result.dropped = run.take_account().values()
+    result.control = scoring.control if isinstance(scoring, Scoring) else None
+    result.panels = list(task.panels)
+    read = {kind: {**run.read.get(kind, {}), **opened.get(kind, {})} for kind in {**run.read, **opened}}
+    result.inputs = {"checkpoint": run.checkpoint, "corpus": corpus_input(corpus), "read": read, **result.inputs}
+    result.options = scoring.chosen()
+    result.seed = run.loaded.recipe.seed if isinstance(run, EvaluatedRun) and is_run(scoring.run) else None
+    if world.is_main:
+        result.seen = warn_overlap(scoring.run, corpus)
+        result.take_intervals()
+        if scoring.predictions is not None:
+            task.write_predictions(scoring.predictions, result)
+        result.write(results_of(scoring.run))
+        if is_run(scoring.run):
+            keep_panels(scoring.run, result.panels)
+            task.draw(run, corpus, scoring)
+        result.show(folder=results_of(scoring.run))
+    return result
+
+
+def _opened(task: DownstreamTask[Any, Any], scoring: MeasuringOptions, world: World) -> OpenedRun:
+    opened: Any = task.open(scoring)
+    if isinstance(opened, EvaluatedRun) and isinstance(scoring, Scoring):
+        return opened.on(world, scoring.precision)
+    return replace(opened, world=world)
+
+
+def _check_measured(result: Result, corpus: Corpus) -> None:
+    """
+    Raises:
+        WorkbenchError: the result is of nothing, whatever its numbers are.
+    """
+    if not next(iter(result.counts.values()), 0):
+        counted = ", ".join(f"{value} {name}" for name, value in result.counts.items())
+        raise WorkbenchError(
+            f"{result.task} has measured nothing of {corpus.place}; its counts: {counted or 'none'}. Evaluate on "
+            "records that have what the task reads. (The first of a result's counts is how many it has measured.)"
+        )
+
+
+def results_of(place: Path) -> Path:
+    """Where results go: into the run's `evaluations/`, of a checkpoint into `evaluations/NAME`."""
+    return place / EVALUATIONS if is_run(place) else Path(EVALUATIONS) / name_at(place)

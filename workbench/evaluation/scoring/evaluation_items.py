@@ -1,0 +1,157 @@
+"""What an evaluation built from each item, and what each adds to the numbers: lines of JSON.
+
+    {"key": "a-1", "gold": "sport", "prediction": "art", "scores": ..., "adds": {"accuracy": {"share": [0, 1]}}}
+
+`key` is the record's; items of one record have the same one, and stand in the order of the corpus. `adds` holds by
+number a row of `workbench.metrics.tallies`, with its kind: so the file is enough to compute the number of any part of
+the items, which is how `workbench compare` reads it. In older files shares are of the kind `mean`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workbench.core.errors import WorkbenchError, shown
+from workbench.core.files.drafts import atomic
+from workbench.core.files.text_files import parse_json
+from workbench.metrics.resampling import Interval, intervals, units_of
+from workbench.metrics.tallies import KINDS, OF_ALL, Tally, tally_fault
+
+ADDS = "adds"
+WHERE_MADE = "Result.predictions"
+"""What holds the items, for messages to whoever writes a task."""
+ALIKE = 1e-6
+"""So much of it a number may differ from what its items add up to."""
+
+
+@dataclass
+class EvaluationItems:
+    """`lines` has the key, the right answer and the prediction of each item, and `tallies` by number what each adds."""
+
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    tallies: dict[str, Tally] = field(default_factory=dict)
+
+    @property
+    def units(self) -> np.ndarray:
+        """Which items are of one record, by the number of that [items]."""
+        return units_of([str(line["key"]) for line in self.lines])
+
+    def check(self, numbers: Mapping[str, float]) -> None:
+        """Whether these are items, a row of each tally for each line, that add up to the numbers of a result.
+
+        Raises:
+            WorkbenchError: a line has no key, a tally has rows of other items, or its total is not the number.
+        """
+        for place, line in enumerate(self.lines):
+            if not isinstance(line, dict) or "key" not in line:
+                raise WorkbenchError(
+                    f"{WHERE_MADE}: line {place + 1} of {len(self.lines):,} has no `key`: {shown(line)}; "
+                    'allowed: {"key": the key of its record, "gold": ..., "prediction": ...}'
+                )
+        for name, tally in self.tallies.items():
+            rows = tally.rows if isinstance(tally, Tally) else None
+            if not isinstance(rows, np.ndarray) or rows.ndim != 2 or tally.kind not in KINDS:
+                raise WorkbenchError(
+                    f"{WHERE_MADE}: {name!r} is {shown(tally)}; allowed: a workbench.metrics.tallies.Tally with rows "
+                    f"[items, figures], of a kind of {', '.join(KINDS)}"
+                )
+            if len(rows) != len(self.lines):
+                raise WorkbenchError(
+                    f"{WHERE_MADE}: the tally {name!r} has {len(rows):,} rows, but there are {len(self.lines):,} lines; "
+                    "allowed: a row for each line (an item that takes no part has the weight 0)"
+                )
+            if name not in numbers:
+                raise WorkbenchError(
+                    f"{WHERE_MADE}: there is a tally {name!r}, but no such number; the result has {', '.join(numbers)}. "
+                    "Add the number, or leave the tally out"
+                )
+            _check_total(name, numbers[name], tally)
+
+    def intervals(self) -> dict[str, Interval]:
+        """95 % intervals of the numbers."""
+        return intervals(self.tallies, self.units) if self.lines else {}
+
+    def write(self, path: Path) -> None:
+        """One line for each item, all of them or no file."""
+        with atomic(path) as file:
+            file.writelines((json.dumps(line, ensure_ascii=False) + "\n").encode() for line in self._whole())
+
+    def _whole(self) -> Iterator[dict[str, Any]]:
+        rows = {name: (tally.kind, tally.rows.tolist()) for name, tally in self.tallies.items()}
+        for number, line in enumerate(self.lines):
+            part = {name: of for name, of in rows.items() if of[0] in OF_ALL or any(of[1][number])}
+            adds = {name: {kind: [_short(x) for x in of[number]]} for name, (kind, of) in part.items()}
+            yield {**line, ADDS: adds}
+
+
+def _check_total(name: str, number: float, tally: Tally) -> None:
+    """
+    Raises:
+        WorkbenchError: the number is not what its tally gives; of all items together, in any order, which costs digits.
+    """
+    whole = tally.whole
+    near = ALIKE if tally.kind in OF_ALL else 1e-12  # correlations are differences of greater sums
+    if not math.isclose(number, whole, rel_tol=ALIKE, abs_tol=near):  # NaN is like nothing
+        raise WorkbenchError(
+            f"{WHERE_MADE}: the number {name!r} is {number:.8g}, but its tally (of the kind {tally.kind}) gives {whole:.8g}; "
+            "allowed: the same value. Compute both of the same items, or leave the tally out"
+        )
+
+
+def read_items(path: Path) -> EvaluationItems:
+    """The items of a file.
+
+    Raises:
+        WorkbenchError: it cannot be read, is empty, or has other lines.
+    """
+    wanted = "lines of JSON as `workbench evaluate TASK ... --predictions FILE` writes them"
+    try:
+        text = path.read_text(encoding="utf-8")
+        lines = [parse_json(line) for line in text.split("\n") if line.strip()]
+    except (OSError, ValueError) as error:
+        raise WorkbenchError(f"{path}: cannot be read: {error}; wanted are {wanted}") from error
+    if not lines or not all(
+        isinstance(line, dict) and "key" in line and isinstance(line.get(ADDS), dict) for line in lines
+    ):
+        raise WorkbenchError(f"{path} holds no items with a `key` and what each `adds`; wanted are {wanted}")
+    names = dict.fromkeys(name for line in lines for name in line[ADDS])
+    try:
+        tallies = {name: _tally([line[ADDS].get(name) for line in lines]) for name in names}
+    except (ValueError, TypeError) as error:
+        raise WorkbenchError(f"{path}: `{ADDS}`: {error}; wanted are {wanted}") from error
+    return EvaluationItems([{name: value for name, value in line.items() if name != ADDS} for line in lines], tallies)
+
+
+def _tally(rows: list[Any]) -> Tally:
+    """
+    Raises:
+        ValueError: the rows are of several kinds or lengths, or of one that there is not, or have figures that rows of
+            their kind cannot have.
+    """
+    reported = [row for row in rows if row]
+    kinds, sizes = (
+        {kind for row in reported for kind in row},
+        {len(values) for row in reported for values in row.values()},
+    )
+    if len(kinds) != 1 or len(sizes) != 1 or not kinds <= set(KINDS):
+        raise ValueError(f"found the kinds {', '.join(sorted(kinds))} with rows of {sorted(sizes)} figures")
+    (kind,), (size,) = kinds, sizes
+    found = np.array([row[kind] if row else [0.0] * size for row in rows], float)
+    lacking = np.array([not row for row in rows]) if kind in OF_ALL else np.zeros(len(rows), bool)
+    bad = lacking | tally_fault(kind, found)
+    if bad.any():
+        first = int(bad.argmax())
+        raise ValueError(f"item {first + 1} of {len(rows):,} has {rows[first]}, which no row of the kind {kind} can be")
+    return Tally(kind, found)
+
+
+def _short(value: float) -> float | int:
+    """Whole numbers without a point."""
+    return int(value) if value == int(value) else value

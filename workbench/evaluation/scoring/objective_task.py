@@ -1,0 +1,244 @@
+"""Tasks whose numbers are what their objective measures of a held-out pass (`Objective.measure`).
+
+So `evaluate` and a held-out pass in training tell the same, and `train.best` may name any of the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from workbench.components.controls import ablated_by
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.processes.distributed import World
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.scoring.downstream_task import DownstreamTask
+from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
+from workbench.evaluation.scoring.evaluation_items import EvaluationItems
+from workbench.evaluation.scoring.passes import PassOutput, forward_pass, sample_pass
+from workbench.evaluation.scoring.rank_shares import shared_groups
+from workbench.evaluation.scoring.result import Result
+from workbench.metrics.classes import never_predicted
+from workbench.pretraining.forward import ForwardPass as Pass
+from workbench.pretraining.forward import HeadInputs, ViewKey
+from workbench.pretraining.objective import GlobalBatchHead, Objective
+from workbench.pretraining.window_lengths import window_of
+from workbench.sequences.sequence import Sample, Sequence
+
+GatheredTensors = Mapping[str, Tensor]
+TuningOptions = TypeVar("TuningOptions", bound=Tuning)
+ScoringOptions = TypeVar("ScoringOptions", bound=Scoring)
+EXAMPLES, LOOKED_AT = 12, 48
+
+
+def measured(run: EvaluatedRun, groups: Iterable[list[Sample]]) -> dict[str, Tensor]:
+    """`measured_items` without their keys."""
+    return measured_items(run, groups, lambda targets: 0)[0]
+
+
+def measured_items(
+    run: EvaluatedRun, groups: Iterable[list[Sample]], count: Callable[[Mapping[str, Any]], int]
+) -> tuple[dict[str, Tensor], list[str]]:
+    """What the objective measures of samples (`Objective.measured`), of all groups together, on the CPU; and the key of
+    each item, of which a sequence with these targets has `count`.
+
+    Each rank of `run.world` takes its share of the groups; all get what all made. Empty where nothing is labelled. Only
+    the `corrupt` of this objective acts on the sequences, which writes its targets, behind those of the objectives that
+    it comes `after`.
+    """
+    placed, acting = run.objective, run.acting
+    objective = placed.objective
+
+    def labelled(samples: list[Sample], number: tuple[int, ...]) -> list[Sequence]:
+        sequences = run.task.sequences(samples, number)
+        for each in acting:
+            each.objective.corrupt(sequences, Draws(run.task.seed, run.task.name, each.name, number=number))
+        return sequences
+
+    def measure(number: int, group: list[Sample]) -> tuple[dict[str, Tensor], list[str]]:
+        for forward in forward_pass(run.network, labelled, [group], first=number):
+            targets = forward.batch.targets.get(placed.name, {})
+            if targets:
+                with torch.inference_mode():
+                    made = _gathered(run, forward, targets)
+                counted = [(s.key, count(s.targets.get(placed.name, {}))) for s in forward.sequences]
+                keys = [str(key) for key, items in counted for _ in range(items)]
+                return {
+                    name: made[name].cpu() for name in (*objective.measured, *objective.reported) if name in made
+                }, keys
+        return {}, []
+
+    parts = [part for part in shared_groups(run.world, groups, measure) if part[0]]
+    whole = {name: torch.cat([part[name] for part, _ in parts]) for name in (parts[0][0] if parts else ())}
+    return (whole if any(map(len, whole.values())) else {}), [key for _, keys in parts for key in keys]
+
+
+def _gathered(run: EvaluatedRun, forward: PassOutput, targets: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """What the objective's head makes of a batch; the heads of those that it comes `after` run where it asks for what
+    they hand on (`HeadInputs.outputs`), and their networks too."""
+    others = {placed.name: placed for placed in run.acting if placed.name != run.objective.name}
+    if not others:
+        return run.head(HeadInputs.of_read(forward.read, dict(targets))).outputs
+    model, batch, placed = run.loaded.model, forward.batch, run.objective
+    networks = {name: model.network(name) for name in model.networks}
+    passed = Pass(networks, {each.view: batch for each in run.acting})
+    passed.keep_read(ViewKey(placed.network, placed.view), forward.read)
+
+    def hand_on(name: str) -> dict[str, Tensor]:
+        head, other = model.heads[name], others[name]
+        seen = HeadInputs(passed, ViewKey(other.network, other.view), batch.targets.get(name, {}), name)
+        found: dict[str, Tensor] = head.embed(seen) if isinstance(head, GlobalBatchHead) else head(seen).outputs
+        return found
+
+    passed.outputs = _GatheredOutputs(others, hand_on)
+    return run.head(HeadInputs(passed, ViewKey(placed.network, placed.view), dict(targets), placed.name)).outputs
+
+
+class _GatheredOutputs(dict[str, dict[str, Tensor]]):
+    """What heads hand on, by objective, each made when it is asked for."""
+
+    def __init__(self, names: Container[str], make: Callable[[str], dict[str, Tensor]]) -> None:
+        super().__init__()
+        self.names, self.make = names, make
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __missing__(self, name: str) -> dict[str, Tensor]:
+        self[name] = self.make(name)
+        return self[name]
+
+
+class ObjectiveTask(DownstreamTask[TuningOptions, ScoringOptions]):
+    """Base of the tasks that are scored as their objective measures itself; a subclass says what stands around it."""
+
+    gathers = True
+
+    def score(self, run: EvaluatedRun, corpus: Corpus, scoring: ScoringOptions) -> Result:
+        objective = run.objective.objective
+        read = items(run, corpus, scoring.batch_size, scoring.limit)
+        made, keys = measured_items(run, read, partial(self.counted, objective))
+        account = run.take_account()  # of this pass alone: examples are read again
+        if not made:
+            raise WorkbenchError(self._unlabelled(run, corpus, scoring, account))
+        samples = Samples(run, corpus, scoring.limit)
+        baselines = self.baselines(run, objective, made, samples)
+        classes = self.classes(objective, made)
+        missed = {"classes never predicted": never_predicted(classes)} if classes else {}
+        return Result(
+            task=self.name,
+            numbers=self.numbers(objective, made, scoring),
+            counts=self.counts(objective, made, samples) | self.known_before(run, samples) | missed,
+            classes=classes,
+            variant=self.variant(objective, scoring),
+            baselines={name: self.numbers(objective, other, scoring) for name, other in baselines.items()},
+            examples=list(self._examples(run, corpus, scoring.limit)) if run.world.is_main else [],
+            used=account["used"],
+            dropped=account["dropped"],
+            predictions=self.predictions(objective, made, keys),
+        )
+
+    def counted(self, objective: Any, targets: Mapping[str, Any]) -> int:
+        """How many items `predictions` has of a sequence with these targets of the objective (numpy)."""
+        return 0
+
+    def predictions(self, objective: Any, made: GatheredTensors, keys: list[str]) -> EvaluationItems:
+        """What was built from each item, of whose record `keys` has the key; none where the task does not say."""
+        return EvaluationItems()
+
+    def known_before(self, run: EvaluatedRun, samples: Iterable[Sample]) -> dict[str, int]:
+        """How much of what is asked for the run may know without reading the texts; nothing where nobody can say."""
+        return {}
+
+    def needs(self, objective: Any) -> str:
+        """What a corpus must have, for the message where it has none."""
+        raise NotImplementedError(f"{type(self).__name__} must define needs")
+
+    def cause(self, objective: Any, account: Mapping[str, Mapping[str, int]]) -> str:
+        """Why nothing is labelled in a corpus that may have all that is needed, and what to do, by what was `used` and
+        `dropped`; "" where that does not tell."""
+        return ""
+
+    def _unlabelled(
+        self, run: EvaluatedRun, corpus: Corpus, scoring: ScoringOptions, account: Mapping[str, Mapping[str, int]]
+    ) -> str:
+        """The message where nothing was measured: what the control, the limit or a step took, or the corpus lacks."""
+        objective, limit = run.objective.objective, scoring.limit
+        first = limit is not None and limit < corpus.records
+        within = f" in the first {limit} of its {corpus.records} records (--limit)" if first else ""
+        control = run.loaded.recipe.control
+        taken = ablated_by(control, run.parts)
+        if taken:
+            return (
+                f"corpus {corpus.name!r}: nothing is left to measure{within}, as {taken}; evaluate without the control"
+            )
+        if cause := self.cause(objective, account):
+            return f"corpus {corpus.name!r}{within}: {cause}"
+        reported = f"corpus {corpus.name!r} has no {self.needs(objective)}{within} (it has "
+        more = "; raise --limit, or evaluate on one that has" if first else "; evaluate on one that has"
+        return f"{reported}{', '.join(corpus.manifest.fields)}){more}"
+
+    def numbers(self, objective: Any, made: GatheredTensors, scoring: ScoringOptions) -> dict[str, float]:
+        """The scores: by default those of a held-out pass."""
+        measured: dict[str, float] = objective.measure(made)
+        return measured
+
+    def counts(self, objective: Any, made: GatheredTensors, samples: Iterable[Sample]) -> dict[str, int]:
+        """What was counted."""
+        raise NotImplementedError(f"{type(self).__name__} must define counts")
+
+    def variant(self, objective: Any, scoring: ScoringOptions) -> str:
+        """What the numbers depend on next to the predictions."""
+        return ""
+
+    def baselines(
+        self, run: EvaluatedRun, objective: Any, made: GatheredTensors, samples: Iterable[Sample]
+    ) -> dict[str, GatheredTensors]:
+        """By name, what a baseline would have built from the same samples (`Samples`, read each time anew)."""
+        return {}
+
+    def classes(self, objective: Any, made: GatheredTensors) -> dict[str, dict[str, float]]:
+        """The numbers of each class by itself (`workbench.metrics.classes.by_class`), where there are classes."""
+        return {}
+
+    def example(self, objective: Any, sample: Sample, made: GatheredTensors) -> dict[str, Any]:
+        """A sample as the task's panel shows it, with what was built from it alone."""
+        raise NotImplementedError(f"{type(self).__name__} must define example")
+
+    def _examples(self, run: EvaluatedRun, corpus: Corpus, limit: int | None) -> Iterator[dict[str, Any]]:
+        """The first samples that are labelled, each read alone."""
+        objective: Objective = run.objective.objective
+        alone, shown = replace(run, world=World()), 0
+        for samples in items(run, corpus, 1, limit, LOOKED_AT):
+            made = measured(alone, [samples])
+            if made and shown < EXAMPLES:
+                shown += 1
+                yield self.example(objective, samples[0], made)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What is scored, as often as it is asked for, without being kept."""
+
+    run: EvaluatedRun
+    corpus: Corpus
+    limit: int | None
+
+    def __iter__(self) -> Iterator[Sample]:
+        return (sample for group in items(self.run, self.corpus, 1, self.limit) for sample in group)
+
+
+def items(
+    run: EvaluatedRun, corpus: Corpus, size: int, records: int | None, limit: int | None = None
+) -> Iterator[list[Sample]]:
+    """What the run's task reads of a corpus, `size` items at once: each once, those of the first records, or at most
+    `limit`."""
+    window = window_of(run.task, [corpus])
+    return sample_pass([corpus], size=size, unit=run.task.builder.unit, window=window, limit=limit, records=records)

@@ -1,0 +1,23 @@
+"""Ranks that share the work of an evaluation: each takes every so-many-th group, and all get what all made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from workbench.core.processes.distributed import World
+
+Group = TypeVar("Group")
+Outcome = TypeVar("Outcome")
+
+
+def shared_groups(world: World, groups: Iterable[Group], make: Callable[[int, Group], Outcome]) -> list[Outcome]:
+    """What `make(number, group)` gives of each group, in the order of the groups, on every rank.
+
+    Every rank goes through the groups, so what is costly (decoding, a forward pass) belongs into `make`; what that
+    gives travels between the ranks, so it lies on the CPU. The groups are those of one rank alone, and so is all that
+    is built from them.
+    """
+    mine = {number: make(number, group) for number, group in enumerate(groups) if number % world.size == world.rank}
+    found = {number: made for theirs in world.gather(mine) for number, made in theirs.items()}
+    return [found[number] for number in sorted(found)]

@@ -1,0 +1,154 @@
+"""What an evaluation found: the numbers, the counts, and the identity of everything that went in."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from workbench.components.calls import ErrorContext
+from workbench.core.files.drafts import atomic
+from workbench.core.files.text_files import parse_json
+from workbench.core.terminal import Terminal
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.scoring.evaluation_items import EvaluationItems
+from workbench.evaluation.scoring.tables import class_table, group_tables, number_table
+from workbench.runs.metrics_file import read_result
+
+CHECKPOINTS = ("checkpoint", "first stage")
+MAX_NAME = 200
+
+
+@dataclass
+class Result:
+    """A result as it is written to `evaluations/*.json` of a run.
+
+    `counts` tell what the numbers are of, the first one how many were measured;
+    `variant` names the convention of the metric where published scripts differ; `control` what was removed;
+    `bounds` are those of the baselines that are no rivals but the best that a task, a vocabulary or people allow;
+    `options` are those of the evaluation that differ from their default;
+    `inputs` are the run's checkpoint, the corpus with its checksum, and in `read` the identity of all else that was
+    opened (`workbench.components.build_context`: the tokenizer, graphs, how true a shuffled one is); `classes` are the
+    numbers of each class by itself (`workbench.metrics.classes.by_class`); `used` is what knowledge was brought into
+    the sequences that were scored, `dropped` what was left out of them, by reason (None: nobody counted); `examples`
+    are a few predictions, `failures` the worst ones, which the `panels` (import paths, `workbench.report.panels`) show;
+    `predictions` are what was built from each item, and `items` how many there are; they lie next to the result, a line
+    of
+    JSON for each. `intervals` are 95 % intervals of numbers over these items, `seed` that of the run. `seen` says how
+    the run was trained on what it was evaluated on (`workbench.evaluation.scoring.training_overlap`).
+    """
+
+    task: str
+    numbers: dict[str, float]
+    counts: dict[str, int]
+    inputs: dict[str, Any] = field(default_factory=dict)
+    variant: str = ""
+    control: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    baselines: dict[str, dict[str, float]] = field(default_factory=dict)
+    bounds: list[str] = field(default_factory=list)
+    classes: dict[str, dict[str, float]] = field(default_factory=dict)
+    used: dict[str, int] | None = None
+    dropped: dict[str, int] | None = None
+    examples: list[dict[str, Any]] = field(default_factory=list)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    panels: list[str] = field(default_factory=list)
+    predictions: EvaluationItems = field(default_factory=EvaluationItems)
+    items: int = 0
+    seed: int | None = None
+    seen: list[str] = field(default_factory=list)
+    intervals: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def take_intervals(self) -> None:
+        """Work out how many items there are, and the intervals of their numbers.
+
+        Raises:
+            WorkbenchError: `predictions` are no items, or do not add up to the numbers (`EvaluationItems.check`).
+        """
+        with ErrorContext(f"task {self.task}"):
+            self.predictions.check(self.numbers)
+        self.items = len(self.predictions.lines)
+        self.intervals = {name: found._asdict() for name, found in self.predictions.intervals().items()}
+
+    def under_other_controls(self, folder: Path) -> dict[str, dict[str, float]]:
+        """By its control, the numbers of what was measured of the same weights, on the same corpus, with the same
+        options; what else was read (a graph, which the control removes) may differ.
+
+        Raises:
+            WorkbenchError: a file there cannot be read, or is no result; names it.
+        """
+        found: dict[str, dict[str, float]] = {}
+        for path in sorted(folder.glob(f"{self.task}*.json")):
+            record = read_result(path)
+            if record.get("control") != self.control and _alike(record) == _alike(self.record()):
+                found[f"control {record['control']}" if record.get("control") else "no control"] = record["numbers"]
+        return found
+
+    def write(self, folder: Path) -> Path:
+        """Write JSON into a folder, whole or not at all; returns the file.
+
+        Its name is <task>-<corpus>[-<control>][-<option>=<value>...].json (`predictions`: .jsonl). A result takes the
+        place of an earlier one of the same inputs (but for the checkpoint) and options; where another one has that
+        name, a checksum is added.
+        """
+        path = folder / f"{self._name()}.json"
+        if path.is_file() and _what(parse_json(path.read_text(encoding="utf-8"))) != self._what():
+            path = folder / f"{self._name()}-{hashlib.sha256(self._what().encode()).hexdigest()[:8]}.json"
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.predictions.lines:
+            self.predictions.write(path.with_suffix(".jsonl"))
+        with atomic(path) as file:
+            file.write((json.dumps(self.record(), indent=1, ensure_ascii=False) + "\n").encode())
+        return path
+
+    def record(self) -> dict[str, Any]:
+        """What the JSON file tells."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "predictions"}
+
+    def _name(self) -> str:
+        corpus = self.inputs.get("corpus")
+        place = Path(corpus["path"]).name if isinstance(corpus, dict) else ""
+        chosen = (f"{name}={_word(value)}" for name, value in self.options.items())
+        return "-".join(filter(None, (self.task, place, self.control, *chosen)))[:MAX_NAME]
+
+    def _what(self) -> str:
+        return _what(self.record())
+
+    def show(self, console: Console | None = None, folder: Path | None = None) -> None:
+        """Print it, next to what lies in the folder of other controls."""
+        console = console or Terminal()
+        console.print(number_table(self, self.under_other_controls(folder) if folder else {}))
+        for table in group_tables(self):
+            console.print(table)
+        if self.classes:
+            console.print(class_table(self))
+
+
+def corpus_input(corpus: Corpus) -> dict[str, Any]:
+    """A corpus among a result's `inputs`: its place, its size and its identity (a checksum of the content)."""
+    return {"path": str(corpus.place), "records": corpus.records, "sha256": corpus.identity}
+
+
+def _what(record: dict[str, Any]) -> str:
+    """What was measured and how, whatever the weights: the corpora by their content, the control, the options."""
+    inputs = {name: value for name, value in record.get("inputs", {}).items() if name not in CHECKPOINTS}
+    reported = [record.get("task"), record.get("control"), record.get("options"), inputs]
+    return json.dumps(reported, sort_keys=True, default=str)
+
+
+def _alike(record: dict[str, Any]) -> str:
+    """What was measured of which weights, whatever the control."""
+    inputs = {name: value for name, value in record.get("inputs", {}).items() if name != "read"}
+    return json.dumps([record.get("task"), record.get("options"), inputs], sort_keys=True, default=str)
+
+
+def _word(value: Any) -> str:
+    """An option's value in a file name: of a path the last part."""
+    values = value if isinstance(value, list) else [value]
+    return "+".join(re.sub(r"[^\w.]+", "_", Path(str(each)).name) for each in values)

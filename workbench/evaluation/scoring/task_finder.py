@@ -1,0 +1,61 @@
+"""From the name of a downstream task to the task: that of a folder `evaluation/<task>/`, or an import path."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from pathlib import Path
+from typing import Any
+
+from workbench.components.build_context import note
+from workbench.components.trust import allow, code_checksums, import_named
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.evaluation.scoring.downstream_task import DownstreamTask
+from workbench.evaluation.task_modules import task_folders
+from workbench.runs.folder import read_recipe, trust_run
+
+TASK_CODE = "task"
+"""Among what a result has `read`: the files of a task of one's own."""
+
+
+def find_task(name: str, *, trust: bool = False, run: Path | None = None) -> DownstreamTask[Any, Any]:
+    """The task of this name: that of a folder, or `package.module:Class`.
+
+    Args:
+        trust: whether code that is not installed may be imported (from the current folder).
+        run: the run that it is for: what the task imports comes from there first, as the run's own parts do.
+
+    Raises:
+        WorkbenchError: there is none, its code is not trusted, or it is no downstream task.
+    """
+    if ":" in name:
+        if run is not None:
+            trust_run(run, read_recipe(run), trust)
+        allow([name], Path.cwd(), f"the task {name!r}", trust=trust)
+        return _task_of(import_named("task", name), name)
+    folders = task_folders()
+    if name not in folders:
+        raise unknown("task", name, [*folders, "package.module:Class"])
+    module = importlib.import_module(f"{folders[name]}.task")
+    own = [c for c in vars(module).values() if inspect.isclass(c) and c.__module__ == module.__name__]
+    (task,) = (c for c in own if issubclass(c, DownstreamTask))
+    return _task_of(task, name)
+
+
+def note_own_code(task: DownstreamTask[Any, Any]) -> str:
+    """The import path of a task that does not come with the workbench, "" of one that does. The checksums of its files
+    are noted as what a result has read: with other code its numbers may mean something else."""
+    module, name = type(task).__module__, type(task).__qualname__
+    if module in {f"{folder}.task" for folder in task_folders().values()}:
+        return ""
+    path = f"{module}:{name}"
+    for place, checksum in code_checksums(path).items():
+        note(TASK_CODE, place, checksum)
+    return path
+
+
+def _task_of(found: Any, name: str) -> DownstreamTask[Any, Any]:
+    if not (inspect.isclass(found) and issubclass(found, DownstreamTask)) or found is DownstreamTask:
+        base = f"{DownstreamTask.__module__}.{DownstreamTask.__qualname__}"
+        raise WorkbenchError(f"{name!r} is no downstream task; allowed: a class derived from {base}")
+    return found()

@@ -1,0 +1,117 @@
+"""Which of a run's objectives can continue with a text.
+
+Options of evaluating what a run writes token by token: translations, summaries, captions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+import typer
+
+from workbench.components.calls import call
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.options.bounds import Count
+from workbench.evaluation.options import Scoring
+from workbench.evaluation.scoring.image_sequences import medium_of
+from workbench.generation.decoding import Beams, Decoding, EarlyStopping, Penalty
+from workbench.pretraining.assembly import tasks_of
+from workbench.pretraining.objective import CONTINUATION, Continuation
+from workbench.pretraining.task import Task, TaskObjective
+from workbench.recipe.reading import load_recipe, shipped
+from workbench.text.tokenizer import Tokenizer
+
+ADVICE = (
+    "pretrain it with one that does (clm with a builder of `visibility: causal`, or mlm with one that has `prefix`), "
+    "or take its vectors (workbench encode)"
+)
+
+
+class Writer(NamedTuple):
+    """An objective that predicts tokens one after another, in its task."""
+
+    task: Task
+    placed: TaskObjective
+    continuation: Continuation
+
+
+def find_writer(
+    tasks: Iterable[Task],
+    network: str | None = None,
+    stream: str | None = None,
+    advice: Callable[[], str] = lambda: ADVICE,
+    objective: str | None = None,
+) -> Writer:
+    """The first objective that can, of those of a network and with a stream that grows where these are named.
+
+    Args:
+        tasks: of a run, in evaluation mode.
+        advice: what to do where none can, for the message.
+        objective: the name of the one that is meant, where several can.
+
+    Raises:
+        WorkbenchError: there is none, or several networks, streams or objectives could be meant.
+    """
+    each = [(task, placed) for task in tasks for placed in task.objectives]
+    all_ = [(*one, call(one[1].objective, "continuation", CONTINUATION, one[0].builder)) for one in each]
+    mine = [Writer(*found) for found in all_ if found[2] is not None and network in (None, found[1].network)]
+    known = dict.fromkeys(writer.placed.name for writer in mine)
+    if objective is not None and mine and objective not in known:
+        raise unknown("objective", objective, known, "those that can continue with a text")
+    mine = [writer for writer in mine if objective in (None, writer.placed.name)]
+    if not mine:
+        names = sorted({placed.name for _, placed in each})
+        of = f"network {network!r}" if network else "run"
+        raise WorkbenchError(
+            f"this {of} cannot continue with a text: none of its objectives ({', '.join(names)}) predicts tokens one "
+            f"after another; {advice()}"
+        )
+    streams = {found.continuation.stream for found in mine}
+    if stream is not None and stream not in streams:
+        raise unknown("stream", stream, streams, "the streams that grow")
+    mine = [found for found in mine if stream in (None, found.continuation.stream)]
+    for option, found in (
+        ("--network", {writer.placed.network for writer in mine}),
+        ("--stream", {writer.continuation.stream for writer in mine}),
+        ("--objective", {writer.placed.name for writer in mine}),
+    ):
+        if len(found) > 1:
+            raise WorkbenchError(f"several can continue with a text: {', '.join(sorted(found))}; say {option}")
+    return mine[0]
+
+
+def recipes_that_write(builder: str, tokenizer: Tokenizer | None) -> list[str]:
+    """The recipes that ship, read captions of what a builder reads, and predict them token by token."""
+    found = []
+    for name in shipped():
+        try:
+            recipe = load_recipe(name)
+            if medium_of(recipe).builder == builder:
+                find_writer([task.evaluating() for task in tasks_of(recipe, tokenizer).values()])
+                found.append(name)
+        except WorkbenchError:  # it reads no such thing, or writes nothing
+            continue
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class WritingScoring(Scoring):
+    """How the tokens of what is scored are chosen."""
+
+    max_new_tokens: Annotated[
+        Count | None, typer.Option(help="At most so many tokens are written; default: as in fine-tuning.")
+    ] = None
+    beams: Annotated[Beams, typer.Option(help="Texts that are followed at once.")] = 1
+    length_penalty: Annotated[Penalty, typer.Option(help="With --beams: above 0 favours long texts.")] = 1.0
+    early_stopping: Annotated[EarlyStopping, typer.Option(help="With --beams: when a search is done.")] = "false"
+
+    def decoding(self, longest: int) -> Decoding:
+        """How tokens are chosen, at most `longest` where it isn't said."""
+        return Decoding(
+            max_new_tokens=self.max_new_tokens or longest,
+            beams=self.beams,
+            length_penalty=self.length_penalty,
+            early_stopping=self.early_stopping,
+        )

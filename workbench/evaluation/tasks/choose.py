@@ -1,0 +1,93 @@
+"""The right one of several texts (multiple choice; candidates to be ranked): accuracy and mean reciprocal rank.
+
+Multiple choice: SWAG, RACE, CommonsenseQA, COPA, A-OKVQA; or candidates to be ranked, one of them right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from workbench.core.errors import WorkbenchError
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.finetuning.inheritance import text_sequence
+from workbench.evaluation.scoring.downstream_task import Setup
+from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
+from workbench.evaluation.scoring.evaluation_items import EvaluationItems
+from workbench.evaluation.scoring.image_sequences import image_sequence
+from workbench.evaluation.scoring.objective_task import GatheredTensors, ObjectiveTask
+from workbench.evaluation.scoring.passes import all_records
+from workbench.evaluation.task_options import ChooseScoring, ChooseTuning
+from workbench.metrics.ranks import rank_tallies, realistic_rank
+from workbench.objectives.multiple_choice import UNKNOWN, MultipleChoice
+from workbench.pretraining.objective import Objective
+from workbench.recipe.spec import Recipe
+from workbench.sequences.sequence import Sample
+
+
+class MultipleChoiceTask(ObjectiveTask[ChooseTuning, ChooseScoring]):
+    """One choice for each text."""
+
+    tuning = ChooseTuning
+    scoring = ChooseScoring
+    objective: type[Objective] = MultipleChoice
+    panels = ("workbench.evaluation.task_panels:chosen",)
+
+    def setup(self, tuning: ChooseTuning, base: Recipe) -> Setup:
+        corpus = Corpus.open(tuning.corpus)
+        _check_choices(corpus)
+        if corpus.kind == "image-text":
+            sequence = image_sequence(base, "question_choices", max_length=tuning.max_length)
+            return Setup(sequence, {"objective": "multiple_choice"}, poolers=("text",), sees=(("text", "image"),))
+        sequence = text_sequence(base, "choices", tuning.max_length)
+        return Setup(sequence, {"objective": "multiple_choice"}, poolers=("text",))
+
+    def needs(self, objective: MultipleChoice) -> str:
+        return "texts, or questions on images, with `choices` and `answer`"
+
+    def counts(self, objective: MultipleChoice, made: GatheredTensors, samples: Iterable[Sample]) -> dict[str, int]:
+        return {"questions": len(made["labels"]), "choices": len(made["scores"])}
+
+    def counted(self, objective: MultipleChoice, targets: Mapping[str, Any]) -> int:
+        return int((targets["labels"] != UNKNOWN).sum()) if "labels" in targets else 0
+
+    def predictions(self, objective: MultipleChoice, made: GatheredTensors, keys: list[str]) -> EvaluationItems:
+        """A question an item: its choices' scores, and the rank of the right one."""
+        parts, labels = made["scores"].split(made["choices"].tolist()), made["labels"].tolist()
+        ranks = [realistic_rank(part.numpy(), gold)[0] for part, gold in zip(parts, labels, strict=True)]
+        lines = [
+            {"key": key, "gold": gold, "prediction": int(part.argmax()), "scores": part.tolist(), "rank": rank}
+            for key, gold, part, rank in zip(keys, labels, parts, ranks, strict=True)
+        ]
+        return EvaluationItems(
+            lines, {name: tally for name, tally in rank_tallies(ranks).items() if name in ("accuracy", "mrr")}
+        )
+
+    def baselines(
+        self, run: EvaluatedRun, objective: MultipleChoice, made: GatheredTensors, samples: Iterable[Sample]
+    ) -> dict[str, GatheredTensors]:
+        """Always the first choice, then the second, ..."""
+        order = [-torch.arange(count, dtype=torch.float32) for count in made["choices"].tolist()]
+        return {"always the first": {**made, "scores": torch.cat(order)}}
+
+    def example(self, objective: MultipleChoice, sample: Sample, made: GatheredTensors) -> dict[str, Any]:
+        reported = {"choices": list(sample["choices"]), "prediction": int(made["scores"].argmax())}
+        text = sample["text"] if "text" in sample else sample["questions"][0]["question"]
+        return {"text": text, "question": sample.get("second", ""), **reported, "answer": int(sample["answer"])}
+
+
+def _check_choices(corpus: Corpus) -> None:
+    """Raises WorkbenchError where no record leaves a choice, with the right one told."""
+    if any("answer" in sample and len(sample.get("choices", ())) > 1 for sample in all_records(corpus)):
+        return
+    fields = corpus.manifest.fields
+    if "choices" in fields and "answer" in fields:
+        raise WorkbenchError(
+            f"no record of corpus {corpus.name!r} has an `answer` among two or more `choices`; nothing can be learned"
+        )
+    raise WorkbenchError(
+        f"corpus {corpus.name!r} has no questions with choices (it has {', '.join(fields)}); prepare texts with "
+        '`choices` and `answer`: {"text": "She sat down", "choices": ["to eat", "to fly"], "answer": 0}'
+    )

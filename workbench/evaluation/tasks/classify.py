@@ -1,0 +1,127 @@
+"""The class of a text, a pair of texts, or a caption with its images: accuracy, macro F1, Matthews correlation.
+
+Classification of texts, of pairs of texts (sentiment, natural language inference, paraphrase, ...), of captions with
+their image or images (SNLI-VE, NLVR2), and of speech (intents, speakers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from workbench.core.errors import WorkbenchError
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.finetuning.inheritance import spoken_sequence, text_sequence
+from workbench.evaluation.finetuning.labels import check_varied, chosen_label, label_counts, ordered, warn_alike
+from workbench.evaluation.scoring.downstream_task import Setup
+from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
+from workbench.evaluation.scoring.evaluation_items import EvaluationItems
+from workbench.evaluation.scoring.image_sequences import image_sequence
+from workbench.evaluation.scoring.objective_task import GatheredTensors, ObjectiveTask
+from workbench.evaluation.scoring.passes import all_records
+from workbench.evaluation.task_options import ClassifyScoring, ClassifyTuning, LabelTuning
+from workbench.metrics.classes import by_class, class_counts
+from workbench.objectives.classify import UNLABELLED, Classify
+from workbench.pretraining.objective import Objective
+from workbench.recipe.spec import Recipe
+from workbench.sequences.sequence import Sample
+
+
+class Classification(ObjectiveTask[LabelTuning, ClassifyScoring]):
+    """One class for a text, for a pair, for a caption with images, or for speech."""
+
+    tuning: type[LabelTuning] = ClassifyTuning
+    scoring = ClassifyScoring
+    objective: type[Objective] = Classify
+    panels = ("workbench.evaluation.task_panels:classified",)
+
+    def setup(self, tuning: LabelTuning, base: Recipe) -> Setup:
+        assert isinstance(tuning, ClassifyTuning)
+        objective = class_objective(tuning)
+        corpus = Corpus.open(tuning.corpus)
+        if corpus.kind == "image-text":
+            _check_media(corpus, tuning.media)
+            sequence = image_sequence(base, "image_caption", max_length=tuning.max_length, media=tuning.media)
+            sees, images = (("text", "image"),), len(tuning.media or "1")
+            return Setup(sequence, objective, unit="captions", poolers=("text",), sees=sees, images=images)
+        if corpus.kind == "speech-text" and not tuning.media:
+            heard, stream = spoken_sequence(base, tuning.max_length)
+            return Setup(heard, objective, poolers=("text",), sees=(("text", stream),))
+        if tuning.media:
+            raise WorkbenchError(
+                f"--media: corpus {corpus.name!r} holds {corpus.kind}, which has no images; take an image-text corpus"
+            )
+        sequence = text_sequence(base, "sentence_pair", tuning.max_length, split=False)
+        return Setup(sequence, objective, poolers=("text",))
+
+    def needs(self, objective: Classify) -> str:
+        return f"texts with the label {objective.label!r}"
+
+    def counts(self, objective: Classify, made: GatheredTensors, samples: Iterable[Sample]) -> dict[str, int]:
+        return {"texts": len(made["gold"]), "classes": len(objective.classes)}
+
+    def variant(self, objective: Classify, scoring: ClassifyScoring) -> str:
+        return f"label {objective.label}"
+
+    def counted(self, objective: Classify, targets: Mapping[str, Any]) -> int:
+        return int((targets["labels"] != UNLABELLED).sum()) if "labels" in targets else 0
+
+    def predictions(self, objective: Classify, made: GatheredTensors, keys: list[str]) -> EvaluationItems:
+        """A labelled text an item, with the score (logit) of each class."""
+        names = list(objective.classes)
+        reported = zip(keys, made["gold"].tolist(), made["predicted"].tolist(), strict=True)
+        lines: list[dict[str, Any]] = [
+            {"key": k, "gold": names[right], "prediction": names[p]} for k, right, p in reported
+        ]
+        for line, row in zip(lines, made["scores"].tolist() if "scores" in made else (), strict=False):
+            line["scores"] = dict(zip(names, row, strict=True))
+        return EvaluationItems(lines, objective.tallies(made))
+
+    def baselines(
+        self, run: EvaluatedRun, objective: Classify, made: GatheredTensors, samples: Iterable[Sample]
+    ) -> dict[str, GatheredTensors]:
+        """Always the training set's most frequent class."""
+        trained = run.trained_on()
+        if trained is None:
+            return {}
+        counts = label_counts(trained)[objective.label]
+        most = min(counts, key=lambda name: (-counts[name], name))
+        always = torch.full_like(made["gold"], objective.classes[most])
+        return {f"always {most}": {**made, "predicted": always}}
+
+    def classes(self, objective: Classify, made: GatheredTensors) -> dict[str, dict[str, float]]:
+        return by_class(class_counts(made["predicted"].numpy(), made["gold"].numpy(), list(objective.classes)))
+
+    def example(self, objective: Classify, sample: Sample, made: GatheredTensors) -> dict[str, Any]:
+        names = list(objective.classes)
+        reported = {"prediction": names[int(made["predicted"])], "label": names[int(made["gold"])]}
+        text = next(sample[name] for name in ("text", "transcript", "captions") if name in sample)
+        text = text if isinstance(text, str) else text[0]
+        return {"text": text, "second": sample.get("second", ""), **reported}
+
+
+def class_objective(tuning: LabelTuning) -> dict[str, Any]:
+    """The objective `classify` on the label that is told, with the classes of the training set and the held-out one.
+
+    Raises:
+        WorkbenchError: the training set has no labels, several and none was chosen, or one class only.
+    """
+    corpus = Corpus.open(tuning.corpus)
+    label, counts = chosen_label(corpus, tuning.label)
+    check_varied(corpus, label, counts)
+    warn_alike(corpus.name, label, counts)
+    held_out = label_counts(all_records(Corpus.open(tuning.held_out))) if tuning.held_out else {}
+    return {"objective": "classify", "classes": ordered({*counts, *held_out.get(label, ())}), "label": label}
+
+
+def _check_media(corpus: Corpus, media: list[str] | None) -> None:
+    """Records with several images and no `image` need to be told which are read."""
+    if media or corpus.manifest.fields.get("image") or not corpus.manifest.fields.get("media"):
+        return
+    names = next(sample["media"] for sample in all_records(corpus) if "media" in sample)
+    raise WorkbenchError(
+        f"corpus {corpus.name!r} has several media a record; name the images that are read, in their order: "
+        f"{' '.join(f'--media {name}' for name in names)}"
+    )

@@ -1,0 +1,224 @@
+"""The files of a checkpoint: a configuration and weights, as they are found in the wild. Nothing of them is ever
+executed.
+
+    folder with config.json and model.safetensors (Hugging Face), also in shards with model.safetensors.index.json
+    folder with one *.json that is a configuration and one file of weights (.safetensors, .bin, .pt, .pth)
+    a file of weights; the configuration is the one next to it, or what the tensors' shapes say
+
+Files of torch are pickles: they are read by torch's own reader of tensors, which refuses everything else.
+
+What a file's tensors must be to be weights: finite numbers of floating point.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import check_writable, sha256_of
+from workbench.core.files.text_files import parse_json
+from workbench.core.packages import WEIGHTS as IN_PACKAGES
+from workbench.core.packages import located
+from workbench.corpora.manifest import FILE_NAME
+from workbench.runs.names import RECIPE, TOKENIZER, is_run
+from workbench.runs.output_places import check_apart
+from workbench.text.tokenizer_layouts import ROLES_FILE, SETTINGS_FILE
+
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+PREFERRED = (WEIGHTS, INDEX, "weights.safetensors", "pytorch_model.bin")
+TORCH = (".bin", ".pt", ".pth")
+WRAPPERS = ("state_dict", "model_state_dict", "model")
+"""Keys under which checkpoints of training programs have their weights, next to an optimizer."""
+NO_CONFIG = ("index.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json")
+
+
+class CheckpointFiles(NamedTuple):
+    """What a checkpoint is built from: a configuration, where there is one, and files of weights."""
+
+    config: Path | None
+    weights: list[Path]
+
+
+def find_files(place: Path) -> CheckpointFiles | None:
+    """The files at a place; None where there are no weights.
+
+    Raises:
+        WorkbenchError: there are several files of weights or configurations, and none has the usual name.
+    """
+    folder = place if place.is_dir() else place.parent
+    configs = [f for f in _endings(folder, (".json",)) if not f.name.endswith(NO_CONFIG) and "config" in f.name]
+    config = folder / CONFIG if folder / CONFIG in configs else _only(configs, "configurations", folder)
+    if place.is_file():
+        return CheckpointFiles(config, [place])
+    if not place.is_dir():
+        return None
+    named = next((place / name for name in PREFERRED if (place / name).is_file()), None)
+    found = named or _only(_endings(place, (".safetensors", *TORCH)), "files of weights", folder)
+    if found is None:
+        return None
+    return CheckpointFiles(config, _shards(found) if found.name == INDEX else [found])
+
+
+def check_place(place: Path) -> None:
+    """What a command is given as RUN must be one or a checkpoint, as far as can be told by the names of files.
+
+    Raises:
+        WorkbenchError: there is neither, a package is not installed, or a checkpoint has several files of weights.
+    """
+    if not is_run(place) and find_files(located(place, IN_PACKAGES)) is None:
+        raise no_place(place)
+
+
+def no_place(place: Path) -> WorkbenchError:
+    """That a place is neither a run nor a checkpoint."""
+    return WorkbenchError(
+        f"{place} is not a run: it has no {RECIPE}; nor is it a checkpoint, which has a configuration and weights "
+        "(Hugging Face's config.json and model.safetensors)"
+    )
+
+
+def check_checkpoint_folder(folder: Path) -> None:
+    """What can be refused of the place of a checkpoint (config, weights, tokenizer) before it is made.
+
+    Raises:
+        WorkbenchError: --output is a run or within one's own files, or a file of a checkpoint cannot be written there.
+    """
+    try:
+        check_apart(folder)
+        if (folder / FILE_NAME).is_file():
+            raise WorkbenchError(f"{folder} is a corpus; choose another folder")
+        for name in (CONFIG, WEIGHTS, TOKENIZER, SETTINGS_FILE, ROLES_FILE):
+            check_writable(folder / name)
+    except WorkbenchError as error:
+        raise type(error)(f"--output: {error}") from error
+
+
+def checksum_of(files: Iterable[Path]) -> str:
+    """SHA-256 of files together; of a single one its own."""
+    sums = [sha256_of(file) for file in files]
+    return sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()
+
+
+def read_config(file: Path | None) -> dict[str, Any]:
+    """The configuration; empty where there is none.
+
+    Raises:
+        WorkbenchError: it is damaged.
+    """
+    if file is None:
+        return {}
+    try:
+        config = parse_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise WorkbenchError(f"{file} is not valid JSON: {error}; fetch the folder again") from error
+    if not isinstance(config, dict):
+        raise WorkbenchError(f"{file} holds a {type(config).__name__}, not an object; fetch the folder again")
+    return config
+
+
+def read_tensors(files: Iterable[Path]) -> dict[str, Tensor]:
+    """All tensors of files of weights, on the CPU.
+
+    Raises:
+        WorkbenchError: a file is damaged, or holds other things than tensors.
+    """
+    from workbench.runs.weights import read_weights
+
+    tensors: dict[str, Tensor] = {}
+    for file in files:
+        tensors |= _read_torch(file) if file.suffix in TORCH else read_weights(file)
+    if tensors and all(name.startswith("module.") for name in tensors):  # saved from DistributedDataParallel
+        tensors = {name.removeprefix("module."): tensor for name, tensor in tensors.items()}
+    return tensors
+
+
+def read_names(files: Iterable[Path]) -> list[str]:
+    """The names of the tensors alone."""
+    from workbench.runs.weights import weight_names
+
+    files = list(files)
+    if any(file.suffix in TORCH for file in files):
+        return list(read_tensors(files))
+    return [name for file in files for name in weight_names(file)]
+
+
+def _read_torch(file: Path) -> dict[str, Tensor]:
+    import torch
+    from torch import Tensor
+
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
+        reason = str(error).strip().split("\n")[0][:200]
+        raise WorkbenchError(
+            f"{file} cannot be read as tensors alone ({reason}). A damaged file, or one that would run code: have "
+            "whoever made it save its weights as safetensors"
+        ) from error
+    for key in WRAPPERS:
+        if isinstance(state, Mapping) and isinstance(state.get(key), Mapping):
+            state = state[key]
+    found = {str(name): t for name, t in state.items() if isinstance(t, Tensor)} if isinstance(state, Mapping) else {}
+    if not found:
+        raise WorkbenchError(f"{file} holds no tensors by name, but a {type(state).__name__}; a state dict is wanted")
+    return found
+
+
+def _shards(index: Path) -> list[Path]:
+    """The files that an index names, each once."""
+    listed = read_config(index).get("weight_map")
+    names = list(dict.fromkeys(listed.values())) if isinstance(listed, dict) else []
+    wrong = [name for name in names if not isinstance(name, str) or Path(name).name != name]
+    missing = [name for name in names if name not in wrong and not (index.parent / name).is_file()]
+    if not names or wrong or missing:
+        what = f"names no file next to it: {wrong[0]!r}" if wrong else f"lacks {', '.join(missing) or 'weight_map'}"
+        raise WorkbenchError(f"{index} {what}; fetch the folder again")
+    return [index.parent / name for name in names]
+
+
+def _endings(folder: Path, endings: tuple[str, ...]) -> list[Path]:
+    return sorted(f for f in folder.iterdir() if f.suffix in endings and f.is_file()) if folder.is_dir() else []
+
+
+def _only(found: list[Path], what: str, folder: Path) -> Path | None:
+    if len(found) > 1:
+        names = ", ".join(file.name for file in found[:6])
+        raise WorkbenchError(f"{folder} has several {what}: {names}; name the file itself, in a folder of its own")
+    return found[0] if found else None
+
+
+FLOATING = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+
+
+def check_numbers(tensors: Mapping[str, Tensor], names: Iterable[str]) -> None:
+    """
+    Args:
+        names: of the weights among the tensors; what else lies there (a mask, a count of steps) may be anything.
+
+    Raises:
+        WorkbenchError: a weight is of another kind (quantised, complex, sparse), or holds NaN or infinity.
+    """
+    for name in names:
+        tensor = tensors[name]
+        if tensor.dtype not in FLOATING or tensor.layout != torch.strided:
+            what = tensor.dtype if tensor.layout == torch.strided else tensor.layout
+            raise WorkbenchError(
+                f"the tensor {name} is {_short(what)}; weights are {', '.join(map(_short, FLOATING))}: save it as one "
+                "of these (quantised weights with their scales multiplied in)"
+            )
+        wrong = int(tensor.numel() - torch.isfinite(tensor).sum())
+        if wrong:
+            raise WorkbenchError(
+                f"the tensor {name} has NaN or infinity in {wrong:,} of {tensor.numel():,} places; fetch the file "
+                "again, or take weights from before the training failed"
+            )
+
+
+def _short(kind: torch.dtype | torch.layout) -> str:
+    return str(kind).removeprefix("torch.")

@@ -1,0 +1,164 @@
+"""Writing a network as a checkpoint of one of the families: the inverse of starting from one.
+
+Nothing is written that would not read back: the configuration must describe the very network, and the tensors, read
+again by the family's own rules, must be the same bits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.files.drafts import write_text
+from workbench.interop.checkpoint_files import CONFIG, WEIGHTS
+from workbench.interop.checkpoint_reader import make_family
+from workbench.interop.family import CheckpointFamily, FamilyConfig, checked_heads
+from workbench.interop.network_description import differences, model_description
+from workbench.interop.one_stream import alone
+from workbench.interop.rules import Rule, to_ours, to_theirs
+from workbench.models.network import Network
+from workbench.pretraining.task import objective_name
+from workbench.recipe.spec import NetworkSpec, Spec
+from workbench.runs.weights import save_tensors
+
+SHOWN = 12
+
+
+class ExportedWeights(NamedTuple):
+    """What a network is in another family.
+
+    Attributes:
+        left: heads of ours that the family has no place for.
+    """
+
+    tensors: dict[str, Tensor]
+    config: dict[str, Any]
+    left: list[str]
+
+
+def one_of_a_kind(
+    heads: torch.nn.ModuleDict, objectives: dict[str, Spec], chosen: str | None, run: Path
+) -> tuple[torch.nn.ModuleDict, dict[str, Spec]]:
+    """The heads without others of the kind of the one that is chosen, which gets the name that families have for it.
+
+    Args:
+        heads, objectives: of a network, by the objectives' names.
+        chosen: such a name.
+
+    Raises:
+        WorkbenchError: there is none of this name.
+    """
+    if chosen is not None and chosen not in heads:
+        raise unknown("objective", chosen, heads, str(run))
+    if chosen is None:
+        return heads, objectives
+    kind = objectives[chosen]["objective"]
+    others = {name for name in heads if name != chosen and objectives[name]["objective"] == kind}
+    called = objective_name({"objective": kind})
+    names = {name: called if name == chosen else name for name in heads if name not in others}
+    specs = {new: {**objectives[old], "name": new} if new != old else objectives[old] for old, new in names.items()}
+    return torch.nn.ModuleDict({new: heads[old] for old, new in names.items()}), specs
+
+
+def exported_weights(
+    family: str,
+    network: Network,
+    spec: NetworkSpec,
+    heads: torch.nn.ModuleDict,
+    objectives: Mapping[str, Spec],
+    stream: str | None = None,
+    visibilities: frozenset[str] = frozenset(),
+    **given: Any,
+) -> ExportedWeights:
+    """A network as a checkpoint of a family.
+
+    Args:
+        spec: what the recipe says of the network.
+        heads: of the objectives that read it, by their names.
+        objectives: what the recipe says of these.
+        stream: only this one, by itself.
+        visibilities: how the network has read its texts (`workbench.pretraining.task.visibilities_of`).
+        given: what parts were given (vocab_size, ...).
+
+    Raises:
+        WorkbenchError: the family cannot say the network; lists all that differs. Or the stream reads others.
+    """
+    checkpoint_family = make_family(family)
+    state = _state(network)
+    ours = model_description(spec, objectives, network.sizes, **given)._replace(visibilities=visibilities)
+    if stream is not None:
+        ours, state = alone(network, ours, state, stream)
+    try:
+        ours, state = checkpoint_family.adapted(ours, state)
+        config = FamilyConfig(checkpoint_family.config(ours))
+        nearest, its_heads = checkpoint_family.network(config), checkpoint_family.heads(config)
+    except (LookupError, WorkbenchError) as error:
+        raise WorkbenchError(
+            f"this network is none of the family {family}: {_lack(error)}. {_line(checkpoint_family)}. Families: "
+            "workbench components family"
+        ) from error
+    theirs = model_description(nearest, checked_heads(checkpoint_family, its_heads))
+    theirs = theirs._replace(visibilities=frozenset({checkpoint_family.visibility(config)}))
+    different = differences(ours, theirs, checkpoint_family.free)
+    if different:
+        raise _inexpressible(family, checkpoint_family, different)
+    rules = checkpoint_family.rules(config)
+    kept = {name: head for name, head in heads.items() if name in theirs.heads and name in ours.heads}
+    state |= {f"{name}.{n}": t for name, head in kept.items() for n, t in _state(head).items()}
+    tensors, unused = to_theirs(state, rules)
+    written = {id(tensor) for name, tensor in state.items() if name not in {*unused}}
+    left = [name for name in unused if id(state[name]) not in written]
+    if left:
+        raise _inexpressible(family, checkpoint_family, [f"{name}: the family has no such tensor" for name in left])
+    _check_back(tensors, rules, state)
+    return ExportedWeights(tensors, config, [name for name in heads if name not in kept])
+
+
+def write_checkpoint_folder(folder: Path, checkpoint_family: ExportedWeights) -> None:
+    """Write `config.json` and `model.safetensors`."""
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in checkpoint_family.tensors.items()}
+    save_tensors(folder / WEIGHTS, tensors, {"format": "pt"})
+    write_text(folder / CONFIG, json.dumps(checkpoint_family.config, indent=2) + "\n")
+
+
+def _state(module: torch.nn.Module) -> dict[str, Tensor]:
+    """The tensors of a module that a checkpoint has; what has several names is one object under all of them."""
+    kept: dict[int, Tensor] = {}
+    return {n: kept.setdefault(id(t), t.detach()) for n, t in module.state_dict(keep_vars=True).items()}
+
+
+def _check_back(tensors: Mapping[str, Tensor], rules: list[Rule], state: Mapping[str, Tensor]) -> None:
+    again = to_ours(tensors, rules).tensors
+    # one of theirs may be read as heads of several objectives, of which this run has some
+    changed = [name for name, tensor in again.items() if name in state and not torch.equal(state[name], tensor)]
+    if changed:
+        raise WorkbenchError(
+            f"the family keeps as one what is apart in this network, with other values: {', '.join(changed[:5])} "
+            f"({len(changed)} tensors); it cannot hold both"
+        )
+
+
+def _inexpressible(family: str, checkpoint_family: CheckpointFamily, different: list[str]) -> WorkbenchError:
+    more = [f"and {len(different) - SHOWN} more"] if len(different) > SHOWN else []
+    listed = "\n".join(f"  {line}" for line in [*different[:SHOWN], *more])
+    return WorkbenchError(
+        f"the family {family} cannot say this network; here is the run, there is the nearest that the family has:\n"
+        f"{listed}\n{_line(checkpoint_family)}. Families: workbench components family"
+    )
+
+
+def _lack(error: Exception) -> str:
+    """What a network has not that a family needs; of an index only that there were too few."""
+    if isinstance(error, IndexError):
+        return "it has too few layers of the kinds that the family has"
+    return str(error) if isinstance(error, WorkbenchError) else f"it lacks {error}"
+
+
+def _line(checkpoint_family: CheckpointFamily) -> str:
+    return " ".join((type(checkpoint_family).__doc__ or "").partition("\n\n")[0].split()).rstrip(".")

@@ -1,0 +1,61 @@
+"""Hugging Face GPT (Radford et al., "Improving Language Understanding by Generative Pre-Training", 2018).
+
+Norms behind each sublayer, and none elsewhere; words are predicted by their table. Their `gelu` is the approximation
+by tanh, and the feed-forward blocks are always four times as wide. Who sees whom is none of the network's: the
+recipe's builder says `visibility: causal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from workbench.interop.family import CheckpointFamily, FamilyConfig
+from workbench.interop.gpt_config import block, config_of, text_stream
+from workbench.interop.gpt_names import blocks
+from workbench.interop.network_description import ModelDescription
+from workbench.interop.rules import Buffer, Copy, Rule, SameTensor
+from workbench.models.blocks import Activation
+from workbench.recipe.spec import NetworkSpec, Spec
+from workbench.sequences.text_layout import Visibility
+
+ACTIVATIONS: dict[str, Activation] = {"gelu": "gelu_tanh", "relu": "relu"}
+THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
+
+
+class Gpt(CheckpointFamily):
+    """Hugging Face GPT (openai-gpt): a `text` stream with positions, `self` layers with norms behind; clm."""
+
+    prefix = "transformer."
+
+    def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
+        return config.get("model_type") == "openai-gpt"
+
+    def network(self, config: FamilyConfig) -> NetworkSpec:
+        plain = FamilyConfig(
+            {key: value for key, value in config.items() if key != "n_inner"}
+        )  # which theirs does not read
+        return NetworkSpec({"text": text_stream(config)}, [block(plain, "afn", "gelu", ACTIVATIONS)])
+
+    def heads(self, config: FamilyConfig) -> dict[str, Spec]:
+        return {"clm": {"objective": "clm"}}
+
+    def rules(self, config: FamilyConfig) -> list[Rule]:
+        return [
+            SameTensor("transformer.tokens_embed.weight", "embeddings.text.token.weight"),
+            SameTensor("transformer.positions_embed.weight", "embeddings.text.position.weight"),
+            Copy("lm_head.weight", "transformer.tokens_embed.weight"),
+            Buffer("transformer.position_ids"),
+            *blocks(config["n_layer"]),
+        ]
+
+    def visibility(self, config: FamilyConfig) -> Visibility:
+        return "causal"
+
+    def config(self, described: ModelDescription) -> dict[str, Any]:
+        return {
+            **config_of(described, len(described.layers)),
+            "architectures": ["OpenAIGPTLMHeadModel" if "clm" in described.heads else "OpenAIGPTModel"],
+            "model_type": "openai-gpt",
+            "afn": THEIR_ACTIVATIONS.get(described.layers[0]["activation"], "gelu"),
+        }

@@ -1,0 +1,78 @@
+"""Hugging Face RoBERTa (Liu et al., arXiv:1907.11692).
+
+Its positions are counted from 2: row 1 of the table is the padding's, row 0 nobody's. It has one segment, whose row is
+added to every word: a network of ours that keeps it has `token_types: 1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from workbench.interop import bert_config, bert_names
+from workbench.interop.family import CheckpointFamily, FamilyConfig
+from workbench.interop.network_description import ModelDescription
+from workbench.interop.rules import Buffer, Copy, RowRanges, Rule, SameTensor
+from workbench.recipe.spec import NetworkSpec, Spec
+from workbench.sequences.text_layout import Visibility
+
+UNUSED = 2
+
+
+class Roberta(CheckpointFamily):
+    """Hugging Face RoBERTa: a `text` stream with `self` layers; head mlm."""
+
+    prefix = "roberta."
+    counts_padding = True
+
+    def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
+        return config.get("model_type") == "roberta"
+
+    def network(self, config: FamilyConfig) -> NetworkSpec:
+        text = bert_config.text_stream(config, max_positions=config["max_position_embeddings"] - UNUSED)
+        layer = {"layer": "self", "stream": "text", "repeat": config["num_hidden_layers"], **bert_config.block(config)}
+        return NetworkSpec({"text": text}, [layer], ["text"])
+
+    def heads(self, config: FamilyConfig) -> dict[str, Spec]:
+        return {"mlm": bert_config.word_head(config, activation="gelu")}
+
+    def rules(self, config: FamilyConfig) -> list[Rule]:
+        rows = config["max_position_embeddings"]
+        positions = "roberta.embeddings.position_embeddings.weight"
+        return [
+            RowRanges(positions, (("embeddings.text.position.weight", (UNUSED, rows)),), rows),
+            *(rule for rule in bert_names.embeddings("roberta.embeddings") if positions not in _sources(rule)),
+            *bert_names.layers("roberta.encoder.layer", config["num_hidden_layers"]),
+            *bert_names.both("roberta.pooler.dense", "poolers.text.dense"),
+            *bert_names.word_head("roberta.embeddings.word_embeddings.weight", "lm_head", "dense", "layer_norm"),
+            Copy("lm_head.decoder.bias", "lm_head.bias"),
+            Buffer("roberta.embeddings.position_ids"),
+        ]
+
+    def visibility(self, config: FamilyConfig) -> Visibility:
+        return bert_config.visibility(config)
+
+    def config(self, described: ModelDescription) -> dict[str, Any]:
+        text = described.streams["text"]
+        return {
+            **bert_config.config_of(text, described.layers[0]),
+            **bert_config.decoding(described),
+            "architectures": ["RobertaForMaskedLM" if "mlm" in described.heads else "RobertaModel"],
+            "model_type": "roberta",
+            "num_hidden_layers": len(described.layers),
+            "max_position_embeddings": (text["max_positions"] or 0) + UNUSED,
+            "pad_token_id": 1,
+            "bos_token_id": 0,
+            "eos_token_id": 2,
+        }
+
+    def adapted(
+        self, described: ModelDescription, state: dict[str, Tensor]
+    ) -> tuple[ModelDescription, dict[str, Tensor]]:
+        return bert_config.with_segments(described, state)
+
+
+def _sources(rule: Rule) -> tuple[str, ...]:
+    return rule.theirs if isinstance(rule, SameTensor) else ()

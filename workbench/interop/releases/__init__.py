@@ -1,1 +1,0 @@
-"""Release families of texts, one file each (`workbench.interop.release`)."""

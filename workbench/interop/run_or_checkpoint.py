@@ -1,0 +1,194 @@
+"""What a command is given as RUN: a run, or a checkpoint of other people, opened as if it were a run.
+
+A checkpoint has a network, heads and mostly a tokenizer. What a run's recipe says next to these is how the family reads
+a text (`Release.sequence`), and which of its heads predict tokens; nothing of it is ever trained: that is `finetune`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from workbench.components.build_context import Identities, noted
+from workbench.components.building import find
+from workbench.core.errors import WorkbenchError
+from workbench.core.packages import PREFIX, TOKENIZER, WEIGHTS, located
+from workbench.interop.checkpoint_files import no_place
+from workbench.interop.checkpoint_reader import PretrainedWeights, names_of, read_checkpoint_folder
+from workbench.interop.init_from import initialise, refuse_foreign
+from workbench.interop.weight_sources import family_files, note_weight_source, note_weight_sources
+from workbench.pretraining.checks import learning_signals
+from workbench.pretraining.task import DEFAULT_NETWORK
+from workbench.recipe.spec import InitFrom, Recipe, SequenceSpec, Spec, TaskSpec, TrainSpec
+from workbench.recipe.trees import with_overrides
+from workbench.runs.data_record import MADE_FOR, START
+from workbench.runs.folder import read_recipe
+from workbench.runs.loaded_run import FoundRun, LoadedRun, built, find_run, open_found
+from workbench.runs.names import TOKENIZER as RUNS_TOKENIZER
+from workbench.runs.names import is_run
+from workbench.text.tokenizer import Tokenizer
+
+LENGTH = 512
+TASK = "text"
+
+
+def name_at(place: Path) -> str:
+    """A short name of a run or a checkpoint: that of its folder or package, also where it is `.`."""
+    inside = str(place).removeprefix(PREFIX)
+    return PurePosixPath(inside if inside != str(place) else os.path.abspath(place)).name
+
+
+def recipe_at(place: Path) -> Recipe:
+    """The recipe of a run, with the tokenizer that lies in it; or one that says a checkpoint.
+
+    Raises:
+        WorkbenchError: there is neither, or the released code is of no family that is known, is not whole, or reads no
+            text.
+    """
+    if is_run(place):
+        recipe, own = read_recipe(place), place / RUNS_TOKENIZER
+        return replace(recipe, tokenizer=str(own)) if own.is_file() else recipe
+    folder = _folder(place)
+    return _recipe(place, _read(place), Tokenizer.load(folder) if _has_tokenizer(folder) else None)
+
+
+@dataclass(frozen=True)
+class FoundWeights:
+    """Pretrained weights of a checkpoint family that can be opened.
+
+    Attributes:
+        recipe: that describes their network, with the overrides.
+        opened: the identity of the tokenizer.
+    """
+
+    place: Path
+    recipe: Recipe
+    tokenizer: Tokenizer
+    weights: PretrainedWeights
+    opened: Identities
+
+
+def load(
+    place: str | Path, overrides: Sequence[str] | None = None, *, control: str | None = None, trust: bool = False
+) -> LoadedRun:
+    """The model, the tokenizer and the transforms of a run (`workbench.runs.loaded_run`), or of a checkpoint: a folder
+    of weights and their configuration, or `package:NAME`.
+
+    A checkpoint has a task `text`, with those of its heads as objectives that predict tokens. Overrides are changes to
+    the recipe that need no training.
+
+    Raises:
+        WorkbenchError: there is neither, as `workbench.runs.loaded_run.load`, or a checkpoint that has no tokenizer, is
+        of no
+            family that is known, is not whole, or reads no text; or it is to be opened under a control.
+    """
+    found = found_at(Path(place), overrides or (), control=control, trust=trust)
+    return _open_run(found) if isinstance(found, FoundRun) else _open_weights(found)
+
+
+def found_at(
+    place: Path, overrides: Sequence[str] = (), *, control: str | None = None, trust: bool = False
+) -> FoundRun | FoundWeights:
+    """What `load` is going to open: every reason not to that can be given before the model is built.
+
+    Raises:
+        WorkbenchError: as `load`.
+    """
+    if is_run(place):
+        return find_run(place, overrides, control=control, trust=trust)
+    if control is not None:
+        raise WorkbenchError(f"control {control} removes what a run was trained with, and {place} is no run")
+    folder, weights = _folder(place), _read(place)
+    if not _has_tokenizer(folder):
+        raise WorkbenchError(
+            f"{place} has no tokenizer ({names_of(folder)}); put its tokenizer.json or vocab.txt next to the weights"
+        )
+    with noted() as opened:
+        tokenizer = Tokenizer.load(folder)
+    recipe = _changed(_recipe(place, weights, tokenizer), list(overrides))
+    return FoundWeights(place, recipe, tokenizer, weights, opened)
+
+
+def _open_run(found: FoundRun) -> LoadedRun:
+    loaded = open_found(found)
+    if MADE_FOR in loaded.read:
+        with noted() as own:
+            note_weight_source(InitFrom(str(found.folder)))
+        refuse_foreign(loaded.read, own.get(START, {}))
+    return loaded
+
+
+def _open_weights(found: FoundWeights) -> LoadedRun:
+    with noted() as read:
+        note_weight_sources(found.recipe)
+        loaded = built(found.recipe, found.tokenizer, read)
+    read |= found.opened
+    refuse_foreign(read, read.get(START, {}))
+    reported = replace(learning_signals(found.recipe, DEFAULT_NETWORK), objectives=found.weights.heads)
+    network = found.recipe.networks[DEFAULT_NETWORK]
+    copied = initialise(loaded.model, DEFAULT_NETWORK, network, found.tokenizer, reported)
+    heads = {f"{head}.{name}" for head, part in loaded.model.heads.items() for name in part.state_dict()}
+    lacking = sorted(heads - {*copied})
+    if lacking:
+        raise WorkbenchError(f"{found.place} has only a part of a head: it lacks {', '.join(lacking)} (our names)")
+    return loaded
+
+
+def _folder(place: Path) -> Path:
+    folder = located(place, WEIGHTS)
+    return folder if folder.is_dir() else folder.parent
+
+
+def _has_tokenizer(folder: Path) -> bool:
+    return any(all((folder / name).is_file() for name in names) for names in TOKENIZER)
+
+
+def _read(place: Path) -> PretrainedWeights:
+    files = family_files(str(place), "RUN")
+    if files is None:
+        raise no_place(place)
+    read = read_checkpoint_folder(files)
+    missing = [name for name in read.missing if not name.startswith("poolers.")]
+    if missing:
+        raise WorkbenchError(
+            f"{place} lacks {len(missing)} tensors of a network of its configuration, such as {missing[0]} (our name): "
+            "it cannot be used as it is. To train from what it has, name it as init_from of a recipe"
+        )
+    if TASK not in read.network.streams:
+        raise WorkbenchError(f"{place} reads no text, but {', '.join(read.network.streams)}; name it as init_from")
+    return read
+
+
+def _recipe(place: Path, read: PretrainedWeights, tokenizer: Tokenizer | None) -> Recipe:
+    poolers = [name for name in read.network.poolers if not any(m.startswith(f"poolers.{name}") for m in read.missing)]
+    longest = read.network.streams[TASK].get("max_positions") or LENGTH
+    builder: Spec = {"max_length": min(LENGTH, longest), **read.sequence}
+    steps = builder.pop("steps", [])
+    if tokenizer is not None:
+        builder |= {end: None for end in ("begin", "end") if builder.get(end) and not tokenizer.has(builder[end])}
+    heads = [{**spec, "name": name} for name, spec in read.heads.items() if _predicts_tokens(spec)]
+    once: Any = {"max_steps": 1, "global_batch_size": 1, "micro_batch_size": 1, "lr": 1e-5}
+    return Recipe(
+        model=replace(read.network, init_from=[InitFrom(str(place))], poolers=poolers),
+        tasks={TASK: TaskSpec({}, SequenceSpec(builder, steps), heads)},
+        train=TrainSpec(**once),
+        name=name_at(place),
+        description=f"a checkpoint of the family {read.family}",
+        tokenizer=str(place) if tokenizer is not None else None,
+    )
+
+
+def _changed(recipe: Recipe, overrides: list[str]) -> Recipe:
+    """With `key=value` changes. A recipe that is read must name corpora, which a checkpoint has none of."""
+    if not overrides:
+        return recipe
+    named = {name: replace(task, corpora={recipe.name: 1.0}) for name, task in recipe.tasks.items()}
+    changed = with_overrides(replace(recipe, tasks=named), overrides)
+    return replace(changed, tasks={name: replace(task, corpora={}) for name, task in changed.tasks.items()})
+
+
+def _predicts_tokens(spec: Spec) -> bool:
+    return bool(find("objective", spec["objective"]).predicts == "tokens")

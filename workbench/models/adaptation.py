@@ -1,0 +1,77 @@
+"""Giving modules of a network adapters, and merging these into its weights."""
+
+from __future__ import annotations
+
+import fnmatch
+
+from torch import nn
+
+from workbench.components.building import build, named_by
+from workbench.core.errors import WorkbenchError, nearest
+from workbench.core.options.values import check
+from workbench.models.adapter import Adapter, AdapterPlace, Targets
+from workbench.models.initialisation import initialise
+from workbench.models.network import Network
+from workbench.recipe.spec import Spec
+
+DOT = ":"  # in the names of adapters, which are those of their modules, as a module's name has no dot in it
+
+
+def adapt(network: Network, specs: list[Spec], init_range: float, where: str, whole: bool = False) -> None:
+    """From now on train adapters, and nothing else of the network but its poolers, with which heads begin.
+
+    They lie in `network.adapters`, for each spec those of its modules; the names of all other weights stay.
+
+    Args:
+        whole: train all that is adapted too.
+
+    Raises:
+        WorkbenchError: an unknown adapter or option, or a pattern that matches no module that it adapts.
+    """
+    network.trained_whole = whole
+    if not whole:
+        network.requires_grad_(False)
+        network.poolers.requires_grad_(True)
+    modules = dict(network.named_modules())
+    for i, spec in enumerate(specs):
+        place = f"{where}[{i}]"
+        options = dict(spec)
+        adapts: AdapterPlace = named_by("adapter", options, place)[0].adapts
+        stated = {"targets": list(adapts.targets)} if adapts.targets else {}
+        stated |= {"targets": options.pop("targets")} if "targets" in options else {}
+        targets = check(Targets, stated, place).targets
+        known = [name for name, module in modules.items() if isinstance(module, adapts.kind)]
+        chosen = {name for pattern in targets for name in _matching(pattern, known, adapts.words, f"{place}.targets")}
+        made: dict[str, nn.Module] = {}
+        for name in sorted(chosen):
+            adapter: Adapter = build("adapter", options, place, **adapts.sizes(modules[name]))
+            initialise(adapter, init_range)
+            modules[name].register_forward_hook(adapter.act)
+            made[name.replace(".", DOT)] = adapter
+        network.adapters.append(nn.ModuleDict(made))
+
+
+def _matching(pattern: str, names: list[str], words: str, where: str) -> list[str]:
+    found = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+    if not found:
+        close = nearest(pattern, names) or names[:3]
+        raise WorkbenchError(f"{where}: {pattern!r} matches no {words} of the network. Some: {', '.join(close)}")
+    return found
+
+
+def merge(network: Network) -> None:
+    """Put what the adapters do into the weights of the network, and take them away.
+
+    Raises:
+        WorkbenchError: one does what no weights can.
+    """
+    for adapters in network.adapters:
+        assert isinstance(adapters, nn.ModuleDict)
+        for name, adapter in adapters.items():
+            module = network.get_submodule(name.replace(DOT, "."))
+            assert isinstance(adapter, Adapter)
+            adapter.merge(module)
+            hooks = module._forward_hooks
+            for key in [key for key, hook in hooks.items() if getattr(hook, "__self__", None) is adapter]:
+                del hooks[key]
+    network.adapters = nn.ModuleList()

@@ -1,0 +1,218 @@
+"""Bottleneck adapters (Houlsby et al., arXiv:1902.00751; Pfeiffer et al., arXiv:2005.00247).
+
+Low-rank adaptation (LoRA, Hu et al., arXiv:2106.09685, section 4.1).
+
+Prefixes (prefix-tuning, Li and Liang, arXiv:2101.00190; P-tuning v2, Liu et al., arXiv:2110.07602).
+
+A stack next to the network (K-Adapter, Wang et al., arXiv:2002.01808, section 3).
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Annotated, Literal, Unpack
+
+import torch
+from annotated_types import MinLen
+from torch import Tensor, nn
+
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import CountOrZero, Dropout, Heads, Positive, Size, Word
+from workbench.models.adapter import END, KEY_VALUES, Adapter, LayerStates, States
+from workbench.models.attention.key_values import KeyValues
+from workbench.models.blocks import activation
+from workbench.models.context import Context
+from workbench.models.initialisation import initialise
+from workbench.models.layers.self import SelfLayer
+from workbench.models.layout import Layout, layout_of
+from workbench.models.sublayers import BlockOptions
+from workbench.sequences.batch import Stream
+
+
+class BottleneckAdapter(Adapter):
+    """Bottleneck adapter after a linear layer (Houlsby et al., arXiv:1902.00751; Pfeiffer et al., arXiv:2005.00247).
+    Its output is y + U f(D y + b) + c for the layer's output y, with D [size, out] and U [out, size]. U and c begin at
+    0.
+
+    Houlsby's has one at the end of attention and of the feed-forward network (`targets: [layers.*.output,
+    layers.*.outer]`), Pfeiffer's only the second.
+
+    Args:
+        size: width of the bottleneck.
+        function: the activation f.
+    """
+
+    def __init__(
+        self, out_size: Size, size: Size = 64, function: Literal["gelu", "gelu_tanh", "relu", "tanh"] = "gelu"
+    ) -> None:
+        super().__init__()
+        self.down = nn.Linear(out_size, size)
+        self.up = nn.Linear(size, out_size)
+        self.function = activation(function)
+
+    def initialise(self, scale: float) -> None:
+        nn.init.normal_(self.down.weight, std=scale)
+        for zero in (self.down.bias, self.up.weight, self.up.bias):
+            nn.init.zeros_(zero)
+
+    def forward(self, given: Tensor, made: Tensor) -> Tensor:
+        return made + self.up(self.function(self.down(made)))
+
+
+class LoraAdapter(Adapter):
+    """Low-rank adaptation (LoRA) of a linear layer (Hu et al., arXiv:2106.09685). Its output is W x + (alpha / rank) B
+    A x, with A [rank, in] and B [out, rank]. B begins at 0. Exported weights contain the change.
+
+    Args:
+        rank: rank of the change.
+        alpha: scale of the change, times `rank`.
+        dropout: dropout of x before A.
+    """
+
+    def __init__(
+        self, in_size: Size, out_size: Size, rank: Size = 8, alpha: Positive = 16.0, dropout: Dropout = 0.0
+    ) -> None:
+        super().__init__()
+        self.scale = alpha / rank
+        self.dropout = nn.Dropout(dropout)
+        self.down = nn.Linear(in_size, rank, bias=False)
+        self.up = nn.Linear(rank, out_size, bias=False)
+
+    def initialise(self, scale: float) -> None:
+        nn.init.kaiming_uniform_(self.down.weight, a=math.sqrt(5))
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, given: Tensor, made: Tensor) -> Tensor:
+        return made + self.scale * self.up(self.down(self.dropout(given)))
+
+    @torch.no_grad()
+    def merge(self, linear: nn.Linear) -> None:
+        linear.weight += self.scale * self.up.weight @ self.down.weight
+
+
+class PrefixAdapter(Adapter):
+    """Trained keys and values in front of those of each sequence (prefix-tuning, Li and Liang, arXiv:2101.00190;
+    P-tuning v2, Liu et al., arXiv:2110.07602). The output of attention is softmax(q [P_k ; K]^T) [P_v ; V], with P_k
+    and P_v [size, heads, head size].
+
+    With `targets: [layers.*]` every attention of the layers has its own. They stand at the positions -size .. -1 and
+    are seen by every row of the trunk; no row of a stream moves. Unlike other adapters a new prefix is not nothing: its
+    rows take their share of the attention. The keys and values are trained as they are, as in P-tuning v2, and not made
+    by a network as in prefix-tuning.
+
+    Args:
+        size: rows of the prefix.
+
+    Raises:
+        WorkbenchError: several texts are packed into a sequence; a prefix begins but one.
+    """
+
+    adapts = KEY_VALUES
+
+    def __init__(self, num_heads: Heads, head_size: Size, size: Size = 16) -> None:
+        super().__init__()
+        self.keys = nn.Parameter(torch.zeros(size, num_heads, head_size))
+        self.values = nn.Parameter(torch.zeros(size, num_heads, head_size))
+
+    def initialise(self, scale: float) -> None:
+        for rows in (self.keys, self.values):
+            nn.init.normal_(rows, std=scale)
+
+    def forward(self, given: KeyValues, made: KeyValues) -> KeyValues:
+        if "doc" in made.layout.integers:
+            raise WorkbenchError(
+                "several texts are packed into a sequence, and a prefix begins but one; use a builder that gives each "
+                "text a sequence of its own"
+            )
+        size = self.keys.shape[0]
+        layout = made.layout.kept(made.layout, ("prefix", size), lambda: _prefixed(made.layout, size))
+        return KeyValues(_before(self.keys, made.keys, layout), _before(self.values, made.values, layout), layout)
+
+
+def _before(prefix: Tensor, rows: Tensor, layout: Layout) -> Tensor:
+    return torch.cat([prefix.to(rows.dtype).repeat(len(layout.lengths), 1, 1), rows])
+
+
+def _prefixed(layout: Layout, size: int) -> Layout:
+    """The rows of a prefix for every sequence, then those of the layout."""
+    count = len(layout.lengths)
+    positions = torch.arange(-size, 0, device=layout.device).repeat(count)
+    offsets = torch.arange(count + 1, device=layout.device) * size
+    prefix = Stream({"position_ids": positions}, offsets, [size] * count)
+    return layout_of([prefix, *layout.streams], torch.cat([positions, layout.restored(layout.index)]))
+
+
+class AdapterLayer(nn.Module):
+    """x + U T(D x), with `depth` Transformer layers T between the projections D and U."""
+
+    def __init__(
+        self, stream: str, hidden_size: int, size: int, depth: int, num_heads: int, options: BlockOptions
+    ) -> None:
+        super().__init__()
+        self.stream = stream
+        self.down = nn.Linear(hidden_size, size)
+        self.layers = nn.ModuleList([SelfLayer(stream, {stream: size}, num_heads, **options) for _ in range(depth)])
+        self.up = nn.Linear(size, hidden_size)
+
+    def forward(self, rows: Tensor, context: Context) -> Tensor:
+        hidden = {self.stream: self.down(rows)}
+        for layer in self.layers:
+            hidden = layer(hidden, context)
+        return rows + self.up(hidden[self.stream])
+
+
+class SideAdapter(Adapter):
+    """Transformer layers next to a frozen network, which read its hidden states (K-Adapter, Wang et al.,
+    arXiv:2002.01808). The i-th adapter layer reads the states after layer `after[i]`, plus the output of the adapter
+    layer before it. The output is W [h ; s] + b, with the last states h of the network and s of the adapter layers. W
+    begins as [I ; 0] and b at 0, so a fresh adapter returns the network's output unchanged.
+
+    The paper says that an adapter layer gets the two concatenated; its published code adds them, and so does this.
+    Heads read rows of the network's own width, so W is here, where theirs begin with it. Several such stacks are
+    several entries of `adapt`; one that is to stay is named in `train.freeze`.
+
+    Args:
+        stream: whose rows it reads.
+        after: numbers of layers, counted from 1; 0 stands for the embedded rows.
+        size: width of the Transformer layers.
+        depth: how many of them are in an adapter layer.
+        options: of these layers, `workbench.models.sublayers.BlockOptions`.
+
+    Raises:
+        WorkbenchError: layers that the network does not have, or not in their order.
+    """
+
+    adapts = END
+
+    def __init__(
+        self,
+        stream: Word,
+        after: Annotated[list[CountOrZero], MinLen(1)],
+        sizes: dict[str, int],
+        num_layers: int,
+        size: Size = 768,
+        depth: Size = 2,
+        num_heads: Heads = 12,
+        **options: Unpack[BlockOptions],
+    ) -> None:
+        super().__init__()
+        if after[-1] > num_layers or any(first >= second for first, second in pairwise(after)):
+            raise WorkbenchError(f"after = {after}; allowed: rising numbers from 0 to {num_layers}, the last layer's")
+        self.stream, self.after = stream, after
+        hidden_size = sizes[stream]
+        self.layers = nn.ModuleList([AdapterLayer(stream, hidden_size, size, depth, num_heads, options) for _ in after])
+        self.combine = nn.Linear(2 * hidden_size, hidden_size)
+
+    def initialise(self, scale: float) -> None:
+        initialise(self.layers, scale)
+        nn.init.eye_(self.combine.weight)
+        nn.init.zeros_(self.combine.bias)
+
+    def forward(self, given: LayerStates, made: States) -> States:
+        if self.stream not in made:
+            return made
+        side = torch.zeros_like(made[self.stream])
+        for number, layer in zip(self.after, self.layers, strict=True):
+            side = layer(given.hidden[number][self.stream] + side, given.context)
+        return {**made, self.stream: self.combine(torch.cat([made[self.stream], side], -1))}

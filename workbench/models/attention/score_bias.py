@@ -1,0 +1,72 @@
+"""Terms that are added to the scores of attention: what a score bias of queries and keys says next to their product.
+
+A score bias sees one grid of queries and keys at a time: some sequences padded to one length, or all rows of a batch as
+one. Which keys a query sees is not its business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from workbench.models.layout import Layout
+
+ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class QueryKeyGrid:
+    """A grid of queries and keys: q [batch, heads, q, size] and k [batch, heads, k, size], projected and not scaled.
+
+    Attributes:
+        q_rows, k_rows: numbers of the grid's rows [batch, q], [batch, k]; behind a shorter sequence any row.
+        q_places, k_places: places of the rows in their sequences [batch or 1, q], [batch or 1, k].
+        factor: what the products of queries and keys are multiplied by.
+        hidden: pairs [batch, q, k] whose term is of no account, and which may be far apart; None: nothing is known.
+    """
+
+    q: Tensor
+    k: Tensor
+    queries: Layout
+    keys: Layout
+    q_rows: Tensor
+    k_rows: Tensor
+    q_places: Tensor
+    k_places: Tensor
+    factor: float
+    hidden: Tensor | None = None
+
+    def field(self, name: str) -> tuple[Tensor, Tensor]:
+        """An integer field of the streams on the grid: [batch, q] and [batch, k], 0 where a stream lacks it.
+
+        Raises:
+            WorkbenchError: no stream of the queries, or none of the keys, has it.
+        """
+        return self.queries.field(name)[self.q_rows], self.keys.field(name)[self.k_rows]
+
+    @property
+    def positions(self) -> tuple[Tensor, Tensor]:
+        """Positions [batch or 1, q] and [batch or 1, k]: `position_ids`, or the rows of a stream without, counted."""
+        q = self.q_places if self.queries.counted else self.queries.positions[self.q_rows]
+        return q, self.k_places if self.keys.counted else self.keys.positions[self.k_rows]
+
+
+class ScoreBias(nn.Module):
+    """Base of the score biases. A part's `__init__` is given `num_heads` and `head_size` of the attention.
+
+    `score_mod(queries, keys)`, where a score bias has it, says the same for flex attention: a function of (score,
+    batch,
+    head, query, key) that gives the score with the term, where query and key are numbers of rows of all sequences one
+    after another (`Layout.contiguous`). `by_fields` says that the term goes by places, positions and fields alone, and
+    not by `pair.q` and `pair.k`: layers that share the score bias then need it but once.
+    """
+
+    score_mod: ClassVar[Callable[..., ScoreMod] | None] = None
+    by_fields: ClassVar[bool] = False
+
+    def forward(self, pair: QueryKeyGrid) -> Tensor:
+        """The term, added to the scaled scores [batch or 1, heads, q, k]."""
+        raise NotImplementedError(f"{type(self).__name__} must define forward")

@@ -1,0 +1,101 @@
+"""Regression: a number for a text or a pair of texts (STS-B of GLUE, Wang et al., arXiv:1804.07461).
+
+With p the pooled output of a stream and y the number,
+
+    z = w . dropout(p) + b
+    L = (z - y)^2, summed over the sequences that have the label
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Real
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch import Tensor, nn
+
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Dropout, Name, Word
+from workbench.metrics.correlations import number_scores
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
+from workbench.sequences.batch import Batch
+from workbench.sequences.sequence import Sequence
+from workbench.sequences.transfer import rows_where
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+
+
+class Regression(Objective):
+    """Regression for a text or a pair of texts (STS-B of GLUE, Wang et al., arXiv:1804.07461). The sample's `labels`
+    have the number.
+
+    Args:
+        label: which of the sample's labels; a sequence without it is not counted.
+        stream: whose pooled output is read.
+        dropout: of what is read.
+    """
+
+    reads = ("labels",)
+    measured = ("predicted", "gold")
+
+    def __init__(self, label: Name = "label", stream: Word = "text", dropout: Dropout = 0.1) -> None:
+        self.label, self.stream, self.dropout = label, stream, dropout
+
+    def number(self, sequence: Sequence) -> float:
+        """The number of a sequence; NaN where it has no such label.
+
+        Raises:
+            WorkbenchError: it is no finite number.
+        """
+        found = sequence.labels.get(self.label, math.nan)
+        if self.label in sequence.labels and not (isinstance(found, Real) and math.isfinite(found)):
+            raise WorkbenchError(
+                f"label {self.label!r} of sequence {sequence.key!r} is {found!r}; {self.name} predicts finite numbers "
+                "(for names of classes: classify)"
+            )
+        return float(found)
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        """Writes the target `numbers` [1] of every sequence; changes nothing."""
+        for sequence in sequences:
+            sequence.targets[self.name] = {"numbers": np.array([self.number(sequence)], np.float32)}
+        return {}
+
+    def count(self, batch: Batch) -> float:
+        numbers = batch.targets.get(self.name, {}).get("numbers")
+        return 0.0 if numbers is None else float(numbers.isfinite().sum())
+
+    def measure(self, made: Mapping[str, Tensor]) -> dict[str, float]:
+        """Correlations, and the mean squared error."""
+        return number_scores(made["predicted"].double().numpy(), made["gold"].double().numpy())
+
+    def head(self, network: Network) -> Head:
+        if self.stream not in network.poolers:
+            raise WorkbenchError(
+                f"objective {self.name!r} reads the pooled {self.stream}; set model.poolers: [{self.stream}]"
+            )
+        return RegressionHead(network.sizes[self.stream], self.stream, self.dropout)
+
+
+class RegressionHead(Head):
+    """A number from the pooled output."""
+
+    def __init__(self, hidden_size: int, stream: str, dropout: float) -> None:
+        super().__init__()
+        self.regressor = nn.Linear(hidden_size, 1)
+        self.dropout = nn.Dropout(dropout)
+        self.stream = stream
+
+    def forward(self, seen: HeadInputs) -> LossOutput:
+        """Made: `predicted` and `gold` [sequences that have the label]."""
+        pooled = seen.network.pool(seen.states, seen.batch, self.stream)
+        numbers = seen.targets["numbers"]
+        known = rows_where(seen.known("numbers").isfinite(), numbers.device)
+        found = self.regressor(self.dropout(pooled)).squeeze(1).float()
+        predicted, gold = found.index_select(0, known), numbers.index_select(0, known)
+        return LossOutput(((predicted - gold) ** 2).sum(), {}, {"predicted": predicted, "gold": gold})

@@ -1,0 +1,237 @@
+"""The loader: micro-batches in an order that is known in advance, so that workers and prefetching change nothing."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from types import TracebackType
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from workbench.core.errors import BadValueError, WorkbenchError, system_error
+from workbench.core.processes.children import loaders
+from workbench.pretraining.schedule import TaskSchedule
+from workbench.pretraining.task import Task
+from workbench.pretraining.workers import MAKING, READING, Failure, GiveUp, Workers, tell
+from workbench.sequences.batch import MicroBatch
+from workbench.sequences.sequence import Sample
+
+PREFETCH = 4
+
+
+class SampleReader(Protocol):
+    """What the feed needs of `workbench.corpora`'s reader: a pure function of the micro-batch's place."""
+
+    @property
+    def skipped(self) -> Counter[str]: ...
+
+    def micro_batch(self, number: int, lane: int) -> list[Sample]: ...
+
+    def skip(self, error: WorkbenchError, reason: str) -> None: ...
+
+    def wrong_sizes(self) -> list[str]: ...
+
+
+class MicroBatchId(NamedTuple):
+    """A micro-batch's place: which task, its number in that task, its lane; and the progress of the run there, which
+    hooks are told: 0 at its start, 1 at its end and in held-out passes."""
+
+    task: str
+    number: int
+    lane: int
+    progress: float = 1.0
+
+
+class MicroBatches:
+    """A map from places to micro-batches.
+
+    `split` is 0 for training and 1 for held-out passes: part of the key of hooks that look across a micro-batch.
+    """
+
+    def __init__(self, tasks: Mapping[str, Task], readers: Mapping[str, SampleReader], split: int = 0) -> None:
+        self.tasks = tasks
+        self.readers = readers
+        self.split = split
+        self._passage = 0
+
+    def begin(self, passage: int) -> None:
+        """Micro-batches of this reading come now. What the readers skip is counted anew in each."""
+        if passage != self._passage:
+            self._passage = passage
+            for reader in self.readers.values():
+                reader.skipped.clear()
+
+    def micro_batch(self, place: MicroBatchId) -> MicroBatch | None:
+        """The micro-batch at a place, None where there are no samples or sequences; `dropped` tells what the reader
+        skipped and the builder lost on the way."""
+        reader = self.readers[place.task]
+        before = Counter(reader.skipped)
+        tell(READING)
+        samples = reader.micro_batch(place.number, place.lane)
+        tell(MAKING)
+        micro = self._made(self.tasks[place.task], reader, samples, place)
+        if micro is None or not all(view.streams for view in micro.views.values()):
+            return None
+        for reason, count in (reader.skipped - before).items():
+            micro.dropped[reason] = micro.dropped.get(reason, 0) + count
+        return micro
+
+    def wrong_sizes(self) -> list[str]:
+        """The shards of all tasks whose size is not that of corpus.json, in words."""
+        return sorted({found for reader in self.readers.values() for found in reader.wrong_sizes()})
+
+    def _made(self, task: Task, reader: SampleReader, samples: list[Sample], place: MicroBatchId) -> MicroBatch | None:
+        """The micro-batch of the samples, less those that the reader skips because a value cannot be used."""
+        while samples:
+            try:
+                return task.micro_batch(samples, (self.split, place.number, place.lane), place.progress)
+            except BadValueError as error:
+                task.take_dropped()
+                bad = next((sample for sample in samples if _holds(sample, error.value)), None)
+                if bad is None:
+                    raise
+                where = f"corpus {bad.get('corpus', '?')!r}, key {bad.get('key', '?')!r}"
+                reported = f"{where}: {error.detail} (train.on_error=skip leaves such samples out)"
+                reader.skip(WorkbenchError(reported), error.reason)
+                samples = [sample for sample in samples if sample is not bad]
+        return None
+
+
+def _holds(sample: Sample, value: object) -> bool:
+    """Whether it is a value of the sample, or one of its media."""
+    return any(found is value for found in (*sample.values(), *sample.get("media", {}).values()))
+
+
+def training_places(
+    schedule: TaskSchedule, steps: range, lanes: Iterable[int], max_steps: int
+) -> Iterator[MicroBatchId]:
+    """The places of these steps, of `max_steps` of the run, for a rank's lanes: by step, task, lane."""
+    own = list(lanes)
+    for step in steps:
+        for turn in schedule.at(step):
+            for lane in own:
+                yield MicroBatchId(turn.task, turn.number, lane, step / max_steps)
+
+
+class Feed:
+    """Makes the micro-batches of a run: a context manager that owns the processes, or makes them when they are asked
+    for where there are none. The same processes serve training and held-out passes.
+
+    Args:
+        sources: what micro-batches come from, each of a split of its own.
+        num_workers: processes; None: as many as the machine has cores for.
+        stop: whether a signal asked the run to stop.
+    """
+
+    def __init__(
+        self,
+        sources: Iterable[MicroBatches],
+        *,
+        num_workers: int | None,
+        device: torch.device,
+        stop: Callable[[], bool] = bool,
+    ) -> None:
+        self._sources = {source.split: source for source in sources}
+        self._passages = 0
+        self.given_up = False
+        """Whether a signal asked the run to stop, and a micro-batch did not come: from then on each is None."""
+        number = loaders(device) if num_workers is None else num_workers
+        self.workers: Workers | None = None
+        if number:
+            self.workers = Workers(self._make, number, device=device, wrong_sizes=self._wrong_sizes, stop=stop)
+
+    def __enter__(self) -> Feed:
+        if self.workers is not None:
+            self.workers.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.workers is not None:
+            self.workers.__exit__(kind, error, trace)
+
+    def micro_batches(self, source: MicroBatches, places: Iterable[MicroBatchId]) -> Ahead:
+        """Those at these places, in this order, made ahead by the workers."""
+        self._passages += 1
+        return Ahead(self, (MicroBatchRequest(source.split, self._passages, place) for place in places))
+
+    def made(self, order: MicroBatchRequest) -> MicroBatch | None:
+        """In this process."""
+        try:
+            return self._make(order)
+        except OSError as refused:
+            raise system_error(refused) from refused
+
+    def _make(self, order: MicroBatchRequest) -> MicroBatch | None:
+        source = self._sources[order.split]
+        source.begin(order.passage)
+        return source.micro_batch(order.place)
+
+    def _wrong_sizes(self) -> list[str]:
+        return sorted({found for source in self._sources.values() for found in source.wrong_sizes()})
+
+
+class MicroBatchRequest(NamedTuple):
+    """A micro-batch that is wanted, in which reading of its source."""
+
+    split: int
+    passage: int
+    place: MicroBatchId
+
+    def __str__(self) -> str:
+        return f"micro-batch {self.place.number} of lane {self.place.lane} of task {self.place.task!r}"
+
+
+class Ahead(Iterator["MicroBatch | None"]):
+    """Micro-batches in the order of their places. As many as the workers can make ahead are asked for.
+
+    Raises:
+        WorkbenchError: the one met in a worker.
+        MachineError: a worker was lost, is stopped or hangs.
+        WorkerError: a bug in a worker, with the traceback there.
+    """
+
+    def __init__(self, feed: Feed, orders: Iterator[MicroBatchRequest]) -> None:
+        self._feed, self._orders = feed, orders
+        self._tickets: deque[int] = deque()
+
+    def __next__(self) -> MicroBatch | None:
+        workers = self._feed.workers
+        if workers is None:
+            return self._feed.made(next(self._orders))
+        self._ask(workers)
+        if not self._tickets:
+            raise StopIteration
+        ticket = self._tickets.popleft()
+        self._ask(workers)
+        if self._feed.given_up:
+            return None
+        try:
+            return _whole(*workers.take(ticket))
+        except GiveUp:
+            self._feed.given_up = True
+            return None
+
+    def peek(self) -> MicroBatch | None:
+        """The next one, if it is there already."""
+        workers = self._feed.workers
+        if workers is None or not self._tickets or not workers.has(self._tickets[0]):
+            return None
+        value, buffer = workers.look_at(self._tickets[0])
+        return _whole(value, buffer) if isinstance(value, MicroBatch) else None
+
+    def _ask(self, workers: Workers) -> None:
+        room = workers.number * PREFETCH - len(self._tickets)
+        self._tickets += [workers.ask(order) for order in islice(self._orders, room)]
+
+
+def _whole(value: MicroBatch | Failure | None, buffer: Tensor) -> MicroBatch | None:
+    if isinstance(value, Failure):
+        raise value.kind(value.message)
+    if value is not None:
+        value.buffer = buffer
+    return value

@@ -1,0 +1,102 @@
+"""Values that go from one process to another through a socket: a pickle, and behind it the bytes of the tensors in it.
+
+Neither a file in /dev/shm nor an open file is needed for them, and each tensor is copied by the kernel alone, into the
+buffer where it stays.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import socket
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from workbench.sequences.flat import FlatTensor, can_lie_flat, laid_out, padded, views
+
+HEAD = struct.Struct("<QQ")
+"""The bytes of the words (the pickle and where the tensors lie), and those of the tensors."""
+
+
+def packed(value: Any) -> list[Any]:
+    """A value as bytes and arrays of bytes to be sent one after the other.
+
+    Raises:
+        Exception: whatever says that it cannot be pickled.
+    """
+    pickled = io.BytesIO()
+    pickler = _Pickler(pickled, protocol=pickle.HIGHEST_PROTOCOL)
+    pickler.dump(value)
+    parts, size = laid_out(pickler.tensors)
+    words = pickle.dumps((pickled.getvalue(), parts), protocol=pickle.HIGHEST_PROTOCOL)
+    sent: list[Any] = [HEAD.pack(len(words), size) + words]
+    for tensor in pickler.tensors:
+        sent.append(tensor.reshape(-1).view(torch.uint8).numpy())
+        sent.append(bytes(padded(tensor.nbytes) - tensor.nbytes))
+    return sent
+
+
+def send(to: socket.socket, parts: Iterable[Any]) -> None:
+    for part in parts:
+        to.sendall(part)
+
+
+def receive(source: socket.socket, *, pin: bool = False) -> tuple[Any, Tensor] | None:
+    """A value, and the buffer [bytes] that its tensors lie in; None where the other side has ended.
+
+    Args:
+        pin: whether the buffer is pinned, for a GPU to copy it.
+    """
+    head = bytearray(HEAD.size)
+    if not _filled(source, memoryview(head)):
+        return None
+    length, size = HEAD.unpack(head)
+    words = bytearray(length)
+    buffer = torch.empty(size, dtype=torch.uint8, pin_memory=pin)
+    if not (_filled(source, memoryview(words)) and _filled(source, buffer.numpy().data)):
+        return None
+    pickled, parts = pickle.loads(words)
+    return _Unpickler(pickled, buffer, parts).load(), buffer
+
+
+def _filled(source: socket.socket, place: memoryview) -> bool:
+    """Whether as many bytes came as the place holds. They are waited for in the kernel, where no thread is held up."""
+    while len(place):
+        try:
+            received = source.recv_into(place, len(place), socket.MSG_WAITALL)
+        except ConnectionError:
+            return False
+        if not received:
+            return False
+        place = place[received:]
+    return True
+
+
+class _Pickler(pickle.Pickler):
+    """Leaves out tensors that can lie in a buffer, and notes them; each once, however often it is met."""
+
+    def __init__(self, file: io.BytesIO, protocol: int) -> None:
+        super().__init__(file, protocol)
+        self.tensors: list[Tensor] = []
+        self._known: dict[int, tuple[int, Tensor]] = {}
+
+    def persistent_id(self, found: Any) -> int | None:
+        if not (isinstance(found, Tensor) and can_lie_flat(found)):
+            return None
+        if id(found) not in self._known:
+            self._known[id(found)] = len(self.tensors), found
+            self.tensors.append(found.contiguous())
+        return self._known[id(found)][0]
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, pickled: bytes, buffer: Tensor, parts: list[FlatTensor]) -> None:
+        super().__init__(io.BytesIO(pickled))
+        self._tensors = views(buffer, parts)
+
+    def persistent_load(self, number: int) -> Tensor:
+        return self._tensors[number]

@@ -1,0 +1,72 @@
+"""Names that people know from other libraries, and what they are here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+EPOCHS = "train.max_steps; an epoch is the samples (workbench show CORPUS) / train.global_batch_size"
+KEYS = {
+    "adam_beta1": "train.optimizer.betas=[0.9,0.999]",
+    "adam_beta2": "train.optimizer.betas=[0.9,0.999]",
+    "adam_epsilon": "train.optimizer.eps=1e-8",
+    "amp": "train.precision=bfloat16, or float16; auto takes what the hardware has",
+    "batch_size": "train.global_batch_size (of a step, over all GPUs) and train.micro_batch_size (at once on one)",
+    "betas": "train.optimizer.betas=[0.9,0.999]",
+    "bf16": "train.precision=bfloat16 (auto takes it where the hardware has it)",
+    "dataloader_num_workers": "train.num_workers=4",
+    "epochs": EPOCHS,
+    "eval_steps": "train.evaluate_every=1000 (with tasks.NAME.held_out=[CORPUS])",
+    "fp16": "train.precision=float16 (auto takes bfloat16 where the hardware has it)",
+    "grad_clip": "train.clip_norm=1.0",
+    "gradient_accumulation_steps": "nothing: it is train.global_batch_size / (train.micro_batch_size x processes)",
+    "gradient_checkpointing": "train.activation_checkpointing=true",
+    "learning_rate": "train.lr=1e-4",
+    "logging_steps": "train.log_every=10",
+    "lr": "train.lr=1e-4",
+    "lr_scheduler_type": "train.lr_schedule=linear, cosine, ... (workbench components lr_schedule)",
+    "max_grad_norm": "train.clip_norm=1.0",
+    "max_length": "tasks.NAME.sequence.max_length=128",
+    "max_seq_length": "tasks.NAME.sequence.max_length=128",
+    "max_steps": "train.max_steps=1000",
+    "mlm_probability": "tasks.NAME.objectives[N].rate=0.15, of the objective mlm",
+    "model_name_or_path": "workbench pretrain FOLDER, which continues from the weights in FOLDER",
+    "num_epochs": EPOCHS,
+    "num_train_epochs": EPOCHS,
+    "num_workers": "train.num_workers=4",
+    "optim": "train.optimizer=adamw, ... (workbench components optimizer)",
+    "optimizer": "train.optimizer=adamw, ... (workbench components optimizer)",
+    "output_dir": "--output runs/NAME",
+    "per_device_train_batch_size": "train.micro_batch_size (train.global_batch_size is that of a step, over all GPUs)",
+    "precision": "train.precision=bfloat16, float16, float32 or auto",
+    "resume_from_checkpoint": "nothing to set: the same command continues where the run stopped",
+    "save_steps": "train.save_every=1000",
+    "save_total_limit": "train.keep_last=2",
+    "torch_compile": "train.compile=true",
+    "train_file": "workbench prepare text FILE --output corpora/text, then tasks.NAME.corpora=[corpora/text]",
+    "warmup_ratio": "train.lr_schedule.warmup_steps=0.1, a share of train.max_steps",
+    "warmup_steps": "train.lr_schedule.warmup_steps=100",
+    "weight_decay": "train.optimizer.weight_decay=0.01",
+}
+"""By the last word of a key that no recipe has."""
+_HUB = re.compile(r"(?i)^[\w-]+/[\w.-]+$|uncased|cased|chinese|multilingual|patch\d+|[-_](base|small|large|mini|v\d)\b")
+
+
+def key_hint(key: str) -> str:
+    """What a key of other libraries is here; empty where it is none of them."""
+    meant = KEYS.get(key.rpartition(".")[2].strip("-").replace("-", "_"))
+    return f"Here that is {meant}." if meant else ""
+
+
+def model_hint(name: str, recipes: Iterable[str]) -> str:
+    """What to do with a name of the Hugging Face hub; empty where it is none."""
+    if not _HUB.search(name) or name.startswith((".", "/")):
+        return ""
+    last = re.sub(r"[^a-z0-9]", "", name.rpartition("/")[2].lower())
+    plain = {re.sub(r"[^a-z0-9]", "", recipe): recipe for recipe in recipes}
+    close = max((each for each in plain if last.startswith(each)), key=len, default=None)
+    recipe = f" The architecture with fresh weights is the recipe {plain[close]!r}." if close else ""
+    return (
+        "It may be a model of the Hugging Face hub: nothing is downloaded here. To continue from its weights, "
+        f"give the folder that holds its config.json and model.safetensors: workbench pretrain FOLDER.{recipe}"
+    )

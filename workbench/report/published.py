@@ -1,0 +1,45 @@
+"""What was published of a system, next to what was measured here."""
+
+from __future__ import annotations
+
+from workbench.report.html import escape, metric_name, number, section, table
+from workbench.report.results import test_set_of
+from workbench.report.run import HELD_OUT, Record, Run, listed
+
+NOT_MEASURED = "reported, not measured here"
+NOTE = "Published figures and their sources, in the unit of ours. They compare only where data and rules are the same."
+
+
+def reported(run: Run) -> str | None:
+    """The figures that the recipe states with their sources, and the run's own under the same name."""
+    figures = [figure for figure in listed(run.recipe, "reported") if isinstance(figure, dict)]
+    rows = [("reported", _cells(run, figure)) for figure in figures]
+    return section("Reported", table(["", "data", "reported", "here", "source"], rows), NOTE) if rows else None
+
+
+def _cells(run: Run, figure: Record) -> list[tuple[str, str]]:
+    metric = str(figure.get("metric", ""))
+    ours = "<br>".join(f"{number(value)} {escape(place)}".strip() for value, place in measured(run, metric))
+    source = ", ".join(str(figure[key]) for key in ("source", "note") if figure.get(key))
+    return [
+        ("name", metric_name(metric)),
+        ("", escape(figure.get("data", ""))),
+        ("n", number(figure.get("value"))),
+        ("n", ours or f'<span class="tag">{NOT_MEASURED}</span>'),
+        ("", escape(source)),
+    ]
+
+
+def measured(run: Run, metric: str) -> list[tuple[float, str]]:
+    """The run's own values of a metric, with what they are on; results under a control are left out.
+
+    Of an evaluation, `<task>/<number>`; else the last value of a held-out pass.
+    """
+    task, _, name = metric.partition("/")
+    found = [
+        (result["numbers"][name], test_set_of(result))
+        for result in run.evaluations
+        if result["task"] == task and name in result["numbers"] and not result.get("control")
+    ]
+    held_out = run.series(HELD_OUT + metric)
+    return found or [(value, "held out") for _, value in held_out[-1:]]

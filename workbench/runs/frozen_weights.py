@@ -1,0 +1,121 @@
+"""Weights that a run never changes are in none of its checkpoints, but once in its folder: `frozen.safetensors`.
+
+Where a checkpoint of the run that they came from has every one of them bit for bit, that is a hard link to its file: no
+second copy, and either run may be moved or removed. Otherwise, and where no link can be made (on another disk), the run
+writes them. A checkpoint names them: `{"networks.teacher....": "networks.main...."}`, the model's name and the file's.
+The run's `data.json` has the file's checksum, as that of all else that the run reads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from workbench.components.build_context import Identities
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import check_file, explained, sha256_of, sync
+from workbench.runs.data_record import BASE, read_data, refuse_other
+from workbench.runs.names import FROZEN
+from workbench.runs.weights import read_weights, save_weights
+
+FrozenNames = dict[str, str]
+"""The names in the file of a run's unchanged weights, by those of the model."""
+
+
+def read_frozen(run: Path, kept: FrozenNames) -> dict[str, Tensor]:
+    """The tensors by the model's names.
+
+    Raises:
+        WorkbenchError: the file is not there any more, is another one than the run's record says, or lacks some.
+    """
+    if not kept:
+        return {}
+    refuse_other(run, base_identity(run))
+    tensors = read_weights(run / FROZEN)
+    if lacks := sorted(set(kept.values()) - tensors.keys()):
+        raise WorkbenchError(
+            f"{run / FROZEN} lacks {len(lacks)} of the weights that {run} takes from it ({lacks[0]}, ...): "
+            "it is of another model. Restore it"
+        )
+    return {own: tensors[name] for own, name in kept.items()}
+
+
+def base_identity(run: Path) -> Identities:
+    """The identity of the weights that a run does not change.
+
+    Raises:
+        WorkbenchError: they are not there any more.
+    """
+    path = run / FROZEN
+    check_file(path)
+    if not path.exists():
+        raise WorkbenchError(f"{path} is not there: it has the weights that {run} doesn't change. Restore it")
+    return {BASE: {FROZEN: sha256_of(path)}}
+
+
+def recorded_base_identity(run: Path) -> Identities:
+    """What the unchanged weights are now, where the record of a run names such.
+
+    Raises:
+        WorkbenchError: they are not there any more, or the record is damaged.
+    """
+    record = read_data(run)
+    return base_identity(run) if record is not None and BASE in record["read"] else {}
+
+
+def save_frozen(run: Path, tensors: Mapping[str, Tensor], sources: Iterable[Path]) -> FrozenNames:
+    """Put the weights into the folder that a new run will not change.
+
+    Args:
+        tensors: by the model's names, `networks.NAME...`.
+        sources: files of weights that they may have come from.
+
+    Raises:
+        MachineError: the disk is full.
+    """
+    if not tensors:
+        return {}
+    path = run / FROZEN
+    for source in sources:
+        if _linked(source, path) and (names := _found(tensors, read_weights(path))) is not None:
+            return names
+    save_weights(path, tensors)
+    return {name: name for name in tensors}
+
+
+def _linked(source: Path, path: Path) -> bool:
+    """Whether a file could be made to stand at `path` too, instead of what an earlier start left there.
+
+    A link is whole at once. What is compared is what was linked: a run that trains on exchanges its files.
+    """
+    with explained(path):
+        path.unlink(missing_ok=True)
+    with suppress(OSError):  # another disk, one without links, or a file that has just gone
+        os.link(source.resolve(), path)
+        sync(path.parent)
+        return True
+    return False
+
+
+def _found(tensors: Mapping[str, Tensor], source: Mapping[str, Tensor]) -> dict[str, str] | None:
+    """The names in a source of the same tensors, be they of a network of another name; None if it lacks one."""
+    networks = {name.split(".")[1] for name in source if name.startswith("networks.")}
+    names: dict[str, str] = {}
+    for own, tensor in tensors.items():
+        _, network, rest = own.split(".", 2)
+        places = [f"networks.{other}.{rest}" for other in sorted(networks, key=lambda other: other != network)]
+        same = (place for place in places if place in source and _equal(source[place], tensor))
+        place = next(same, None)
+        if place is None:
+            return None
+        names[own] = place
+    return names
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    return one.dtype == other.dtype and torch.equal(one, other)

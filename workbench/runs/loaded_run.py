@@ -1,0 +1,111 @@
+"""From a run back to Python."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workbench.components.build_context import Identities, noted
+from workbench.core.errors import WorkbenchError, quoted
+from workbench.pretraining.assembly import make_model, tasks_of
+from workbench.pretraining.model import PretrainingModel
+from workbench.pretraining.task import Task
+from workbench.recipe.spec import Recipe
+from workbench.recipe.trees import with_overrides
+from workbench.runs.checkpoint import read_checkpoint
+from workbench.runs.checkpoints import Checkpoints
+from workbench.runs.data_record import read_from_here, refuse_other
+from workbench.runs.folder import read_recipe, trust_run
+from workbench.runs.names import RECIPE, TOKENIZER
+from workbench.runs.weights import load_weights
+from workbench.text.tokenizer import Tokenizer
+
+
+@dataclass
+class LoadedRun:
+    """A run in Python: the root module in evaluation mode, its tokenizer, its recipe.
+
+    `transforms[task]` is the task's half in the loader: `transforms[task].micro_batch(samples, number)`, or
+    `.sequences(samples)` for sequences without objectives. `read` has the identity of what was opened for it: the
+    tokenizer, graphs, vectors.
+    """
+
+    model: PretrainingModel
+    tokenizer: Tokenizer | None
+    recipe: Recipe
+    transforms: dict[str, Task]
+    read: Identities = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run that can be opened.
+
+    Attributes:
+        recipe: with the overrides and the control that it is opened under.
+        checkpoint: whose weights are used: the best one, or else the last.
+    """
+
+    folder: Path
+    recipe: Recipe
+    checkpoint: Path
+
+
+def find_run(
+    run: str | Path, overrides: Sequence[str] | None = None, *, control: str | None = None, trust: bool = False
+) -> FoundRun:
+    """What `load` is going to open; nothing is built.
+
+    Raises:
+        WorkbenchError: not a run, one without a checkpoint, one with parts of its own that are not trusted, or a wrong
+            override.
+    """
+    folder = Path(run)
+    recipe = read_recipe(folder)
+    recipe = with_overrides(recipe, list(overrides)) if overrides else recipe
+    trust_run(folder, recipe, trust)
+    if control is not None:
+        recipe = dataclasses.replace(recipe, control=control)
+    checkpoint = Checkpoints(folder).best_or_last()
+    if checkpoint is None:
+        train = f"workbench pretrain {quoted(folder / RECIPE)}"
+        raise WorkbenchError(f"{folder} has no checkpoint yet; train it first: {train}")
+    return FoundRun(folder, recipe, checkpoint)
+
+
+def open_found(found: FoundRun) -> LoadedRun:
+    """The model with its trained weights, in evaluation mode.
+
+    Raises:
+        WorkbenchError: a graph, vectors or a tokenizer that changed since, or a checkpoint that does not fit.
+    """
+    saved = found.folder / TOKENIZER
+    with noted() as read, read_from_here(found.folder):
+        loaded = built(found.recipe, Tokenizer.load(saved) if saved.is_file() else None, read)
+    refuse_other(found.folder, read)
+    load_weights(loaded.model, read_checkpoint(found.checkpoint), str(found.checkpoint))
+    return loaded
+
+
+def built(recipe: Recipe, tokenizer: Tokenizer | None, read: Identities) -> LoadedRun:
+    """The model that a recipe describes, with fresh weights, in evaluation mode."""
+    tasks = tasks_of(recipe, tokenizer)
+    return LoadedRun(make_model(recipe, tasks, tokenizer).eval(), tokenizer, recipe, tasks, read)
+
+
+def load(
+    run: str | Path, overrides: Sequence[str] | None = None, *, control: str | None = None, trust: bool = False
+) -> LoadedRun:
+    """The model, the tokenizer and the transforms of a run, from its best checkpoint or else the last one.
+
+    Args:
+        overrides: `key=value` changes to its recipe that need no training: its weights must fit as they are.
+        control: takes something away from the trained model (`Recipe.control`); by default what it was trained under.
+        trust: whether the parts that the run brings along (files of Python in its folder) may be run.
+
+    Raises:
+        WorkbenchError: as `find_run` and `open_found`.
+    """
+    return open_found(find_run(run, overrides, control=control, trust=trust))

@@ -1,0 +1,260 @@
+"""Single tokens, uniformly (BERT, arXiv:1810.04805).
+
+Whole words: all tokens of a word or none (BERT's whole-word masking).
+
+Contiguous spans of whole words with geometric lengths (SpanBERT, arXiv:1907.10529, section 3.1).
+
+A length in words is drawn from the geometric distribution, clipped and normalised anew; an anchor is drawn uniformly
+over the free tokens; the span begins at the anchor's word and takes words to the right until the length, the end of the
+free stretch or the budget is reached (the budget may cut the last word). It may pass over spans selected before it;
+those that overlap or touch are one, as in the released code. The paper's p is 0.2 (that code's default is 0.3).
+
+N-grams of drawn lengths: tokens (UniLM, arXiv:1905.03197, section 2.4) or words (ALBERT, arXiv:1909.11942, eq. 1).
+
+A length is drawn by its weight, then a place among those where so many free neighbours are left, each as likely as any
+other; where there is none the n-gram is shorter. So the lengths keep their shares however much is masked already.
+
+Whole entity mentions first, then single tokens (ERNIE's knowledge masking, arXiv:1904.09223).
+
+The stretches that the sample names (`mask_spans`), as a whole, then single tokens: a fact's object in a cloze, or
+phrases (ERNIE's phrase-level masking, arXiv:1904.09223, section 3.2).
+
+Single tokens, the rare ones more often than the frequent (XLM, arXiv:1901.07291, section 3.3).
+
+    p(token) ~ frequency ** -exponent
+
+Punctuation and stop words would else be most of what is predicted. The tokens of a sequence are drawn one after another
+without replacement; the published code draws them from a whole batch at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from annotated_types import Ge, Le, Len
+
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Location, Name, NotNegative, PartShare, Share, SomeShare
+from workbench.sequences.protocols import Masking
+from workbench.sequences.selection import Selection, shuffled_spans, shuffled_words
+from workbench.sequences.sequence import Sequence
+from workbench.text.token_counts import read_token_counts
+from workbench.text.tokenizer import Tokenizer
+
+
+class TokenMasking(Masking):
+    """Token masking: single tokens, uniformly (BERT, arXiv:1810.04805)."""
+
+    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        """Groups of token rows, in the order selected."""
+        return Selection(sequence, stream, rate, rng).take_tokens(rng)
+
+
+class WholeWordMasking(Masking):
+    """Whole-word masking: all tokens of a word or none. The tokenizer's pre-tokenizer finds words; in Chinese and
+    Japanese, a segmenter does (`segmenter` of the recipe)."""
+
+    by_words = True
+
+    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        """Groups of token rows, one per word, in the order selected."""
+        selection = Selection(sequence, stream, rate, rng)
+        return selection.take(shuffled_words(selection, rng))
+
+
+Longest = Annotated[int, Ge(1), Le(1000)]
+
+
+def length_distribution(p: float, longest: int) -> np.ndarray:
+    """Probabilities of the lengths 1..longest: p (1 - p)^(l - 1), normalised."""
+    weights = p * (1 - p) ** np.arange(longest)
+    return weights / weights.sum()
+
+
+class SpanMasking(Masking):
+    """Span masking: contiguous spans of whole words with geometric lengths (SpanBERT, arXiv:1907.10529, section 3.1).
+
+    Args:
+        p: parameter of the geometric distribution, in (0, 1).
+        longest: greatest length in words.
+    """
+
+    by_words = True
+
+    def __init__(self, p: PartShare = 0.2, longest: Longest = 10) -> None:
+        self.cumulative = np.cumsum(length_distribution(p, longest))
+
+    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        """Groups of token rows, one per span, from left to right."""
+        selection = Selection(sequence, stream, rate, rng)
+        return merged(selection.take(self.proposed(selection, rng), cut=True))
+
+    def proposed(self, selection: Selection, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """The rows of one span after the other, each less those that are selected already."""
+        free, words, candidates = selection.free.copy(), selection.words, selection.candidates
+        while selection.left > 0:
+            length = int(np.searchsorted(self.cumulative, rng.random()))
+            anchor = int(candidates[rng.integers(len(candidates))])
+            if selection.free[anchor]:
+                rows = span_at(free, words, anchor, length + 1)
+                yield rows[selection.free[rows]]
+
+
+def span_at(free: np.ndarray, words: np.ndarray, anchor: int, length: int) -> np.ndarray:
+    """The rows of `length` words, the first of them that of the row `anchor`, as far as the free stretch goes."""
+    start = anchor
+    while start > 0 and free[start - 1] and words[start - 1] == words[anchor]:
+        start -= 1
+    return np.arange(start, _end(free, words, start, length))
+
+
+def merged(groups: list[np.ndarray]) -> list[np.ndarray]:
+    """The rows of all groups, those that are neighbours together, from left to right."""
+    rows = np.sort(np.concatenate(groups)) if groups else np.zeros(0, np.int64)
+    if not len(rows):
+        return []
+    return np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
+
+
+def _end(free: np.ndarray, words: np.ndarray, start: int, length: int) -> int:
+    """The row after `length` words from `start`, or after the free stretch."""
+    row, seen = start, 0
+    while row < len(free) and free[row]:
+        seen += row == start or words[row] != words[row - 1]
+        if seen > length:
+            break
+        row += 1
+    return row
+
+
+Weights = Annotated[list[NotNegative], Len(1, 100)]
+
+
+class NgramMasking(Masking):
+    """N-gram masking of tokens (UniLM, arXiv:1905.03197) or words (ALBERT, arXiv:1909.11942, equation 1). N-grams
+    do not overlap.
+
+    Args:
+        lengths: weights of single units, bigrams, trigrams, ...: [8, 1, 1] masks one token four times out of five
+            (UniLM), [6, 3, 2] is p(n) = (1/n) / (1 + 1/2 + 1/3) (ALBERT).
+        unit: what an n-gram has n of; of words none is cut by the budget.
+
+    Raises:
+        WorkbenchError: no length has a weight.
+    """
+
+    def __init__(self, lengths: Weights, unit: Literal["token", "word"] = "token") -> None:
+        if not sum(lengths):
+            raise WorkbenchError(f"lengths = {lengths}; allowed: weights of which one at least is above 0")
+        self.cumulative = np.cumsum(lengths) / sum(lengths)
+        self.words = unit == "word"
+
+    @classmethod
+    def goes_by_words(cls, **options: Any) -> bool:
+        """Where its unit is a word."""
+        return options.get("unit") == "word"
+
+    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        """Groups of token rows, one per n-gram, in the order selected."""
+        selection = Selection(sequence, stream, rate, rng)
+        return selection.take(self._ngrams(selection, rng), cut=not self.words)
+
+    def _ngrams(self, selection: Selection, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        starts, ends = self._units(selection)
+        free, next_to = np.ones(len(starts), np.bool_), starts[1:] == ends[:-1]
+        while free.any():
+            length = min(int(np.searchsorted(self.cumulative, rng.random(), side="right")), len(self.cumulative) - 1)
+            places, found = _places(free, next_to, length + 1)
+            first = int(places[rng.integers(len(places))])
+            free[first : first + found] = False
+            yield np.arange(starts[first], ends[first + found - 1])
+
+    def _units(self, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
+        """Where the free tokens or words begin and end, in rows."""
+        rows = selection.candidates
+        if not self.words or not len(rows):
+            return rows, rows + 1
+        new = (np.diff(selection.words[rows]) != 0) | (np.diff(rows) != 1)
+        return rows[np.append(True, new)], rows[np.append(new, True)] + 1
+
+
+def _places(free: np.ndarray, next_to: np.ndarray, length: int) -> tuple[np.ndarray, int]:
+    """The units at which an n-gram of this length can begin, or of the greatest length below that can; that length."""
+    fits, found = free, 1
+    for longer in range(2, length + 1):
+        more = fits[:-1] & next_to[longer - 2 :] & free[longer - 1 :]
+        if not more.any():
+            break
+        fits, found = more, longer
+    return np.flatnonzero(fits), found
+
+
+class EntityMasking(Masking):
+    """Entity masking: whole entity mentions first, then single tokens (ERNIE, arXiv:1904.09223). The mentions in
+    `sequence.spans` are selected in random order as far as they fit. Single tokens fill the rest of the rate.
+
+    Args:
+        control: the recipe's; under `no-kg` all of the rate is by token.
+    """
+
+    controls = ("no-kg",)
+    unaffected_by = ("mentions-only",)  # where the names are stays
+    reads_spans = True
+
+    def __init__(self, control: Name | None = None) -> None:
+        self.linked = control != "no-kg"
+
+    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        """Groups of token rows, mentions first."""
+        selection = Selection(sequence, stream, rate, rng)
+        if self.linked:
+            selection.take(shuffled_spans(sequence.spans_of(stream), rng))
+        return selection.take_tokens(rng)
+
+
+class FieldMasking(Masking):
+    """Masking of the spans that the sample names in `mask_spans`: the object of a fact in a cloze, or phrases (ERNIE,
+    arXiv:1904.09223, section 3.2). They are selected whole and in random order. Single tokens fill the rest of the
+    rate.
+
+    Args:
+        probability: of each stretch to be selected.
+        beyond: also beyond the rate; or else as far as they fit into it.
+    """
+
+    reads = ("mask_spans",)
+
+    def __init__(self, probability: Share = 1.0, beyond: bool = True) -> None:
+        self.probability, self.beyond = probability, beyond
+
+    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        """Groups of token rows, the named stretches first."""
+        selection = Selection(sequence, stream, rate, rng)
+        named = [span for span in sequence.mask_spans if span.stream == stream]
+        drawn = [span for span in named if rng.random() < self.probability]
+        selection.take(shuffled_spans(drawn, rng), beyond=self.beyond)
+        return selection.take_tokens(rng)
+
+
+class RareMasking(Masking):
+    """Masking of single tokens, rare ones more often than frequent ones (XLM, arXiv:1901.07291, section 3.3). The
+    probability is a power of the inverse frequency.
+
+    Args:
+        tokenizer: given by the recipe.
+        counts: file of `workbench prepare token-counts`; a token that was not found counts as found once.
+        exponent: 0.5 is the square root of the inverse frequency.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, counts: Location, exponent: SomeShare = 0.5) -> None:
+        self.weights = np.maximum(read_token_counts(counts, tokenizer), 1) ** -float(exponent)
+
+    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        """Groups of token rows, in the order selected."""
+        selection = Selection(sequence, stream, rate, rng)
+        rows = selection.candidates
+        weights = self.weights[sequence.fields(stream)["input_ids"][rows]]
+        order = np.argsort(rng.exponential(size=len(rows)) / weights)  # the first of so many clocks: drawn by weight
+        return selection.take(rows[order][:, None])

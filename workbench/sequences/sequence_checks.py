@@ -1,0 +1,146 @@
+"""What the parts that make and choose from sequences must return.
+
+Integer fields of a stream name rows of a network's tables (positions, segments, ...), which must be there.
+
+On a GPU a number beyond its table is no message, so it is looked for on the CPU: in the loader's workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from workbench.components.calls import Returns, all_are, value_in_words
+from workbench.core.errors import WorkbenchError
+from workbench.sequences.sequence import Mark, Rows, Sequence, Span, text_fields
+
+TEXT_FIELDS = text_fields(np.zeros(0, np.int64)).keys()
+
+
+def _are_row_groups(found: Any) -> bool:
+    return isinstance(found, list) and all(
+        isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype.kind in "iu" for rows in found
+    )
+
+
+def _are_groups(found: Any, sequence: Sequence, stream: str, *_: Any) -> bool:
+    return _are_row_groups(found) and not _bad_rows(found, sequence, stream)
+
+
+def _bad_rows(groups: list[np.ndarray], sequence: Sequence, stream: str) -> str:
+    """What is wrong with the rows of the stream that a masking strategy chose, in words."""
+    if not groups:
+        return ""
+    tokens, rows = sequence.streams[stream], np.concatenate(groups).astype(np.int64)
+    size = len(tokens["special"])
+    outside = rows[(rows < 0) | (rows >= size)]
+    if len(outside):
+        return f"row {outside[0]} of the stream {stream!r} with {size}"
+    often = np.bincount(rows, minlength=size)
+    for words, bad in ("twice", often > 1), ("special", often * tokens["special"]), ("taken", often * tokens["taken"]):
+        if bad.any():
+            return f"row {bad.argmax()}, {'which is ' * (words != 'twice')}{words}"
+    return ""
+
+
+def _groups_in_words(found: Any, sequence: Sequence, stream: str, *_: Any) -> str:
+    return _bad_rows(found, sequence, stream) if _are_row_groups(found) else value_in_words(found)
+
+
+def noised_rows(vocab_size: int) -> Returns:
+    """What a noise must return, which is nothing, and leave: a whole stream with ids of so many tokens."""
+
+    def left(sequence: Sequence, stream: str, *_: Any) -> str:
+        return _bad_stream(sequence, stream, vocab_size) or _beyond(sequence, stream)
+
+    return Returns(
+        f"None, and a stream changed in place (workbench.sequences.rows): ids from 0 to {vocab_size - 1}, an entry "
+        "of each field for every row, and nothing that names another row",
+        lambda found, *arguments: found is None and not left(*arguments),
+        lambda found, *arguments: f"None and left {left(*arguments)}" if found is None else value_in_words(found),
+    )
+
+
+def _bad_stream(sequence: Sequence, stream: str, vocab_size: int) -> str:
+    """What is wrong with the fields of a stream of tokens, in words."""
+    fields = sequence.streams.get(stream, {})
+    if lost := TEXT_FIELDS - fields.keys():
+        return f"the stream {stream!r} without {', '.join(sorted(lost))}"
+    for name, field in fields.items():
+        if not isinstance(field, np.ndarray | Rows):
+            return f"{name} of the stream {stream!r} as {value_in_words(field)}"
+    if len({len(field) for field in fields.values()}) > 1:
+        return f"the stream {stream!r} with {', '.join(f'{len(field)} {name}' for name, field in fields.items())}"
+    ids = fields["input_ids"]
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        return f"input_ids of the stream {stream!r} as {value_in_words(ids)}"
+    outside = ids[(ids < 0) | (ids >= vocab_size)]
+    return f"the token {outside[0]} in the stream {stream!r}" if len(outside) else ""
+
+
+def _beyond(sequence: Sequence, stream: str) -> str:
+    """What names a row that a stream does not have, in words."""
+    size = sequence.length(stream)
+    stretches: list[Span | Mark] = [*sequence.spans, *sequence.mask_spans, *sequence.marks]
+    for stretch in stretches:
+        if stretch.stream == stream and stretch.end > size:
+            return f"a stretch up to row {stretch.end - 1} of the stream {stream!r} with {size}"
+    named = {**{f"targets of {name}": of for name, of in sequence.targets.items()}, **sequence.streams}
+    for owner, fields in named.items():
+        for name, rows in fields.items():
+            if isinstance(rows, Rows) and rows.stream == stream and rows.index.max(initial=-1) >= size:
+                return f"row {rows.index.max()} of the stream {stream!r} with {size} in {name} of {owner}"
+    return ""
+
+
+SAMPLES = Returns("the list of samples", all_are(dict))
+SEQUENCES = Returns("a list of workbench.sequences.sequence.Sequence", all_are(Sequence))
+GROUPS = Returns(
+    "a list of arrays of rows, whole numbers [rows]: rows of the stream that are neither special nor taken, each once",
+    _are_groups,
+    _groups_in_words,
+)
+FIELDS = Returns("the fields of the image stream, a dict of arrays", lambda f, *_: isinstance(f, dict))
+
+
+_KNOWN = {
+    "input_ids": ("token", "vocab_size", "fix the part that writes it"),
+    "position_ids": ("position", "max_positions", "shorten the max_length of the builder or of the steps"),
+    "block_ids": ("place in a blank", "block_positions", "cut shorter spans out"),
+    "token_type_ids": (
+        "segment",
+        "token_types",
+        "choose a builder of fewer segments, or 1 or 0 (none distinguished)",
+    ),
+}
+
+
+def limit_of_types(types: int) -> int:
+    """The limit of segments by the rows of their table: one row tells none apart, and is that of any."""
+    return types if types > 1 else 0
+
+
+def check_limits(fields: Mapping[str, Any], limits: Mapping[str, int], who: str) -> None:
+    """Hold the fields of a stream, arrays or tensors [rows], against the rows of the tables that read them.
+
+    Args:
+        limits: by field, the rows of its table; 0 where there is none.
+        who: has the numbers, for the message.
+
+    Raises:
+        WorkbenchError: a number is beyond its table, or below 0.
+    """
+    for name, limit in limits.items():
+        found = fields.get(name)
+        if not limit or found is None or not len(found):
+            continue
+        least, most = int(found.min()), int(found.max())
+        if least >= 0 and most < limit:
+            continue
+        what, option, advice = _KNOWN.get(name, (name, f"extra.{name}", "fix the part that writes it"))
+        raise WorkbenchError(
+            f"{who} has {what} {most if least >= 0 else least}, but the network has {option} = {limit}: "
+            f"{f'enlarge it, or {advice}' if least >= 0 else 'numbers count from 0'}"
+        )

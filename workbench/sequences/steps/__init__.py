@@ -1,1 +1,0 @@
-"""Steps: what changes sequences behind their builder."""

@@ -1,0 +1,1 @@
+"""Transforms: what changes sequences behind their builder."""

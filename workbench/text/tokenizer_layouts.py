@@ -1,0 +1,142 @@
+"""Reading tokenizers in the layouts that are found in the wild."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.text_files import parse_json
+
+ROLES_FILE, SETTINGS_FILE = "special_tokens_map.json", "tokenizer_config.json"
+_LAYOUTS = (
+    "tokenizer.json, a folder with tokenizer.json, vocab.txt (BERT), or vocab.json + merges.txt (GPT-2, RoBERTa, CLIP)"
+)
+Roles = dict[str, str]
+CLIP_BEGIN, CLIP_END, WORD_END = "<|startoftext|>", "<|endoftext|>", "</w>"
+CLIP_WORDS = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+"""What is a word in CLIP (its released code's pattern)."""
+
+
+def read_tokenizer(path: Path) -> tuple[tokenizers.Tokenizer, Roles]:
+    """The tokenizer at `path` (a file or a folder) and the roles that files next to it state.
+
+    Raises:
+        WorkbenchError: nothing there, or not a tokenizer.
+    """
+    if not path.exists():
+        raise WorkbenchError(
+            f"there is no tokenizer at {path}; expected {_LAYOUTS}. `workbench prepare tokenizer CORPORA --output "
+            f"{path}` trains one"
+        )
+    folder = path if path.is_dir() else path.parent
+    settings = _settings(folder)
+    backend = _from_folder(path, settings) if path.is_dir() else _from_file(path, settings)
+    return backend, _roles(backend, settings)
+
+
+def _from_folder(folder: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
+    for name in ("tokenizer.json", "vocab.txt"):
+        if (folder / name).is_file():
+            return _from_file(folder / name, settings)
+    if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+        return _merged(folder)
+    found = ", ".join(sorted(p.name for p in folder.iterdir())[:8]) or "nothing"
+    raise WorkbenchError(f"{folder} holds no tokenizer: found {found}; expected {_LAYOUTS}")
+
+
+def _from_file(path: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
+    if path.suffix == ".txt":
+        return _wordpiece(path, settings)
+    try:
+        return tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    except Exception as error:  # the library raises plain Exception for a bad definition
+        raise WorkbenchError(
+            f"{path} is not a tokenizer definition, or a damaged one ({error}); expected {_LAYOUTS}; in a "
+            "run, a copy of its recipe's `tokenizer`"
+        ) from error
+
+
+def _wordpiece(path: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
+    tokens = [line.rstrip("\r\n") for line in _text(path).split("\n")]
+    while tokens and not tokens[-1]:
+        tokens.pop()
+    vocabulary = {token: i for i, token in enumerate(tokens)}
+    if "[UNK]" not in vocabulary:
+        raise WorkbenchError(
+            f"{path}: a BERT vocab.txt has one token per line and holds [UNK]; found {len(tokens)} lines"
+        )
+    plain = [t for t in tokens if not (t.startswith("[") and t.endswith("]"))]
+    lowercase = bool(settings.get("do_lower_case", all(t == t.lower() for t in plain)))
+    backend = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece()
+    backend.add_special_tokens([t for t in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if t in vocabulary])
+    return backend
+
+
+def _merged(folder: Path) -> tokenizers.Tokenizer:
+    """The byte-level BPE of GPT-2, or CLIP's, whose tokens say where words end."""
+    files = str(folder / "vocab.json"), str(folder / "merges.txt")
+    try:
+        model = models.BPE.from_file(*files)
+        backend = tokenizers.Tokenizer(model)
+        if backend.token_to_id(CLIP_BEGIN) is not None:
+            return _clip(models.BPE.from_file(*files, end_of_word_suffix=WORD_END, unk_token=CLIP_END))
+    except Exception as error:  # the library raises plain Exception for bad files
+        raise WorkbenchError(f"{folder}: vocab.json + merges.txt are not a byte-level BPE ({error})") from error
+    return _byte_level(backend)
+
+
+def _byte_level(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    special = ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|endoftext|>")
+    backend.add_special_tokens([t for t in special if backend.token_to_id(t) is not None])
+    return backend
+
+
+def _clip(model: models.BPE) -> tokenizers.Tokenizer:
+    """Lower case, one space for many, words of letters, single digits, or signs; bytes within them."""
+    backend = tokenizers.Tokenizer(model)
+    one_space = normalizers.Replace(tokenizers.Regex(r"\s+"), " ")
+    backend.normalizer = normalizers.Sequence([normalizers.NFC(), one_space, normalizers.Lowercase()])
+    words = pre_tokenizers.Split(tokenizers.Regex(CLIP_WORDS), behavior="removed", invert=True)
+    backend.pre_tokenizer = pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Replace(WORD_END, " ")])
+    backend.add_special_tokens([CLIP_BEGIN, CLIP_END])
+    return backend
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    """What Hugging Face's side files say, the more specific last."""
+    settings: dict[str, Any] = {}
+    for name in (SETTINGS_FILE, ROLES_FILE):
+        path = folder / name
+        if path.is_file():
+            try:
+                settings.update(parse_json(_text(path)))
+            except ValueError as error:
+                raise WorkbenchError(f"{path} is not valid JSON: {error}") from error
+    return settings
+
+
+def _roles(backend: tokenizers.Tokenizer, settings: dict[str, Any]) -> Roles:
+    roles = {}
+    for role in ("cls", "sep", "pad", "mask", "unk", "bos", "eos"):
+        stated = settings.get(f"{role}_token")
+        token = stated.get("content") if isinstance(stated, dict) else stated
+        if isinstance(token, str) and backend.token_to_id(token) is not None:
+            roles[role] = token
+    return roles
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise WorkbenchError(f"{path} is not UTF-8: {error}") from error

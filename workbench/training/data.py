@@ -1,0 +1,91 @@
+"""What a recipe reads: the stream of a task, its held-out pass, its first micro-batch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from workbench.core.keyed import digest
+from workbench.corpora.corpus import Corpus
+from workbench.corpora.reading.reader import FinitePass, Reader
+from workbench.pretraining.assembly import tasks_of
+from workbench.pretraining.segmentation import cut_by
+from workbench.pretraining.task import Task
+from workbench.pretraining.task_corpora import as_corpora_say
+from workbench.pretraining.window_lengths import window_of
+from workbench.recipe.spec import Recipe
+from workbench.sequences.batch import MicroBatch
+from workbench.text.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
+TRAINING = 0  # the split in the key of a training micro-batch
+
+
+def reader_of(recipe: Recipe, task: Task, *, tells: bool = True) -> Reader:
+    """The endless stream of a task's corpora; `tells` whether the log says how long windows of texts are."""
+    verify = recipe.train.verify
+    corpora = [Corpus.open(place, verify=verify) for place in task.spec.corpora]
+    weights = weights_of(task, corpora)
+    window = window_of(task, corpora, weights)
+    if window is not None and tells:
+        logger.info("tasks.%s: windows of at most %s characters", task.name, f"{window:,}")
+    return Reader(
+        list(zip(corpora, weights, strict=True)),
+        seed=digest(recipe.seed, task.name, "order") % 2**31,
+        lanes=recipe.train.lanes,
+        micro_batch_size=recipe.train.samples,
+        unit=task.builder.unit,
+        window=window,
+        order=task.spec.order,
+        by_item=task.spec.duplicates is not None,
+        on_error=recipe.train.on_error,
+        skip_limit=recipe.train.skip_limit,
+    )
+
+
+def weights_of(task: Task, corpora: Sequence[Corpus]) -> list[float]:
+    """In what proportions a task reads its corpora: their weights, each times size ** `size_exponent`."""
+    unit, power = task.builder.unit, task.spec.size_exponent
+    manifests = [corpus.manifest for corpus in corpora]
+    sizes = [each.records if unit is None else each.lengths.get(unit, 0) for each in manifests]
+    return [weight * size**power for weight, size in zip(task.spec.corpora.values(), sizes, strict=True)]
+
+
+def held_out_pass(recipe: Recipe, task: Task) -> FinitePass:
+    """One pass over a task's held-out corpora: at most `train.evaluate_steps` micro-batches of every lane."""
+    corpora = [Corpus.open(place, verify=recipe.train.verify) for place in task.spec.held_out]
+    passed = Reader.finite(
+        corpora,
+        lanes=recipe.train.lanes,
+        micro_batch_size=recipe.train.samples,
+        unit=task.builder.unit,
+        window=window_of(task, corpora),
+        order=task.spec.order,
+        on_error=recipe.train.on_error,
+        skip_limit=recipe.train.skip_limit,
+        max_steps=recipe.train.evaluate_steps,
+    )
+    bound = f" (train.evaluate_steps: {recipe.train.evaluate_steps})" if passed.read < passed.total else ""
+    read = f"{passed.read:,} of {passed.total:,} items{bound}"
+    logger.info("tasks.%s: held-out losses read %s", task.name, read)
+    return passed
+
+
+class First(NamedTuple):
+    """What a recipe begins with: the first micro-batch of each task."""
+
+    tokenizer: Tokenizer | None
+    tasks: dict[str, Task]
+    batches: dict[str, MicroBatch]
+
+
+def first_batches(recipe: Recipe) -> First:
+    """The first micro-batch of each task as the model would see it; nothing is written."""
+    recipe = as_corpora_say(recipe)
+    tokenizer = None if recipe.tokenizer is None else cut_by(recipe, Tokenizer.load(recipe.tokenizer))
+    tasks, batches = tasks_of(recipe, tokenizer), {}
+    for name, task in tasks.items():
+        samples = reader_of(recipe, task).micro_batch(0, 0)
+        batches[name] = task.micro_batch(samples, (TRAINING, 0, 0), progress=0.0)
+    return First(tokenizer, tasks, batches)

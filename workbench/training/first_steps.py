@@ -1,0 +1,223 @@
+"""What no single call of a part can show, and the first steps of a run do: parameters that come and go, objectives that
+nothing is learned from.
+
+Whether a recipe's control is one, with all the parts that the run has (`workbench.components.controls`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from workbench.components.build_context import components_within
+from workbench.components.controls import ablated_by, check_control
+from workbench.core.errors import WorkbenchError
+from workbench.models.network import Network
+from workbench.pretraining.model import PretrainingModel
+from workbench.pretraining.task import Task, labels
+from workbench.recipe.spec import Recipe
+from workbench.runs.folder import read_recipe
+from workbench.runs.names import RECIPE
+from workbench.sequences.batch import MicroBatch
+from workbench.training.step import StepResult
+
+logger = logging.getLogger(__name__)
+
+
+FIRST_STEPS = 20
+"""Steps in which every objective is expected to find something to learn."""
+UNKNOWN = 0.05
+"""A share of unknown tokens that a tokenizer of the texts' language and writing stays far below."""
+NAMED = 3
+HEADS = "heads"
+
+
+class BuiltTensors:
+    """The parameters and buffers of a module as they were when it was built."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.parameters = dict(module.named_parameters())
+        self.names = set(module.state_dict())
+
+    def check(self) -> None:
+        """
+        Raises:
+            WorkbenchError: there are others now, which were never trained or would keep the run from continuing.
+        """
+        now, names = dict(self.module.named_parameters()), set(self.module.state_dict())
+        other = [name for name in self.parameters.keys() & now.keys() if self.parameters[name] is not now[name]]
+        found = [
+            f"{words} {', '.join(sorted(changed))}"
+            for words, changed in (("new:", names - self.names), ("gone:", self.names - names), ("replaced:", other))
+            if changed
+        ]
+        if found:
+            raise WorkbenchError(
+                f"the model's parameters and buffers are not those that it was built with; {'; '.join(found)}. The "
+                "optimizer knows only those that were there, and no checkpoint would fit: make them in __init__ (or "
+                "`head`), not in `forward`, and change values in place"
+            )
+
+
+def reached_by_some(root: nn.Module) -> list[str]:
+    """The paths of parameters and modules that only some objectives reach: poolers, and what a part says of itself by
+    the attribute `reached_by_some` (the vector of hidden regions, the last new entities)."""
+    return [
+        f"{path}.{name}"
+        for path, module in root.named_modules()
+        for name in (*getattr(module, "reached_by_some", ()), *(["poolers"] if isinstance(module, Network) else []))
+    ]
+
+
+class FirstSteps:
+    """Whether a run learns anything: which objectives counted a label in its first steps, and which parameters had a
+    gradient.
+
+    Args:
+        tasks: by name.
+        trained: the parameters that move from the first step on.
+        control: the recipe's, which may remove what an objective learns from.
+        tokenizer: the recipe's, for messages.
+        tells: whether this rank is the one that warns.
+        spared: parameters, or modules with them, that only some objectives reach (`reached_by_some`).
+    """
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task],
+        trained: Mapping[str, nn.Parameter],
+        *,
+        control: str | None = None,
+        tokenizer: str | None = None,
+        tells: bool,
+        spared: Collection[str] = (),
+    ) -> None:
+        self.spared = spared
+        self.labels, self.tells = labels(tasks), tells
+        placed = {(task.name, each.name): each.objective for task in tasks.values() for each in task.objectives}
+        taken = {name: ablated_by(control, task.parts) for name, task in tasks.items()} if control else {}
+        self.taken = {name: taken.get(key[0], "") for key, name in self.labels.items()}
+        self.advice = {
+            name: f"{reported}, which may be all that it learns from; ask without it"
+            if reported
+            else placed[key].unlabelled
+            for (key, name), reported in zip(self.labels.items(), self.taken.values(), strict=True)
+        }
+        self.hides = any(objective.masking is not None for objective in placed.values())
+        self.tokenizer = tokenizer
+        self.tasks = tasks
+        self.tokens: dict[str, tuple[Tensor | int, int]] = {}
+        self.still = dict(trained)
+        self.steps = 0
+        self.asked: set[str] = set()
+        self.heard: set[str] = set()
+
+    def add(self, tasks: Collection[str], result: StepResult, *, last: bool) -> None:
+        """Note a step of these tasks; at the last of the first steps, or of the run, say what was silent.
+
+        Raises:
+            WorkbenchError: no objective counted anything.
+        """
+        self.steps += 1
+        if self.steps > FIRST_STEPS:
+            return
+        self.asked |= {name for (task, _), name in self.labels.items() if task in tasks}
+        self.heard |= result.losses.keys()
+        if self.tells and (last or self.steps == FIRST_STEPS):
+            self._tell_unknown()
+        self.still = {name: p for name, p in self.still.items() if p.grad is None or not p.grad.any()}
+        if self.steps < FIRST_STEPS and not last:
+            return
+        if not self.heard:
+            raise WorkbenchError(self._nothing())
+        for name in sorted(self.asked - self.heard) if self.tells else ():
+            reported = name, self.steps, self.advice[name]
+            logger.warning("objective %s found no label in the first %d steps; %s", *reported)
+        lost = sorted(name for name in self.still if self._is_expected(name))
+        if lost and self.tells:
+            more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
+            logger.info(
+                "no gradient reached %s%s in the first %d steps: nothing is learned there",
+                ", ".join(lost[:NAMED]),
+                more,
+                self.steps,
+            )
+
+    def read(self, micros: Iterable[MicroBatch | None]) -> None:
+        """Count the tokens of texts, and those that the tokenizer does not know, of a step's micro-batches."""
+        if not self.tells or self.steps >= FIRST_STEPS:
+            return
+        for micro in micros:
+            unknown = None if micro is None else self.tasks[micro.task].unknown
+            if micro is None or unknown is None:
+                continue
+            for batch in micro.views.values():
+                ids = batch.streams["text"].fields.get("input_ids") if "text" in batch.streams else None
+                if ids is not None:
+                    count, whole = self.tokens.get(micro.task, (0, 0))
+                    self.tokens[micro.task] = count + (ids == unknown).sum(), whole + len(ids)
+
+    def _tell_unknown(self) -> None:
+        for name, (count, whole) in self.tokens.items():
+            share, corpora = int(count) / whole if whole else 0.0, ", ".join(self.tasks[name].spec.corpora)
+            if share > UNKNOWN:
+                logger.warning(
+                    "tasks.%s: %.0f %% of the tokens in the first %d steps are unknown to the tokenizer %s, so that "
+                    "little of the texts of %s is learned: is it of their language and writing? Train one on them "
+                    "(`workbench prepare tokenizer CORPUS`)",
+                    *(name, 100 * share, self.steps, self.tokenizer, corpora),
+                )
+
+    def _is_expected(self, name: str) -> bool:
+        """Whether a gradient should have reached a parameter: what some objectives alone reach need have none, nor has
+        a head whose task has not had a turn; before all have, nobody knows what of the networks the others reach."""
+        if any(name == each or name.startswith(f"{each}.") for each in self.spared):
+            return False
+        if len(self.asked) == len(self.labels):
+            return True
+        whole, head, *_ = name.split(".")
+        return whole == HEADS and head in {placed.rpartition(".")[2] for placed in self.asked}
+
+    def _nothing(self) -> str:
+        """The message where no objective counted anything: the control's doing, or else the objectives'."""
+        names = ", ".join(sorted(self.asked))
+        found = f"nothing was learned in {self.steps} steps: no objective ({names}) found a label in any micro-batch"
+        if taken := "; ".join(dict.fromkeys(filter(None, (self.taken[name] for name in sorted(self.asked))))):
+            return (
+                f"{found}. {taken[:1].upper()}{taken[1:]}, which may be all that was to be learned: train without the "
+                "control, or with an objective that needs none of it, such as mlm"
+            )
+        if self.hides:
+            found += (
+                ". In Chinese and Japanese texts a masking strategy finds words of several signs where it goes by words "
+                "(`by_words = True`) and the recipe has a `segmenter`"
+            )
+        return (
+            f"{found}. See what the model gets with `workbench show RECIPE --batch`; an objective writes "
+            "`sequence.targets[self.name]` in `corrupt`, with `labels`, whose number a loss is divided by; where there "
+            "are no `labels`, `count` says the number"
+        )
+
+
+def check_training(recipe: Recipe, tasks: Iterable[Task], root: PretrainingModel) -> None:
+    """The recipe's control must be supported by all parts that it concerns; where none does, it must come with the run
+    that the weights start from.
+
+    Raises:
+        WorkbenchError: it is not so.
+    """
+    of_tasks = [part for task in tasks for part in task.parts]
+    inherited = recipe.control in _inherited(recipe)
+    check_control(
+        recipe.control, [*of_tasks, *components_within(root)], f"the recipe {recipe.name!r}", inherited=inherited
+    )
+
+
+def _inherited(recipe: Recipe) -> set[str | None]:
+    """The controls of the runs that the networks start from."""
+    places = [Path(entry.weights) for spec in recipe.networks.values() for entry in spec.init_from]
+    return {read_recipe(place).control for place in places if (place / RECIPE).is_file()}

@@ -1,0 +1,140 @@
+"""Where numbers that are not finite come from: a forward with modules watched.
+
+No step pays for it: relations are watched in the pass before the first step that counts operations, all modules where a
+loss turned out not to be finite.
+
+Passes that leave no trace: what a forward moves is put back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from workbench.components.build_context import build_record_of, named
+from workbench.core.errors import WorkbenchError
+from workbench.models.attention.score_bias import ScoreBias
+
+
+@contextmanager
+def checked_terms(root: nn.Module) -> Iterator[None]:
+    """Within, the terms of relations must let every query see something: a row of -inf alone trains in silence.
+
+    Raises (where it is met, and when the block is left):
+        WorkbenchError: a term has a score that is NaN or +inf, or a row without any that is finite.
+    """
+    found: list[WorkbenchError] = []
+
+    def check(relation: nn.Module, _: Any, term: Any) -> None:
+        try:
+            _check_term(relation, term)
+        except WorkbenchError as error:
+            found.append(error)
+            raise
+
+    with ExitStack() as stack:
+        for module in root.modules():
+            if isinstance(module, ScoreBias):
+                stack.callback(module.register_forward_hook(check).remove)
+        yield
+    if found:  # whoever ran the forward may do without it, but not without this
+        raise found[0]
+
+
+def _check_term(relation: nn.Module, term: Any) -> None:
+    if not isinstance(term, Tensor) or term.ndim != 4:
+        return  # `TERM` tells
+    bad = term.isnan() | term.isposinf()
+    found = f"{term[bad][0].item()}" if bad.any() else ""
+    if not found and not term.isfinite().any(-1).all():
+        found = "-inf for every key of a query"
+    if found:
+        raise WorkbenchError(
+            f"{named(relation)} returned {found}; allowed: what is finite, or -inf for some of the keys of a query"
+        )
+
+
+@contextmanager
+def watched(root: nn.Module) -> Iterator[list[str]]:
+    """Within, modules run eagerly; what is given are the names of those whose outputs were NaN or infinite, in the
+    order in which they ended: the first is the innermost that began it."""
+    found: list[str] = []
+    with ExitStack() as stack:
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        for path, module in root.named_modules():
+            name = _name(root, path)
+
+            def look(module: nn.Module, given: Any, output: Any, name: str = name) -> None:
+                if not all(map(_is_finite, tensors_in(output))):
+                    found.append(name)
+
+            stack.callback(module.register_forward_hook(look).remove)
+        yield found
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    """-inf may hide a score, in a term or among logits."""
+    return not (tensor.isnan() | tensor.isposinf()).any()
+
+
+def _name(root: nn.Module, path: str) -> str:
+    """A module's path, and the part of the recipe that it is or belongs to."""
+    steps = path.split(".")
+    for length in range(len(steps), 0, -1):
+        part = root.get_submodule(".".join(steps[:length]))
+        if build_record_of(part) is not None:
+            return f"{path} ({named(part)})"
+    return path
+
+
+def tensors_in(output: Any) -> Iterator[Tensor]:
+    """The tensors of numbers in what a module returned."""
+    if isinstance(output, Tensor):
+        if output.is_floating_point():
+            yield output
+    elif isinstance(output, Mapping):
+        for inner in output.values():
+            yield from tensors_in(inner)
+    elif isinstance(output, list | tuple):
+        for inner in output:
+            yield from tensors_in(inner)
+    elif dataclasses.is_dataclass(output):
+        for field in dataclasses.fields(output):
+            yield from tensors_in(getattr(output, field.name))
+
+
+@contextmanager
+def dry(root: nn.Module) -> Iterator[None]:
+    """A block after which nothing has moved: a module's buffers (batch statistics, queues, counters) and modes, and
+    torch's generators.
+
+    A buffer that was exchanged for another tensor is the one before again. Takes the memory of the buffers once more.
+    """
+    modules = list(root.modules())
+    buffers = [(module, dict(module._buffers)) for module in modules]
+    modes = [module.training for module in modules]
+    values: dict[Tensor, Tensor] = {}
+    for _, named in buffers:
+        values |= {buffer: buffer.detach().clone() for buffer in named.values() if buffer is not None}
+    devices = {tensor.device for tensor in (*root.parameters(), *values) if tensor.device.type == "cuda"}
+    with torch.random.fork_rng([device.index for device in devices]):
+        try:
+            yield
+        finally:
+            _restore(buffers, values)
+            for module, training in zip(modules, modes, strict=True):
+                module.training = training
+
+
+@torch.no_grad()
+def _restore(buffers: list[tuple[nn.Module, dict[str, Tensor | None]]], values: dict[Tensor, Tensor]) -> None:
+    for module, named in buffers:
+        module._buffers.clear()
+        module._buffers.update(named)
+    for buffer, value in values.items():
+        buffer.copy_(value)
