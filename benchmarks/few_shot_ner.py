@@ -123,13 +123,14 @@ def trained(output: Path, rate: str, cell: tuple[int, int, str], name: str = "")
     if (run / "trained").exists():
         return run
     graph = f"graph: {output / 'corpora' / 'medical'}"
-    step = f"tasks.tag.sequence.transforms=[{{transform: kg.sentence_tree, {graph}, max_length: 128, triples: {{most: 2}}}}]"
+    tree = f"{{transform: kg.sentence_tree, {graph}, max_length: 128, triples: {{most: 2}}}}"
+    transforms = f"tasks.tag.sequence.transforms=[{tree}]"
     reported = () if control == GRAPH else ("--control", control)
     options = ("--epochs", str(SIZES[size]), "--batch-size", "16", "--lr", rate, "--max-length", str(LENGTH))
     sentences = str(output / "corpora" / f"few-{size}-{seed}")
     loop = (f"seed={seed}", "train.num_workers=0", "train.save_every=0", "train.log_every=50")
     start = str(output / "runs" / "pretrained")
-    call("finetune", "tag", start, sentences, *options, *reported, step, *loop, "--output", str(run))
+    call("finetune", "tag", start, sentences, *options, *reported, transforms, *loop, "--output", str(run))
     (run / "trained").touch()
     return run
 

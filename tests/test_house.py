@@ -103,3 +103,47 @@ def test_short_names_find_their_class(kind: str) -> None:
     assert names
     for name in names:
         assert find(kind, name).__doc__
+
+
+# ---- names and sizes of files
+
+NAMED_BY_RECIPES = (
+    *(f".{kind.place.replace('.', '/')}/".replace("/", ".") for kind in KINDS.values()),
+    ".evaluation.tasks.",
+    ".readers.",
+    ".commands.",
+    ".stages.",
+    ".cli.",
+    ".figures.",
+    ".demo.",
+)
+"""Rooms whose file names are what users type: the short name of a component, a task, a format, a command."""
+
+
+def own_names() -> dict[str, list[str]]:
+    """Package and file name -> the modules of that name, without those in rooms whose file names users type."""
+    found: dict[str, list[str]] = {}
+    for name, path in modules().items():
+        if path.name != "__init__.py" and not any(room in f".{name}." for room in NAMED_BY_RECIPES):
+            found.setdefault(f"{name.partition('.')[0]}/{path.name}", []).append(name)
+    return found
+
+
+def test_file_names_are_unique() -> None:
+    assert not {name: found for name, found in own_names().items() if len(found) > 1}
+
+
+def test_public_class_names_are_unique() -> None:
+    found: dict[str, list[str]] = {}
+    for name, path in modules().items():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(name)
+    assert not {name: where for name, where in found.items() if len(where) > 1}
+
+
+def test_files_are_neither_long_nor_tiny() -> None:
+    lines = {n: len(p.read_bytes().splitlines()) for n, p in modules().items() if p.name != "__init__.py"}
+    assert not {name: count for name, count in lines.items() if count > 450}
+    tiny = sorted(name for name, count in lines.items() if count < 30)
+    assert len(tiny) <= 25, tiny

@@ -52,7 +52,8 @@ def entity_rows(sequence: Sequence, names: tuple[str, ...], stream: str) -> Rows
     if not marked.keys() & {*names}:
         raise WorkbenchError(
             f"sequence {sequence.key!r} has no entity token for {' or '.join(map(repr, names))} in the stream "
-            f"{stream!r}: add the transform kg.entity_tokens with marks: true, or raise a max_length that cuts mentions away"
+            f"{stream!r}: add the transform kg.entity_tokens with marks: true, or raise a max_length that cuts "
+            f"mentions away"
         )
     first = min(marked.values())
     return Rows(stream, np.array([marked.get(name, first) for name in names], np.int64))

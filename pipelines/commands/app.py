@@ -56,9 +56,9 @@ READING = ("text", "image-text", "video-text", "speech-text", "triples")
 ELSEWHERE = {"graph": "graphs"}
 
 
-def _entry(name: str, line: str) -> Entry:
+def _entry(group: str, name: str, line: str) -> Entry:
     function = name.replace("-", "_")
-    return Entry(f"pipelines.commands.{ELSEWHERE.get(name, function)}:{function}", line)
+    return Entry(f"pipelines.commands.{group}.{ELSEWHERE.get(name, function)}:{function}", line)
 
 
 class Preparing(Commands):
@@ -102,6 +102,6 @@ def show_formats(kind: str) -> None:
 
 
 app = Preparing(
-    {name: _entry(name, line) for commands in GROUPS.values() for name, line in commands.items()},
+    {name: _entry(group, name, line) for group, commands in GROUPS.items() for name, line in commands.items()},
     "Turn raw text, images, videos, speech or triples into a corpus; link entities, extract features, tokenizers.",
 )

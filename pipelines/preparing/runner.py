@@ -270,7 +270,8 @@ def _check_left(records: Mapping[str, int], output: Path) -> None:
     if held_out and not records[MAIN]:
         reported = ", ".join(f"{part}: {count:,}" for part, count in held_out.items())
         raise NothingLeftError(
-            f"{output}: no record is left for the corpus itself, as all that were kept went to held-out parts ({reported})"
+            f"{output}: no record is left for the corpus itself, as all that were kept went to held-out parts "
+            f"({reported})"
             "; hold out smaller shares, or give more records. Nothing was written"
         )
 

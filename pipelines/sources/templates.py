@@ -35,7 +35,8 @@ def read_templates(path: Path) -> dict[str, str]:
     if several:
         reported = [template for relation, template in found if relation == several[0]]
         raise WorkbenchError(
-            f"{path}: {len(reported)} templates of the relation {several[0]!r} ({reported[0]!r}, {reported[1]!r}); a relation has "
+            f"{path}: {len(reported)} templates of the relation {several[0]!r} ({reported[0]!r}, {reported[1]!r}); a "
+            f"relation has "
             "one sentence: keep one, and prepare another corpus with the other"
         )
     return dict(found)

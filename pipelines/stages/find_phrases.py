@@ -70,7 +70,8 @@ def chunker(name: str) -> Language:
     pipeline = spacy_pipeline(name)
     if "parser" not in pipeline.pipe_names or pipeline.vocab.get_noun_chunks is None:
         raise WorkbenchError(
-            f"the spaCy pipeline {name!r} ({pipeline_version(pipeline)}) finds no noun chunks, which takes a parser and a language "
+            f"the spaCy pipeline {name!r} ({pipeline_version(pipeline)}) finds no noun chunks, which takes a parser "
+            f"and a language "
             "that has them; leave --model out: phrases are found by the statistics of the corpus then"
         )
     return pipeline

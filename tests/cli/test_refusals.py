@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from workbench.evaluation.scoring.task_finder import find_task
-from workbench.evaluation.task_modules import options_of_task, task_folders
+from workbench.evaluation.task_modules import options_of_task, task_modules
 
 REFUSALS = {
     "export empty --as bert --output out": "empty is not a run",
@@ -39,7 +39,7 @@ REFUSALS = {
     "evaluate clasify checkpoint corpora/x": "Did you mean 'workbench evaluate classify'",
     "evaluate classify nowhere corpora/x": "nowhere is not a run",
     "evaluate classify checkpoint corpora/x": "there is no corpus at",
-    "evaluate classify checkpoint corpora/x --precision float8": "'float8' is not one of 'float32', 'bfloat16', 'float16'",
+    "evaluate classify checkpoint corpora/x --precision float8": "'float8' is not one of 'float32', 'bfloat16'",
     "evaluate linking corpora/x --linker nowhere": "there is no nowhere",
     "evaluate link-prediction nowhere corpora/x --graph g": "nowhere is not a run",
     "pretrain tiny-text tasks.text.corpora=[nowhere]": "there is no corpus at",
@@ -153,8 +153,8 @@ def test_what_loads_torch_says_so_once(folder: Path, words: str, rank: str, line
     assert "loading" not in ended.stdout
 
 
-@pytest.mark.parametrize("name", task_folders())
+@pytest.mark.parametrize("name", task_modules())
 def test_options_stand_apart_from_the_task(name: str) -> None:
-    task, place = find_task(name), task_folders()[name]
+    task, place = find_task(name), task_modules()[name]
     assert options_of_task(place, "tuning") is task.tuning
     assert options_of_task(place, "scoring") is task.scoring

@@ -16,7 +16,7 @@ from tests.contracts.material import tokenizer
 from workbench.components.building import build, short_names
 from workbench.components.kinds import KINDS as PARTS
 from workbench.corpora.schema.schema import KINDS as CORPORA
-from workbench.evaluation.task_modules import task_folders
+from workbench.evaluation.task_modules import task_modules
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,7 +33,7 @@ def parts_of(kind: str) -> dict[str, str]:
     if kind == "reader":
         return {f"{k} {n}": r.__module__ for k in CORPORA for n, r in formats(k).items()}
     if kind == "evaluation":
-        return {name: f"{folder}.task" for name, folder in task_folders().items()}
+        return task_modules()
     packages = {name: name.rpartition(".")[0] or "workbench" for name in short_names(kind)}
     return {name: f"{package}.{PARTS[kind].place}.{name.rpartition('.')[2]}" for name, package in packages.items()}
 

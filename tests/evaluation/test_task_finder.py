@@ -18,7 +18,7 @@ from workbench.evaluation.options import MeasuringOptions, Scoring, Tuning
 from workbench.evaluation.scoring.evaluation import evaluate as evaluated
 from workbench.evaluation.scoring.result import Result
 from workbench.evaluation.scoring.task_finder import find_task
-from workbench.evaluation.task_modules import task_folders, trained_tasks
+from workbench.evaluation.task_modules import task_modules, trained_tasks
 
 THEIRS = '''
 from dataclasses import dataclass
@@ -53,8 +53,8 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_every_folder_is_a_task_of_its_name() -> None:
-    assert {"facts", "entity-typing", "vqa", "retrieval"} <= set(task_folders())
-    for name in task_folders():
+    assert {"facts", "entity-typing", "vqa", "retrieval"} <= set(task_modules())
+    for name in task_modules():
         task = find_task(name)
         assert task.name == name
         assert issubclass(task.scoring, MeasuringOptions)
@@ -63,9 +63,9 @@ def test_every_folder_is_a_task_of_its_name() -> None:
 
 def test_those_that_train_are_told_without_being_imported(capsys: pytest.CaptureFixture[str]) -> None:
     """What the source is read for is what the classes say."""
-    by_class = {name for name in task_folders() if find_task(name).tuning is not None}
-    assert set(trained_tasks()) == by_class < set(task_folders())
-    for commands, listed in ((finetune, by_class), (evaluate, set(task_folders()))):
+    by_class = {name for name in task_modules() if find_task(name).tuning is not None}
+    assert set(trained_tasks()) == by_class < set(task_modules())
+    for commands, listed in ((finetune, by_class), (evaluate, set(task_modules()))):
         with pytest.raises(SystemExit):
             commands.run(["--help"], "workbench COMMAND")
         words = {
@@ -74,7 +74,7 @@ def test_those_that_train_are_told_without_being_imported(capsys: pytest.Capture
         assert words == listed
 
 
-@pytest.mark.parametrize("name", task_folders())
+@pytest.mark.parametrize("name", task_modules())
 def test_its_panels_are_there(name: str) -> None:
     """A report is about runs."""
     task = find_task(name)

@@ -19,7 +19,8 @@ for kind, name in [("family", "vision.clip"), ("layer", "kg.aggregator"), ("imag
 from workbench.components.kinds import import_paths
 from workbench.components.trust import allow
 from pathlib import Path
-allow(import_paths({"layer": "kg.aggregator", "image_processor": "vision.patches"}), Path.cwd(), "a recipe", trust=False)
+named = {"layer": "kg.aggregator", "image_processor": "vision.patches"}
+allow(import_paths(named), Path.cwd(), "a recipe", trust=False)
 """
 FOUND = ["vision.interop.families.clip", "kg.models.layers.aggregator", "vision.sequences.image_processors.patches"]
 

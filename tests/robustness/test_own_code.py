@@ -208,7 +208,8 @@ def test_a_run_is_used_where_its_code_came_from(
             caplog.clear()
             with caplog.at_level(logging.WARNING):
                 product.load("run", trust=True)
-            used = f"'own_layer' is {alongside / 'run' / 'code' / 'own_layer.py'}; {alongside / 'own_layer.py'} is not used"
+            kept, own = alongside / "run" / "code" / "own_layer.py", alongside / "own_layer.py"
+            used = f"'own_layer' is {kept}; {own} is not used"
             assert ("is not used" in caplog.text) == (used in caplog.text) == (text != FILES["own_layer.py"])
 
 

@@ -79,7 +79,8 @@ def test_an_optimizer_that_raises_is_named(train: Any) -> None:
         ),
         (
             scheduled("WarmText"),
-            r"^train\.lr_schedule: lr_schedule 'strange_components:WarmText': warmup_steps = '3' is of type str; allowed: a",
+            r"^train\.lr_schedule: lr_schedule 'strange_components:WarmText': warmup_steps = '3' is of type str; "
+            r"allowed: a",
         ),
         (
             scheduled("NoCall"),
@@ -87,7 +88,8 @@ def test_an_optimizer_that_raises_is_named(train: Any) -> None:
         ),
         (
             related("Unprepared"),
-            r"^model\.layers\[0\]\.score_bias: score_bias 'strange_components:Unprepared': its __init__ does not call super",
+            r"^model\.layers\[0\]\.score_bias: score_bias 'strange_components:Unprepared': its __init__ does not call "
+            r"super",
         ),
         (
             chosen("Overwriting", token=10**6),

@@ -78,7 +78,7 @@ ELSEWHERE = {
     "embed": "'workbench encode RUN INPUT --output FILE' writes vectors",
     "eval": "'workbench evaluate TASK RUN CORPUS' measures a run",
     "info": "'workbench show RUN' says how far a run is and what was measured; it shows corpora and recipes too",
-    "list": "'workbench recipes' lists models, 'workbench downstream' what is measured, 'workbench components' the rest",
+    "list": "'workbench recipes' lists models, 'workbench downstream' tasks, 'workbench components' the rest",
     "models": "'workbench recipes' lists the models",
     "predict": "'workbench generate RUN INPUT' writes texts, 'workbench encode RUN INPUT' vectors",
     "resume": "run the same 'workbench pretrain' (or finetune) command again: it continues where the run stopped",

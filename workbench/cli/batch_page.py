@@ -41,7 +41,8 @@ DOCUMENTS = (
     "lights the lamp. Ships that pass the island can see the light from far away. In winter the sea is dark and the "
     "storms are strong. The keeper writes the names of the ships into a book. Nobody has read the book yet.",
     "The river begins in the mountains and ends in the sea. Many towns stand on its banks, and each town has a bridge. "
-    "The oldest bridge is built from stone. In spring the river is high and the bridges are closed. Then people cross it "
+    "The oldest bridge is built from stone. In spring the river is high and the bridges are closed. Then people cross "
+    "it "
     "by boat, and the boats carry bread, letters and the news.",
     "A teacher came to the town by train and opened a school near the station. She taught reading in the morning and "
     "music in the afternoon. The children sang songs about the sea and the mountains. After ten years she left as she "

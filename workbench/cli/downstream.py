@@ -11,7 +11,7 @@ from rich.table import Table
 from workbench.core.errors import unknown
 from workbench.core.options.bounds import Word
 from workbench.core.terminal import Terminal
-from workbench.evaluation.task_modules import task_folders
+from workbench.evaluation.task_modules import task_modules
 
 
 def list_tasks(
@@ -25,8 +25,8 @@ def list_tasks(
 
       workbench downstream classify
     """
-    if task is not None and task not in task_folders():
-        raise unknown("task", task, task_folders())
+    if task is not None and task not in task_modules():
+        raise unknown("task", task, task_modules())
     from workbench.evaluation.task_listing import tasks  # torch takes seconds
 
     console, table = Terminal(), Table(box=None, pad_edge=False, show_header=False)

@@ -5,7 +5,6 @@ torch takes seconds to import: what can be refused without it is refused before.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from workbench.core.files.cache import is_url
 from workbench.core.packages import PREFIX
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.options import MeasuringOptions, Scoring, Tuning
-from workbench.evaluation.task_modules import options_of_task, task_folders, trained_tasks
+from workbench.evaluation.task_modules import line_of, options_of_task, task_modules, trained_tasks
 from workbench.interop.checkpoint_files import check_place
 from workbench.runs.names import is_run
 
@@ -39,12 +38,12 @@ class TaskCommands(Commands):
     def __init__(
         self, command_of: Callable[[FindTask, type[Any]], Function], which: str, help: str, folders: dict[str, str]
     ) -> None:
-        reported = {name: Entry(at, str(importlib.import_module(at).__doc__)) for name, at in folders.items()}
+        reported = {name: Entry(at, line_of(at)) for name, at in folders.items()}
         super().__init__(reported, help)
         self.command_of, self.which = command_of, which
 
     def _load(self, called: str, name: str, rest: list[str]) -> Commands | typer.Typer:
-        if ":" not in name and name not in task_folders():
+        if ":" not in name and name not in task_modules():
             self._check(called, name)
 
         def find() -> Any:
@@ -53,7 +52,7 @@ class TaskCommands(Commands):
             with needed_packages(f"{called} {name}"):
                 return find_task(name, trust="--trust" in rest, run=_run_among(rest))
 
-        if name in task_folders() and name not in self.entries:
+        if name in task_modules() and name not in self.entries:
             raise _untrained(name)
         options = options_of_task(self.entries[name].path, self.which) if name in self.entries else None
         if options is None:  # those of a task elsewhere are its own code's
@@ -149,5 +148,5 @@ evaluate = TaskCommands(
     _evaluate,
     "scoring",
     "Evaluate a run on a task; writes a JSON file into the run's evaluations/.",
-    task_folders(),
+    task_modules(),
 )

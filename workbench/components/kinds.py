@@ -24,7 +24,7 @@ class Kind(NamedTuple):
     """Components of a kind are classes derived from `base` (an import path) whose `method` takes the `arguments`.
 
     They are at `place` in each package: a folder or a file, as a dotted path below the package. `meaning` says in a
-    sentence what they are.
+    sentence what they are. Their class names end in `suffix`, which short names leave out.
     """
 
     place: str
@@ -32,6 +32,7 @@ class Kind(NamedTuple):
     method: str
     arguments: tuple[str, ...]
     meaning: str
+    suffix: str = ""
 
     def path(self, name: str) -> str:
         """The import path that a name of this kind stands for: itself, or that of a short name, `[package.]name`.
@@ -43,7 +44,7 @@ class Kind(NamedTuple):
             return name
         package, _, name = name.rpartition(".")
         place = f"{package or 'workbench'}.{self.place}"
-        title = "".join(word.capitalize() for word in name.split("_"))
+        title = "".join(word.capitalize() for word in name.split("_")).removesuffix(self.suffix) + self.suffix
         return f"{place}:{title}" if _single_file(place) else f"{place}.{name}:{title}"
 
     def name(self, part: type) -> str:
@@ -52,7 +53,7 @@ class Kind(NamedTuple):
         package, found, file = f"{part.__module__}.".partition(f".{self.place}.")
         if not found:
             return path
-        name = file.removesuffix(".") or _snake_case(part.__qualname__)
+        name = file.removesuffix(".") or self._short(part.__qualname__)
         short = name if package == "workbench" else f"{package}.{name}"
         return short if self.path(short) == path else path
 
@@ -71,7 +72,7 @@ class Kind(NamedTuple):
             names = [found.name for found in pkgutil.iter_modules(module.__path__)]
         else:
             classes = [(name, getattr(module, name, None)) for name in _classes_once(spec)]
-            names = [_snake_case(name) for name, found in classes if self._is_component(found)]
+            names = [self._short(name) for name, found in classes if self._is_component(found)]
         prefix = "" if package == "workbench" else f"{package}."
         return sorted(f"{prefix}{name}" for name in names if not name.startswith("_"))
 
@@ -85,13 +86,17 @@ class Kind(NamedTuple):
         spec = _single_file(module) if module.endswith(f".{self.place}") else None
         if spec is None:
             return is_module(module)
-        return title in _classes_once(spec) and _snake_case(title) == name.rpartition(".")[2]
+        return title in _classes_once(spec) and self._short(title) == name.rpartition(".")[2]
 
     def base_class(self) -> type:
         """The class that components of this kind derive from."""
         module, _, name = self.base.partition(":")
         base: type = getattr(importlib.import_module(module), name)
         return base
+
+    def _short(self, title: str) -> str:
+        """The short name of a class in a file of this kind."""
+        return _snake_case(title.removesuffix(self.suffix) or title)
 
     def _is_component(self, found: Any) -> bool:
         base = self.base_class()
@@ -161,6 +166,7 @@ KINDS = {
         "forward",
         ("hidden", "context"),
         "A layer of a network: it reads and writes the hidden states of one or several streams.",
+        "Layer",
     ),
     "embedding": Kind(
         "models.embeddings",
@@ -168,6 +174,7 @@ KINDS = {
         "forward",
         ("fields",),
         "An input embedding: it computes the first hidden states of a stream from the stream's fields.",
+        "Embedding",
     ),
     "score_bias": Kind(
         "models.score_biases",
@@ -175,6 +182,7 @@ KINDS = {
         "forward",
         ("pair",),
         "A score bias: a term that is added to the attention scores, such as a relative position bias.",
+        "Bias",
     ),
     "adapter": Kind(
         "models.adapters",
@@ -182,6 +190,7 @@ KINDS = {
         "forward",
         ("given", "made"),
         "An adapter: a small trained module inside a network whose own weights usually stay frozen.",
+        "Adapter",
     ),
     "builder": Kind(
         "sequences.builders",
@@ -189,6 +198,7 @@ KINDS = {
         "__call__",
         ("samples", "draws"),
         "A sequence builder: it tokenizes samples and lays them out as sequences with one or several streams.",
+        "Builder",
     ),
     "transform": Kind(
         "sequences.transforms",
@@ -196,6 +206,7 @@ KINDS = {
         "__call__",
         ("sequences", "draws"),
         "A transform of sequences: it adds streams, rows or fields, such as linked entities or branches of a graph.",
+        "Transform",
     ),
     "image_processor": Kind(
         "sequences.image_processors",
@@ -203,6 +214,7 @@ KINDS = {
         "__call__",
         ("sample", "rng"),
         "An image processor: it makes the `image` stream of a sample from patches, regions, pixels or clips.",
+        "Processor",
     ),
     "masking": Kind(
         "sequences.maskings",
@@ -210,6 +222,7 @@ KINDS = {
         "__call__",
         ("sequence", "stream", "rate", "rng"),
         "A masking strategy: it selects the tokens that a masked objective hides.",
+        "Masking",
     ),
     "noise": Kind(
         "sequences.noises",
@@ -217,6 +230,7 @@ KINDS = {
         "__call__",
         ("sequence", "stream", "rng"),
         "A noise function of a denoising objective (BART): it damages a text that the model restores.",
+        "Noise",
     ),
     "optimizer": Kind(
         "optimization.optimizers",
@@ -231,6 +245,7 @@ KINDS = {
         "__call__",
         ("step",),
         "A learning rate schedule: the learning rate of a step as a share of the peak.",
+        "Schedule",
     ),
     "family": Kind(
         "interop.families",

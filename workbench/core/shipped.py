@@ -12,7 +12,7 @@ import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
-PROJECT_ROOT = Path(__file__).resolve().parents[1]
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("kg", "vision", "pipelines")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import typing
 from collections.abc import Iterable, Iterator
@@ -14,7 +13,7 @@ from workbench.core.options.command import spelling, typer_info
 from workbench.core.options.values import described, without_null
 from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.scoring.task_finder import find_task
-from workbench.evaluation.task_modules import task_folders
+from workbench.evaluation.task_modules import line_of, task_modules
 
 FAMILIES = {"workbench": "text", "kg": "knowledge", "vision": "vision_language"}
 """The family of a package's tasks."""
@@ -53,7 +52,7 @@ def tasks(names: Iterable[str] | None = None) -> list[TaskEntry]:
     Raises:
         WorkbenchError: there is no such task.
     """
-    folders = task_folders()
+    folders = task_modules()
     for name in names or ():
         if name not in folders:
             raise unknown("task", name, folders)
@@ -69,7 +68,7 @@ def _task_entry(name: str, folder: str) -> TaskEntry:
         if options
     ]
     family = FAMILIES[folder.partition(".")[0]]
-    return TaskEntry(name, family, (importlib.import_module(folder).__doc__ or "").strip(), commands)
+    return TaskEntry(name, family, line_of(folder), commands)
 
 
 def options_of_command(kind: Any, base: Any = None) -> Iterator[CommandOption]:

@@ -13,14 +13,14 @@ from workbench.components.building import SHIPPED
 from workbench.components.trust import is_module
 
 
-def task_folders() -> dict[str, str]:
-    """Name -> the package that the task's folder is: every `evaluation/<task>/`, the core's first."""
+def task_modules() -> dict[str, str]:
+    """Name -> the module of the task: every file in the `evaluation/tasks/` of a package, the core's first."""
     found: dict[str, str] = {}
     for package in SHIPPED:
-        room = f"{package}.evaluation"
+        room = f"{package}.evaluation.tasks"
         if is_module(room):
-            folders = [m.name for m in pkgutil.iter_modules(importlib.import_module(room).__path__) if m.ispkg]
-            found |= {name.replace("_", "-"): f"{room}.{name}" for name in sorted(folders)}
+            files = [module.name for module in pkgutil.iter_modules(importlib.import_module(room).__path__)]
+            found |= {name.replace("_", "-"): f"{room}.{name}" for name in sorted(files)}
     return found
 
 
@@ -29,28 +29,32 @@ def trained_tasks() -> dict[str, str]:
 
     The class is read, not imported: that takes seconds, and this is for the help of a command.
     """
-    return {name: place for name, place in task_folders().items() if "tuning" in _stated(place)}
+    return {name: place for name, place in task_modules().items() if "tuning" in _stated(place)}
+
+
+def line_of(place: str) -> str:
+    """The first line of the docstring of a task's module: the help of its commands."""
+    return (ast.get_docstring(_tree(place)) or "").partition("\n")[0]
 
 
 def options_of_task(place: str, which: str) -> type[Any] | None:
-    """The class of a task's options, from the `options.py` of its folder: the task itself takes seconds to import.
+    """The class of a task's options, from the module that the task imports it from: the task itself takes seconds to
+    import, its options must not.
 
     Args:
         which: `tuning` or `scoring` (`DownstreamTask`).
     """
     name = _stated(place).get(which)
-    if name is None or not is_module(f"{place}.options"):
-        return None
-    found = getattr(importlib.import_module(f"{place}.options"), name, None)
-    return found if isinstance(found, type) else None
+    for node in _tree(place).body:
+        if isinstance(node, ast.ImportFrom) and node.module and name in [alias.name for alias in node.names]:
+            found = getattr(importlib.import_module(node.module), str(name), None)
+            return found if isinstance(found, type) else None
+    return None
 
 
 def _stated(place: str) -> dict[str, str]:
     """The values of a task's class that are names, read without importing it: `{"tuning": "ClassifyTuning"}`."""
-    found = importlib.util.find_spec(f"{place}.task")
-    if found is None or found.origin is None:
-        return {}
-    classes = [node for node in ast.parse(Path(found.origin).read_bytes()).body if isinstance(node, ast.ClassDef)]
+    classes = [node for node in _tree(place).body if isinstance(node, ast.ClassDef)]
     stated: dict[str, str] = {}
     for node in (node for each in classes for node in each.body if isinstance(node, ast.Assign | ast.AnnAssign)):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -58,3 +62,9 @@ def _stated(place: str) -> dict[str, str]:
             if isinstance(target, ast.Name) and isinstance(node.value, ast.Name):
                 stated[target.id] = node.value.id
     return stated
+
+
+def _tree(place: str) -> ast.Module:
+    """The code of a module, read without importing it."""
+    found = importlib.util.find_spec(place)
+    return ast.parse(Path(found.origin).read_bytes() if found and found.origin else b"")

@@ -34,7 +34,8 @@ def check_adapters(theirs: NetworkSpec, own: NetworkSpec, numbers: Sequence[int]
     if [own.adapt[number] if number < len(own.adapt) else None for number in named] != theirs.adapt:
         raise WorkbenchError(
             f"{where}: that network has adapters, {theirs.adapt}, and this one "
-            f"{f'others, {own.adapt}' if own.adapt else 'none'}; state its own as `adapt` to continue with them, or merge "
+            f"{f'others, {own.adapt}' if own.adapt else 'none'}; state its own as `adapt` to continue with them, or "
+            f"merge "
             "them into its weights (`workbench export RUN --as FAMILY --output FOLDER`, for LoRA) and start from these"
         )
 

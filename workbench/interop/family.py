@@ -142,7 +142,8 @@ def checked_heads(checkpoint_family: CheckpointFamily, heads: dict[str, Spec]) -
     for name, spec in heads.items():
         if not isinstance(spec, Mapping) or not isinstance(spec.get("objective"), str):
             raise WorkbenchError(
-                f"{type(checkpoint_family).__module__}:{type(checkpoint_family).__qualname__}: heads returned {spec!r} for {name!r}; "
+                f"{type(checkpoint_family).__module__}:{type(checkpoint_family).__qualname__}: heads returned "
+                f"{spec!r} for {name!r}; "
                 'allowed: the objective that it is the head of, as a recipe says it: {"objective": NAME, ...}'
             )
     return heads

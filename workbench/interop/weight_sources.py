@@ -104,7 +104,8 @@ def read_weight_source(entry: InitFrom, network: str = DEFAULT_NETWORK) -> Weigh
     if files is None:
         found = f"found {names_of(folder)}" if folder.is_dir() else "there is no such file or folder"
         raise WorkbenchError(
-            f"init_from {place!r}: allowed are a run folder (with {RECIPE}), the folder of a checkpoint (a configuration "
+            f"init_from {place!r}: allowed are a run folder (with {RECIPE}), the folder of a checkpoint (a "
+            f"configuration "
             f"and weights, as Hugging Face's config.json and model.safetensors), or a file of weights; {found}"
         )
     if entry.network is not None:

@@ -138,8 +138,10 @@ def _check_entities(task: Task, network: Network, place: str) -> None:
         taken = embedding.known_entities()
         if taken is not None and taken.space and given.space and not taken.space.same(given.space):
             raise WorkbenchError(
-                f"{named(transform)} numbers the entities of the graph {given.space}, but the embedding {place}.streams."
-                f"{transform.entity_stream} has vectors of those of {taken.space}: the ids may be alike, the entities are "
+                f"{named(transform)} numbers the entities of the graph {given.space}, but the embedding "
+                f"{place}.streams."
+                f"{transform.entity_stream} has vectors of those of {taken.space}: the ids may be alike, the entities "
+                f"are "
                 "others. Name vectors of one graph in both"
             )
         if taken is not None and not taken.same(given):
@@ -169,17 +171,17 @@ def check_fields(tasks: Iterable[Task]) -> None:
     """
     for task in tasks:
         corpora = [Corpus.open(place) for place in task.spec.corpora]
-        for field in getattr(task.builder, "reads", ()):
+        for wanted in getattr(task.builder, "reads", ()):
             for corpus in corpora:
-                _check_field(f"tasks.{task.name}.sequence.builder", field, [corpus])
+                _check_field(f"tasks.{task.name}.sequence.builder", wanted, [corpus])
         for i, transform in enumerate(task.transforms):
-            for field in {*getattr(transform, "reads", ())} - {*getattr(task.builder, "provides", ())}:
+            for wanted in {*getattr(transform, "reads", ())} - {*getattr(task.builder, "provides", ())}:
                 for corpus in corpora:
-                    _check_field(f"tasks.{task.name}.sequence.transforms[{i}]", field, [corpus])
+                    _check_field(f"tasks.{task.name}.sequence.transforms[{i}]", wanted, [corpus])
         for placed in task.objectives:
             for reader, part in readers_of(placed):
-                for field in part.reads:
-                    _check_field(f"tasks.{task.name}: {reader}", field, corpora)
+                for wanted in part.reads:
+                    _check_field(f"tasks.{task.name}: {reader}", wanted, corpora)
             if getattr(placed.objective, "splits", False):
                 _check_sentences(f"tasks.{task.name}: the objective {placed.name}", corpora)
 
@@ -275,7 +277,8 @@ def warn_no_room(task: Task, texts: int) -> None:
         whole = lost + used.get(what, 0)
         if what != reason and lost >= LARGE_SHARE * whole:
             logger.warning(
-                "tasks.%s: of the first %d texts %d of %d %s (%.0f %%) have no room next to the text, and are left out: "
+                "tasks.%s: of the first %d texts %d of %d %s (%.0f %%) have no room next to the text, and are left "
+                "out: "
                 "take shorter texts (--max-length), or a greater max_length of the transform",
                 *(task.name, texts, lost, whole, what, 100 * lost / whole),
             )
@@ -312,7 +315,8 @@ def _check_known(transforms: list[Transform], corpora: list[Corpus]) -> None:
     strange = [reported for transform in asked for corpus in corpora if (reported := _strange(transform, corpus))]
     if strange and len(strange) == len(asked) * len(corpora):
         raise WorkbenchError(
-            f"{strange[0]}. Link its texts to the graph that this was built from: `workbench prepare link CORPUS --graph "
+            f"{strange[0]}. Link its texts to the graph that this was built from: `workbench prepare link CORPUS "
+            f"--graph "
             "GRAPH --output LINKED`"
         )
     for reported in strange:
@@ -336,7 +340,8 @@ def _check_space(transform: Transform, corpus: Corpus) -> None:
     alike = next((entity for entity in _entities(corpus) if entity in known.ids), None)
     if alike is not None:
         raise WorkbenchError(
-            f"{named(transform)}: {corpus.place} is linked to the graph {', '.join(map(str, linked))}, and {known.place} is "
+            f"{named(transform)}: {corpus.place} is linked to the graph {', '.join(map(str, linked))}, and "
+            f"{known.place} is "
             f"of the graph {known.space}; ids such as {alike!r} are in both, and are other entities there. Link the "
             "texts to the graph that this was built from; or, if both graphs mean the same entities, prepare both with "
             "one `workbench prepare triples --namespace NAME`, and link and train vectors again"
@@ -354,7 +359,8 @@ def _strange(transform: Transform, corpus: Corpus) -> str:
     if not such:
         return f"{named(transform)}: nothing is linked in {corpus.place}"
     return (
-        f"{named(transform)}: none of the entities that are linked in {corpus.place}, such as {such}, is in {known.place}, "
+        f"{named(transform)}: none of the entities that are linked in {corpus.place}, such as {such}, is in "
+        f"{known.place}, "
         f"whose ids are like {', '.join(map(repr, known.ids[:3]))}"
     )
 

@@ -235,6 +235,7 @@ def _said(fact: str, where: str, task: TaskSpec) -> str:
         return str(next(iter(said.values())))
     reported = "; ".join(f"{place}: {'nothing' if value is None else value}" for place, value in said.items())
     raise WorkbenchError(
-        f"{where} is left to the corpora, which must say the same of their {fact!r}. They say {reported}. Name it in the "
+        f"{where} is left to the corpora, which must say the same of their {fact!r}. They say {reported}. Name it in "
+        f"the "
         "recipe, or take corpora whose features were made alike"
     )

@@ -187,7 +187,8 @@ def _other(run: Path, differences: list[str]) -> WorkbenchError:
     what = "with other code" if code else "on other data"
     copy = f" ({run} has the code as it was)" if code else ""
     return WorkbenchError(
-        f"{run} was trained {what}:\n{_listed(differences)}\nRestore it{copy}, or choose another run folder. To continue "
+        f"{run} was trained {what}:\n{_listed(differences)}\nRestore it{copy}, or choose another run folder. To "
+        f"continue "
         f"with the new {'one' if code else 'data'} knowingly, say --accept-changes; {DATA} then tells what changed"
     )
 

@@ -97,7 +97,8 @@ class Builder:
         self.dropped: Counter[str] = Counter()
         if self.capacity < segments:
             raise WorkbenchError(
-                f"max_length = {max_length} leaves no room for text next to {self.frame.size(segments)} special tokens; "
+                f"max_length = {max_length} leaves no room for text next to {self.frame.size(segments)} special "
+                f"tokens; "
                 f"use at least {self.frame.size(segments) + segments}"
             )
 

@@ -193,7 +193,8 @@ class FirstSteps:
             )
         if self.hides:
             found += (
-                ". In Chinese and Japanese texts a masking strategy finds words of several signs where it goes by words "
+                ". In Chinese and Japanese texts a masking strategy finds words of several signs where it goes by "
+                "words "
                 "(`by_words = True`) and the recipe has a `segmenter`"
             )
         return (

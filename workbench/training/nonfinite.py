@@ -119,8 +119,8 @@ def dry(root: nn.Module) -> Iterator[None]:
     buffers = [(module, dict(module._buffers)) for module in modules]
     modes = [module.training for module in modules]
     values: dict[Tensor, Tensor] = {}
-    for _, named in buffers:
-        values |= {buffer: buffer.detach().clone() for buffer in named.values() if buffer is not None}
+    for _, own in buffers:
+        values |= {buffer: buffer.detach().clone() for buffer in own.values() if buffer is not None}
     devices = {tensor.device for tensor in (*root.parameters(), *values) if tensor.device.type == "cuda"}
     with torch.random.fork_rng([device.index for device in devices]):
         try:
@@ -133,8 +133,8 @@ def dry(root: nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def _restore(buffers: list[tuple[nn.Module, dict[str, Tensor | None]]], values: dict[Tensor, Tensor]) -> None:
-    for module, named in buffers:
+    for module, own in buffers:
         module._buffers.clear()
-        module._buffers.update(named)
+        module._buffers.update(own)
     for buffer, value in values.items():
         buffer.copy_(value)

@@ -242,7 +242,8 @@ class Updater:
                 placed = next(placed for placed in self.tasks[task].objectives if placed.name == name)
                 raise WorkbenchError(
                     f"{named(placed.objective)}: its loss depends on no parameter that is trained, so nothing would be "
-                    "learned from it: its head detaches what it reads (detach, item, no_grad, an argmax), or all of the "
+                    "learned from it: its head detaches what it reads (detach, item, no_grad, an argmax), or all of "
+                    "the "
                     "network and head is frozen (train.freeze, train.train_only, model.adapt). Fix that, or give it "
                     "weight: 0 to watch it alone"
                 )

@@ -83,7 +83,8 @@ def refuse_other(groups: Groups, names: list[str], learned: list[int] | None, pl
     example = f", from {first!r} on in another order" if first is not None else ""
     raise WorkbenchError(
         f"--groups {place}: {run} was fine-tuned with another list of types: its {len(names):,} types were in groups "
-        f"of {_in_words(learned)}, and in those of this list they are {_in_words(sizes)}{example}. Give the list that it was "
+        f"of {_in_words(learned)}, and in those of this list they are {_in_words(sizes)}{example}. Give the list that "
+        f"it was "
         "fine-tuned with (`finetune entity-typing --groups`), or fine-tune a run with this one"
     )
 

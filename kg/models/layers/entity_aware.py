@@ -72,7 +72,8 @@ class EntityAwareAttention(MultiHeadAttention):
         super().__init__(hidden_size, num_heads, **options)
         if self.score_bias is not None and not self.score_bias.by_fields:
             raise WorkbenchError(
-                f"score_bias {type(self.score_bias).__name__} looks at queries, of which a row of this layer has several; "
+                f"score_bias {type(self.score_bias).__name__} looks at queries, of which a row of this layer has "
+                f"several; "
                 "allowed: one that goes by places and fields (buckets, alibi), or none"
             )
         self.entities = entities

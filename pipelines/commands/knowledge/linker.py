@@ -137,7 +137,8 @@ def make_linker(graph: Path | None, options: LinkerOptions) -> Linker:
     if graph is None:
         if not any(given.values()) or options.priors is not None:
             raise WorkbenchError(
-                "without a graph a linker is built from --names or --knowledge-base, and has no --priors; give a graph or "
+                "without a graph a linker is built from --names or --knowledge-base, and has no --priors; give a "
+                "graph or "
                 "one of these"
             )
         return _seen(Linker.from_names((), counted=chain(*given.values()), **chosen), anchors)

@@ -68,7 +68,8 @@ def _parser(name: str) -> Language:
     pipeline = spacy_pipeline(name)
     if "parser" not in pipeline.pipe_names:
         raise WorkbenchError(
-            f"the spaCy pipeline {name!r} ({pipeline_version(pipeline)}) has no parser; name one that has, such as en_core_web_sm"
+            f"the spaCy pipeline {name!r} ({pipeline_version(pipeline)}) has no parser; name one that has, such as "
+            f"en_core_web_sm"
         )
     return pipeline
 

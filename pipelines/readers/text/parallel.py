@@ -90,6 +90,7 @@ def is_parallel(source: Peek) -> bool:
 def _uneven(sources: Sequence[Path], counts: Sequence[int]) -> WorkbenchError:
     reported = ", ".join(f"{path} has {count:,}" for path, count in zip(sources, counts, strict=True))
     return WorkbenchError(
-        f"the files do not have equally many lines: {reported}. Line i of each must be the same sentence; fix the files, "
+        f"the files do not have equally many lines: {reported}. Line i of each must be the same sentence; fix the "
+        f"files, "
         "or take those of one set"
     )

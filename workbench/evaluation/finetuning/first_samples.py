@@ -87,7 +87,8 @@ def _check_builder(base: Recipe, spec: TaskSpec) -> None:
         if find("builder", _name(task)).reads_spans and not tuned.reads_spans:
             raise WorkbenchError(
                 f"the run's builder {_name(task)!r} brings knowledge from the entities linked to the text, which "
-                f"{_name(spec)!r} doesn't: fine-tuning would lose it. Let a transform bring it, which fine-tuning keeps, or "
+                f"{_name(spec)!r} doesn't: fine-tuning would lose it. Let a transform bring it, which fine-tuning "
+                f"keeps, or "
                 f"name a builder that does (sequence.builder=..., for example one derived from {_name(spec)!r})"
             )
 
@@ -130,8 +131,10 @@ def _check_unlabelled(task: Task, asked: set[str]) -> None:
     for number, transform in enumerate(task.transforms):
         for reported in sorted(asked.intersection(getattr(transform, "reads", ()))):
             raise WorkbenchError(
-                f"tasks.{task.name}.sequence.transforms[{number}] reads {reported!r}, which this task asks for: the network "
-                f"would read the answers. Take it out (tasks.{task.name}.sequence.transforms), or say a control it supports"
+                f"tasks.{task.name}.sequence.transforms[{number}] reads {reported!r}, which this task asks for: the "
+                f"network "
+                f"would read the answers. Take it out (tasks.{task.name}.sequence.transforms), or say a control it "
+                f"supports"
             )
 
 

@@ -1,7 +1,8 @@
 """A downstream task: what a pretrained model is fine-tuned for, or measured by.
 
-A task is a folder `evaluation/<task>/` of a package. Its `task.py` has one class derived from `DownstreamTask`; the
-docstring of its `__init__.py` is the line that the command's help shows. `workbench.evaluation.scoring.task_finder`
+A task is a file `evaluation/tasks/<task>.py` of a package with one class derived from `DownstreamTask`. The first line
+of the file's docstring is the line that the command's help shows. Its options are in `evaluation/task_options.py` and
+its panels in `evaluation/task_panels.py`: they are read without the task. `workbench.evaluation.scoring.task_finder`
 finds it:
 
     workbench finetune <task> RUN CORPUS      its options: the fields of the task's `tuning`
@@ -73,9 +74,9 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
 
     @property
     def name(self) -> str:
-        """The name in commands, recipes and results: that of the task's folder, or else of its class."""
+        """The name in commands, recipes and results: that of the file in `evaluation/tasks/`, or else of the class."""
         *_, folder, module = ("", *type(self).__module__.split("."))
-        return folder.replace("_", "-") if module == "task" and folder else type(self).__name__.lower()
+        return module.replace("_", "-") if folder == "tasks" else type(self).__name__.lower()
 
     def setup(self, tuning: TuningOptions, base: Recipe) -> Setup:
         """How `tuning.run`, whose recipe is `base`, is fine-tuned on `tuning.corpus`.

@@ -64,12 +64,14 @@ class EvaluationItems:
                 )
             if len(rows) != len(self.lines):
                 raise WorkbenchError(
-                    f"{WHERE_MADE}: the tally {name!r} has {len(rows):,} rows, but there are {len(self.lines):,} lines; "
+                    f"{WHERE_MADE}: the tally {name!r} has {len(rows):,} rows, but there are {len(self.lines):,} "
+                    f"lines; "
                     "allowed: a row for each line (an item that takes no part has the weight 0)"
                 )
             if name not in numbers:
                 raise WorkbenchError(
-                    f"{WHERE_MADE}: there is a tally {name!r}, but no such number; the result has {', '.join(numbers)}. "
+                    f"{WHERE_MADE}: there is a tally {name!r}, but no such number; the result has "
+                    f"{', '.join(numbers)}. "
                     "Add the number, or leave the tally out"
                 )
             _check_total(name, numbers[name], tally)
@@ -100,7 +102,8 @@ def _check_total(name: str, number: float, tally: Tally) -> None:
     near = ALIKE if tally.kind in OF_ALL else 1e-12  # correlations are differences of greater sums
     if not math.isclose(number, whole, rel_tol=ALIKE, abs_tol=near):  # NaN is like nothing
         raise WorkbenchError(
-            f"{WHERE_MADE}: the number {name!r} is {number:.8g}, but its tally (of the kind {tally.kind}) gives {whole:.8g}; "
+            f"{WHERE_MADE}: the number {name!r} is {number:.8g}, but its tally (of the kind {tally.kind}) gives "
+            f"{whole:.8g}; "
             "allowed: the same value. Compute both of the same items, or leave the tally out"
         )
 

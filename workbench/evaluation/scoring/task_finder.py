@@ -11,7 +11,7 @@ from workbench.components.build_context import note
 from workbench.components.trust import allow, code_checksums, import_named
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.evaluation.scoring.downstream_task import DownstreamTask
-from workbench.evaluation.task_modules import task_folders
+from workbench.evaluation.task_modules import task_modules
 from workbench.runs.folder import read_recipe, trust_run
 
 TASK_CODE = "task"
@@ -33,10 +33,10 @@ def find_task(name: str, *, trust: bool = False, run: Path | None = None) -> Dow
             trust_run(run, read_recipe(run), trust)
         allow([name], Path.cwd(), f"the task {name!r}", trust=trust)
         return _task_of(import_named("task", name), name)
-    folders = task_folders()
-    if name not in folders:
-        raise unknown("task", name, [*folders, "package.module:Class"])
-    module = importlib.import_module(f"{folders[name]}.task")
+    modules = task_modules()
+    if name not in modules:
+        raise unknown("task", name, [*modules, "package.module:Class"])
+    module = importlib.import_module(modules[name])
     own = [c for c in vars(module).values() if inspect.isclass(c) and c.__module__ == module.__name__]
     (task,) = (c for c in own if issubclass(c, DownstreamTask))
     return _task_of(task, name)
@@ -46,7 +46,7 @@ def note_own_code(task: DownstreamTask[Any, Any]) -> str:
     """The import path of a task that does not come with the workbench, "" of one that does. The checksums of its files
     are noted as what a result has read: with other code its numbers may mean something else."""
     module, name = type(task).__module__, type(task).__qualname__
-    if module in {f"{folder}.task" for folder in task_folders().values()}:
+    if module in task_modules().values():
         return ""
     path = f"{module}:{name}"
     for place, checksum in code_checksums(path).items():

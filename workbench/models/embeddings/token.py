@@ -99,6 +99,7 @@ class TokenEmbedding(nn.Module):
         if name not in fields:
             raise WorkbenchError(
                 f"the embedding has a table for {name!r}, which the sequences lack (they have {', '.join(fields)}): "
-                "add the builder or the transform that writes it (`workbench components transform`), or take it out of the embedding"
+                "add the builder or the transform that writes it (`workbench components transform`), or take it out "
+                "of the embedding"
             )
         return fields[name]

@@ -62,7 +62,8 @@ class TextToTextBuilder(Builder):
         room = self.max_target_length - self.written.size()
         if room < 1 or (self.pairs and self.capacity - room < 1):
             raise WorkbenchError(
-                f"max_length = {max_length}, max_target_length = {self.max_target_length}: no room for text next to the "
+                f"max_length = {max_length}, max_target_length = {self.max_target_length}: no room for text next to "
+                f"the "
                 "special tokens; use other lengths"
             )
         self.room = room
