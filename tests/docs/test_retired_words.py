@@ -1,0 +1,80 @@
+"""Words that this project no longer uses (docs/STYLE.md): none is left in code, documentation or help.
+
+    python -m tests.docs.test_retired_words [PLACE ...]     lists what is left, of some files or folders
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PLACES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "Makefile", "docs", "workbench", "kg", "vision")
+PLACES += ("pipelines", "tests", "benchmarks", "examples")
+SUFFIXES = (".md", ".py", ".yaml", ".css", ".svg")
+SPARED = ("docs/STYLE.md", "tests/docs/test_retired_words.py")
+RETIRED = {
+    r"tell(s|ing)?|(un)?told": "reports, logs, detects, says, distinguishes",
+    r"(take|takes|taking|taken|took) away": "ablate, remove",
+    r"(go|goes|going|gone|went) on": "resume, continue",
+    r"beside(?! corpus\.json)": "next to, besides, compared with, in addition to",
+    r"made of|what it is of|what (he|they|it) (is|are) of": "built from, or the noun",
+    r"mend(s|ed|ing)?": "fix",
+    r"amiss": "invalid, wrong",
+    r"reckon(s|ed|ing)?": "estimate",
+    r"learnt": "learned",
+    r"parted": "separated, split",
+    r"held against": "compared with",
+    r"blam(e|es|ed|ing)": "error context",
+    r"heed(s|ed|ing)?": "support",
+    r"step[-_]?wide": "global-batch",
+    r"polic(y|ies)": "masking strategy",
+    r"films?": "video",
+    r"pictures?|pictured": "image (photograph), figure (plot)",
+    r"(of )?other people('s)?": "pretrained, published, precomputed, Hugging Face",
+    r"(of )?somebody else('s)?|strangers?": "another project's, third-party, users",
+    r"releases?(?!\()": "checkpoint family, checkpoint, version",
+    r"a past|pasts|past (keys|rows)": "KV cache",
+    r"Root|Seen|Sight": "PretrainingModel, HeadInputs, ViewKey",
+    r"a part of (a|the) recipe|parts? (of|in) (a|the) recipe|(a|the|every|each|any|these|all|own|which) parts?(?! of| i/n| in )": (
+        "component (of a recipe); say which split, segment or share otherwise"
+    ),
+    r"gives": "returns, has, yields",
+    r"stands? (beside|by|for itself)|stands? in (the|a|its) (recipe|run|corpus|manifest|log|file)": "is next to, is in",
+    r"by its look|tells apart|so-many-th|so and so": "detected, distinguishes",
+}
+PATTERN = re.compile("|".join(rf"(?<![\w-])(?P<w{number}>{words})(?![\w-])" for number, words in enumerate(RETIRED)))
+
+
+def left(places: tuple[str, ...] = PLACES) -> Iterator[str]:
+    """Every place that still has a retired word: file, line, the word, what to write instead."""
+    for place in places:
+        root = ROOT / place
+        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
+            name = path.relative_to(ROOT).as_posix()
+            if not path.is_file() or name in SPARED or (path.suffix not in SUFFIXES and path.name != "Makefile"):
+                continue
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                for found in PATTERN.finditer(line):
+                    instead = list(RETIRED.values())[int(str(found.lastgroup)[1:])]
+                    yield f"{name}:{number}: {found[0]!r} -> {instead}"
+
+
+LEFT = 1081
+"""Retired words that are still to be replaced: fewer with every change, 0 in the end."""
+
+
+def test_no_retired_word_is_left() -> None:
+    found = list(left())
+    assert len(found) <= LEFT, f"{len(found)} retired words, the first: {found[:20]}"
+
+
+def test_a_retired_word_is_found() -> None:
+    assert PATTERN.search("what the run tells") and not PATTERN.search("retelling, stepwise, partial")
+
+
+if __name__ == "__main__":
+    for each in left(tuple(sys.argv[1:]) or PLACES):
+        sys.stdout.write(each + "\n")
