@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Annotated, Any, Literal, get_type_hints
 
 import pytest
 
-from workbench.components.building import build, find
+from workbench.components.building import build, checked, find, options_of
 from workbench.components.component_listing import parts
 from workbench.components.kinds import KINDS
 from workbench.core.errors import WorkbenchError
+from workbench.core.options.bounds import Size, SomeShare
+from workbench.models.blocks import LayerOptions
 from workbench.models.layers.self import SelfLayer
+from workbench.sequences.builder import Builder, PairOptions, TextOptions
+from workbench.sequences.builders.document import DocumentBuilder, DocumentOptions
+from workbench.sequences.builders.sentence_pair import SentencePairBuilder
 
 SPEC = {"layer": "self", "stream": "text", "num_heads": 2}
 
@@ -144,7 +152,7 @@ def test_the_parts_are_listed_with_their_options() -> None:
 
 
 def test_options_that_parts_share_are_listed_with_their_defaults() -> None:
-    """Those of `**options: Unpack[...]` are in no signature."""
+    """Those of `**options: Annotated[Any, SomeDataclass]` are in no signature."""
     listed = {f"{kind} {part.name}": part for kind in ("layer", "builder") for part in parts(kind)}
     layer, packed = ({o.name: o.default for o in listed[name].options} for name in ("layer self", "builder packed"))
     assert (layer["norm_eps"], layer["rotary"], layer["num_heads"]) == ("1e-12", "null", "")
@@ -166,3 +174,54 @@ def test_each_option_of_a_group_has_a_line() -> None:
     assert mlm["head.transform.norm_eps"].default == "1e-12"
     assert mlm["replace.per"].allowed == "token, word, group"
     assert mlm["soft.follower"].default == ""
+
+
+@dataclass(frozen=True)
+class Several:
+    """Options that components share."""
+
+    size: Size
+    rate: SomeShare = 0.5
+    kind: Literal["one", "other"] = "one"
+
+
+class Taking:
+    """Takes them, but for the kind, which is its own."""
+
+    def __init__(self, kind: Literal["third"] = "third", **options: Annotated[Any, Several]) -> None:
+        self.made = Several(**options)
+
+
+def test_options_of_a_dataclass_are_checked_listed_and_taken_alike() -> None:
+    names, types, defaults, open_ended = options_of(Taking)
+    assert (names, defaults, open_ended) == (["kind", "size", "rate"], {"kind": "third", "rate": 0.5}, False)
+    assert types == {"kind": Literal["third"], "size": Size, "rate": SomeShare}
+    assert Taking(**checked(Taking, {"size": 3}, "here", {"rate": 0.25})).made == Several(3, 0.25)
+    with pytest.raises(WorkbenchError, match="here: missing size; options: kind, size, rate"):
+        checked(Taking, {}, "here")
+    with pytest.raises(WorkbenchError, match="here: rate = 2; allowed: a number above 0, at most 1"):
+        checked(Taking, {"size": 3, "rate": 2}, "here")
+    with pytest.raises(WorkbenchError, match=r"unknown option 'rates' in here\. Did you mean 'rate'"):
+        checked(Taking, {"size": 3, "rates": 1}, "here")
+
+
+@pytest.mark.parametrize(
+    "name", ["self", "joint", "co", "cross", "two_stream", "kg.aggregator", "kg.entity_aware", "kg.kar"]
+)
+def test_every_layer_takes_the_options_that_are_declared_once(name: str) -> None:
+    taken = options_of(find("layer", name))
+    own = {"num_heads", "activation"} if name == "kg.aggregator" else {"num_heads"}  # it has heads and forms of its own
+    hints = get_type_hints(LayerOptions, include_extras=True)
+    for field in dataclasses.fields(LayerOptions):
+        assert field.name in taken.names
+        if field.name not in own:
+            assert (taken.types[field.name], taken.defaults[field.name]) == (hints[field.name], field.default)
+
+
+@pytest.mark.parametrize(
+    ("options", "builder"),
+    [(TextOptions, Builder), (PairOptions, SentencePairBuilder), (DocumentOptions, DocumentBuilder)],
+)
+def test_options_of_builders_are_by_default_what_the_builder_takes(options: type, builder: type) -> None:
+    defaults = options_of(builder).defaults
+    assert {field.name: defaults[field.name] for field in dataclasses.fields(options)} == vars(options())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import torch
 from torch import nn
 
 from workbench.models.attention.score_bias import ScoreBias
+from workbench.objectives.mlm import Mlm
 from workbench.optimization.lr_schedules import LearningRateSchedule
+from workbench.sequences.maskings import TokenMasking
 from workbench.sequences.protocols import Masking
 from workbench.sequences.selection import Selection
 
@@ -45,6 +48,37 @@ class FiniteNoMore(nn.Module):
         self.calls += 1
         factor = self.inner(hidden["text"].new_zeros(1)) * 0 + (1 if self.calls <= self.after else float("nan"))
         return {**hidden, "text": hidden["text"] * factor}
+
+
+class LateLayer(nn.Module):
+    """Returns its streams, and after so many calls the rows of the text alone."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__()
+        self.after, self.calls = after, 0
+
+    def forward(self, hidden: Any, context: Any) -> Any:
+        self.calls += 1
+        return hidden if self.calls <= self.after else hidden["text"]
+
+
+class LateLoss(Mlm):
+    """Its head returns a loss for each row after so many calls."""
+
+    def __init__(self, tokenizer: Any, calls: int) -> None:
+        super().__init__(tokenizer)
+        self.calls = calls
+
+    def head(self, network: Any) -> Any:
+        head, calls = super().head(network), itertools.count()
+        forward = head.forward
+
+        def late(seen: Any) -> Any:
+            output = forward(seen)
+            return output if next(calls) < self.calls else output._replace(loss=output.loss.expand(3))
+
+        head.forward = late
+        return head
 
 
 class Raising(torch.optim.SGD):
@@ -88,6 +122,17 @@ class Overwriting(Masking):
         groups = Selection(sequence, stream, rate, rng).take_tokens(rng)
         sequence.streams[stream]["input_ids"][:] = self.token
         return groups
+
+
+class LateMasking(TokenMasking):
+    """Forgets to return something after so many calls."""
+
+    def __init__(self, after: int) -> None:
+        self.after, self.calls = after, 0
+
+    def __call__(self, sequence: Any, stream: Any, rate: Any, rng: Any) -> Any:
+        self.calls += 1
+        return super().__call__(sequence, stream, rate, rng) if self.calls <= self.after else None
 
 
 class Choosing(Masking):

@@ -123,3 +123,28 @@ def test_an_interrupt_that_a_part_raises_is_told_with_it(make_recipe: Any, tmp_p
     code, said = launch(make_recipe(optimized("Interrupting")), tmp_path / "run").wait()
     assert code == 130
     assert "stopped\nraised in train.optimizer: optimizer 'strange_components:Interrupting'" in said
+
+
+def first_layer(tree: dict[str, Any]) -> None:
+    tree["model"]["layers"].insert(0, {"layer": "strange_components:LateLayer", "after": 30})
+
+
+def late_loss(tree: dict[str, Any]) -> None:
+    tree["tasks"]["text"]["objectives"][0] = {"objective": "strange_components:LateLoss", "calls": 30, "name": "mlm"}
+
+
+LATE_LAYER = "model.layers[0]: layer 'strange_components:LateLayer' returned a Tensor ["
+LATE_LOSS = "tasks.text.objectives[0]: objective 'strange_components:LateLoss', its head returned a LossOutput with the loss a T"
+LATE_POLICY = f"{MASKING.format('LateMasking')} returned None (is a `return` missing?)"
+
+
+@pytest.mark.parametrize(
+    ("change", "reported"),
+    [(first_layer, LATE_LAYER), (late_loss, LATE_LOSS), (chosen("LatePolicy", after=200), LATE_POLICY)],
+    ids=["layer", "loss", "masking"],
+)
+def test_what_is_wrong_only_after_the_checked_micro_batches_is_named_too(
+    train: Any, change: Any, reported: str
+) -> None:
+    with pytest.raises(WorkbenchError, match=re.escape(reported)):
+        train(change, until=60)

@@ -7,11 +7,11 @@ import path (`mine:MyLayer`).
 from __future__ import annotations
 
 import contextlib
-import importlib
+import dataclasses
 import inspect
 import sys
 import typing
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from workbench.components.build_context import building, entered, record
@@ -26,10 +26,12 @@ SHIPPED = ("workbench", "kg", "vision")
 
 
 class ComponentOptions(NamedTuple):
-    """The options of a part: their names, the annotations of those that have one, whether any other is taken too."""
+    """The options of a component: their names, the annotations of those that have one, what those are by default that
+    need not be stated, and whether any other is taken too."""
 
     names: list[str]
     types: dict[str, Any]
+    defaults: dict[str, Any]
     open_ended: bool
 
 
@@ -134,7 +136,7 @@ def checked(
     Raises:
         WorkbenchError: as for `build`.
     """
-    names, hints, open_ended = options_of(part)
+    names, hints, defaults, open_ended = options_of(part)
     for option in options:
         if option not in names and not open_ended:
             raise unknown("option", option, names, where)
@@ -142,11 +144,7 @@ def checked(
     for option, value in stated.items():
         refuse_not_finite(value, f"{where}: {option}")
     complete = {n: v for n, v in (given or {}).items() if n in names and n not in options} | stated
-    missing = [
-        n
-        for n, p in _parameters(part).items()
-        if p.default is p.empty and n not in complete and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
-    ]
+    missing = [name for name in names if name not in complete and name not in defaults]
     if missing:
         raise WorkbenchError(f"{where}: missing {', '.join(missing)}; options: {', '.join(names)}")
     return complete
@@ -171,48 +169,25 @@ def _parameters(part: Any) -> dict[str, inspect.Parameter]:
 
 
 def options_of(part: Any) -> ComponentOptions:
-    """The options that a part takes, those of `**options: Unpack[...]` included."""
-    hints = _hints(part)
-    names: list[str] = []
-    open_ended = False
-    for name, parameter in _parameters(part).items():
-        if parameter.kind is not parameter.VAR_KEYWORD:
-            names.append(name)
-            continue
-        shared = _unpacked(hints.pop(name, None))
-        open_ended = shared is None
-        names += list(shared or {})
-        hints |= shared or {}
-    return ComponentOptions(names, {name: hint for name, hint in hints.items() if name != "return"}, open_ended)
+    """The options that a component takes: its arguments, and the fields of a dataclass that it takes as
+    `**options: Annotated[Any, SomeDataclass]`, but for those that it names itself."""
+    hints = {name: hint for name, hint in _hints(part).items() if name != "return"}
+    parameters = _parameters(part)
+    named = [name for name, p in parameters.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    defaults = {name: parameters[name].default for name in named if parameters[name].default is not inspect._empty}
+    others = next((name for name, p in parameters.items() if p.kind is p.VAR_KEYWORD), None)
+    shared = None if others is None else _shared(hints.pop(others, None))
+    if shared is None:
+        return ComponentOptions(named, hints, defaults, open_ended=others is not None)
+    fields = {field.name: field for field in dataclasses.fields(shared) if field.name not in named}
+    defaults |= {name: field.default for name, field in fields.items() if field.default is not dataclasses.MISSING}
+    types = typing.get_type_hints(shared, include_extras=True)
+    return ComponentOptions(
+        [*named, *fields], hints | {name: types[name] for name in fields}, defaults, open_ended=False
+    )
 
 
-def _unpacked(hint: Any) -> dict[str, Any] | None:
-    """The options of `**options: Unpack[SomeTypedDict]`; None where keywords are open."""
-    if typing.get_origin(hint) is not typing.Unpack:
-        return None
-    return typing.get_type_hints(typing.get_args(hint)[0], include_extras=True)
-
-
-def defaults_of(part: Any) -> dict[str, Any]:
-    """The options that need not be stated, and what they are then.
-
-    Those of `**options: Unpack[SomeTypedDict]` are what the class next to that TypedDict says which takes all of them.
-    """
-    found: dict[str, Any] = {}
-    hints = _hints(part)
-    for name, parameter in _parameters(part).items():
-        if parameter.kind is parameter.VAR_KEYWORD and (shared := _unpacked(hints.get(name))) is not None:
-            known = _defaults_with(typing.get_args(hints[name])[0], shared.keys())
-            found |= {option: known[option] for option in shared if option in known}
-        elif parameter.default is not parameter.empty:
-            found[name] = parameter.default
-    return found
-
-
-def _defaults_with(shared: Any, names: Set[str]) -> dict[str, Any]:
-    """The defaults of the class of the same module that takes all of these options."""
-    module = importlib.import_module(shared.__module__)
-    own = (c for c in vars(module).values() if inspect.isclass(c) and c.__module__ == module.__name__)
-    takers = (_parameters(c) for c in own if not typing.is_typeddict(c))
-    taken = next((parameters for parameters in takers if names <= parameters.keys()), {})
-    return {name: p.default for name, p in taken.items() if p.default is not p.empty}
+def _shared(hint: Any) -> type[Any] | None:
+    """The dataclass of `**options: Annotated[Any, SomeDataclass]`; None where keywords are open."""
+    found = typing.get_args(hint)[1:] if typing.get_origin(hint) is typing.Annotated else ()
+    return next((each for each in found if inspect.isclass(each) and dataclasses.is_dataclass(each)), None)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, get_type_hints
 
 from workbench.components.build_context import BUILD_ARGUMENTS
-from workbench.components.building import defaults_of, find, options_of, short_names
+from workbench.components.building import find, options_of, short_names
 from workbench.components.kinds import KINDS
 from workbench.core.options.values import described, group
 
@@ -63,8 +63,8 @@ def kind_line(kind: str) -> str:
 def _component_entry(kind: str, name: str, part: Any) -> ComponentEntry:
     stated: list[ComponentOption] = []
     given: list[str] = []
-    names, types, _ = options_of(part)
-    defaults, meanings = defaults_of(part), _meanings(part)
+    names, types, defaults, _ = options_of(part)
+    meanings = _meanings(part)
     for option in names:
         if option in BUILD_ARGUMENTS and kind in BUILD_ARGUMENTS[option].kinds:
             given.append(option)

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, get_type_hints
 
-from workbench.components.building import defaults_of, find, options_of
+from workbench.components.building import find, options_of
 from workbench.components.kinds import KINDS
 from workbench.core.options.values import group
 from workbench.recipe.spec import NetworkSpec, Spec
@@ -90,9 +90,9 @@ def spelt_out(kind: str, spec: Spec | str, given: Mapping[str, Any]) -> Spec:
     name = stated.pop(kind)
     part = find(kind, name)
     full: Spec = {kind: KINDS[kind].path(name)}
-    options, defaults = options_of(part), defaults_of(part)
+    options = options_of(part)
     for option in options.names:
-        value = stated.get(option, given.get(option, defaults.get(option)))
+        value = stated.get(option, given.get(option, options.defaults.get(option)))
         full |= _leaves(option, value, options.types.get(option))
     return full
 

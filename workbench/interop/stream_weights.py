@@ -15,11 +15,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from workbench.interop.network_description import counted_out
-from workbench.models.sublayers import Options
+from workbench.models.blocks import LayerOptions
 from workbench.recipe.spec import NetworkSpec, Spec
 
 SUBLAYERS = {"attention": "attention", "self_attention": "attention", "feed_forward": "feed_forward"}
-DEFAULTS = {field.name: field.default for field in dataclasses.fields(Options)}
+DEFAULTS = {field.name: field.default for field in dataclasses.fields(LayerOptions)}
 COMPARED = ("num_heads", "activation", "norm", "norm_place", "norm_eps", "rotary", "scale", "window")
 """Options that change what the same weights compute, though their shapes are the same."""
 

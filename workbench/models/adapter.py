@@ -72,6 +72,7 @@ LINEAR = AdapterPlace(
     Returns(
         "a tensor of the shape that the map gave",
         lambda found, given, made: isinstance(found, Tensor) and found.shape == made.shape,
+        kind=Tensor,
     ),
 )
 """Linear maps: `given` [rows, in_size], `made` [rows, out_size]."""
@@ -90,7 +91,7 @@ KEY_VALUES = AdapterPlace(
     KeyValueHook,
     "attention",
     lambda seen: {"num_heads": seen.num_heads, "head_size": seen.head_size},
-    Returns("the keys and values that it was given, behind others if it likes", _is_longer),
+    Returns("the keys and values that it was given, behind others if it likes", _is_longer, kind=KeyValues),
     ("layers.*",),
 )
 """What attention reads: `given` and `made` are the same `KeyValues`."""
@@ -104,7 +105,7 @@ END = AdapterPlace(
     NetworkEnd,
     "network",
     lambda end: {"sizes": end.sizes, "num_layers": end.num_layers},
-    Returns("the streams that it was given, each a tensor of the same shape", _is_same_streams),
+    Returns("the streams that it was given, each a tensor of the same shape", _is_same_streams, kind=dict),
     ("end",),
 )
 """The network as a whole: `given` what its layers made (`LayerStates`), `made` the streams after the last one."""

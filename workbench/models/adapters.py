@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Annotated, Literal, Unpack
+from typing import Annotated, Any, Literal
 
 import torch
 from annotated_types import MinLen
@@ -21,12 +21,11 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import CountOrZero, Dropout, Heads, Positive, Size, Word
 from workbench.models.adapter import END, KEY_VALUES, Adapter, LayerStates, States
 from workbench.models.attention.key_values import KeyValues
-from workbench.models.blocks import activation
+from workbench.models.blocks import LayerOptions, activation
 from workbench.models.context import Context
 from workbench.models.initialisation import initialise
 from workbench.models.layers.self import SelfLayer
 from workbench.models.layout import Layout, layout_of
-from workbench.models.sublayers import BlockOptions
 from workbench.sequences.batch import Stream
 
 
@@ -147,7 +146,7 @@ class AdapterLayer(nn.Module):
     """x + U T(D x), with `depth` Transformer layers T between the projections D and U."""
 
     def __init__(
-        self, stream: str, hidden_size: int, size: int, depth: int, num_heads: int, options: BlockOptions
+        self, stream: str, hidden_size: int, size: int, depth: int, num_heads: int, options: dict[str, Any]
     ) -> None:
         super().__init__()
         self.stream = stream
@@ -177,7 +176,7 @@ class SideAdapter(Adapter):
         after: numbers of layers, counted from 1; 0 stands for the embedded rows.
         size: width of the Transformer layers.
         depth: how many of them are in an adapter layer.
-        options: of these layers, `workbench.models.sublayers.BlockOptions`.
+        options: of these layers, `workbench.models.blocks.LayerOptions`.
 
     Raises:
         WorkbenchError: layers that the network does not have, or not in their order.
@@ -194,7 +193,7 @@ class SideAdapter(Adapter):
         size: Size = 768,
         depth: Size = 2,
         num_heads: Heads = 12,
-        **options: Unpack[BlockOptions],
+        **options: Annotated[Any, LayerOptions],
     ) -> None:
         super().__init__()
         if after[-1] > num_layers or any(first >= second for first, second in pairwise(after)):

@@ -1,8 +1,9 @@
-"""Building blocks of layers: norms, activations, feed-forward, multi-head attention over rows."""
+"""Building blocks of layers and their options: norms, activations, feed-forward, multi-head attention over rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -11,7 +12,16 @@ from torch import Tensor, nn
 
 from workbench.components.building import build
 from workbench.core.errors import WorkbenchError
-from workbench.core.options.bounds import ComponentName, ComponentSpec
+from workbench.core.options.bounds import (
+    ComponentName,
+    ComponentSpec,
+    CountOrZero,
+    Dropout,
+    Epsilon,
+    Heads,
+    Positive,
+    Size,
+)
 from workbench.models.attention.call import attend
 from workbench.models.attention.key_values import KeyValueHook, KeyValues
 from workbench.models.attention.score_bias import ScoreBias
@@ -84,49 +94,95 @@ class FeedForward(nn.Module):
         return self.outer(self.activation(self.inner(x)))
 
 
+class Sublayer(nn.Module):
+    """Residual connection, dropout and norm around a function: post-norm as BERT, or pre-norm."""
+
+    def __init__(self, norm: nn.Module, *, dropout: float, norm_place: NormPlace) -> None:
+        super().__init__()
+        self.norm = norm
+        self.dropout = dropout
+        self.pre = norm_place == "pre"
+
+    def enter(self, x: Tensor) -> Tensor:
+        """What the function gets."""
+        return self.norm(x) if self.pre else x
+
+    def leave(self, x: Tensor, result: Tensor) -> Tensor:
+        """What comes out, given the input and the function's result."""
+        total = x + dropout(result, self.dropout, self.training)
+        return total if self.pre else self.norm(total)
+
+
+@dataclass(frozen=True)
+class LayerOptions:
+    """The options of every Transformer layer, declared here alone; the defaults are BERT's (arXiv:1810.04805).
+
+    A layer takes them as `**options: Annotated[Any, LayerOptions]`, but for those that it names itself.
+
+    Attributes:
+        num_heads: of attention.
+        intermediate_size: by default 4 x the hidden size.
+        norm: layer, rms (which never has a bias) or unbiased (K-BERT's).
+        norm_place: post (BERT) or pre.
+        rotary: base of rotary positions (arXiv:2104.09864).
+        score_bias: a component that adds to the scores of attention (buckets).
+        window: how many rows away a row may be to be seen.
+        scale: of the scores, by default 1 / sqrt(head size).
+        bias: of linear maps and norms.
+        attention_bias: of the linear maps of attention, by default as `bias`.
+        inner_size: heads x head size of the attention, by default the hidden size (ViLBERT: 1024; T5's 11B: 16384).
+        activation: gelu, gelu_tanh, quick_gelu, relu, tanh, or gated: swiglu, geglu, geglu_tanh.
+    """
+
+    num_heads: Heads
+    intermediate_size: Size | None = None
+    dropout: Dropout = 0.1
+    attention_dropout: Dropout = 0.1
+    norm: NormKind = "layer"
+    norm_place: NormPlace = "post"
+    norm_eps: Epsilon = 1e-12
+    rotary: Positive | None = None
+    score_bias: ComponentSpec | ComponentName | None = None
+    window: CountOrZero | None = None
+    scale: Positive | None = None
+    bias: bool = True
+    attention_bias: bool | None = None
+    inner_size: Size | None = None
+    activation: Activation = "gelu"
+
+    def norm_of(self, size: int) -> nn.Module:
+        return make_norm(self.norm, size, self.norm_eps, self.bias)
+
+    def sublayer(self, size: int) -> Sublayer:
+        return Sublayer(self.norm_of(size), dropout=self.dropout, norm_place=self.norm_place)
+
+
 class MultiHeadAttention(nn.Module):
     """Multi-head attention over rows.
 
     Args:
         hidden_size: width of the queries' rows and of the result.
+        options: of the layer.
         key_size: width of the keys' rows where they are another stream's; None shares one matrix `qkv`.
-        inner_size: heads x head size, where it is not hidden_size.
-        dropout: of the attention weights, as published.
-        rotary: base of rotary positions (arXiv:2104.09864).
-        score_bias: a term of the scores, as the recipe names it.
-        window, scale: as in `workbench.models.attention.request.Request`.
-        bias: whether the linear maps have one.
     """
 
-    def __init__(
-        self,
-        hidden_size: int,
-        num_heads: int,
-        *,
-        key_size: int | None = None,
-        inner_size: int | None = None,
-        dropout: float = 0.0,
-        rotary: float | None = None,
-        score_bias: ComponentSpec | ComponentName | None = None,
-        window: int | None = None,
-        scale: float | None = None,
-        bias: bool = True,
-    ) -> None:
+    def __init__(self, hidden_size: int, options: LayerOptions, *, key_size: int | None = None) -> None:
         super().__init__()
-        inner = inner_size or hidden_size
+        num_heads, inner = options.num_heads, options.inner_size or hidden_size
         if inner % num_heads:
             raise WorkbenchError(
                 f"num_heads = {num_heads} does not divide the width {inner} of the attention; choose a number that does"
             )
+        bias = options.bias if options.attention_bias is None else options.attention_bias
         self.num_heads = num_heads
         self.head_size = inner // num_heads
-        self.dropout = dropout
-        self.rotary = rotary
-        self.window, self.scale = window, scale
+        self.dropout = options.attention_dropout
+        self.rotary = options.rotary
+        self.window, self.scale = options.window, options.scale
         about = {"num_heads": num_heads, "head_size": self.head_size}
-        self.score_bias: ScoreBias | None = (
-            None if score_bias is None else build("score_bias", score_bias, "score_bias", **about)
-        )
+        self.score_bias: ScoreBias | None = None
+        if options.score_bias is not None:
+            self.score_bias = build("score_bias", options.score_bias, "score_bias", **about)
         if key_size is None:
             self.qkv = nn.Linear(hidden_size, 3 * inner, bias=bias)
         else:
@@ -207,22 +263,3 @@ class MultiHeadAttention(nn.Module):
         else:
             q, kv = self.query(query_rows), self.key_value(query_rows if key_rows is None else key_rows)
         return [part.view(shape) for part in (q, *kv.chunk(2, dim=-1))]
-
-
-class Sublayer(nn.Module):
-    """Residual connection, dropout and norm around a function: post-norm as BERT, or pre-norm."""
-
-    def __init__(self, norm: nn.Module, *, dropout: float, norm_place: NormPlace) -> None:
-        super().__init__()
-        self.norm = norm
-        self.dropout = dropout
-        self.pre = norm_place == "pre"
-
-    def enter(self, x: Tensor) -> Tensor:
-        """What the function gets."""
-        return self.norm(x) if self.pre else x
-
-    def leave(self, x: Tensor, result: Tensor) -> Tensor:
-        """What comes out, given the input and the function's result."""
-        total = x + dropout(result, self.dropout, self.training)
-        return total if self.pre else self.norm(total)

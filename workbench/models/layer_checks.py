@@ -22,7 +22,7 @@ def _fits(found: Any, hidden: Mapping[str, Tensor], *_: Any) -> bool:
     )
 
 
-STREAMS = Returns("a dict of streams, each a tensor [rows, hidden_size] as the layer got it", _fits)
+STREAMS = Returns("a dict of streams, each a tensor [rows, hidden_size] as the layer got it", _fits, kind=dict)
 
 
 def _is_term(found: Any, pair: Any, *_: Any) -> bool:
@@ -36,7 +36,9 @@ def _is_term(found: Any, pair: Any, *_: Any) -> bool:
     )
 
 
-TERM = Returns("a tensor [batch or 1, heads, queries, keys] of numbers that are added to the scores", _is_term)
+TERM = Returns(
+    "a tensor [batch or 1, heads, queries, keys] of numbers that are added to the scores", _is_term, kind=Tensor
+)
 
 
 def rows_of_width(size: int) -> Returns:
@@ -44,4 +46,5 @@ def rows_of_width(size: int) -> Returns:
     return Returns(
         f"a tensor [rows, hidden_size] with hidden_size = {size}",
         lambda found, *_: isinstance(found, Tensor) and found.ndim == 2 and found.shape[1] == size,
+        kind=Tensor,
     )

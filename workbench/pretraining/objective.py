@@ -27,7 +27,7 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workbench.components.building import defaults_of, named_by
+from workbench.components.building import named_by, options_of
 from workbench.components.calls import Returns, value_in_words
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Share, Word
@@ -152,7 +152,7 @@ class Objective:
         masking, fate = options.get("masking"), options.get("replace")
         if masking is not None:
             part, chosen, place = named_by("masking", masking, "")
-            if part.goes_by_words(**{**defaults_of(part), **chosen}):
+            if part.goes_by_words(**{**options_of(part).defaults, **chosen}):
                 return place
         per = fate.get("per") if isinstance(fate, Mapping) else getattr(fate, "per", None)
         return "replace: per = 'word'" if per == "word" else None
@@ -299,29 +299,28 @@ def _are_embedded(found: Any, *_: Any) -> bool:
     )
 
 
-BATCH_TARGETS = Returns(
-    "a dict of arrays that belong to the whole batch, {} for none", lambda f, *_: isinstance(f, dict)
-)
-COUNT = Returns("how many labels the loss sums over, a finite number, 0 or more", _is_count)
+BATCH_TARGETS = Returns("a dict of arrays that belong to the whole batch, {} for none", kind=dict)
+COUNT = Returns("how many labels the loss sums over, a finite number, 0 or more", _is_count, always=True)
 DROPPED = Returns(
     "a dict of counts by reason",
     lambda f, *_: isinstance(f, dict) and all(isinstance(reason, str) and _is_count(n) for reason, n in f.items()),
+    always=True,
 )
 CONTINUATION = Returns(
     "a workbench.pretraining.objective.Continuation, or None", lambda f, *_: f is None or isinstance(f, Continuation)
 )
-HEAD = Returns("a workbench.pretraining.objective.Head", lambda f, *_: isinstance(f, Head))
+HEAD = Returns("a workbench.pretraining.objective.Head", kind=Head)
 GLOBAL_BATCH_HEAD = Returns(
-    "a workbench.pretraining.objective.GlobalBatchHead, as the objective is global-batch",
-    lambda f, *_: isinstance(f, GlobalBatchHead),
+    "a workbench.pretraining.objective.GlobalBatchHead, as the objective is global-batch", kind=GlobalBatchHead
 )
 LOSS = Returns(
     "workbench.pretraining.objective.LossOutput(loss, metrics): the sum as a tensor without dimensions, and a dict of "
     "(sum, count), numbers or such tensors, by name, none of them named 'loss', which is the loss's own name",
     _is_loss,
     _loss_in_words,
+    kind=LossOutput,
 )
-EMBEDDED = Returns("a dict of tensors of equally many rows, one for each of what is compared", _are_embedded)
+EMBEDDED = Returns("a dict of tensors of equally many rows, one for each of what is compared", _are_embedded, kind=dict)
 
 
 @dataclass(frozen=True)

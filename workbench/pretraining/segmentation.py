@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import islice
 
 from workbench.components.build_context import note
-from workbench.components.building import defaults_of, named_by
+from workbench.components.building import named_by, options_of
 from workbench.components.calls import ErrorContext
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
@@ -98,6 +98,6 @@ def _by_words(task: TaskSpec, where: str) -> Iterator[str]:
     for number, spec in enumerate(task.objectives):
         part, options, place = named_by("objective", spec, f"{where}.objectives[{number}]")
         with ErrorContext(place):
-            found = part.goes_by_words({**defaults_of(part), **options})
+            found = part.goes_by_words({**options_of(part).defaults, **options})
         if found:
             yield found

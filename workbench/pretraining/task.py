@@ -12,13 +12,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
 from torch import nn
 
 from workbench.components.build_context import known_as, named
 from workbench.components.building import build
-from workbench.components.calls import call
+from workbench.components.calls import FirstMicroBatches, call
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.keyed import Draw, Draws
 from workbench.core.options.bounds import NotNegative, Word
@@ -100,6 +101,7 @@ class Task:
         self.objectives = [
             _place(objective, f"{where}.objectives[{i}]", given) for i, objective in enumerate(spec.objectives)
         ]
+        self._first = FirstMicroBatches()
         _check_names(self.objectives, where)
         self.objectives = _in_order(self.objectives, where)
 
@@ -132,6 +134,11 @@ class Task:
         `number` identifies the micro-batch (split, number, lane); with the seed, the task's and the objective's
         names it keys every generator. `progress` of the run is what hooks are told.
         """
+        again = partial(self._micro_batch, samples, number, progress)
+        with self._first.checked(self.name, again):
+            return again()
+
+    def _micro_batch(self, samples: list[Sample], number: Draw, progress: float) -> MicroBatch:
         read = samples
         samples = self._readable(samples)
         samples = call(self.builder, "arrange", SAMPLES, samples, self._draws("builder", "arrange", number, progress))
@@ -177,7 +184,7 @@ class Task:
     def with_builder(self, builder: Any) -> Task:
         """The same task with another builder: the steps stay."""
         other = copy.copy(self)
-        other.builder = builder
+        other.builder, other._first = builder, FirstMicroBatches()
         return other
 
     def evaluating(self) -> Task:

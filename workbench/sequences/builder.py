@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence as Listing
-from typing import Any, Self, TypedDict
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -26,23 +27,25 @@ TRUNCATED = "truncated tokens"
 CUT_SPAN = "span cut off"
 
 
-class TextOptions(TypedDict, total=False):
-    """The options that builders of single texts share; `Builder` says what they are by default.
+@dataclass(frozen=True)
+class TextOptions:
+    """The options that builders of single texts share.
 
     `partial`: mentions that begin or end inside a token, `cover` or `drop`; `visibility`: which tokens each one sees,
     all (`bidirectional`), those up to itself (`causal`), or itself and those after it (`anticausal`).
     """
 
-    partial: Partial
-    visibility: VisibilityAlone
+    partial: Partial = "cover"
+    visibility: VisibilityAlone = "bidirectional"
 
 
-class PairOptions(TypedDict, total=False):
+@dataclass(frozen=True)
+class PairOptions:
     """The same of builders of pairs, whose `visibility` may also be `prefix`: in the second segment up to itself, and
     in the first one that segment (UniLM, arXiv:1905.03197)."""
 
-    partial: Partial
-    visibility: Visibility
+    partial: Partial = "cover"
+    visibility: Visibility = "bidirectional"
 
 
 class Builder:

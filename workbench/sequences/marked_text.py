@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from collections.abc import Sequence as Listing
 from dataclasses import replace
-from typing import Any, NamedTuple, Unpack
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class MarkedText(Builder, ABC):
         tokenizer: Tokenizer,
         max_length: Count,
         markers: Mapping[str, str],
-        **options: Unpack[TextOptions],
+        **options: Annotated[Any, TextOptions],
     ) -> None:
         super().__init__(tokenizer, max_length, **options)
         check_markers(markers, tokenizer)

@@ -60,6 +60,7 @@ def noised_rows(vocab_size: int) -> Returns:
         "of each field for every row, and nothing that names another row",
         lambda found, *arguments: found is None and not left(*arguments),
         lambda found, *arguments: f"None and left {left(*arguments)}" if found is None else value_in_words(found),
+        kind=type(None),
     )
 
 
@@ -95,14 +96,15 @@ def _beyond(sequence: Sequence, stream: str) -> str:
     return ""
 
 
-SAMPLES = Returns("the list of samples", all_are(dict))
-SEQUENCES = Returns("a list of workbench.sequences.sequence.Sequence", all_are(Sequence))
+SAMPLES = Returns("the list of samples", all_are(dict), kind=list)
+SEQUENCES = Returns("a list of workbench.sequences.sequence.Sequence", all_are(Sequence), kind=list)
 GROUPS = Returns(
     "a list of arrays of rows, whole numbers [rows]: rows of the stream that are neither special nor taken, each once",
     _are_groups,
     _groups_in_words,
+    kind=list,
 )
-FIELDS = Returns("the fields of the image stream, a dict of arrays", lambda f, *_: isinstance(f, dict))
+FIELDS = Returns("the fields of the image stream, a dict of arrays", kind=dict)
 
 
 _KNOWN = {

@@ -34,7 +34,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from workbench.components.calls import call
+from workbench.components.calls import FirstMicroBatches, call
 from workbench.core.keyed import digest
 from workbench.core.processes.distributed import World
 from workbench.pretraining.model import PretrainingModel
@@ -175,7 +175,9 @@ class StepLosses:
         self.learning: set[Label] = set()
         """Objectives of which something that is backpropagated depends on parameters that are trained."""
 
-    def embed(self, run: MicroPass, step: int, task: str, micros: Mapping[int, MicroBatch | None]) -> None:
+    def embed(
+        self, run: MicroPass, step: int, task: str, micros: Mapping[int, MicroBatch | None], first: FirstMicroBatches
+    ) -> None:
         """The first pass of a task's micro-batches of this rank, by lane; every rank takes part."""
         wide = self.tasks[task].global_batch
         mine: dict[str, dict[int, EmbeddedFields]] = {name: {} for name in wide}
@@ -184,8 +186,9 @@ class StepLosses:
         for (lane, micro), following in zip(present, later, strict=False):
             # all names: the second pass draws the same random numbers only if it runs the same heads
             embed = partial(self.root, objectives=self.tasks[task].names, embed=wide)
-            with torch.no_grad():
-                outputs = run(embed, micro, step=step, task=task, lane=lane, following=following, again=True)
+            passed = partial(run, embed, micro, step=step, task=task, lane=lane, following=following, again=True)
+            with torch.no_grad(), first.checked(task, passed):
+                outputs = passed()
             for name in wide:
                 mine[name][lane] = _embedded(outputs[name])
         for name, lanes in mine.items():

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from workbench.components.build_context import named
-from workbench.components.calls import ErrorContext
+from workbench.components.calls import ErrorContext, FirstMicroBatches
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World, data_parallel
 from workbench.optimization.groups import hold_back
@@ -121,6 +121,7 @@ class Updater:
             for task in tasks.values()
             for placed in task.objectives
         }
+        self.first = FirstMicroBatches()
         self.forward: nn.Module = Pass(root)
         if world.size > 1:
             self.forward = data_parallel(self.forward)
@@ -155,7 +156,8 @@ class Updater:
         stepped = StepLosses(self.root, self.tasks, factors, self.spec.lanes, self.world)
         if not stepped.one_pass:
             for task in present:
-                stepped.embed(self.micro_pass, step, task, {i.lane: i.micro for i in work if i.task == task})
+                micros = {i.lane: i.micro for i in work if i.task == task}
+                stepped.embed(self.micro_pass, step, task, micros, self.first)
         self._backward(step, work, stepped, following)
         if self.loss_scale is not None:
             self.loss_scale.unscale(self.trained)
@@ -214,9 +216,10 @@ class Updater:
                 hold = self.forward.no_sync()  # type: ignore[assignment]
             task, total = self.tasks[item.task], partial(stepped.total, item.task, item.lane)
             forward = partial(self.forward, names=task.names, wide=task.global_batch, total=total)
-            with hold:
-                run = partial(self.micro_pass, forward, item.micro, following=later[i])
-                self._pass_back(partial(run, step=step, task=item.task, lane=item.lane))
+            run = partial(self.micro_pass, step=step, task=item.task, lane=item.lane)
+            alone = partial(self.root, objectives=task.names, embed=task.global_batch)  # no sums, and no other rank
+            with hold, self.first.checked(item.task, partial(run, alone, item.micro)):
+                self._pass_back(partial(run, forward, item.micro, following=later[i]))
 
     def _pass_back(self, forward: Callable[[], Tensor]) -> None:
         """The forward and backward of one micro-batch."""

@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from workbench.models.blocks import LayerOptions
 from workbench.models.context import Context
-from workbench.models.sublayers import AttentionBlock, FeedForwardBlock, Options
+from workbench.models.sublayers import AttentionBlock, FeedForwardBlock
 
 
 class MentionLinker(nn.Module):
@@ -24,7 +25,7 @@ class MentionLinker(nn.Module):
         scorer_size: width of the MLP that joins a candidate's prior and its product with the mention.
     """
 
-    def __init__(self, width: int, size: int, block: Options, scorer_size: int) -> None:
+    def __init__(self, width: int, size: int, block: LayerOptions, scorer_size: int) -> None:
         super().__init__()
         self.project = nn.Linear(width, size, bias=block.bias)
         self.pool = nn.Linear(size, 1, bias=False)

@@ -18,16 +18,16 @@ too. Entity rows exist only where an entity is: removing an entity removes its r
 
 from __future__ import annotations
 
-from typing import Annotated, Unpack
+from typing import Annotated, Any
 
 import torch.nn.functional as F
 from annotated_types import Len
 from torch import Tensor, nn
 
 from workbench.core.options.bounds import Heads, Word
-from workbench.models.blocks import Ungated
+from workbench.models.blocks import LayerOptions, Ungated
 from workbench.models.context import Context
-from workbench.models.sublayers import AttentionBlock, FeedForwardBlock, LayerOptions, Options
+from workbench.models.sublayers import AttentionBlock, FeedForwardBlock
 
 
 class AggregatorLayer(nn.Module):
@@ -59,7 +59,7 @@ class AggregatorLayer(nn.Module):
         entity_attention: bool = True,
         entity_output: bool = True,
         activation: Ungated = "gelu",
-        **options: Unpack[LayerOptions],
+        **options: Annotated[Any, LayerOptions],
     ) -> None:
         super().__init__()
         self.text, self.entity = streams
@@ -67,7 +67,7 @@ class AggregatorLayer(nn.Module):
         text_size, entity_size = sizes[self.text], sizes[self.entity]
         inner = options.get("intermediate_size") or 4 * text_size
         options["intermediate_size"] = inner
-        text, entity = (Options(heads, activation=activation, **options) for heads in num_heads)
+        text, entity = (LayerOptions(heads, activation=activation, **options) for heads in num_heads)
         self.attention = AttentionBlock(text_size, text)
         self.feed_forward = FeedForwardBlock(text_size, text)
         self.entity_attention = AttentionBlock(entity_size, entity) if entity_attention else None

@@ -16,7 +16,7 @@ kernel and every visibility works. Who has no entities pays nothing for them.
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
@@ -26,10 +26,10 @@ from torch import Tensor, nn
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Heads, Word
 from workbench.models.attention.key_values import KeyValues
-from workbench.models.blocks import MultiHeadAttention
+from workbench.models.blocks import LayerOptions, MultiHeadAttention
 from workbench.models.layers.joint import JointLayer
 from workbench.models.layout import Layout, rotate
-from workbench.models.sublayers import AttentionBlock, BlockOptions, Options
+from workbench.models.sublayers import AttentionBlock
 
 Names = tuple[str, ...]
 
@@ -53,11 +53,11 @@ class EntityAwareLayer(JointLayer):
         streams: Annotated[list[Word], Len(2, 2)],
         sizes: dict[str, int],
         num_heads: Heads,
-        **options: Unpack[BlockOptions],
+        **options: Annotated[Any, LayerOptions],
     ) -> None:
         super().__init__(streams, sizes, num_heads, **options)
 
-    def attending(self, size: int, options: Options) -> AttentionBlock:
+    def attending(self, size: int, options: LayerOptions) -> AttentionBlock:
         return AttentionBlock(size, options, kind=partial(EntityAwareAttention, entities=self.streams[1]))
 
 
@@ -68,8 +68,8 @@ class EntityAwareAttention(MultiHeadAttention):
         WorkbenchError: the score bias looks at queries.
     """
 
-    def __init__(self, hidden_size: int, num_heads: int, *, entities: str, **options: Any) -> None:
-        super().__init__(hidden_size, num_heads, **options)
+    def __init__(self, hidden_size: int, options: LayerOptions, *, entities: str, key_size: int | None = None) -> None:
+        super().__init__(hidden_size, options, key_size=key_size)
         if self.score_bias is not None and not self.score_bias.by_fields:
             raise WorkbenchError(
                 f"score_bias {type(self.score_bias).__name__} looks at queries, of which a row of this layer has "
@@ -78,7 +78,7 @@ class EntityAwareAttention(MultiHeadAttention):
             )
         self.entities = entities
         self.scale = self.head_size**-0.5 if self.scale is None else self.scale
-        inner, bias = num_heads * self.head_size, self.qkv.bias is not None
+        inner, bias = self.num_heads * self.head_size, self.qkv.bias is not None
         self.w2e_query, self.e2w_query, self.e2e_query = (nn.Linear(hidden_size, inner, bias=bias) for _ in range(3))
 
     @torch.no_grad()

@@ -20,16 +20,17 @@ without mentions, the attention of (8) gives zero.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Unpack
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
 from kg.models.layers._mention_linker import MentionLinker
 from workbench.core.options.bounds import Figure, Heads, Size, Word
+from workbench.models.blocks import LayerOptions
 from workbench.models.context import Context
 from workbench.models.initialisation import initialise
-from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
+from workbench.models.sublayers import AttentionBlock, FeedForwardBlock
 
 
 class KarLayer(nn.Module):
@@ -69,14 +70,14 @@ class KarLayer(nn.Module):
         threshold: Figure | None = None,
         scorer_size: Size = 100,
         inverted: bool = False,
-        **options: Unpack[BlockOptions],
+        **options: Annotated[Any, LayerOptions],
     ) -> None:
         super().__init__()
         self.stream, self.candidates, self.mentions = stream, candidates, mentions
         self.reads, self.changes = (stream, candidates), (stream,)
         self.threshold, self.inverted = threshold, inverted
         width, size = sizes[stream], sizes[candidates]
-        block = Options(num_heads, **options)
+        block = LayerOptions(num_heads, **options)
         self.linker = MentionLinker(width, size, block, scorer_size)
         self.null = nn.Parameter(torch.zeros(size))
         self.enhanced = block.sublayer(size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Annotated, Any
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, Name
@@ -37,7 +37,7 @@ class MarkedPairBuilder(MarkedText):
         max_length: Count,
         head: Name = "#",
         tail: Name = "$",
-        **options: Unpack[TextOptions],
+        **options: Annotated[Any, TextOptions],
     ) -> None:
         super().__init__(tokenizer, max_length, {"head": head, "tail": tail}, **options)
 

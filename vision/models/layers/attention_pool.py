@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from workbench.core.options.bounds import ComponentName, ComponentSpec, CountOrZero, Dropout, Heads, Positive, Word
-from workbench.models.blocks import MultiHeadAttention
+from workbench.models.blocks import LayerOptions, MultiHeadAttention
 from workbench.models.context import Context
 
 
@@ -21,7 +21,7 @@ class AttentionPoolLayer(nn.Module):
         to: the stream that is pooled.
         sizes: hidden size of every stream (given by the network).
         attention_dropout: of the attention weights.
-        score_bias, window, scale, bias: as of every layer (`workbench.models.sublayers.BlockOptions`); what goes by
+        score_bias, window, scale, bias: as of every layer (`workbench.models.blocks.LayerOptions`); what goes by
             places counts the queries and the rows that they read from 0 each.
     """
 
@@ -40,16 +40,10 @@ class AttentionPoolLayer(nn.Module):
         super().__init__()
         self.stream, self.source = stream, to
         self.reads, self.changes = (stream, to), (stream,)
-        self.attention = MultiHeadAttention(
-            sizes[stream],
-            num_heads,
-            key_size=sizes[to],
-            dropout=attention_dropout,
-            score_bias=score_bias,
-            window=window,
-            scale=scale,
-            bias=bias,
+        options = LayerOptions(
+            num_heads, attention_dropout=attention_dropout, score_bias=score_bias, window=window, scale=scale, bias=bias
         )
+        self.attention = MultiHeadAttention(sizes[stream], options, key_size=sizes[to])
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
         if self.stream not in hidden or self.source not in hidden:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Set
 import torch
 from torch import Tensor, nn
 
-from workbench.components.building import defaults_of, find
+from workbench.components.building import find, options_of
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.scoring.passes import sample_pass
@@ -121,7 +121,7 @@ def _streams_of_objectives(base: Recipe) -> set[str]:
     made: set[str] = set()
     for spec in (spec for task in base.tasks.values() for spec in task.objectives):
         objective = find("objective", str(spec["objective"]))
-        stated = {**defaults_of(objective), **spec}
+        stated = {**options_of(objective).defaults, **spec}
         made |= {str(stated[option]) for option in objective.makes}
     return made
 

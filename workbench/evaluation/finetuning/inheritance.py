@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.components.building import defaults_of, find, options_of
+from workbench.components.building import find, options_of
 from workbench.core.errors import WorkbenchError
 from workbench.recipe.spec import Recipe, SequenceSpec, Spec
 
@@ -80,7 +80,7 @@ def spoken_sequence(recipe: Recipe, max_length: int | None) -> tuple[SequenceSpe
         if "frames" in part.reads:
             reported = {**own, "split": False, **({"max_length": max_length} if max_length else {})}
             return SequenceSpec(reported, transforms=task.sequence.transforms), str(
-                {**defaults_of(part), **own}["stream"]
+                {**options_of(part).defaults, **own}["stream"]
             )
     raise WorkbenchError(
         f"the run {recipe.name!r} reads no speech: none of its tasks ({', '.join(recipe.tasks)}) has the builder "

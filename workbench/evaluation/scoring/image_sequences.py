@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.components.building import defaults_of, find
+from workbench.components.building import find, options_of
 from workbench.core.errors import WorkbenchError
 from workbench.pretraining.task import Task
 from workbench.recipe.spec import Recipe, SequenceSpec, Spec, TaskSpec
@@ -50,7 +50,7 @@ def medium_of(recipe: Recipe) -> Medium:
             continue
         part = find("builder", str(stated["builder"]))
         if stated.get(part.medium) is not None:
-            stream = stated.get("stream", defaults_of(part).get("stream", "image"))
+            stream = stated.get("stream", options_of(part).defaults.get("stream", "image"))
             return Medium(task, part.medium, str(stream), part.caption_builder)
     raise _blind(recipe, "image", "neither images nor videos", "`image_processor:` or `video:`")
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Unpack
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Len
 from torch import Tensor, nn
 
 from workbench.core.options.bounds import Heads, Size, Word
+from workbench.models.blocks import LayerOptions
 from workbench.models.context import Context
-from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
+from workbench.models.sublayers import AttentionBlock, FeedForwardBlock
 
 
 class CoLayer(nn.Module):
@@ -21,7 +22,7 @@ class CoLayer(nn.Module):
         shared: one attention for both directions (LXMERT); needs equal hidden sizes.
         feed_forward: add a feed-forward block per stream (ViLBERT: yes; LXMERT's follows its self layers: no).
         intermediate_sizes: of the feed-forward blocks, by stream, where they differ.
-        options: those of every layer, `workbench.models.sublayers.BlockOptions`.
+        options: those of every layer, `workbench.models.blocks.LayerOptions`.
     """
 
     drawn_apart: ClassVar[bool] = True
@@ -35,7 +36,7 @@ class CoLayer(nn.Module):
         shared: bool = False,
         feed_forward: bool = True,
         intermediate_sizes: dict[Word, Size] | None = None,
-        **options: Unpack[BlockOptions],
+        **options: Annotated[Any, LayerOptions],
     ) -> None:
         super().__init__()
         self.streams = self.reads = self.changes = a, b = (streams[0], streams[1])
@@ -43,7 +44,7 @@ class CoLayer(nn.Module):
         self.feed_forward = nn.ModuleDict()
         for name, other in ((a, b), (b, a)):
             own = {"intermediate_size": intermediate_sizes[name]} if intermediate_sizes else {}
-            block = Options(num_heads, **{**options, **own})  # type: ignore[arg-type]
+            block = LayerOptions(num_heads, **{**options, **own})
             if shared and name == b:
                 self.attention[name] = self.attention[a]
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Unpack
+from typing import Annotated, Any
 
 import torch
 from annotated_types import MinLen
@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Heads, Word
+from workbench.models.blocks import LayerOptions
 from workbench.models.context import Context
-from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
+from workbench.models.sublayers import AttentionBlock, FeedForwardBlock
 
 
 class CrossLayer(nn.Module):
@@ -40,10 +41,10 @@ class CrossLayer(nn.Module):
         num_heads: Heads,
         self_attention: bool = True,
         key_norm: bool = True,
-        **options: Unpack[BlockOptions],
+        **options: Annotated[Any, LayerOptions],
     ) -> None:
         super().__init__()
-        block = Options(num_heads, **options)
+        block = LayerOptions(num_heads, **options)
         across = replace(block, score_bias=None, window=None)
         if not self_attention and block != across:
             raise WorkbenchError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Unpack
+from typing import Annotated, Any
 
 import torch
 from annotated_types import MinLen
@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Heads, Word
+from workbench.models.blocks import LayerOptions
 from workbench.models.context import Context
-from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
+from workbench.models.sublayers import AttentionBlock, FeedForwardBlock
 
 
 class JointLayer(nn.Module):
@@ -26,18 +27,18 @@ class JointLayer(nn.Module):
         streams: Annotated[list[Word], MinLen(1)],
         sizes: dict[str, int],
         num_heads: Heads,
-        **options: Unpack[BlockOptions],
+        **options: Annotated[Any, LayerOptions],
     ) -> None:
         super().__init__()
         found = {name: sizes[name] for name in streams}
         if len(set(found.values())) != 1:
             raise WorkbenchError(f"the streams of a joint layer have one hidden size; found {found}")
-        block = Options(num_heads, **options)
+        block = LayerOptions(num_heads, **options)
         self.streams = self.reads = self.changes = tuple(streams)
         self.attention = self.attending(sizes[streams[0]], block)
         self.feed_forward = FeedForwardBlock(sizes[streams[0]], block)
 
-    def attending(self, size: int, options: Options) -> AttentionBlock:
+    def attending(self, size: int, options: LayerOptions) -> AttentionBlock:
         """The attention of the layer, made once."""
         return AttentionBlock(size, options)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Annotated, Any
 
 from torch import Tensor, nn
 
 from workbench.core.options.bounds import Heads, Word
+from workbench.models.blocks import LayerOptions
 from workbench.models.context import Context
-from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
+from workbench.models.sublayers import AttentionBlock, FeedForwardBlock
 
 
 class SelfLayer(nn.Module):
@@ -20,7 +21,7 @@ class SelfLayer(nn.Module):
         sizes: hidden size of every stream (given by the network).
         attention_norm: whether attention reads normed rows, where `norm_place` is pre; ModernBERT's first layer does
             not, as the embedding ends with a norm.
-        options: those of every layer, `workbench.models.sublayers.BlockOptions`.
+        options: those of every layer, `workbench.models.blocks.LayerOptions`.
     """
 
     def __init__(
@@ -29,10 +30,10 @@ class SelfLayer(nn.Module):
         sizes: dict[str, int],
         num_heads: Heads,
         attention_norm: bool = True,
-        **options: Unpack[BlockOptions],
+        **options: Annotated[Any, LayerOptions],
     ) -> None:
         super().__init__()
-        block = Options(num_heads, **options)
+        block = LayerOptions(num_heads, **options)
         self.stream = stream
         self.reads = self.changes = (stream,)
         self.attention = AttentionBlock(sizes[stream], block, normed=attention_norm)

@@ -10,15 +10,16 @@ weights.
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Heads, Word
+from workbench.models.blocks import LayerOptions
 from workbench.models.context import Context
-from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
+from workbench.models.sublayers import AttentionBlock, FeedForwardBlock
 
 
 class TwoStreamLayer(nn.Module):
@@ -32,7 +33,12 @@ class TwoStreamLayer(nn.Module):
     """
 
     def __init__(
-        self, stream: Word, query: Word, sizes: dict[str, int], num_heads: Heads, **options: Unpack[BlockOptions]
+        self,
+        stream: Word,
+        query: Word,
+        sizes: dict[str, int],
+        num_heads: Heads,
+        **options: Annotated[Any, LayerOptions],
     ) -> None:
         super().__init__()
         if sizes[stream] != sizes[query]:
@@ -40,7 +46,7 @@ class TwoStreamLayer(nn.Module):
                 f"{stream} and {query} go through the same weights, so their hidden_size is one; found "
                 f"{sizes[stream]} and {sizes[query]}"
             )
-        block = Options(num_heads, **options)
+        block = LayerOptions(num_heads, **options)
         if block.window is not None:
             raise WorkbenchError(f"window = {block.window}: rows of {query!r} stand nowhere in the text; leave it out")
         self.stream, self.query = stream, query

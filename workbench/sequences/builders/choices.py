@@ -3,7 +3,7 @@ section 4.4; RoBERTa, arXiv:1907.11692, section 5.3)."""
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Annotated, Any
 
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Count
@@ -32,7 +32,7 @@ class ChoicesBuilder(SentencePairBuilder):
 
     reads: tuple[str, ...] = ("choices",)
 
-    def __init__(self, tokenizer: Tokenizer, max_length: Count, **options: Unpack[PairOptions]) -> None:
+    def __init__(self, tokenizer: Tokenizer, max_length: Count, **options: Annotated[Any, PairOptions]) -> None:
         super().__init__(tokenizer, max_length, split=False, **options)
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Count, Positive, Role
 from workbench.sequences.alignment import Partial
@@ -11,12 +13,13 @@ from workbench.sequences.text_layout import VisibilityAlone, cut_segments
 from workbench.text.tokenizer import Encoding, Tokenizer
 
 
-class DocumentOptions(TextOptions, total=False):
-    """The options that builders of documents share; `DocumentBuilder` says what they are by default."""
+@dataclass(frozen=True)
+class DocumentOptions(TextOptions):
+    """The options that builders of documents share."""
 
-    begin: Role | None
-    end: Role | None
-    chars_per_token: Positive | None
+    begin: Role | None = "cls"
+    end: Role | None = "sep"
+    chars_per_token: Positive | None = None
 
 
 class DocumentBuilder(Builder):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class MentionBuilder(MarkedText):
         max_length: Count,
         marker: Name = "。",
         types: list[Name] | None = None,
-        **options: Unpack[TextOptions],
+        **options: Annotated[Any, TextOptions],
     ) -> None:
         super().__init__(tokenizer, max_length, {"mention": marker}, **options)
         self.types = None if types is None else {name: i for i, name in enumerate(types)}

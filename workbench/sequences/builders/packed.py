@@ -9,7 +9,7 @@ gives sequences of even length, which is what some published set-ups train on.
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class PackedBuilder(DocumentBuilder):
         max_length: Count,
         full: bool = False,
         across: bool = False,
-        **options: Unpack[DocumentOptions],
+        **options: Annotated[Any, DocumentOptions],
     ) -> None:
         super().__init__(tokenizer, max_length, **options)
         self.full, self.across = full, across

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from typing import Unpack
+from typing import Annotated, Any
 
 from workbench.core.errors import BadValueError
 from workbench.core.keyed import Draws
@@ -38,7 +38,7 @@ class QuestionChoicesBuilder(ChoicesBuilder):
         max_length: Count,
         image_processor: ComponentSpec | ComponentName | None = None,
         control: Name | None = None,
-        **options: Unpack[PairOptions],
+        **options: Annotated[Any, PairOptions],
     ) -> None:
         super().__init__(tokenizer, max_length, **options)
         self.image = ImageStream(image_processor, control)
