@@ -24,7 +24,7 @@ from pipelines.readers.formats import find_format, reader_of, sorted_inputs
 from pipelines.readers.reader import RawReader
 from pipelines.sources.files import expand, passed_over
 from pipelines.stages import Stage
-from workbench.components.calls import ErrorContext
+from workbench.components.error_context import ErrorContext
 from workbench.components.kinds import import_paths
 from workbench.components.trust import allow
 from workbench.core.errors import WorkbenchError, shown

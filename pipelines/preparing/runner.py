@@ -25,7 +25,7 @@ from pipelines.preparing.splits import MAIN, Splits, part_folder
 from pipelines.preparing.workspace import CorpusFacts, MediaVersions, Workspace
 from pipelines.readers.reader import MalformedError, Record
 from pipelines.stages import stage_name
-from workbench.components.calls import ErrorContext
+from workbench.components.error_context import ErrorContext
 from workbench.components.trust import code_checksums
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.lock import locked

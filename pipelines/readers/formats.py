@@ -15,7 +15,7 @@ from pipelines.readers.reader import Match, Peek, RawReader, peek
 from pipelines.sources.columnar import is_columnar
 from pipelines.sources.files import inside, is_media
 from workbench.components.building import checked
-from workbench.components.calls import ErrorContext
+from workbench.components.error_context import ErrorContext
 from workbench.components.trust import import_named
 from workbench.core.errors import WorkbenchError, unknown
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.readers.reader import Drop, MalformedError, RawReader, Record
-from workbench.components.calls import ErrorContext
+from workbench.components.error_context import ErrorContext
 from workbench.core.errors import WorkbenchError
 from workbench.sequences.sequence import Sample
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from workbench.components.calls import ErrorContext
+from workbench.components.error_context import ErrorContext
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.signals import StopRequest, ending
 from workbench.pretraining.workers import WorkerError

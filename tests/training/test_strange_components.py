@@ -134,13 +134,13 @@ def late_loss(tree: dict[str, Any]) -> None:
 
 
 LATE_LAYER = "model.layers[0]: layer 'strange_components:LateLayer' returned a Tensor ["
-LATE_LOSS = "tasks.text.objectives[0]: objective 'strange_components:LateLoss', its head returned a LossOutput with the loss a T"
-LATE_POLICY = f"{MASKING.format('LateMasking')} returned None (is a `return` missing?)"
+LATE_LOSS = "objective 'strange_components:LateLoss', its head returned a LossOutput with the loss a Tensor [3] of"
+LATE_MASKING = f"{MASKING.format('LateMasking')} returned None (is a `return` missing?)"
 
 
 @pytest.mark.parametrize(
     ("change", "reported"),
-    [(first_layer, LATE_LAYER), (late_loss, LATE_LOSS), (chosen("LatePolicy", after=200), LATE_POLICY)],
+    [(first_layer, LATE_LAYER), (late_loss, LATE_LOSS), (chosen("LatePolicy", after=200), LATE_MASKING)],
     ids=["layer", "loss", "masking"],
 )
 def test_what_is_wrong_only_after_the_checked_micro_batches_is_named_too(

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from workbench.components.build_context import building, entered, record
-from workbench.components.calls import ErrorContext
 from workbench.components.controls import check_declared
+from workbench.components.error_context import ErrorContext
 from workbench.components.kinds import KINDS
 from workbench.components.trust import import_named
 from workbench.core.errors import WorkbenchError, unknown

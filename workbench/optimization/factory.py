@@ -12,7 +12,8 @@ from torch import nn
 
 from workbench.components.build_context import named
 from workbench.components.building import build, checked, named_by
-from workbench.components.calls import ErrorContext, Returns, call
+from workbench.components.calls import Returns, call
+from workbench.components.error_context import ErrorContext
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import CountOrZero
 from workbench.core.options.values import check

@@ -13,7 +13,7 @@ from itertools import islice
 
 from workbench.components.build_context import note
 from workbench.components.building import named_by, options_of
-from workbench.components.calls import ErrorContext
+from workbench.components.error_context import ErrorContext
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema.places import texts_in

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.components.building import named_by
-from workbench.components.calls import ErrorContext
+from workbench.components.error_context import ErrorContext
 from workbench.components.kinds import KINDS
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.cache import is_url

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workbench.components.calls import ErrorContext
+from workbench.components.error_context import ErrorContext
 from workbench.components.trust import import_named
 from workbench.core.errors import WorkbenchError
 from workbench.report.chart import Series, line_chart

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from workbench.components.calls import ErrorContext
+from workbench.components.error_context import ErrorContext
 from workbench.core.errors import WorkbenchError
 from workbench.runs.metrics_file import Record
 

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from workbench.components.build_context import named
-from workbench.components.calls import ErrorContext, FirstMicroBatches
+from workbench.components.calls import FirstMicroBatches
+from workbench.components.error_context import ErrorContext
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World, data_parallel
 from workbench.optimization.groups import hold_back

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from workbench.components.build_context import noted
-from workbench.components.calls import ErrorContext
+from workbench.components.error_context import ErrorContext
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import check_writable
 from workbench.core.processes.distributed import World, distributed

@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from workbench.components.calls import ErrorContext
+from workbench.components.error_context import ErrorContext
 from workbench.core.files.drafts import atomic
 from workbench.core.files.text_files import parse_json
 from workbench.core.terminal import Terminal
