@@ -49,7 +49,7 @@ def test_an_import_path() -> None:
         ({"heads": 2}, r"unknown option 'heads' in model: layer 'self'.*'num_heads'"),
         ({"num_heads": "two"}, r"num_heads = 'two' is of type str; allowed: a whole number from 1, at most 1,024"),
         ({"layer": "nowhere:Layer"}, r"there is no module 'nowhere'"),
-        ({"layer": "workbench.models.layers.self:Selv"}, r"unknown layer 'Selv'.*'Self'"),
+        ({"layer": "workbench.models.layers.self:Selv"}, r"unknown layer 'Selv'.*SelfLayer"),
     ],
 )
 def test_wrong_parts_get_one_clear_message(change: dict, message: str) -> None:

@@ -24,16 +24,18 @@ class {title}(Noise):
         self.rate = rate
     def __call__(self, sequence, stream, rng) -> None: ...
 '''
-SWAP, SWAP_TWO = NOISE.format(title="Swap"), NOISE.format(title="SwapTwo")
+SWAP, SWAP_TWO = NOISE.format(title="SwapNoise"), NOISE.format(title="SwapTwoNoise")
 OTHERS = """
-class Half(Noise, ABC):
+class HalfNoise(Noise, ABC):
     @abstractmethod
     def half(self): ...
 
-class Draw(NamedTuple):
+class DrawNoise(NamedTuple):
     rows: int
 
-class _Hidden(Swap): ...
+class _HiddenNoise(SwapNoise): ...
+
+class Swapping(SwapNoise): ...
 """
 
 
@@ -56,7 +58,7 @@ def package(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_both_are_found_and_called_by_their_short_names(package: Path) -> None:
-    for name, title in {"strange_noises.swap": "Swap", "strange_noises.swap_two": "SwapTwo"}.items():
+    for name, title in {"strange_noises.swap": "SwapNoise", "strange_noises.swap_two": "SwapTwoNoise"}.items():
         found = find("noise", name)
         assert (found.__name__, KINDS["noise"].name(found)) == (title, name)
         assert find("noise", KINDS["noise"].path(name)) is found
@@ -67,10 +69,10 @@ def test_both_are_found_and_called_by_their_short_names(package: Path) -> None:
 def test_both_are_listed_without_what_is_private_abstract_or_no_component(package: Path) -> None:
     names = ["strange_noises.swap", "strange_noises.swap_two"]
     assert [name for name in short_names("noise") if "." in name] == names
-    assert [part.line for part in parts("noise", names)] == ["Swap of a noise.", "SwapTwo of a noise."]
+    assert [part.line for part in parts("noise", names)] == ["SwapNoise of a noise.", "SwapTwoNoise of a noise."]
 
 
-@pytest.mark.parametrize("name", ["swop", "_hidden", "Swap", "SWAP", "swap.two", "swaptwo"])
+@pytest.mark.parametrize("name", ["swop", "_hidden", "Swap", "SWAP", "swap.two", "swaptwo", "swapping", "swap_noise"])
 def test_an_unknown_name_is_refused_alike_before_anything_is_imported(package: Path, name: str) -> None:
     with pytest.raises(WorkbenchError, match=rf"unknown noise 'strange_noises\.{name}'.* strange_noises\.swap\b"):
         find("noise", f"strange_noises.{name}")
@@ -99,5 +101,5 @@ def test_a_class_that_a_file_defines_twice_is_refused(package: Path) -> None:
     if not package.is_dir():
         package.with_suffix(".py").write_text(f"{HEAD}{SWAP}{SWAP_TWO}{SWAP}")
         for ask in (lambda: find("noise", "strange_noises.swap"), lambda: short_names("noise")):
-            with pytest.raises(WorkbenchError, match=r"noises\.py defines the class Swap twice; rename or remove one"):
+            with pytest.raises(WorkbenchError, match=r"defines the class SwapNoise twice; rename or remove one"):
                 ask()

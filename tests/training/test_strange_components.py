@@ -140,7 +140,7 @@ LATE_MASKING = f"{MASKING.format('LateMasking')} returned None (is a `return` mi
 
 @pytest.mark.parametrize(
     ("change", "reported"),
-    [(first_layer, LATE_LAYER), (late_loss, LATE_LOSS), (chosen("LatePolicy", after=200), LATE_MASKING)],
+    [(first_layer, LATE_LAYER), (late_loss, LATE_LOSS), (chosen("LateMasking", after=200), LATE_MASKING)],
     ids=["layer", "loss", "masking"],
 )
 def test_what_is_wrong_only_after_the_checked_micro_batches_is_named_too(

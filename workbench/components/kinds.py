@@ -71,8 +71,8 @@ class Kind(NamedTuple):
         if spec is None:
             names = [found.name for found in pkgutil.iter_modules(module.__path__)]
         else:
-            classes = [(name, getattr(module, name, None)) for name in _classes_once(spec)]
-            names = [self._short(name) for name, found in classes if self._is_component(found)]
+            classes = [name for name in _classes_once(spec) if self._is_component(getattr(module, name, None))]
+            names = [self._short(name) for name in classes if name.endswith(self.suffix)]
         prefix = "" if package == "workbench" else f"{package}."
         return sorted(f"{prefix}{name}" for name in names if not name.startswith("_"))
 

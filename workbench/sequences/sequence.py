@@ -34,13 +34,15 @@ import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from workbench.core.errors import unknown
 from workbench.core.keyed import Draw
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Sample = dict[str, Any]
 Fields = dict[str, Any]  # numpy arrays and Rows
