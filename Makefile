@@ -3,9 +3,9 @@
 # make test-newest    run the tests with the newest packages of the index, on each Python of PYTHONS that is there
 # make test-machines    run the tests as other machines would: other kernels, threads, a busy neighbour
 # make lint    ruff and mypy
-# make pages    write the generated pages of docs/ again, and the README's table of systems
+# make pages    regenerate the pages of docs/ that come from the code
 # make systems DATA=FOLDER KIND=knowledge    train every system of a kind in its tiny size on raw corpora, next to chance
-# make knowledge-result DATA=FOLDER    the README's result: K-BERT on Chinese medical NER next to its controls
+# make knowledge-result DATA=FOLDER    the README's first result: K-BERT on Chinese medical NER and its controls
 # make soak    random kills, signals, full disks, damage and bad values for HOURS=1 or SECONDS=60; AREAS=kills,signals SEED=7
 
 VENV ?= .venv
@@ -31,7 +31,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 demo: $(INSTALLED)
 	"$(BIN)/python" -m pipelines.demo run runs/demo
-	@printf '%s\n' '' 'Next, in this shell (README, "Three jobs"):' '  source "$(abspath $(BIN))/activate"' \
+	@printf '%s\n' '' 'Next, in this shell (docs/quickstart.md):' '  source "$(abspath $(BIN))/activate"' \
 		'  mkdir -p first-try && cd first-try' '  python -m pipelines.demo small-files' \
 		'  workbench prepare text notes.txt --output corpora/text' \
 		'Without activating, the commands are $(BIN)/workbench and $(BIN)/python.'
@@ -69,7 +69,6 @@ lint: $(INSTALLED)
 
 pages: $(INSTALLED)
 	"$(BIN)/python" -m pipelines.reference docs
-	"$(BIN)/python" -m workbench.recipe.readme README.md
 
 clean:
 	rm -rf "$(VENV)" build dist *.egg-info

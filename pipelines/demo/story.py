@@ -158,8 +158,8 @@ def _questions(found: SummaryNumbers) -> Chapter:
     counts = found.row(task, "joint-vqa", test)["counts"]
     text = (
         f"{counts['questions']:,} questions about the first {counts['images']:,} images of easy-VQA's test split. The "
-        f"model reads an image as grid features of a pretrained network. With the image, the accuracy is "
-        f"{_percent(full)}. Without the image it {_moves(full, blind)}."
+        f"model reads an image as grid features of a pretrained network. Without the image, the accuracy "
+        f"{_moves(full, blind)}."
     )
     return Chapter("Questions about images", [text], ["model", "ablated", "accuracy"], rows)
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from workbench.cli.app import COMMANDS
 from workbench.components.controls import CONTROLS
 from workbench.evaluation.task_listing import tasks
 from workbench.recipe import spec as config
 from workbench.recipe.reading import shipped
-from workbench.recipe.readme import with_systems
+from workbench.recipe.recipe_listing import LAST, families, stack
 from workbench.recipe.sizes import sizes_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 ALL = "\n".join(page.read_text("utf-8") for page in PAGES)
+README = (ROOT / "README.md").read_text("utf-8")
 RECIPES = (ROOT / "docs" / "recipes.md").read_text("utf-8")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -58,9 +61,41 @@ def test_every_control_is_explained() -> None:
     assert not missing
 
 
-def test_the_readme_shows_the_stacks_of_all_systems() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
-    assert with_systems(text) == text, "run: make pages"
+def test_the_index_of_systems_shows_all_stacks() -> None:
+    text = (ROOT / "docs" / "systems" / "README.md").read_text("utf-8")
+    published = [r for family, recipes in families().items() if family not in LAST for r in recipes]
+    missing = [recipe.name for recipe in published if f"| {stack(recipe)} |" not in text]
+    assert not missing, "run: make pages"
+
+
+def test_the_readme_shows_stacks_as_they_are() -> None:
+    stacks = {recipe.name: stack(recipe) for recipes in families().values() for recipe in recipes}
+    rows = re.findall(r"^\| `([\w-]+)` \| (.+) \|$", README, re.MULTILINE)
+    assert len(rows) > 4
+    assert dict(rows) == {name: stacks[name] for name, _ in rows}
+
+
+def test_the_readme_counts_the_systems() -> None:
+    published = sum(len(recipes) for family, recipes in families().items() if family not in LAST)
+    assert f"[{published} published systems]" in README
+    assert f", {published} systems" in README
+
+
+def test_the_readme_is_short_and_its_numbers_are_those_of_the_results() -> None:
+    assert len(README.splitlines()) <= 150
+    figure, _, rest = README.partition("## Three results")
+    results = "\n".join(page.read_text("utf-8") for page in (ROOT / "docs" / "results").glob("*.md"))
+    for number in re.findall(r"(?<![\w.])\d*\.\d+(?![\w.])", rest.partition("## Install")[0]):
+        assert re.search(rf"(?<!\d)0?{re.escape(number.removeprefix('0'))}(?!\d)", results), number
+    for share in re.findall(r"(\d+\.\d) %", figure):
+        assert f"{float(share) / 100:.3f}" in results, share
+        assert f"{share} % of facts that only the graph states" in (ROOT / "docs/figures/demo.svg").read_text("utf-8")
+
+
+def test_the_citation_has_the_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert (citation["version"], citation["license"]) == (project["version"], project["license"])
 
 
 def test_every_task_has_a_line_and_an_example() -> None:

@@ -1,4 +1,4 @@
-"""Descriptions of the shipped recipes: for `workbench recipes`, docs/systems/ and the README.
+"""Descriptions of the shipped recipes: for `workbench recipes` and docs/systems/.
 
 A system is its recipe: what is said here is read off the recipes' own headers, networks and tasks.
 """
@@ -66,16 +66,6 @@ def _layer(spec: Mapping[str, Any], network: NetworkSpec) -> str:
     named = [name for value in values for name in value if isinstance(name, str)]  # others are parts with options
     streams = dict.fromkeys(name for name in named if name in network.streams)
     return f"{spec['layer']}({', '.join(streams)}){shared}" if streams else f"{spec['layer']}{shared}"
-
-
-def systems() -> Iterator[str]:
-    """The lines of the README's table: published recipes, those of one stack together."""
-    yield from ("| recipe | stack |", "|---|---|")
-    found: dict[str, list[str]] = {}
-    for family, recipes in families().items():
-        for recipe in recipes if family not in LAST else ():
-            found.setdefault(stack(recipe), []).append(recipe.name)
-    yield from (f"| {', '.join(names)} | {reported} |" for reported, names in found.items())
 
 
 def expected(recipe: Recipe) -> list[str]:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from workbench.recipe.drawing import drawing
-from workbench.recipe.readme import between
 from workbench.recipe.recipe_listing import families
 from workbench.recipe.spec import Recipe
 
@@ -34,6 +33,19 @@ def shown(page: str, recipes: Iterable[Recipe]) -> Iterator[str]:
     for recipe in recipes:
         yield from ("", f"`{recipe.name}`: {recipe.description}", "", f"![{recipe.name}]({folder}/{recipe.name}.svg)")
     yield ""
+
+
+def between(text: str, begin: str, end: str, lines: Iterable[str]) -> str:
+    """The text with new lines between two marks.
+
+    Raises:
+        ValueError: the marks are not there.
+    """
+    before, found, rest = text.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not found or not ended:
+        raise ValueError(f"the text has no place for it: a line {begin.strip()!r} and a line {end!r}")
+    return "".join((before, begin, *(f"{line}\n" for line in lines), end, after))
 
 
 def write_stacks(docs: Path) -> None:
