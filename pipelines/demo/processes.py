@@ -61,7 +61,7 @@ class Processes:
 
 
 def _work(command: list[str], log: str, folder: str, threads: int) -> None:
-    """What a process does. It ends when the demo does, and Ctrl-C is for the demo, which then tells its jobs."""
+    """What a process does. It ends when the demo does, and Ctrl-C is for the demo, which then stops its jobs."""
     os.setpgid(0, 0)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with open(log, "ab", buffering=0) as file:

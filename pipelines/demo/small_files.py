@@ -179,7 +179,7 @@ def write_images(folder: Path) -> None:
 
 
 def write_foreign(folder: Path) -> None:
-    """cc3m/: two shards as somebody else writes them."""
+    """cc3m/: two shards without an index, as in public data sets."""
     (folder / "cc3m").mkdir(exist_ok=True)
     for shard in range(2):
         with tarfile.open(folder / "cc3m" / f"{shard:05d}.tar", "w") as tar:

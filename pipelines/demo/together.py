@@ -54,7 +54,7 @@ def run_together(jobs: list[DemoJob], console: Console, *, at_once: int, threads
 
     Raises:
         WorkbenchError: one failed; says which and shows the end of its log. The others are ended.
-        Interrupted: Ctrl-C or SIGTERM. The jobs were told to stop; a training run saves first.
+        Interrupted: Ctrl-C or SIGTERM. The jobs were stopped; a training run saves first.
     """
     logs.mkdir(parents=True, exist_ok=True)
     waiting, running, seconds = list(jobs), list[Running](), dict.fromkeys((job.stage for job in jobs), 0.0)

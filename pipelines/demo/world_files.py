@@ -62,7 +62,7 @@ def write_world(folder: Path, seed: int = 0, world: DemoWorld | None = None) -> 
 
 
 def held_out_cities(world: DemoWorld, seed: int) -> set[str]:
-    """A random fifth of the cities; never one whose own name gives its country away (Mexico City)."""
+    """A random fifth of the cities; never one whose own name reveals its country (Mexico City)."""
     chosen = set()
     for city in world.of_kind("city"):
         country = plain(world.entities[world.tails(city.id, FACT)[0]].label)
@@ -84,7 +84,7 @@ def large_cities(world: DemoWorld) -> set[str]:
 
 
 def documents(world: DemoWorld, held_out: set[str], seed: int) -> list[dict[str, Any]]:
-    """Two to five sentences about each entity; about a held-out city nothing that tells its country."""
+    """Two to five sentences about each entity; about a held-out city nothing that reveals its country."""
     made = []
     for kind, count in DOCUMENTS.items():
         for entity in world.of_kind(kind):
@@ -98,7 +98,7 @@ def documents(world: DemoWorld, held_out: set[str], seed: int) -> list[dict[str,
 
 
 def facts(world: DemoWorld, held_out: set[str], seed: int) -> dict[str, list[dict[str, Any]]]:
-    """Cloze sentences of (city, country, X); `mask_spans` is the object (a bare name: no article gives it away)."""
+    """Cloze sentences of (city, country, X); `mask_spans` is the object (a bare name: no article reveals it)."""
     train, stated, unseen = [], [], []
     wordings, large = templates()[FACT], large_cities(world)
     for city in world.of_kind("city"):
@@ -190,14 +190,14 @@ def _fact(city: Entity, country: Entity, wording: str, number: int) -> dict[str,
 
 
 def _typing_lines(entity: Entity, seed: int) -> list[dict[str, Any]]:
-    """Four sentences: two that any entity (or any place) fits, two that tell the kind."""
+    """Four sentences: two that any entity (or any place) fits, two that reveal the kind."""
     rng = generator(seed, "typing", entity.id)
     vague = templates()["typing_any"] + (templates()["typing_location"] if "location" in entity.types else [])
-    telling = templates()[f"typing_{entity.kind}"] + (
+    revealing = templates()[f"typing_{entity.kind}"] + (
         templates()["typing_capital"] if "capital" in entity.types else []
     )
     lines = []
-    for number, wording in enumerate([*choose(vague, 2, rng), *choose(telling, 2, rng)]):
+    for number, wording in enumerate([*choose(vague, 2, rng), *choose(revealing, 2, rng)]):
         passage = fill(wording, {"s": entity})
         start, end = passage.spans[0][:2]
         lines.append(
