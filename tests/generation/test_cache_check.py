@@ -31,7 +31,7 @@ def shift() -> nn.Module:
     """The layer of docs/extending/layer-cache.md."""
     found: dict[str, Any] = {"__name__": "shift"}
     exec(example("shift.py"), found)
-    layer: nn.Module = found["Shift"]("text", {"text": 32})
+    layer: nn.Module = found["ShiftLayer"]("text", {"text": 32})
     return layer
 
 
