@@ -1,4 +1,4 @@
-"""The demo's driver: its jobs fit together, failures and signals are told, the progress knows what is left."""
+"""The demo's driver: jobs fit together, failures and signals are reported, the time left is estimated."""
 
 from __future__ import annotations
 
