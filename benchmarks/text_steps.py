@@ -31,7 +31,7 @@ from benchmarks.real_data import call
 from benchmarks.text_peers import HEADS, HIDDEN, INNER, LAYERS, PEERS
 from workbench.core.files.drafts import write_text
 from workbench.core.processes.malloc import keep_freed_memory
-from workbench.objectives._vocabulary import token_table
+from workbench.objectives._token_head import token_table
 from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.pretraining.loader import MicroBatches, MicroBatchId
 from workbench.pretraining.model import PretrainingModel

@@ -35,7 +35,7 @@ from benchmarks.vision_peers import ATTRIBUTES, FEATURES, OBJECTS, PEERS, deep
 from workbench.core.processes.malloc import keep_freed_memory
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.shards.writer import ShardWriter
-from workbench.objectives._vocabulary import token_table
+from workbench.objectives._token_head import token_table
 from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe

@@ -17,7 +17,7 @@ from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Name, Share, Word
 from workbench.models.network import Network
-from workbench.objectives._vocabulary import TokenLoss
+from workbench.objectives._token_head import TokenLoss
 from workbench.objectives.classify import OTHER_SET
 from workbench.pretraining.forward import HeadInputs
 from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective

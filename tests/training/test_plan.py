@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from tests.training.short_runs import losses, shorter
+from workbench.cli.training import pretrain as command
 from workbench.core.errors import WorkbenchError
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
@@ -67,6 +68,20 @@ def test_a_plan_of_a_run_that_resumes(recipe: Recipe, tmp_path: Path, nothing_is
     whole = pretrain(recipe, tmp_path / "whole", until=5)
     pretrain(recipe, run, until=5)
     assert losses(run) == losses(whole)
+
+
+def test_a_dry_run_shows_the_plan(
+    make_recipe: Any, tmp_path: Path, nothing_is_touched: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, run = make_recipe(), tmp_path / "run"
+    nothing_is_touched(lambda: command(str(path), run=run, dry_run=True, trust=True))
+    said = capsys.readouterr()
+    assert " ".join(said.out.split()).startswith(f"{run} can start;")
+    assert f"run              {run}: new, up to step 20" in said.err
+    assert "expected memory  weights, gradients and moments take" in said.err
+    pretrain(load_recipe(str(path), trust=True), run, until=2)
+    nothing_is_touched(lambda: command(str(path), run=run, dry_run=True, trust=True))
+    assert "can resume from step 2;" in " ".join(capsys.readouterr().out.split())
 
 
 REFUSED: dict[str, tuple[Change, str]] = {

@@ -21,7 +21,7 @@ from vision.objectives._masked_regions import MaskedRegions, feature_field
 from vision.objectives.mrfr import MrfrHead, input_projection
 from workbench.core.errors import unknown
 from workbench.core.options.bounds import Positive, Share, SomeShare, Word
-from workbench.objectives._vocabulary import TokenLoss
+from workbench.objectives._token_head import TokenLoss
 from workbench.pretraining.forward import HeadInputs
 from workbench.pretraining.objective import GlobalBatchHead, LossOutput
 from workbench.sequences.sequence import Sequence

@@ -43,6 +43,9 @@ def pretrain(
             "--accept-changes", help="Go on with data, code or frozen weights that changed; the run notes what."
         ),
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything and show the plan of the run; write nothing.")
+    ] = False,
     trust: Trust = False,
 ) -> None:
     """Pretrain a recipe. Continues where the run folder's last checkpoint is; Ctrl-C and SIGTERM save one first.
@@ -58,8 +61,14 @@ def pretrain(
     loaded = _checked(recipe, overrides, trust)
     from workbench.training import pretrain as runs
 
+    folder = run or default_run(loaded)
     with places_named(loaded):
-        runs.pretrain(loaded, run or default_run(loaded), accept_changes=accept_changes)
+        if not dry_run:
+            runs.pretrain(loaded, folder, accept_changes=accept_changes)
+            return
+        step = runs.dry_run(loaded, folder, accept_changes=accept_changes).resume.step
+    starts = f"resume from step {step:,}" if step else "start"
+    Terminal().print(f"{folder} can {starts}; this was a dry run, and nothing was written")
 
 
 def verify_resume(

@@ -61,14 +61,14 @@ class FoundWeights:
 
     Attributes:
         recipe: that describes their network, with the overrides.
-        opened: the identity of the tokenizer.
+        read: the identity of the tokenizer.
     """
 
     place: Path
     recipe: Recipe
     tokenizer: Tokenizer
     weights: PretrainedWeights
-    opened: Identities
+    read: Identities
 
 
 def load(
@@ -85,14 +85,13 @@ def load(
         of no
             family that is known, is not whole, or reads no text; or it is to be opened under a control.
     """
-    found = found_at(Path(place), overrides or (), control=control, trust=trust)
-    return _open_run(found) if isinstance(found, FoundRun) else _open_weights(found)
+    return opened(found_at(Path(place), overrides or (), control=control, trust=trust))
 
 
 def found_at(
     place: Path, overrides: Sequence[str] = (), *, control: str | None = None, trust: bool = False
 ) -> FoundRun | FoundWeights:
-    """What `load` is going to open: every reason not to that can be given before the model is built.
+    """What `load` opens: every refusal that needs no model.
 
     Raises:
         WorkbenchError: as `load`.
@@ -106,10 +105,19 @@ def found_at(
         raise WorkbenchError(
             f"{place} has no tokenizer ({names_of(folder)}); put its tokenizer.json or vocab.txt next to the weights"
         )
-    with noted() as opened:
+    with noted() as read:
         tokenizer = Tokenizer.load(folder)
     recipe = _changed(_recipe(place, weights, tokenizer), list(overrides))
-    return FoundWeights(place, recipe, tokenizer, weights, opened)
+    return FoundWeights(place, recipe, tokenizer, weights, read)
+
+
+def opened(found: FoundRun | FoundWeights) -> LoadedRun:
+    """The model that was found, built and filled with its weights.
+
+    Raises:
+        WorkbenchError: as `load`.
+    """
+    return _open_run(found) if isinstance(found, FoundRun) else _open_weights(found)
 
 
 def _open_run(found: FoundRun) -> LoadedRun:
@@ -125,7 +133,7 @@ def _open_weights(found: FoundWeights) -> LoadedRun:
     with noted() as read:
         note_weight_sources(found.recipe)
         loaded = built(found.recipe, found.tokenizer, read)
-    read |= found.opened
+    read |= found.read
     refuse_foreign(read, read.get(START, {}))
     reported = replace(learning_signals(found.recipe, DEFAULT_NETWORK), objectives=found.weights.heads)
     network = found.recipe.networks[DEFAULT_NETWORK]

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from workbench.models.kv_cache import CacheKind, CacheLayout, CacheUpdate, KVCache
-from workbench.models.layout import Layout, layout_of
+from workbench.models.kv_cache import CacheKind, CacheUpdate, KVCache
+from workbench.models.layout import CacheLayout, Layout, layout_of
 from workbench.sequences.batch import Batch
 
 

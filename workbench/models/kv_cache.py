@@ -27,14 +27,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import accumulate
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from workbench.models.layout import Layout, interleave, layout_of
+from workbench.models.layout import interleave, row_order, slots
 from workbench.sequences.batch import Batch, Stream
 from workbench.sequences.transfer import on_device
 
@@ -371,23 +370,6 @@ SPARE_ROWS = 32
 """Room for at least so many rows more, and for a quarter of the longest sequence."""
 
 
-def slots(sequences: Sequence[int], counts: Sequence[int], room: int, first: Sequence[int] | None = None) -> Tensor:
-    """Where `counts` rows of these sequences stand, from the row `first` of each on (by default from 0)."""
-    begins = torch.tensor([number * room for number in sequences])
-    if first is not None:
-        begins = begins + torch.tensor(first)
-    if all(count == 1 for count in counts):
-        return begins
-    widths = torch.tensor(counts)
-    within = torch.arange(int(widths.sum())) - torch.repeat_interleave(widths.cumsum(0) - widths, widths)
-    return torch.repeat_interleave(begins, widths) + within
-
-
-def row_order(lengths: Sequence[int], room: int) -> Tensor:
-    """Where the rows of all sequences stand, one sequence after another."""
-    return slots(range(len(lengths)), lengths, room)
-
-
 class CacheSlots:
     """Where the rows of a stream stand and where new ones go, for every layer alike.
 
@@ -437,38 +419,3 @@ class CacheSlots:
             return grid.index_copy_(0, self.old, before.to(new.dtype))
         grid.unflatten(0, (-1, self.room))[:, : self.before] = before.unflatten(0, (-1, self.before))
         return grid
-
-
-class CacheLayout(Layout):
-    """The layout of the rows of a stream that stand apart, with fields [sequences * room]."""
-
-    def __init__(self, stream: Stream, room: int) -> None:
-        super().__init__(stream.lengths, stream.offsets, stream.integers, streams=(stream,))
-        self.room = room
-
-    @cached_property
-    def starts(self) -> list[int]:
-        """Where each sequence begins."""
-        return [number * self.room for number in range(len(self.lengths))]
-
-    @cached_property
-    def counted(self) -> bool:
-        """Not looked into: the queries of a KV cache have places of their own anyway, so that nothing would be
-        saved."""
-        return False
-
-    @cached_property
-    def slots(self) -> Tensor:
-        """Where the rows stand, one sequence after another."""
-        return on_device(row_order(self.lengths, self.room), self.device)
-
-    def contiguous(self, values: Tensor) -> Tensor:
-        """Values of the rows one sequence after another."""
-        return values[self.slots]
-
-    @cached_property
-    def together(self) -> Layout:
-        """The layout of the same rows one sequence after another."""
-        (stream,) = self.streams
-        fields = {name: self.contiguous(values) for name, values in stream.fields.items()}
-        return layout_of([Stream(fields, stream.offsets, stream.lengths)])

@@ -18,7 +18,7 @@ from workbench.core.errors import unknown
 from workbench.models.permutation import inverse_of, select
 from workbench.sequences.batch import VISIBILITY, Stream
 from workbench.sequences.pattern import Pattern, joined, plain
-from workbench.sequences.transfer import integers_on_device
+from workbench.sequences.transfer import integers_on_device, on_device
 
 MaskValue = TypeVar("MaskValue")
 
@@ -200,6 +200,58 @@ def interleave(streams: list[Stream]) -> Tensor:
         pieces.append(torch.split(numbers + base, stream.lengths))
         base += stream.rows
     return torch.cat([piece for sequence in zip(*pieces, strict=True) for piece in sequence])
+
+
+def slots(sequences: Sequence[int], counts: Sequence[int], room: int, first: Sequence[int] | None = None) -> Tensor:
+    """Where `counts` rows of these sequences stand, from the row `first` of each on (by default from 0)."""
+    begins = torch.tensor([number * room for number in sequences])
+    if first is not None:
+        begins = begins + torch.tensor(first)
+    if all(count == 1 for count in counts):
+        return begins
+    widths = torch.tensor(counts)
+    within = torch.arange(int(widths.sum())) - torch.repeat_interleave(widths.cumsum(0) - widths, widths)
+    return torch.repeat_interleave(begins, widths) + within
+
+
+def row_order(lengths: Sequence[int], room: int) -> Tensor:
+    """Where the rows of all sequences stand, one sequence after another."""
+    return slots(range(len(lengths)), lengths, room)
+
+
+class CacheLayout(Layout):
+    """The layout of the rows of a stream that stand apart, with fields [sequences * room]."""
+
+    def __init__(self, stream: Stream, room: int) -> None:
+        super().__init__(stream.lengths, stream.offsets, stream.integers, streams=(stream,))
+        self.room = room
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """Where each sequence begins."""
+        return [number * self.room for number in range(len(self.lengths))]
+
+    @cached_property
+    def counted(self) -> bool:
+        """Not looked into: the queries of a KV cache have places of their own anyway, so that nothing would be
+        saved."""
+        return False
+
+    @cached_property
+    def slots(self) -> Tensor:
+        """Where the rows stand, one sequence after another."""
+        return on_device(row_order(self.lengths, self.room), self.device)
+
+    def contiguous(self, values: Tensor) -> Tensor:
+        """Values of the rows one sequence after another."""
+        return values[self.slots]
+
+    @cached_property
+    def together(self) -> Layout:
+        """The layout of the same rows one sequence after another."""
+        (stream,) = self.streams
+        fields = {name: self.contiguous(values) for name, values in stream.fields.items()}
+        return layout_of([Stream(fields, stream.offsets, stream.lengths)])
 
 
 Turns = tuple[Tensor, Tensor]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Word
-from workbench.objectives._vocabulary import TokenLoss
+from workbench.objectives._token_head import TokenLoss
 from workbench.pretraining.forward import HeadInputs
 from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.sequence import Sample, Sequence

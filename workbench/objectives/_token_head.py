@@ -1,4 +1,4 @@
-"""The head of the objectives that predict tokens of a stream, and what a recipe says of it (`head`).
+"""The head of the objectives that predict tokens of a stream, its loss, and what a recipe says of it (`head`).
 
     scores = E t(h) + b
 
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Epsilon
 from workbench.models.blocks import ACTIVATIONS, Ungated
-from workbench.objectives._vocabulary import TokenLoss, to_width, token_table
 from workbench.pretraining.forward import HeadInputs
 from workbench.pretraining.objective import Head, LossOutput
 
@@ -118,3 +118,35 @@ class TokenHead(Head):
     def forward(self, seen: HeadInputs) -> LossOutput:
         logits = self.logits(seen.network, seen.states[self.reads][seen.targets["rows"]])
         return self.loss(logits, seen.targets["labels"])
+
+
+def token_table(network: Network, stream: str) -> Tensor:
+    """The token embedding of a stream of the network [vocab_size, width], for a tied decoder.
+
+    Raises:
+        WorkbenchError: the network has no such stream with a token table.
+    """
+    table = getattr(dict(network.embeddings.items()).get(stream), "token", None)
+    if not isinstance(table, nn.Embedding):
+        raise WorkbenchError(
+            f"the objective predicts tokens, but there is no stream {stream!r} with a token table "
+            f"(streams: {', '.join(network.embeddings) or 'none'}); add `{stream}: {{embedding: token}}` to it, or "
+            "name another (`stream`)"
+        )
+    return table.weight
+
+
+def to_width(hidden_size: int, width: int) -> nn.Module:
+    """What makes rows of a stream as wide as its table of tokens: nothing where they are."""
+    return nn.Identity() if width == hidden_size else nn.Linear(hidden_size, width, bias=False)
+
+
+class TokenLoss(nn.Module):
+    """Sum of cross-entropies in float32, and accuracy."""
+
+    def forward(self, logits: Tensor, labels: Tensor) -> LossOutput:
+        """`logits` [rows, classes], `labels` [rows], -100 = not counted."""
+        loss = F.cross_entropy(logits.float(), labels, ignore_index=-100, reduction="sum")
+        counted = labels != -100
+        right = ((logits.argmax(-1) == labels) & counted).sum()
+        return LossOutput(loss, {"accuracy": (right, counted.sum())})

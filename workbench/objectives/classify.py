@@ -19,7 +19,7 @@ from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Dropout, Name, Word
 from workbench.metrics.classes import class_scores, class_tallies
 from workbench.metrics.tallies import Tally
-from workbench.objectives._vocabulary import TokenLoss
+from workbench.objectives._token_head import TokenLoss
 from workbench.pretraining.forward import HeadInputs
 from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.sequence import Sequence

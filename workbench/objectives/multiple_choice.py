@@ -20,7 +20,7 @@ from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Dropout, Word
 from workbench.metrics.ranks import rank_scores, realistic_rank
 from workbench.models.permutation import padded_groups
-from workbench.objectives._vocabulary import TokenLoss
+from workbench.objectives._token_head import TokenLoss
 from workbench.pretraining.forward import HeadInputs
 from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.sequence import Sequence

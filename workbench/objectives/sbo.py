@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Count, Epsilon, Size, Word
-from workbench.objectives._vocabulary import TokenLoss, token_table
+from workbench.objectives._token_head import TokenLoss, token_table
 from workbench.pretraining.forward import HeadInputs
 from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.maskings import merged

@@ -22,8 +22,7 @@ from annotated_types import Ge, Le
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import MeanSpan, PartShare, Word
 from workbench.objectives._decoder import DecoderObjective, DecoderTarget
-from workbench.objectives._token_head import PLAIN, HeadOptions, TokenHead
-from workbench.objectives._vocabulary import token_table
+from workbench.objectives._token_head import PLAIN, HeadOptions, TokenHead, token_table
 from workbench.pretraining.objective import Head
 from workbench.sequences.rows import recount, replace_spans
 from workbench.sequences.selection import selectable

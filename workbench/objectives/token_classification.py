@@ -22,7 +22,7 @@ from workbench.core.errors import BadValueError, WorkbenchError, unknown
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Dropout, Name, Word
 from workbench.metrics.chunks import OUTSIDE, WORD_TAG, tag_scores
-from workbench.objectives._vocabulary import TokenLoss
+from workbench.objectives._token_head import TokenLoss
 from workbench.pretraining.forward import HeadInputs
 from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.sequence import Fields, Rows, Sequence

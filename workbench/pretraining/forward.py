@@ -130,14 +130,10 @@ class ForwardPass:
         """Take a read as that of a place, which is then not run."""
         self._reads[place] = read
 
-    def run(self, network: str, batch: Batch, after: str | None = None, taps: States | None = None) -> NetworkOutput:
-        """As `HeadInputs.run`."""
-        return self._run(network, batch, after=after, taps=taps)
-
     def _read(self, place: ViewKey) -> NetworkOutput:
         network = self.networks.get(place.network)
         if network is not None and network.memory and self.recall is not None:
-            found = self._run(place.network, self.views[place.view], cache=self.recall.cache(place))
+            found = self.run(place.network, self.views[place.view], cache=self.recall.cache(place))
             assert found.cache is not None
             self.recall.keep(place, found.cache, network.memory)
             return found
@@ -152,11 +148,12 @@ class ForwardPass:
             common = {batch.common(other) for other in self.views.values() if other is not batch} - {frozenset()}
             left = [SharedStates(network.layers, streams) for streams in sorted(common, key=sorted)]
             self._first[place.network] = _FirstView(batch, left, grad)
-            return self._run(place.network, batch, leaves=left)
+            return self.run(place.network, batch, leaves=left)
         streams = batch.common(first.batch) if first.grad == grad else frozenset()
-        return self._run(place.network, batch, takes=next((s for s in first.left if s.streams == streams), None))
+        return self.run(place.network, batch, takes=next((s for s in first.left if s.streams == streams), None))
 
-    def _run(self, network: str, batch: Batch, **options: Any) -> NetworkOutput:
+    def run(self, network: str, batch: Batch, **options: Any) -> NetworkOutput:
+        """Run a network on a batch, with options of `read`."""
         if network not in self.networks:
             raise unknown("network", network, self.networks, "the recipe")
         keep: dict[str, Any] = {f"keep_{what}": kept for what, kept in self.keep.items()}
@@ -243,7 +240,7 @@ class HeadInputs:
         Raises:
             WorkbenchError: no such network or tap.
         """
-        return self._forward.run(network or self._place.network, batch, after, taps)
+        return self._forward.run(network or self._place.network, batch, after=after, taps=taps)
 
     def averaged(self, follower: str) -> nn.Module:
         """The moving average of what this head says follows it (`Head.averaged`), as of the network `follower`.

@@ -28,13 +28,13 @@ class Preamble:
     Attributes:
         step: steps made so far.
         end: the step at which training ends this time.
-        memory: bytes that a step is going to hold on the CUDA device; 0 where that is not known.
+        memory: bytes that a step is going to hold on the CUDA device; 0 where the trial failed, None without a trial.
     """
 
     plan: Plan
     step: int
     end: int
-    memory: int
+    memory: int | None
 
     def facts(self) -> dict[str, str]:
         """By name, in the order of showing."""
@@ -116,7 +116,7 @@ class Preamble:
 
     def _memory(self) -> str:
         device = self.plan.world.device
-        if device.type == "cuda":
+        if device.type == "cuda" and self.memory is not None:
             if not self.memory:
                 return "not known: a trial on the first micro-batch failed, as the first step may"
             free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)

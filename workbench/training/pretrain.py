@@ -28,9 +28,10 @@ from workbench.runs.metrics_file import read_metrics
 from workbench.runs.names import TOKENIZER, is_run
 from workbench.training.arithmetic import arithmetic_of, computing
 from workbench.training.callbacks import Callback, named_callbacks
-from workbench.training.display import run_logging
-from workbench.training.failures import named_failures
+from workbench.training.display import Display, run_logging
+from workbench.training.failures import Spared, named_failures
 from workbench.training.plan import Plan, check
+from workbench.training.preamble import Preamble
 from workbench.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
@@ -88,6 +89,27 @@ def pretrain(
     if stopped:
         raise Stopped(stopped, run)
     return run
+
+
+def dry_run(recipe: Recipe, run_dir: str | Path, *, accept_changes: bool = False) -> Plan:
+    """Make the plan of a run and show it as the run would; nothing is written and no step is made.
+
+    Raises:
+        WorkbenchError, MachineError: as `workbench.training.plan.check`.
+    """
+    run, console = Path(run_dir), Terminal(stderr=True)
+    with (
+        distributed() as world,
+        run_logging(run, world, console),
+        named_failures(world),
+        computing(arithmetic_of(recipe.train, world.device)),
+    ):
+        plan = check(recipe, run, world, accept_changes=accept_changes)
+        if world.is_main:
+            step, end = plan.resume.step, plan.recipe.train.max_steps
+            display = Display(console, world, Spared(), start=step, total=end)
+            display.preamble(Preamble(plan, step, end, memory=None).facts())
+    return plan
 
 
 @contextmanager

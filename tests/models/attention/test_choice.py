@@ -14,8 +14,8 @@ from workbench.models.attention import call, flex
 from workbench.models.attention.call import choose, chosen
 from workbench.models.attention.request import Request
 from workbench.models.context import Context
-from workbench.models.kv_cache import CacheLayout, KVCache
-from workbench.models.layout import Layout, layout_of
+from workbench.models.kv_cache import KVCache
+from workbench.models.layout import CacheLayout, Layout, layout_of
 from workbench.models.network import Network
 from workbench.models.score_biases.alibi import AlibiBias
 from workbench.recipe.spec import NetworkSpec

@@ -38,7 +38,7 @@ from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.image_sequences import caption_sequence, medium_of
 from workbench.evaluation.scoring.result import Result
-from workbench.interop.run_or_checkpoint import load
+from workbench.interop.run_or_checkpoint import found_at, opened
 from workbench.metrics.tallies import Tally
 from workbench.pretraining.task import objective_name
 from workbench.recipe.spec import Recipe, Spec
@@ -80,8 +80,9 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
             )
         if not scoring.rerank and scoring.first_stage is not None:
             raise WorkbenchError("--first-stage names the run that finds candidates; say how many with --rerank")
-        loaded = load(scoring.run, scoring.overrides, trust=scoring.trust)
-        self.check_reads(loaded.recipe)
+        found = found_at(scoring.run, scoring.overrides or (), trust=scoring.trust)
+        self.check_reads(found.recipe)
+        loaded = opened(found)
         if scoring.rerank:
             wanted = "--rerank needs an itm that re-ranks"
             return find_comparing(loaded, scoring.run, "itm", wanted, **scoring.where)

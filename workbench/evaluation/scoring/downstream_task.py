@@ -23,7 +23,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.evaluation.options import MeasuringOptions, Scoring, Tuning
 from workbench.evaluation.scoring.evaluated_run import find_objective
 from workbench.evaluation.scoring.result import Result
-from workbench.interop.run_or_checkpoint import load
+from workbench.interop.run_or_checkpoint import found_at, opened
 from workbench.pretraining.objective import Objective
 from workbench.recipe.spec import Recipe, SequenceSpec
 
@@ -94,10 +94,10 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
             WorkbenchError: there is none, or the control would change nothing.
         """
         assert isinstance(scoring, Scoring), "what is no run is opened by the task itself"
-        loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
-        self.check_reads(loaded.recipe)
+        found = found_at(scoring.run, scoring.overrides or (), control=scoring.control, trust=scoring.trust)
+        self.check_reads(found.recipe)
         return find_objective(
-            loaded, scoring.run, self.objective, self.wanted(scoring), **scoring.where, control=scoring.control
+            opened(found), scoring.run, self.objective, self.wanted(scoring), **scoring.where, control=scoring.control
         )
 
     def check_reads(self, recipe: Recipe) -> None:

@@ -23,8 +23,7 @@ from torch import Tensor
 from workbench.models.attention.padded import GridSide, PaddedGroup, group_attention, padded
 from workbench.models.attention.request import Request, Result
 from workbench.models.checkpointing import recomputed
-from workbench.models.kv_cache import CacheLayout
-from workbench.models.layout import Layout, layout_of
+from workbench.models.layout import CacheLayout, Layout, layout_of
 from workbench.sequences.batch import Stream
 
 SAVES = 1.5  # the scores that padding would compute, to those of the bands, from which on the bands are faster

@@ -47,7 +47,7 @@ class Kernel:
     """A way to compute attention: the machines and sizes it `suits`, and what of a request it `lacks`, in words.
 
     `pays`: whether it is worth its beginning, where it may be chosen; a forced one runs anyway. `apart`: whether it
-    reads keys whose sequences stand apart (`workbench.models.kv_cache`) as they are.
+    reads keys whose sequences stand apart (`CacheLayout`) as they are.
     """
 
     name: str

@@ -18,7 +18,7 @@ from workbench.models.attention.block_mask import block_mask
 from workbench.models.attention.request import Request, Result, contiguous
 from workbench.models.attention.score_bias import ScoreMod
 from workbench.models.attention.visibility import near, visible
-from workbench.models.kv_cache import CacheLayout
+from workbench.models.layout import CacheLayout
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from workbench.models.kv_cache import CacheLayout
-from workbench.models.layout import Layout
+from workbench.models.layout import CacheLayout, Layout
 
 
 class KeyValues(NamedTuple):

@@ -22,8 +22,7 @@ from workbench.models.attention.request import Request, Result, term
 from workbench.models.attention.score_bias import QueryKeyGrid
 from workbench.models.attention.visibility import near, visible
 from workbench.models.dropout import dropout
-from workbench.models.kv_cache import CacheLayout
-from workbench.models.layout import Layout
+from workbench.models.layout import CacheLayout, Layout
 from workbench.models.permutation import select
 from workbench.sequences.transfer import integers_on_device, on_device
 
