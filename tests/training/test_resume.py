@@ -156,13 +156,13 @@ def test_a_start_that_was_killed_at_once_does_not_stop_the_next(recipe: Recipe, 
 def test_a_signal_during_the_start_saves_the_first_step(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = plan.check_training
+    plain = plan.check_recipe_control
 
     def signalled(*given: Any) -> None:
         signal.raise_signal(signal.SIGTERM)
         plain(*given)
 
-    monkeypatch.setattr(plan, "check_training", signalled)  # called once, at a first start
+    monkeypatch.setattr(plan, "check_recipe_control", signalled)  # called once, at a first start
     with pytest.raises(runs.Stopped) as stopped:
         pretrain(recipe, tmp_path / "run")
     assert stopped.value.code == 143

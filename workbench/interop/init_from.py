@@ -26,8 +26,8 @@ from workbench.interop.network_description import differences_of_heads, others
 from workbench.interop.stream_weights import differences, layer_specs, stream_layers, stream_names
 from workbench.interop.table_growth import Vocabularies, by_class, grown
 from workbench.interop.weight_sources import RUN, WeightSource, read_weight_source
-from workbench.pretraining.checks import LearningSignals
 from workbench.pretraining.model import PretrainingModel
+from workbench.pretraining.task_corpora import LearningSignals
 from workbench.recipe.spec import InitFrom, NetworkSpec, Spec
 from workbench.runs.data_record import MADE_FOR, NOTHING, read_data
 from workbench.runs.names import is_run

@@ -20,8 +20,8 @@ from workbench.interop.checkpoint_files import no_place
 from workbench.interop.checkpoint_reader import PretrainedWeights, names_of, read_checkpoint_folder
 from workbench.interop.init_from import initialise, refuse_foreign
 from workbench.interop.weight_sources import family_files, note_weight_source, note_weight_sources
-from workbench.pretraining.checks import learning_signals
 from workbench.pretraining.task import DEFAULT_NETWORK
+from workbench.pretraining.task_corpora import learning_signals
 from workbench.recipe.spec import InitFrom, Recipe, SequenceSpec, Spec, TaskSpec, TrainSpec
 from workbench.recipe.trees import with_overrides
 from workbench.runs.data_record import MADE_FOR, START

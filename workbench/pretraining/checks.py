@@ -1,15 +1,14 @@
-"""Whether the parts of a recipe fit each other and its data, found before the first step.
+"""Whether tasks, networks and corpora of a recipe fit each other, found before the first step.
 
-What a network learns, as its recipe says it: by which objectives, how it reads texts, and of whose features.
-
-Whether what reads linked entities finds any that it knows, before the first step.
+`check_fit`     sequences and the networks that read them: positions, memory, images, entities
+`check_fields`  what builders, transforms, objectives and maskings read, and what the corpora have
+`check_links`   what reads linked entities, and whether the corpora have any that it knows
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -26,10 +25,8 @@ from workbench.corpora.shards.record import BadRecordError
 from workbench.models.network import Network
 from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.objective import Objective
-from workbench.pretraining.task import DEFAULT_NETWORK, Task, TaskObjective, objectives_of, visibilities_of
-from workbench.pretraining.task_corpora import features_of
+from workbench.pretraining.task import DEFAULT_NETWORK, Task, TaskObjective
 from workbench.pretraining.window_lengths import texts_within
-from workbench.recipe.spec import Recipe, Spec
 from workbench.sequences.entities import spaces_in
 from workbench.sequences.missing_fields import how_to_prepare
 from workbench.sequences.protocols import Masking, Transform
@@ -212,27 +209,6 @@ def _check_sentences(reader: str, corpora: Sequence[Corpus]) -> None:
             f"{', '.join(corpus.place for corpus in texts)} has a second one in its 'text'. Prepare records of whole "
             f"documents, or pairs: {how_to_prepare('second')}"
         )
-
-
-@dataclass(frozen=True)
-class LearningSignals:
-    """Of one network.
-
-    Attributes:
-        objectives: what the recipe says of them, by name.
-        visibilities: which rows of a text each one sees.
-        features: what made the features that it reads.
-    """
-
-    objectives: Mapping[str, Spec] = field(default_factory=dict)
-    visibilities: frozenset[str] = frozenset()
-    features: frozenset[str] = frozenset()
-
-
-def learning_signals(recipe: Recipe, network: str) -> LearningSignals:
-    return LearningSignals(
-        objectives_of(recipe, network), visibilities_of(recipe, network), features_of(recipe, network)
-    )
 
 
 OVER_LENGTH = " over max_length"  # what the reasons say of what a transform had no room for

@@ -4,15 +4,9 @@ The half in the loader's workers: `arrange` acts on samples before the sequence 
 after it. It may hold read-only resources, never weights. The half on the device: the module that `head` makes,
 which turns streams into a sum and metrics. The trainer divides by the count over all micro-batches and ranks.
 
-What the hooks of a task's parts must return.
-
-How a network continues with a sequence: what an objective says of it for `workbench generate`.
-
-Momentum distillation: labels mixed with what a moving average of the network says (ALBEF, arXiv:2107.07651, 3.3).
-
-    L = - sum over rows i and classes c of [ (1 - a) y_ic + a q_ic ] log p_ic
-
-y are the labels, p = softmax(logits) and q = softmax of the follower's logits, through which no gradient goes.
+`Objective`, `Head`, `LossOutput`  the contract
+`Continuation`                     how a network continues a sequence: what an objective says of it for generation
+`SoftTargets`                      labels mixed with what a moving average of the network predicts
 """
 
 from __future__ import annotations
@@ -325,7 +319,12 @@ EMBEDDED = Returns("a dict of tensors of equally many rows, one for each of what
 
 @dataclass(frozen=True)
 class SoftTargets:
-    """What an objective with soft targets is told.
+    """Options of soft targets: labels mixed with what a moving average of the network predicts (momentum distillation,
+    ALBEF, arXiv:2107.07651, section 3.3).
+
+        L = - sum over rows i and classes c of [ (1 - a) y_ic + a q_ic ] log p_ic
+
+    y are the labels, p = softmax(logits) and q = softmax of the follower's logits, through which no gradient goes.
 
     Attributes:
         follower: the network that follows the objective's own.

@@ -1,7 +1,4 @@
-"""A task: corpora + sequence builder + objectives, and its half of the work in the loader's workers.
-
-Which sequences of a micro-batch continue from those of the one before, where texts are read on.
-"""
+"""A task: corpora + sequence builder + objectives, and its half of the work in the loader's workers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The corpora of a recipe, opened before anything else is; where one is missing, what it has to hold.
+"""The corpora of a recipe's tasks: whether they are there, and what a recipe leaves to them.
 
-Options that a recipe leaves to its corpora: what made their features is a hash that nobody types.
+`check_corpora`    opens them before torch is imported; where one is missing, says what it has to hold
+`as_corpora_say`   fills in the options that a recipe leaves open: what made features is a hash that nobody types
+`learning_signals` what a network learns from them
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.files.cache import is_url
 from workbench.corpora.corpus import Corpus
 from workbench.pretraining.segmentation import with_segmenter
-from workbench.pretraining.task import tasks_that_read
+from workbench.pretraining.task import objectives_of, tasks_that_read, visibilities_of
 from workbench.recipe.recipe_listing import PREPARED
 from workbench.recipe.spec import Recipe, Spec, TaskSpec
 from workbench.recipe.trees import as_tree
@@ -125,8 +127,8 @@ def fields_read(recipe: Recipe, place: str) -> list[str]:
 def _by_field(fields: list[str]) -> list[str]:
     """What prepares each; those that one command prepares together."""
     commands: dict[str, list[str]] = {}
-    for field in fields:
-        commands.setdefault(how_to_prepare(_source(field, fields)), []).append(repr(field))
+    for name in fields:
+        commands.setdefault(how_to_prepare(_source(name, fields)), []).append(repr(name))
     return [f"{', '.join(names)} by {command}" for command, names in commands.items()]
 
 
@@ -188,6 +190,27 @@ def features_of(recipe: Recipe, network: str) -> frozenset[str]:
         if isinstance(image, Mapping) and isinstance(image.get("image_processor"), str)
         for option in named_by("image_processor", image, "image_processor")[0].of_corpora
         if image.get(option) is not None
+    )
+
+
+@dataclass(frozen=True)
+class LearningSignals:
+    """What a network learns, as its recipe says it.
+
+    Attributes:
+        objectives: what the recipe says of them, by name.
+        visibilities: which rows of a text each one sees.
+        features: what made the features that it reads.
+    """
+
+    objectives: Mapping[str, Spec] = field(default_factory=dict)
+    visibilities: frozenset[str] = frozenset()
+    features: frozenset[str] = frozenset()
+
+
+def learning_signals(recipe: Recipe, network: str) -> LearningSignals:
+    return LearningSignals(
+        objectives_of(recipe, network), visibilities_of(recipe, network), features_of(recipe, network)
     )
 
 

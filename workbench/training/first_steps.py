@@ -1,26 +1,17 @@
-"""What no single call of a part can show, and the first steps of a run do: parameters that come and go, objectives that
-nothing is learned from.
-
-Whether a recipe's control is one, with all the parts that the run has (`workbench.components.controls`).
-"""
+"""What no single call of a component can show, and the first steps of a run do: parameters that come and go, objectives
+that nothing is learned from."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
 
 from torch import Tensor, nn
 
-from workbench.components.build_context import components_within
-from workbench.components.controls import ablated_by, check_control
+from workbench.components.controls import ablated_by
 from workbench.core.errors import WorkbenchError
 from workbench.models.network import Network
-from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.task import Task, labels
-from workbench.recipe.spec import Recipe
-from workbench.runs.folder import read_recipe
-from workbench.runs.names import RECIPE
 from workbench.sequences.batch import MicroBatch
 from workbench.training.step import StepResult
 
@@ -202,23 +193,3 @@ class FirstSteps:
             "`sequence.targets[self.name]` in `corrupt`, with `labels`, whose number a loss is divided by; where there "
             "are no `labels`, `count` says the number"
         )
-
-
-def check_training(recipe: Recipe, tasks: Iterable[Task], root: PretrainingModel) -> None:
-    """The recipe's control must be supported by all parts that it concerns; where none does, it must come with the run
-    that the weights start from.
-
-    Raises:
-        WorkbenchError: it is not so.
-    """
-    of_tasks = [part for task in tasks for part in task.parts]
-    inherited = recipe.control in _inherited(recipe)
-    check_control(
-        recipe.control, [*of_tasks, *components_within(root)], f"the recipe {recipe.name!r}", inherited=inherited
-    )
-
-
-def _inherited(recipe: Recipe) -> set[str | None]:
-    """The controls of the runs that the networks start from."""
-    places = [Path(entry.weights) for spec in recipe.networks.values() for entry in spec.init_from]
-    return {read_recipe(place).control for place in places if (place / RECIPE).is_file()}

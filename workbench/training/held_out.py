@@ -1,6 +1,6 @@
 """Held-out losses: one finite pass per task, the same samples with the same corruption every time.
 
-What a held-out pass measures as a whole: tensors of its heads, gathered over micro-batches and ranks.
+`HeldOut` runs the passes; `Measured` gathers tensors of a whole pass for what no sums give (`Objective.measure`).
 """
 
 from __future__ import annotations

@@ -1,18 +1,13 @@
-"""The losses of one step: what each of its micro-batches backpropagates, and what of them is summed and kept.
+"""The losses of one step, in reading order.
 
-An additive objective backpropagates its share of weight * sum / global count. A global-batch one (`global_batch_loss`)
-takes two
-passes: `embed` embeds every micro-batch without gradient, which gives the gradients of its embeddings, and `total`
-backpropagates those. Where every rank has one micro-batch, `total` does both in its only pass.
+`StepLosses`         what each micro-batch of a step backpropagates, and what is summed and kept
+`MicroPass`          one micro-batch: its generators seeded, on the device, in the right precision
+`DeviceSums`         sums of losses and metrics with their counts: on the device during a step, read once at its end
+`global_batch_loss`  one loss over what is embedded of all micro-batches and ranks (contrastive)
 
-One pass of a micro-batch, the same wherever it runs: its generators seeded, on the device, in the right precision.
-
-With dropout seeded from (seed, step, task, lane) the result depends neither on the number of ranks nor on how lanes are
-spread over them.
-
-Sums of losses and metrics with their counts: on the device while a step runs, as numbers between steps.
-
-Global-batch losses (contrastive): one loss over what is embedded of all micro-batches and ranks.
+An additive objective backpropagates its share of weight * sum / global count. A global-batch one takes two passes:
+`StepLosses.embed` embeds every micro-batch without gradient, which gives the gradients of its embeddings, and
+`StepLosses.total` backpropagates those. Where every rank has one micro-batch, `total` does both in its only pass.
 
 The embeddings of a step are gathered on every rank. Each rank computes the terms of its own micro-batches, one after
 another, against all of them, and their gradients with respect to all embeddings, which are summed over ranks; a
@@ -45,110 +40,15 @@ from workbench.training.arithmetic import autocast_dtype
 
 EmbeddedFields = dict[str, Tensor]
 
-
-@dataclass
-class GlobalBatchLoss:
-    """What a rank holds of the loss of a step.
-
-    `outputs` are the terms of its micro-batches; `gradients[lane]` those of its embeddings with respect to the whole
-    loss; `of_head` those of the head's own parameters (a logit scale), the same on every rank.
-    """
-
-    outputs: list[LossOutput]
-    gradients: dict[int, EmbeddedFields] = field(default_factory=dict)
-    of_head: list[tuple[nn.Parameter, Tensor]] = field(default_factory=list)
-
-
-def gather_embedded(
-    mine: Mapping[int, EmbeddedFields], lanes: int, world: World
-) -> tuple[EmbeddedFields, dict[int, slice]]:
-    """Every field gathered in lane order, detached, and the rows of each lane in it."""
-    names: set[str] = set()
-    lengths: dict[int, int] = {}
-    for rank in world.gather({lane: {name: len(t) for name, t in e.items()} for lane, e in mine.items()}):
-        for lane, fields in rank.items():
-            names |= fields.keys()
-            lengths[lane] = next(iter(fields.values()), 0)
-    rows: dict[int, slice] = {}
-    first = 0
-    for lane in sorted(lengths):
-        rows[lane] = slice(first, first + lengths[lane])
-        first += lengths[lane]
-    whole = {
-        name: torch.cat(world.gather_rows({lane: e[name] for lane, e in mine.items()}, lanes)) for name in sorted(names)
-    }
-    return whole, rows
-
-
-def global_batch_loss(
-    head: GlobalBatchHead, mine: Mapping[int, EmbeddedFields], lanes: int, factor: float, world: World
-) -> GlobalBatchLoss:
-    """The terms of this rank's embeddings among those of the step, and the gradients of the whole times `factor`.
-
-    Every rank takes part, also one that holds no lane.
-
-    Args:
-        mine: this rank's embeddings by lane; no gradient flows into them.
-        lanes: micro-batches of a step over all ranks.
-    """
-    whole, rows = gather_embedded(mine, lanes, world)
-    leaves = {name: t.float().requires_grad_() for name, t in whole.items() if t.is_floating_point()}
-    parameters = [p for p in head.parameters() if p.requires_grad]
-    inputs = [*leaves.values(), *parameters]
-    sums: list[Tensor | None] = [None] * len(inputs)
-    outputs = []
-    for lane in sorted(mine):
-        with torch.enable_grad():
-            output = loss_of(head, {**whole, **leaves}, rows[lane])
-        if output.loss.requires_grad:
-            found = torch.autograd.grad(output.loss * factor, inputs, allow_unused=True)
-            sums = [_sum_of(before, more) for before, more in zip(sums, found, strict=True)]
-        outputs.append(_detached(output))
-    sums = _over_ranks(sums, inputs, world)
-    gradients: dict[int, EmbeddedFields] = {
-        lane: {name: g[rows[lane]] for name, g in zip(leaves, sums, strict=False) if g is not None} for lane in mine
-    }
-    of_head = [(p, g) for p, g in zip(parameters, sums[len(leaves) :], strict=True) if g is not None]
-    return GlobalBatchLoss(outputs, gradients, of_head)
-
-
-def _sum_of(before: Tensor | None, more: Tensor | None) -> Tensor | None:
-    return more if before is None else before if more is None else before.add_(more)
-
-
-def _over_ranks(sums: list[Tensor | None], inputs: list[Tensor], world: World) -> list[Tensor | None]:
-    """Gradients summed over ranks; None for what no rank used."""
-    if world.size == 1:
-        return sums
-    used = world.sum(torch.tensor([float(gradient is not None) for gradient in sums])).tolist()
-    return [
-        world.sum(torch.zeros_like(leaf) if gradient is None else gradient.contiguous()) if times else None
-        for times, gradient, leaf in zip(used, sums, inputs, strict=True)
-    ]
-
-
-def loss_of(head: GlobalBatchHead, embedded: EmbeddedFields, own: slice) -> LossOutput:
-    """The terms of the rows `own` among the embeddings of a step, in float32."""
-    whole = {name: t.float() if t.is_floating_point() else t for name, t in embedded.items()}
-    output: LossOutput = call(head, "loss", LOSS, whole, own)
-    return output
-
-
-def surrogate(embedded: EmbeddedFields, gradients: EmbeddedFields) -> Tensor:
-    """A scalar whose gradient with respect to the embeddings is `gradients`."""
-    return torch.stack([(embedded[name].float() * gradient).sum() for name, gradient in gradients.items()]).sum()
-
-
-def _detached(output: LossOutput) -> LossOutput:
-    metrics = {name: (_without_graph(s), _without_graph(c)) for name, (s, c) in output.metrics.items()}
-    return LossOutput(output.loss.detach(), metrics)
-
-
-def _without_graph(value: Tensor | float) -> Tensor | float:
-    return value.detach() if isinstance(value, Tensor) else value
-
-
 Outputs = dict[str, LossOutput | EmbeddedFields]
+
+T = TypeVar("T")
+
+Label = tuple[str, str]
+"""A task and an objective of it."""
+
+Sums = dict[str, tuple[float, float]]
+"""(sum, count) by the names of `workbench.pretraining.task.labels`."""
 
 
 class StepLosses:
@@ -257,11 +157,11 @@ def _embedded(output: LossOutput | EmbeddedFields) -> EmbeddedFields:
     return output
 
 
-T = TypeVar("T")
-
-
 class MicroPass:
     """Runs a model on micro-batches, and has the next one copied to the device meanwhile.
+
+    Dropout is seeded from (seed, step, task, lane). So a pass is the same wherever it runs: it depends neither on the
+    number of ranks nor on how lanes are spread over them.
 
     Args:
         precision: `train.precision`.
@@ -331,12 +231,6 @@ class Copies:
         return moved.map(read)
 
 
-Label = tuple[str, str]
-"""A task and an objective of it."""
-Sums = dict[str, tuple[float, float]]
-"""(sum, count) by the names of `workbench.pretraining.task.labels`."""
-
-
 def add_sums(into: Sums, more: Mapping[str, tuple[float, float]]) -> None:
     """Add (sum, count) pairs by name."""
     for name, (total, count) in more.items():
@@ -393,3 +287,105 @@ def _read(losses: Tensor, numbers: list[Tensor]) -> tuple[list[float], list[floa
 def zero(device: torch.device) -> Tensor:
     """0 in double precision."""
     return torch.zeros((), dtype=torch.float64, device=device)
+
+
+@dataclass
+class GlobalBatchLoss:
+    """What a rank holds of the loss of a step.
+
+    `outputs` are the terms of its micro-batches; `gradients[lane]` those of its embeddings with respect to the whole
+    loss; `of_head` those of the head's own parameters (a logit scale), the same on every rank.
+    """
+
+    outputs: list[LossOutput]
+    gradients: dict[int, EmbeddedFields] = field(default_factory=dict)
+    of_head: list[tuple[nn.Parameter, Tensor]] = field(default_factory=list)
+
+
+def global_batch_loss(
+    head: GlobalBatchHead, mine: Mapping[int, EmbeddedFields], lanes: int, factor: float, world: World
+) -> GlobalBatchLoss:
+    """The terms of this rank's embeddings among those of the step, and the gradients of the whole times `factor`.
+
+    Every rank takes part, also one that holds no lane.
+
+    Args:
+        mine: this rank's embeddings by lane; no gradient flows into them.
+        lanes: micro-batches of a step over all ranks.
+    """
+    whole, rows = gather_embedded(mine, lanes, world)
+    leaves = {name: t.float().requires_grad_() for name, t in whole.items() if t.is_floating_point()}
+    parameters = [p for p in head.parameters() if p.requires_grad]
+    inputs = [*leaves.values(), *parameters]
+    sums: list[Tensor | None] = [None] * len(inputs)
+    outputs = []
+    for lane in sorted(mine):
+        with torch.enable_grad():
+            output = loss_of(head, {**whole, **leaves}, rows[lane])
+        if output.loss.requires_grad:
+            found = torch.autograd.grad(output.loss * factor, inputs, allow_unused=True)
+            sums = [_sum_of(before, more) for before, more in zip(sums, found, strict=True)]
+        outputs.append(_detached(output))
+    sums = _over_ranks(sums, inputs, world)
+    gradients: dict[int, EmbeddedFields] = {
+        lane: {name: g[rows[lane]] for name, g in zip(leaves, sums, strict=False) if g is not None} for lane in mine
+    }
+    of_head = [(p, g) for p, g in zip(parameters, sums[len(leaves) :], strict=True) if g is not None]
+    return GlobalBatchLoss(outputs, gradients, of_head)
+
+
+def gather_embedded(
+    mine: Mapping[int, EmbeddedFields], lanes: int, world: World
+) -> tuple[EmbeddedFields, dict[int, slice]]:
+    """Every field gathered in lane order, detached, and the rows of each lane in it."""
+    names: set[str] = set()
+    lengths: dict[int, int] = {}
+    for rank in world.gather({lane: {name: len(t) for name, t in e.items()} for lane, e in mine.items()}):
+        for lane, fields in rank.items():
+            names |= fields.keys()
+            lengths[lane] = next(iter(fields.values()), 0)
+    rows: dict[int, slice] = {}
+    first = 0
+    for lane in sorted(lengths):
+        rows[lane] = slice(first, first + lengths[lane])
+        first += lengths[lane]
+    whole = {
+        name: torch.cat(world.gather_rows({lane: e[name] for lane, e in mine.items()}, lanes)) for name in sorted(names)
+    }
+    return whole, rows
+
+
+def loss_of(head: GlobalBatchHead, embedded: EmbeddedFields, own: slice) -> LossOutput:
+    """The terms of the rows `own` among the embeddings of a step, in float32."""
+    whole = {name: t.float() if t.is_floating_point() else t for name, t in embedded.items()}
+    output: LossOutput = call(head, "loss", LOSS, whole, own)
+    return output
+
+
+def surrogate(embedded: EmbeddedFields, gradients: EmbeddedFields) -> Tensor:
+    """A scalar whose gradient with respect to the embeddings is `gradients`."""
+    return torch.stack([(embedded[name].float() * gradient).sum() for name, gradient in gradients.items()]).sum()
+
+
+def _sum_of(before: Tensor | None, more: Tensor | None) -> Tensor | None:
+    return more if before is None else before if more is None else before.add_(more)
+
+
+def _over_ranks(sums: list[Tensor | None], inputs: list[Tensor], world: World) -> list[Tensor | None]:
+    """Gradients summed over ranks; None for what no rank used."""
+    if world.size == 1:
+        return sums
+    used = world.sum(torch.tensor([float(gradient is not None) for gradient in sums])).tolist()
+    return [
+        world.sum(torch.zeros_like(leaf) if gradient is None else gradient.contiguous()) if times else None
+        for times, gradient, leaf in zip(used, sums, inputs, strict=True)
+    ]
+
+
+def _detached(output: LossOutput) -> LossOutput:
+    metrics = {name: (_without_graph(s), _without_graph(c)) for name, (s, c) in output.metrics.items()}
+    return LossOutput(output.loss.detach(), metrics)
+
+
+def _without_graph(value: Tensor | float) -> Tensor | float:
+    return value.detach() if isinstance(value, Tensor) else value

@@ -1,10 +1,9 @@
-"""What a run measures, as lines of metrics.jsonl and in TensorBoard.
+"""What a run measures, and where it is written.
 
-What the steps since the last line of metrics measured.
-
-How fast a run goes: tokens, samples and operations per second since the last line of metrics.
-
-Floating-point operations of a model, and what the machine can do: for the utilisation in the metrics.
+`MetricsLog`                      lines of metrics.jsonl, and TensorBoard
+`Window`                          losses and metrics of the steps since the last line
+`Meter`                           tokens, samples and operations per second since the last line
+`flops_per_row`, `measured_peak`  operations of the model, and what the machine can do: for the utilisation
 """
 
 from __future__ import annotations

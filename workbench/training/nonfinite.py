@@ -1,9 +1,8 @@
-"""Where numbers that are not finite come from: a forward with modules watched.
+"""Where numbers that are not finite come from, and passes that leave no trace.
 
-No step pays for it: relations are watched in the pass before the first step that counts operations, all modules where a
-loss turned out not to be finite.
-
-Passes that leave no trace: what a forward moves is put back.
+`checked_terms`  watches the score biases in the pass before the first step that counts operations
+`watched`        watches all modules of a pass, once a loss turned out not to be finite; no other step pays for it
+`dry`            puts back what a forward moves
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from workbench.components.build_context import Identities, noted
+from workbench.components.build_context import Identities, components_within, noted
+from workbench.components.controls import check_control
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World
 from workbench.corpora.reading.reader import FinitePass, Reader
@@ -23,23 +24,22 @@ from workbench.optimization.factory import make_lr_schedule, make_optimizer
 from workbench.optimization.groups import freeze
 from workbench.optimization.lr_schedules import LearningRateSchedule
 from workbench.pretraining.assembly import make_model, tasks_of
-from workbench.pretraining.checks import check_fields, check_links, learning_signals, warn_unused_memory
+from workbench.pretraining.checks import check_fields, check_links, warn_unused_memory
 from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.schedule import TaskSchedule
 from workbench.pretraining.segmentation import cut_by
 from workbench.pretraining.task import Task
-from workbench.pretraining.task_corpora import as_corpora_say
+from workbench.pretraining.task_corpora import as_corpora_say, learning_signals
 from workbench.recipe.spec import AUTO, Recipe
 from workbench.runs.checkpoints import Checkpoints, Whole
 from workbench.runs.data_record import START, DataRecord, check_data, refuse_changed
-from workbench.runs.folder import check_run
+from workbench.runs.folder import check_run, read_recipe
 from workbench.runs.frozen_weights import recorded_base_identity
-from workbench.runs.names import TOKENIZER
+from workbench.runs.names import RECIPE, TOKENIZER
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.arithmetic import Arithmetic, arithmetic_of
 from workbench.training.capacity import check_memory
 from workbench.training.data import held_out_pass, reader_of
-from workbench.training.first_steps import check_training
 from workbench.training.micro_batch import as_begun, with_micro_batch
 
 ALONE = World()
@@ -137,7 +137,7 @@ def _start(
 ) -> None:
     """Give the model of a new run the weights that it starts from (`init_from`)."""
     refuse_foreign(read, read.get(START, {}))
-    check_training(recipe, tasks.values(), root)
+    check_recipe_control(recipe, tasks, root)
     warn_unused_memory(tasks.values(), root)
     for network, spec in recipe.networks.items():
         for entry in spec.init_from:
@@ -165,3 +165,17 @@ def _check_held_out(recipe: Recipe, passes: Mapping[str, FinitePass]) -> None:
             f"train.best = {spec.best!r} follows a held-out metric: name held_out corpora in a task and set "
             "train.evaluate_every"
         )
+
+
+def check_recipe_control(recipe: Recipe, tasks: Mapping[str, Task], root: PretrainingModel) -> None:
+    """The recipe's control must be supported by all components that it concerns; where none does, it must come with the
+    run that the weights start from."""
+    of_tasks = [component for task in tasks.values() for component in task.parts]
+    found, inherited = [*of_tasks, *components_within(root)], recipe.control in _inherited(recipe)
+    check_control(recipe.control, found, f"the recipe {recipe.name!r}", inherited=inherited)
+
+
+def _inherited(recipe: Recipe) -> set[str | None]:
+    """The controls of the runs that the networks start from."""
+    places = [Path(entry.weights) for spec in recipe.networks.values() for entry in spec.init_from]
+    return {read_recipe(place).control for place in places if (place / RECIPE).is_file()}

@@ -23,7 +23,7 @@ from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.first_steps import check_training
+from workbench.training.plan import check_recipe_control
 from workbench.training.pretrain import pretrain
 
 PARTS = """
@@ -135,7 +135,7 @@ def checked(recipe: Recipe | dict[str, Any]) -> None:
     made = recipe if isinstance(recipe, Recipe) else recipe_from_dict(recipe)
     tokenizer = Tokenizer.load(str(made.tokenizer))
     tasks = tasks_of(made, tokenizer)
-    check_training(made, tasks.values(), make_model(made, tasks, tokenizer))
+    check_recipe_control(made, tasks, make_model(made, tasks, tokenizer))
 
 
 def with_part(world: Path, kind: str, part: str, control: str) -> dict[str, Any]:
