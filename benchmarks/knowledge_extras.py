@@ -90,7 +90,7 @@ def prepare_extras(data: Path, corpora: Path, sets: list[str], made: Made) -> No
     meant = ("--graph", wordnet, "--candidates", "30", *single)
     made("senses", "link", examples, *meant, "--supervise")
     for name in ("wiki", "facts", *sets):
-        made(f"{name}-both", "link", corpora / f"{name}-candidates", *meant, "--beside")
+        made(f"{name}-both", "link", corpora / f"{name}-candidates", *meant, "--alongside")
 
 
 def asked(codex: Path, corpora: Path, made: Made) -> None:

@@ -157,7 +157,7 @@ def _candidates(data: Path, corpora: Path) -> Iterator[Made]:
     for end in ("", "-held-out"):
         text, examples, once = (str(corpora / f"{name}{end}") for name in ("text", "examples", "text-once"))
         yield f"text-once{end}", "prepare", "link", text, *graph
-        yield f"text-linked{end}", "prepare", "link", once, *wordnet, "--beside"
+        yield f"text-linked{end}", "prepare", "link", once, *wordnet, "--alongside"
         yield f"wiki-links{end}", "prepare", "link", text, *graph, "--supervise"
         yield f"senses{end}", "prepare", "link", examples, *wordnet, "--supervise"
 

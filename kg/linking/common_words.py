@@ -14,7 +14,7 @@ someone something anybody anyone anything nobody nothing everybody everyone ever
 """
 DETERMINERS = "a an the no every few fewer many more most much several less least enough half"
 PREPOSITIONS = """
-about above across after against along among around as at before behind below beneath next to besides between beyond by
+about above across after against along among around as at before behind below beneath beside besides between beyond by
 despite down during except for from in inside into like near of off on onto out outside over past per since through
 throughout to toward towards under underneath until unto up upon via with within without
 """

@@ -16,7 +16,7 @@ from pipelines.demo.scenes import Scene, Thing
 
 _LISTS = (
     "There is {0}.",
-    "The image shows {0}.",
+    "The picture shows {0}.",
     "{0}.",
     "I can see {0}.",
     "{0} on a grey ground.",

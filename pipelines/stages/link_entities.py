@@ -15,7 +15,7 @@ from workbench.corpora.schema.field_values import Stretches
 from workbench.corpora.schema.schema import FIELDS, SchemaField, links_among
 from workbench.sequences.sequence import Sample
 
-Given = Literal["replace", "keep", "next to", "supervise"]
+Given = Literal["replace", "keep", "alongside", "supervise"]
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class LinkEntities:
     """Writes `spans` of the text, `caption_spans` of the captions and so on, and into `meta.linker` who put them there.
 
     `given` says what becomes of spans that were there before: `replace` them; `keep` them, with those of the linker's
-    that overlap none; keep them `next to` all of the linker's (of another graph); or have them `supervise` the
-    linker's:
-    those of the same characters are told whether the entity is the right one (`kg.sequences.linked_mentions.RIGHT`).
+    that overlap none; keep them `alongside` all of the linker's (of another graph); or have them `supervise` the
+    linker's: those of the same
+    characters get a mark whether the entity is the right one (`kg.sequences.linked_mentions.RIGHT`).
 
     With `candidates`, a mention has that many entities at most, as spans of the same characters, the best first. With
     `inside`, a field of stretches (`tags`, `marks`, `mention`), names are found there alone, and in its text alone.

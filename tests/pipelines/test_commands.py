@@ -334,12 +334,12 @@ def test_links_that_are_there_tell_which_candidate_is_right_and_another_graph_st
         [13, 16, "e4"],
     ]
     assert [span[:3] + span[4:] for span in other["spans"]] == [[0, 3, "e3"]]
-    second = ["--linker", tmp_path / "others-linker", "--beside", "--workers", 1]
+    second = ["--linker", tmp_path / "others-linker", "--alongside", "--workers", 1]
     prepare("link", tmp_path / "l", *second, "-o", tmp_path / "both")
     both, _ = stored(tmp_path / "both")
     assert [span[2] for span in both["spans"]] == ["e1", "e2", "w1", "e3", "w2", "e4"]
     assert both["spans"][1] == reported["spans"][1]
-    with pytest.raises(WorkbenchError, match="--keep and --beside contradict"):
+    with pytest.raises(WorkbenchError, match="--keep and --alongside contradict"):
         prepare("link", tmp_path / "l", *second, "--keep", "-o", tmp_path / "x")
     prepare("text", json_lines("e.jsonl", [{"text": "Roe"}]), "-o", tmp_path / "plain", "--workers", 1)
     with pytest.raises(WorkbenchError, match=r"--supervise: .* has no links that could be right"):

@@ -43,7 +43,7 @@ def link(
         bool, typer.Option("--keep", help="Keep the links that are there; add what overlaps none.")
     ] = False,
     alongside: Annotated[
-        bool, typer.Option("--beside", help="Keep the links that are there, of another graph; add all of this one.")
+        bool, typer.Option("--alongside", help="Keep the links that are there, of another graph; add all of this one.")
     ] = False,
     supervise: Annotated[
         bool,
@@ -56,7 +56,7 @@ def link(
     """Find the entities of a graph in texts and captions, and store them as character spans in a new corpus.
 
     Each record notes the linker's name and version, each span its score: how likely a person would link these words to
-    this entity. Spans that are there are replaced, unless --keep, --beside or --supervise is given. Options on how a
+    this entity. Spans that are there are replaced, unless --keep, --alongside or --supervise is given. Options on how a
     linker is made (--case, --min-length, --skip, --common, --names, --knowledge-base, --anchors, --priors, --words,
     --context) are for --graph; with --linker they are refused, as a saved linker has its own.
 
@@ -70,7 +70,7 @@ def link(
 
       workbench prepare link corpora/wiki --linker linkers/wikidata --candidates 30 --supervise -o corpora/wiki-linked
 
-      workbench prepare link corpora/wiki-linked --linker linkers/wordnet --candidates 30 --beside -o corpora/both
+      workbench prepare link corpora/wiki-linked --linker linkers/wordnet --candidates 30 --alongside -o corpora/both
 
       workbench prepare link corpora/medical-ner --graph corpora/medical --signs --words jieba -o corpora/ner-linked
     """
@@ -97,7 +97,7 @@ def link(
     if supervise and not links_among(opened.manifest.fields):
         raise WorkbenchError(f"--supervise: {corpus} has no links that could be right; allowed: a corpus with `spans`")
     given = _given(keep=keep, alongside=alongside, supervise=supervise)
-    before = spaces_in(opened.manifest.about) if given in ("keep", "next to") else []
+    before = spaces_in(opened.manifest.about) if given in ("keep", "alongside") else []
     other = chosen.space is not None and bool(before) and not any(map(chosen.space.same, before))
     stage = LinkEntities.of(
         chosen,
