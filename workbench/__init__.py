@@ -1,25 +1,61 @@
 """Pretraining workbench: text, knowledge and vision-language Transformers in one loop.
 
-`workbench.load(run)` gives a trained run's (or a released model's) model, tokenizer and transforms back in Python.
+The names below are the Python API (`workbench.api`, docs/python.md). Each is imported when it is used, so that the
+command line starts without torch.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from workbench.core.shipped import find_package_files
+from workbench.core.shipped import find_package_files, version
 
 if TYPE_CHECKING:
-    from workbench.interop.run_or_checkpoint import load as load
+    from workbench.api import create_model as create_model
+    from workbench.api import evaluate as evaluate
+    from workbench.api import finetune as finetune
+    from workbench.api import link as link
+    from workbench.api import list_recipes as list_recipes
+    from workbench.api import load as load
+    from workbench.api import load_recipe as load_recipe
+    from workbench.api import open_corpus as open_corpus
+    from workbench.api import open_run as open_run
+    from workbench.api import prepare as prepare
+    from workbench.api import prepare_image_text as prepare_image_text
+    from workbench.api import prepare_text as prepare_text
+    from workbench.api import prepare_triples as prepare_triples
+    from workbench.api import pretrain as pretrain
+    from workbench.api import write_report as write_report
+    from workbench.core.errors import WorkbenchError as WorkbenchError
+    from workbench.model_api import Model as Model
+    from workbench.training.callbacks import Callback as Callback
 
-__all__ = ["load"]
+    __version__: str
+
+PLACES = {
+    **dict.fromkeys(
+        ("list_recipes", "load_recipe", "create_model", "load", "open_corpus", "open_run"), "workbench.api"
+    ),
+    **dict.fromkeys(("prepare", "prepare_text", "prepare_image_text", "prepare_triples", "link"), "workbench.api"),
+    **dict.fromkeys(("pretrain", "finetune", "evaluate", "write_report"), "workbench.api"),
+    "Callback": "workbench.training.callbacks",
+    "Model": "workbench.model_api",
+    "WorkbenchError": "workbench.core.errors",
+}
+"""The modules of the API's names."""
+__all__ = [*PLACES, "__version__"]
 
 find_package_files()
 
 
 def __getattr__(name: str) -> Any:
-    if name == "load":  # imported when used: the command line starts without torch
-        from workbench.interop.run_or_checkpoint import load
+    if name == "__version__":
+        return version()
+    if name not in PLACES:
+        raise AttributeError(f"module 'workbench' has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(importlib.import_module(PLACES[name]), name)
 
-        return load
-    raise AttributeError(f"module 'workbench' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -435,3 +435,14 @@ def _reopen(path: Path, version: str) -> Linker:
     if linker.version != version:
         raise WorkbenchError(f"the linker {path} was replaced while it was in use; put it back, or start again")
     return linker
+
+
+def open_linker(place: str | Path) -> Linker:
+    """A saved linker, or one built from the names in a graph: a triples corpus or a graph store.
+
+    Raises:
+        WorkbenchError: neither is there.
+    """
+    if Linker.is_saved(place):
+        return Linker.load(place)
+    return Linker.from_store(GraphStore.open(place), context=True, lexicon="auto")

@@ -54,7 +54,7 @@ class DemoJob:
 
 
 @dataclass(frozen=True)
-class Model:
+class DemoTraining:
     """A run of the demo: a recipe with changes, the control it is trained under, and what it reads."""
 
     recipe: tuple[str, ...]
@@ -67,14 +67,14 @@ class Model:
 _TEXT = ("corpora/world", "corpora/facts", "corpora/tokenizer.json")
 _GRAPH, _VECTORS = (*_TEXT, "corpora/graph"), (*_TEXT, "corpora/entities.safetensors")
 MODELS = {
-    "k-bert": Model(("demo-k-bert",), _GRAPH, 48, (f"tasks.entity-typing.sequence.transforms=[{TREE}]",)),
-    "ernie-thu": Model(("demo-ernie-thu",), _VECTORS, 45, ()),
-    "ernie-thu-random-entities": Model(("demo-ernie-thu", "control=random-entities"), _VECTORS, 45, ()),
-    "bert": Model(("demo-bert",), _TEXT, 36, ()),
-    "k-bert-shuffled-graph": Model(("demo-k-bert", "control=shuffled-kg"), _GRAPH, 48),
-    "k-bert-matrix-off": Model(("demo-k-bert", "vars.visible_matrix=false"), _GRAPH, 48),
+    "k-bert": DemoTraining(("demo-k-bert",), _GRAPH, 48, (f"tasks.entity-typing.sequence.transforms=[{TREE}]",)),
+    "ernie-thu": DemoTraining(("demo-ernie-thu",), _VECTORS, 45, ()),
+    "ernie-thu-random-entities": DemoTraining(("demo-ernie-thu", "control=random-entities"), _VECTORS, 45, ()),
+    "bert": DemoTraining(("demo-bert",), _TEXT, 36, ()),
+    "k-bert-shuffled-graph": DemoTraining(("demo-k-bert", "control=shuffled-kg"), _GRAPH, 48),
+    "k-bert-matrix-off": DemoTraining(("demo-k-bert", "vars.visible_matrix=false"), _GRAPH, 48),
 }
-JOINT = Model(("demo-joint",), ("corpora/scenes-grid", "corpora/words.json"), 95)
+JOINT = DemoTraining(("demo-joint",), ("corpora/scenes-grid", "corpora/words.json"), 95)
 
 
 def plan() -> list[DemoJob]:
@@ -133,7 +133,7 @@ def _prepare(what: str, name: str, weight: float, *words: str) -> DemoJob:
     return DemoJob("prepare", ("prepare", what, *words, "--output", output), output, weight)
 
 
-def _pretraining(name: str, model: Model) -> DemoJob:
+def _pretraining(name: str, model: DemoTraining) -> DemoJob:
     output = f"runs/{name}"
     return DemoJob("pretrain", ("pretrain", *model.recipe, "--output", output), output, model.weight, model.needs)
 

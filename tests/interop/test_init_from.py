@@ -55,13 +55,13 @@ def started(tmp_path: Path, corpus: Path) -> Started:
         words = str(tokenizer(tmp_path / "own" / "tokenizer.json", more))
         plain = model(layers, init_from=init_from, **changes)
         recipe = recipe_file(tmp_path / "new.yaml", plain, text_task(corpus, "mlm"), tokenizer=words, seed=1)
-        return workbench.load(pretrain(load_recipe(str(recipe)), tmp_path / "new")).model.state_dict()
+        return workbench.load(pretrain(load_recipe(str(recipe)), tmp_path / "new")).torch.state_dict()
 
     return start
 
 
 def weights(run: Path) -> dict[str, Tensor]:
-    return dict(workbench.load(run).model.state_dict())
+    return dict(workbench.load(run).torch.state_dict())
 
 
 def layer(state: dict[str, Tensor], number: int) -> Tensor:

@@ -63,7 +63,7 @@ def test_a_family_beside_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(WorkbenchError, match=r"my_releases\.py"):
         load_recipe(str(second))
     run = pretrain(load_recipe(str(second), trust=True), tmp_path / "b")
-    old, new = (workbench.load(r, trust=True).model.network().state_dict() for r in (first, run))
+    old, new = (workbench.load(r, trust=True).torch.network().state_dict() for r in (first, run))
     for name, tensor in old.items():
         torch.testing.assert_close(new[name], tensor, atol=1e-20, rtol=0)
 

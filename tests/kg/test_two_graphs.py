@@ -87,7 +87,7 @@ def test_all_goes_on_from_linkers_that_were_taught_alone(told_world: Path, tmp_p
     second["model"]["init_from"] = str(linkers)
     second["train"]["lr"] = 1e-9
     made = pretrain(recipe_from_dict(second), tmp_path / "all", until=1)
-    before, after = (workbench.load(run).model.network("main").state_dict() for run in (linkers, made))
+    before, after = (workbench.load(run).torch.network("main").state_dict() for run in (linkers, made))
     for name, tensor in after.items():
         torch.testing.assert_close(tensor, before[name], atol=1e-6, rtol=0, msg=name)
     for layer in (1, 3):
@@ -115,7 +115,7 @@ def states(run: Path, control: str | None = None) -> torch.Tensor:
         "main"
     ]
     with torch.no_grad():
-        return read(loaded.model.network("main"), batch).states["text"]
+        return read(loaded.torch.network("main"), batch).states["text"]
 
 
 def test_controls_reach_the_tables_of_both_graphs(told_world: Path, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_controls_reach_the_tables_of_both_graphs(told_world: Path, tmp_path: Pa
     whole, random, none = states(run), states(run, "random-entities"), states(run, "no-kg")
     assert not torch.allclose(whole, random, atol=1e-3)
     assert not torch.allclose(whole, none, atol=1e-3)
-    loaded = [workbench.load(run, control=control).model.network("main") for control in (None, "random-entities")]
+    loaded = [workbench.load(run, control=control).torch.network("main") for control in (None, "random-entities")]
     for stream in ("towns", "words"):
         ids = torch.arange(1, 1 + len(loaded[0].embeddings[stream].vectors))
         own, drawn = (network.embeddings[stream]({"entity_ids": ids}) for network in loaded)

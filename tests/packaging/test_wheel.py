@@ -78,9 +78,9 @@ train: {max_steps: 5, global_batch_size: 8, micro_batch_size: 8, lr: 1e-3, num_w
 LOAD = """
 import pathlib, workbench
 loaded = workbench.load("run", trust=True)
-layer = loaded.model.network().layers[1]
+layer = loaded.torch.network().layers[1]
 assert type(layer).__name__ == "Gate" and layer.bias == 1.0, layer
-assert "length" in loaded.model.heads
+assert "length" in loaded.torch.heads
 assert not pathlib.Path(workbench.__file__).is_relative_to(CHECKOUT), workbench.__file__
 print("loaded")
 """

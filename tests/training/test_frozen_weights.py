@@ -44,7 +44,7 @@ def last(run: Path) -> Path:
 
 
 def teacher_of(run: Path) -> dict[str, torch.Tensor]:
-    return workbench.load(run).model.network("teacher").state_dict()
+    return workbench.load(run).torch.network("teacher").state_dict()
 
 
 def test_a_frozen_network_is_saved_once(make_recipe: MakeRecipe, tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ def test_a_stream_starts_from_a_run(make_recipe: Any, recipe: Recipe, tmp_path: 
 
     path = make_recipe(change)
     pretrain(load_recipe(str(path)), tmp_path / "run")
-    old, new = (workbench.load(run).model.network().state_dict() for run in (source, tmp_path / "run"))
+    old, new = (workbench.load(run).torch.network().state_dict() for run in (source, tmp_path / "run"))
     assert len(old) == 5 + 2 * 12
     for name, tensor in old.items():
         moved = (

@@ -53,7 +53,7 @@ def read_sizes(run: Path) -> dict[str, int]:
     """Numbers of every tensor of the run's model."""
     import workbench
 
-    return {name: p.numel() for name, p in workbench.load(run).model.named_parameters()}
+    return {name: p.numel() for name, p in workbench.load(run).torch.named_parameters()}
 
 
 def test_a_table_on_a_terminal(

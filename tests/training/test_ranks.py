@@ -165,7 +165,7 @@ def test_a_micro_batch_on_every_rank_runs_forward_once(make_recipe: Any, launch:
         tree["train"].update(max_steps=5)
 
     run_ranks(launch, 2, make_recipe(change), tmp_path / "two")
-    state = workbench.load(tmp_path / "two", trust=True).model.state_dict()
+    state = workbench.load(tmp_path / "two", trust=True).torch.state_dict()
     assert state["networks.main.layers.2.calls"].item() == 5
 
 
@@ -233,7 +233,7 @@ def test_parts_that_leave_parameters_unused_know_nothing_of_ranks(
     one, two = (columns(tmp_path / name, "mlm/loss", "grad_norm") for name in ("one", "two"))
     assert len(one) == 20
     np.testing.assert_allclose(two, one, atol=1e-5, rtol=1e-5)
-    first, second = (workbench.load(tmp_path / name, trust=True).model.state_dict() for name in ("one", "two"))
+    first, second = (workbench.load(tmp_path / name, trust=True).torch.state_dict() for name in ("one", "two"))
     for name, tensor in first.items():
         torch.testing.assert_close(second[name], tensor, atol=1e-4, rtol=1e-4)
 

@@ -25,7 +25,7 @@ from workbench.training.pretrain import pretrain
 
 
 def same_weights(one: Path, other: Path) -> bool:
-    first, second = workbench.load(one).model.state_dict(), workbench.load(other).model.state_dict()
+    first, second = workbench.load(one).torch.state_dict(), workbench.load(other).torch.state_dict()
     return all(torch.equal(first[name], second[name]) for name in first)
 
 
@@ -105,9 +105,9 @@ def test_the_best_of_another_run_is_not_used(recipe: Recipe, tmp_path: Path) -> 
     run = pretrain(recipe, tmp_path / "run", until=1)
     other = pretrain(replace(recipe, seed=7), tmp_path / "other", until=2)
     shutil.copytree(other / "checkpoints" / "step-2", run / "best")
-    before = workbench.load(run).model.state_dict()
+    before = workbench.load(run).torch.state_dict()
     shutil.rmtree(run / "best")
-    assert all(torch.equal(before[name], tensor) for name, tensor in workbench.load(run).model.state_dict().items())
+    assert all(torch.equal(before[name], tensor) for name, tensor in workbench.load(run).torch.state_dict().items())
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "state.json"])

@@ -144,11 +144,11 @@ def test_load_gives_the_trained_model(recipe: Recipe, tmp_path: Path) -> None:
     samples = [{"key": "a", "text": "the old river", "draw": (0, 0, 0)}]
     batch = one.transforms["text"].micro_batch(samples, (0, 0, 0))
     with torch.no_grad():
-        first, second = (loaded.model(batch, ["mlm"])["mlm"].loss for loaded in (one, two))
+        first, second = (loaded.torch(batch, ["mlm"])["mlm"].loss for loaded in (one, two))
     assert torch.equal(first, second)
     assert one.tokenizer is not None
     assert one.tokenizer.vocab_size == 90
-    assert not one.model.training
+    assert not one.torch.training
 
 
 def test_load_without_a_checkpoint(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_non_finite_loss_stops_before_the_update(make_recipe: Any, tmp_path: Pat
     with pytest.raises(WorkbenchError, match="step 4: the loss of objective 'boom' of task 'text' is nan"):
         pretrain(recipe, tmp_path / "run")
     assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-3"]
-    weights = workbench.load(tmp_path / "run", trust=True).model.state_dict()
+    weights = workbench.load(tmp_path / "run", trust=True).torch.state_dict()
     assert all(torch.isfinite(t).all() for t in weights.values())
 
 
@@ -189,7 +189,7 @@ def test_init_from_a_run(make_recipe: Any, recipe: Recipe, tmp_path: Path) -> No
     source = pretrain(shorter(recipe, max_steps=15, lr=0.02), tmp_path / "source")
     changed = load_recipe(str(make_recipe(lambda t: t["model"].update(init_from=str(source)))))
     pretrain(shorter(changed, lr=1e-30, max_steps=2), tmp_path / "copy")
-    one, two = workbench.load(source).model.state_dict(), workbench.load(tmp_path / "copy").model.state_dict()
+    one, two = workbench.load(source).torch.state_dict(), workbench.load(tmp_path / "copy").torch.state_dict()
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
@@ -216,7 +216,7 @@ def test_own_modules_travel_with_the_run(make_recipe: Any, tmp_path: Path) -> No
 
     run = pretrain(load_recipe(str(make_recipe(change)), trust=True), tmp_path / "run", until=1)
     assert (run / "code" / "toy_components.py").read_text() == (tmp_path / "toy_components.py").read_text()
-    assert "contrast" in workbench.load(run, trust=True).model.heads
+    assert "contrast" in workbench.load(run, trust=True).torch.heads
 
 
 def test_recomputed_activations_change_nothing(recipe: Recipe, tmp_path: Path) -> None:
@@ -235,9 +235,9 @@ def test_bfloat16_trains(recipe: Recipe, tmp_path: Path) -> None:
 def test_frozen_parts_stay(recipe: Recipe, tmp_path: Path) -> None:
     recipe = shorter(recipe, max_steps=3, freeze=["networks.main.embeddings"])
     pretrain(recipe, tmp_path / "run", until=1)
-    before = workbench.load(tmp_path / "run").model.state_dict()
+    before = workbench.load(tmp_path / "run").torch.state_dict()
     pretrain(recipe, tmp_path / "run")
-    after = workbench.load(tmp_path / "run").model.state_dict()
+    after = workbench.load(tmp_path / "run").torch.state_dict()
     changed = {name for name in after if not torch.equal(before[name], after[name])}
     assert changed
     assert not any("embeddings" in name for name in changed)

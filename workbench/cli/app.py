@@ -9,11 +9,9 @@ import logging
 import os
 import select
 import sys
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any
 
 import typer
@@ -24,10 +22,8 @@ from workbench.core.errors import WorkbenchError, memory_error, message, system_
 from workbench.core.options.command import command
 from workbench.core.processes.rank_messages import say_once
 from workbench.core.processes.signals import Ended, ending
-from workbench.core.shipped import PROJECT_ROOT
+from workbench.core.shipped import version
 from workbench.core.terminal import PlainFormatter, Terminal
-
-DISTRIBUTION = "pretraining-workbench"
 
 
 @dataclass(frozen=True)
@@ -129,12 +125,20 @@ class Commands:
         else:
             call(target, rest, f"{called} {name}")
 
-    def _load(self, called: str, name: str, rest: list[str]) -> Commands | typer.Typer:
-        """The command of this name; `rest` are the arguments that it will get."""
+    def target(self, called: str, name: str) -> Any:
+        """The command of this name, as it is written: a function, or a group of commands.
+
+        Raises:
+            WorkbenchError: there is none, or a package that it needs is not installed.
+        """
         self._check(called, name)
         module, _, attribute = self.entries[name].path.partition(":")
         with needed_packages(f"{called} {name}"):
-            target = getattr(importlib.import_module(module), attribute)
+            return getattr(importlib.import_module(module), attribute)
+
+    def _load(self, called: str, name: str, rest: list[str]) -> Commands | typer.Typer:
+        """The command of this name; `rest` are the arguments that it will get."""
+        target = self.target(called, name)
         return target if isinstance(target, Commands | typer.Typer) else typer_app(target)
 
     def _check(self, called: str, name: str) -> None:
@@ -152,16 +156,6 @@ class Commands:
             table.add_row(f"[bold]{escape(name)}[/]", escape(entry.help))
         console.print(table)
         console.print(f"\n'{escape(called)} COMMAND --help' tells more.")
-
-
-def version() -> str:
-    """Of the installed package; of a checkout that is not installed what its pyproject.toml says."""
-    try:
-        return metadata.version(DISTRIBUTION)
-    except metadata.PackageNotFoundError:
-        file = PROJECT_ROOT / "pyproject.toml"
-        stated = tomllib.loads(file.read_text("utf-8"))["project"] if file.is_file() else {}
-        return f"{stated.get('version', 'unknown')} (not installed)"
 
 
 def call(target: typer.Typer, arguments: list[str], called: str) -> None:

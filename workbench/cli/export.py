@@ -44,31 +44,11 @@ def export(
     family = family_of(family)
     check_place(run)
     allow([family], Path.cwd(), f"the family {family!r}", trust=trust)
-    from workbench.interop.checkpoint_reader import make_family
-    from workbench.interop.checkpoint_writer import exported_weights, one_of_a_kind, write_checkpoint_folder
-    from workbench.interop.family import FamilyConfig
+    from workbench.interop.checkpoint_writer import export as write
     from workbench.interop.run_or_checkpoint import load
-    from workbench.interop.tokenizer_files import frame_of, with_special_ids, write_tokenizer
-    from workbench.models.adaptation import merge
-    from workbench.pretraining.task import objectives_of, visibilities_of
 
     loaded = load(run, trust=trust)
-    chosen = loaded.model.network_name(network)
-    merge(loaded.model.network(chosen))
-    recipe = loaded.recipe
-    objectives = objectives_of(recipe, chosen)
-    given = {"vocab_size": loaded.tokenizer.vocab_size} if loaded.tokenizer is not None else {}
-    heads, objectives = one_of_a_kind(loaded.model.heads_of(chosen), objectives, objective, run)
-    spec = recipe.all_networks[chosen]
-    seen = visibilities_of(recipe, chosen)
-    checkpoint_family = make_family(family)
-    made = exported_weights(family, loaded.model.network(chosen), spec, heads, objectives, stream, seen, **given)
-    if loaded.tokenizer is not None:
-        made = made._replace(config=with_special_ids(made.config, loaded.tokenizer, checkpoint_family.counts_padding))
-    write_checkpoint_folder(output, made)
-    if loaded.tokenizer is not None:
-        described = checkpoint_family.network(FamilyConfig(made.config))
-        write_tokenizer(output, loaded.tokenizer, described, frame_of(loaded, chosen), checkpoint_family.goes_on)
+    made = write(loaded, output, family, network=network, stream=stream, objective=objective, place=run)
     kind = made.config.get("architectures", [family])[0]
     console = Terminal()
     console.print(f"{escape(str(output))}: {len(made.tensors)} tensors of {escape(str(kind))}")

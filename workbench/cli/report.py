@@ -8,15 +8,11 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from workbench.components.trust import allow
+from workbench.api import write_report
 from workbench.core.options.bounds import Title
 from workbench.core.options.command import Trust
 from workbench.core.terminal import Terminal
-from workbench.report.introduction import read_opening
-from workbench.report.page import write_report
-from workbench.report.panels import panel_names
-from workbench.report.run import load_run
-from workbench.runs.names import REPORT, SEEDS
+from workbench.runs.names import SEEDS
 from workbench.runs.output_places import OutputFile
 
 
@@ -42,9 +38,5 @@ def report(
     """
     # NAME-* names the table next to the runs of several seeds as well, and the page tells the same of the runs
     folders = [folder for folder in runs if not (folder.name.endswith(SEEDS) and folder.is_file())] or runs
-    path = output or folders[0] / REPORT
-    loaded = [load_run(folder) for folder in folders]
-    for run in loaded:
-        allow(panel_names(run), run.folder, str(run.folder), trust=trust)
-    write_report(loaded, path, title, read_opening(opening) if opening else ())
+    path = write_report(folders, output, title=title, opening=opening, trust=trust)
     Terminal(stderr=True).print(f"wrote {escape(str(path))}", highlight=False)

@@ -11,13 +11,11 @@ from typing import Annotated
 import typer
 from annotated_types import Ge, Le
 
+from workbench.api import checked_recipe, default_run
 from workbench.core.options.bounds import Assignment, Location
 from workbench.core.options.command import Trust
 from workbench.core.terminal import Terminal
-from workbench.interop.checkpoint_recipe import recipe_named
-from workbench.pretraining.task_corpora import check_corpora, places_named
-from workbench.recipe.spec import Recipe
-from workbench.report.panels import find_panel
+from workbench.pretraining.task_corpora import places_named
 
 RecipeName = Annotated[
     Location,
@@ -58,7 +56,7 @@ def pretrain(
 
       torchrun --nproc-per-node 8 -m workbench pretrain bert tasks.text.corpora=[corpora/notes] --output runs/notes
     """
-    loaded = _checked(recipe, overrides, trust)
+    loaded = checked_recipe(recipe, overrides or (), trust=trust)
     from workbench.training import pretrain as runs
 
     folder = run or default_run(loaded)
@@ -97,7 +95,7 @@ def verify_resume(
 
       workbench verify-resume bert tasks.text.corpora=[corpora/notes] --steps 20
     """
-    loaded = _checked(recipe, overrides, trust)
+    loaded = checked_recipe(recipe, overrides or (), trust=trust)
     from workbench.training import verify_resume as verify
 
     folder = run or default_run(loaded).with_name(f"{loaded.name}-verify-resume")
@@ -126,17 +124,3 @@ def verify_resume(
         f"{len(verdict.weights)} weight tensors"
     )
     raise typer.Exit(1)
-
-
-def _checked(recipe: str, overrides: list[str] | None, trust: bool) -> Recipe:
-    """The recipe, whose corpora on this machine and panels are there."""
-    loaded = recipe_named(recipe, overrides or [], trust=trust)
-    for panel in loaded.panels:
-        find_panel(panel)
-    check_corpora(loaded)
-    return loaded
-
-
-def default_run(recipe: Recipe) -> Path:
-    """Where a recipe's run goes when nobody says: runs/<name>."""
-    return Path("runs") / (recipe.name or "run")

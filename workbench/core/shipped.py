@@ -9,11 +9,14 @@ nothing but modules.
 from __future__ import annotations
 
 import sys
+import tomllib
+from importlib import metadata
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("kg", "vision", "pipelines")
+DISTRIBUTION = "pretraining-workbench"
 
 
 class PackageFile:
@@ -38,3 +41,13 @@ def find_package_files() -> None:
         ours = str(PROJECT_ROOT / name)
         if loaded is not None and ours not in (places := list(getattr(loaded, "__path__", []))):
             loaded.__path__ = [*places, ours]
+
+
+def version() -> str:
+    """Of the installed package; of a checkout that is not installed what its pyproject.toml says."""
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        file = PROJECT_ROOT / "pyproject.toml"
+        stated = tomllib.loads(file.read_text("utf-8"))["project"] if file.is_file() else {}
+        return f"{stated.get('version', 'unknown')} (not installed)"

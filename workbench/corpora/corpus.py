@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import mmap
+import operator
 from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from workbench.components.build_context import note
 from workbench.core.errors import WorkbenchError
@@ -59,10 +61,10 @@ class Shard:
 
 
 class Corpus:
-    """A corpus. Make one with `Corpus.open`; it may be pickled and forked into workers.
+    """A corpus: the records of all shards in their order, iterable and indexable. Make one with `Corpus.open`.
 
-    `name` is the folder's name, `kind` one of text, image-text, triples. `verify` says whether a shard's checksum is
-    compared when the shard is opened; an index's always is.
+    It may be pickled and forked into workers. `name` is the folder's name, `kind` one of text, image-text, triples.
+    `verify` says whether a shard's checksum is compared when the shard is opened; an index's always is.
     """
 
     def __init__(self, place: str, manifest: Manifest, cache: Path, *, verify: bool = True) -> None:
@@ -74,7 +76,7 @@ class Corpus:
         self._kept: OrderedDict[tuple[int, int], Sample] = OrderedDict()
 
     @classmethod
-    def open(cls, place: str | Path, *, cache: str | Path | None = None, verify: bool = True) -> Corpus:
+    def open(cls, place: str | Path, *, cache: str | Path | None = None, verify: bool = True) -> Self:
         """Open a corpus at a path or an fsspec URL.
 
         Args:
@@ -97,6 +99,31 @@ class Corpus:
             where, manifest = str(path), parse_manifest((path / FILE_NAME).read_bytes(), str(path / FILE_NAME))
         note("corpus", place, manifest.identity)
         return cls(where, manifest, folder, verify=verify)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.place}: {self.records:,} records of kind {self.kind}>"
+
+    def __len__(self) -> int:
+        return self.records
+
+    def __iter__(self) -> Iterator[Sample]:
+        """Every record as it is stored, in the order of the shards."""
+        for shard, info in enumerate(self.shards):
+            for record in range(info.records):
+                yield self.read(shard, record)
+
+    def __getitem__(self, number: int) -> Sample:
+        """The number-th record, counted over the shards, or from the end where the number is below 0.
+
+        Raises:
+            IndexError: there are not so many.
+        """
+        record = operator.index(number) + (self.records if number < 0 else 0)
+        for shard, info in enumerate(self.shards if record >= 0 else ()):
+            if record < info.records:
+                return self.read(shard, record)
+            record -= info.records
+        raise IndexError(f"record {number} of a corpus with {self.records:,} records")
 
     @property
     def shards(self) -> list[ShardInfo]:

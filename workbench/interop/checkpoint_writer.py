@@ -22,9 +22,12 @@ from workbench.interop.family import CheckpointFamily, FamilyConfig, checked_hea
 from workbench.interop.network_description import differences, model_description
 from workbench.interop.one_stream import alone
 from workbench.interop.rules import Rule, to_ours, to_theirs
+from workbench.interop.tokenizer_files import frame_of, with_special_ids, write_tokenizer
+from workbench.models.adaptation import merge
 from workbench.models.network import Network
-from workbench.pretraining.task import objective_name
+from workbench.pretraining.task import objective_name, objectives_of, visibilities_of
 from workbench.recipe.spec import NetworkSpec, Spec
+from workbench.runs.loaded_run import LoadedRun
 from workbench.runs.weights import save_tensors
 
 SHOWN = 12
@@ -118,6 +121,44 @@ def exported_weights(
         raise _inexpressible(family, checkpoint_family, [f"{name}: the family has no such tensor" for name in left])
     _check_back(tensors, rules, state)
     return ExportedWeights(tensors, config, [name for name in heads if name not in kept])
+
+
+def export(
+    loaded: LoadedRun,
+    folder: Path,
+    family: str,
+    *,
+    network: str | None = None,
+    stream: str | None = None,
+    objective: str | None = None,
+    place: Path = Path("run"),
+) -> ExportedWeights:
+    """Write a network of a loaded run with its tokenizer as a Hugging Face folder; its adapters are merged into it.
+
+    Args:
+        objective: of several heads of one kind the one that is kept.
+        place: of the run, for messages.
+
+    Raises:
+        WorkbenchError: as `exported_weights`; no network, stream or objective has this name; or an adapter cannot be
+            merged.
+    """
+    chosen = loaded.model.network_name(network)
+    merge(loaded.model.network(chosen))
+    recipe, tokenizer = loaded.recipe, loaded.tokenizer
+    given = {} if tokenizer is None else {"vocab_size": tokenizer.vocab_size}
+    objectives = objectives_of(recipe, chosen)
+    heads, objectives = one_of_a_kind(loaded.model.heads_of(chosen), objectives, objective, place)
+    spec, seen = recipe.all_networks[chosen], visibilities_of(recipe, chosen)
+    checkpoint_family = make_family(family)
+    made = exported_weights(family, loaded.model.network(chosen), spec, heads, objectives, stream, seen, **given)
+    if tokenizer is not None:
+        made = made._replace(config=with_special_ids(made.config, tokenizer, checkpoint_family.counts_padding))
+    write_checkpoint_folder(folder, made)
+    if tokenizer is not None:
+        described = checkpoint_family.network(FamilyConfig(made.config))
+        write_tokenizer(folder, tokenizer, described, frame_of(loaded, chosen), checkpoint_family.goes_on)
+    return made
 
 
 def write_checkpoint_folder(folder: Path, checkpoint_family: ExportedWeights) -> None:

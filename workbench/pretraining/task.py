@@ -102,6 +102,9 @@ class Task:
         _check_names(self.objectives, where)
         self.objectives = _in_order(self.objectives, where)
 
+    def __repr__(self) -> str:
+        return f"<Task {self.name}: {type(self.builder).__name__}, {', '.join(self.names)}>"
+
     @property
     def names(self) -> list[str]:
         """Of its objectives, in the order in which their heads run."""

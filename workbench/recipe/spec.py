@@ -356,6 +356,10 @@ class Recipe:
             if follower.follows not in self.networks:
                 raise unknown("network", follower.follows, self.networks, f"model.{name}.follows")
 
+    def __repr__(self) -> str:
+        networks, tasks = ", ".join(self.networks), ", ".join(self.tasks)
+        return f"<Recipe {self.name}: networks {networks}; tasks {tasks}; {self.train.max_steps:,} steps>"
+
     @property
     def networks(self) -> dict[str, NetworkSpec]:
         """The networks that are described, by name; a single one is called `main`."""

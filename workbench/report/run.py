@@ -29,11 +29,12 @@ class Figure:
     caption: str
 
 
-@dataclass
+@dataclass(repr=False)
 class Run:
-    """What a report shows of a run. `metrics` are the lines of metrics.jsonl, oldest first.
+    """A run folder as it was when it was read. `metrics` are the lines of metrics.jsonl, oldest first.
 
-    What is no run (vectors, a linker, a released model) has evaluations alone.
+    It stands for its folder wherever a path is wanted. What is no run (vectors, a linker, a released model) has
+    evaluations alone.
     """
 
     name: str
@@ -42,6 +43,13 @@ class Run:
     metrics: list[Record] = field(default_factory=list)
     evaluations: list[Record] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        step = self.metrics[-1]["step"] if self.metrics else 0
+        return f"<Run {self.folder}: step {step:,}, {len(self.evaluations)} evaluations>"
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
 
     def series(self, name: str) -> list[tuple[float, float]]:
         """(step, value) of one metric, where it was logged and is finite."""

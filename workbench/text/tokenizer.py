@@ -116,6 +116,9 @@ class Tokenizer:
 
     segmenter: Segmenter | None = None
 
+    def __repr__(self) -> str:
+        return f"<Tokenizer: {self.vocab_size:,} tokens>"
+
     def _setup(self, definition: str, roles: dict[str, str]) -> None:
         self.backend = tokenizers.Tokenizer.from_str(definition)
         self.backend.no_padding()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from workbench.core.keyed import digest
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.reading.reader import FinitePass, Reader
 from workbench.pretraining.assembly import tasks_of
+from workbench.pretraining.loader import MicroBatches, training_places
+from workbench.pretraining.schedule import TaskSchedule
 from workbench.pretraining.segmentation import cut_by
 from workbench.pretraining.task import Task
 from workbench.pretraining.task_corpora import as_corpora_say
@@ -83,9 +85,27 @@ class First(NamedTuple):
 def first_batches(recipe: Recipe) -> First:
     """The first micro-batch of each task as the model would see it; nothing is written."""
     recipe = as_corpora_say(recipe)
-    tokenizer = None if recipe.tokenizer is None else cut_by(recipe, Tokenizer.load(recipe.tokenizer))
-    tasks, batches = tasks_of(recipe, tokenizer), {}
+    tokenizer, tasks = _tasks(recipe)
+    batches = {}
     for name, task in tasks.items():
         samples = reader_of(recipe, task).micro_batch(0, 0)
         batches[name] = task.micro_batch(samples, (TRAINING, 0, 0), progress=0.0)
     return First(tokenizer, tasks, batches)
+
+
+def training_batches(recipe: Recipe) -> Iterator[MicroBatch]:
+    """Every micro-batch that a training of a recipe reads, step by step and lane by lane, made in this process."""
+    recipe = as_corpora_say(recipe)
+    tasks, train = _tasks(recipe)[1], recipe.train
+    batches = MicroBatches(tasks, {name: reader_of(recipe, task, tells=False) for name, task in tasks.items()})
+    schedule = TaskSchedule(recipe.schedule, recipe.tasks, recipe.seed)
+    for place in training_places(schedule, range(train.max_steps), range(train.lanes), train.max_steps):
+        micro = batches.micro_batch(place)
+        if micro is not None:
+            yield micro
+
+
+def _tasks(recipe: Recipe) -> tuple[Tokenizer | None, dict[str, Task]]:
+    """The tokenizer that a recipe names, and its tasks."""
+    tokenizer = None if recipe.tokenizer is None else cut_by(recipe, Tokenizer.load(recipe.tokenizer))
+    return tokenizer, tasks_of(recipe, tokenizer)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import ComponentName, Count, Positive
-from workbench.core.options.command import command
+from workbench.core.options.command import call_from_python, command, options_from_python
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,3 +94,17 @@ def test_help_keeps_what_stands_in_brackets() -> None:
     app = typer.Typer(rich_markup_mode="rich")
     app.command()(command(act))
     assert "corpora=[corpora/notes]" in CliRunner().invoke(app, ["--help"]).output
+
+
+def test_python_gives_text_for_paths_one_for_a_list_and_mappings_for_assignments() -> None:
+    shared, own = call_from_python(example, corpus="a", tags="x", own=1)
+    assert (shared.corpus, shared.tags, own) == (Path("a"), ["x"], 1)
+    assert options_from_python(Slower, corpus=Path("a"), tags={"held-out": 0.1, "name": "b c"}) == Slower(
+        corpus=Path("a"), tags=["held-out=0.1", "name=b c"]
+    )
+    with pytest.raises(WorkbenchError, match=r"unknown option 'tag'\. Did you mean 'tags'"):
+        call_from_python(example, corpus="a", tag="x")
+    with pytest.raises(WorkbenchError, match=r"^lr = -1; allowed"):
+        call_from_python(example, corpus="a", lr=-1)
+    with pytest.raises(TypeError, match="corpus"):
+        call_from_python(example)

@@ -105,7 +105,7 @@ def test_vectors_are_the_first_states_of_descriptions_seen_or_not(run: Path, wor
     assert set(vectors.ids) == {*SEEN, *UNSEEN}
     assert vectors.vectors.shape == (10, SIZE)
     loaded = workbench.load(run)
-    network, task = loaded.model.network("main"), loaded.transforms["triples"]
+    network, task = loaded.torch.network("main"), loaded.transforms["triples"]
     for entity in ("Q2", "Q9"):
         words = WORDS[2 * int(entity[1]) : 2 * int(entity[1]) + 3]
         ids = [tokenizer().id("cls"), *tokenizer().encode(" ".join(words)).ids.tolist(), tokenizer().id("sep")]
@@ -117,7 +117,7 @@ def test_vectors_are_the_first_states_of_descriptions_seen_or_not(run: Path, wor
         with torch.inference_mode():
             wanted = network(collate([sequence]))["text"][0]
         torch.testing.assert_close(vectors.vectors[vectors.rows[entity]], wanted, atol=1e-5, rtol=1e-5)
-    learned = loaded.model.heads["knowledge_embedding"].relations.weight
+    learned = loaded.torch.heads["knowledge_embedding"].relations.weight
     torch.testing.assert_close(vectors.relations, learned.detach())
     assert vectors.provenance["model"] == "TransE"
     assert vectors.provenance["norm"] == 2
@@ -131,8 +131,8 @@ def test_a_run_and_its_vectors_score_triples_alike(run: Path, world: Path, tmp_p
     vectors, store = load_vectors(output), GraphStore.open(world / "all")
     loaded = workbench.load(run)
     task = loaded.transforms["triples"]
-    objective, head = task.objectives[0].objective, loaded.model.heads["knowledge_embedding"]
-    scores = objective.triple_scores(task, loaded.model.network("main"), head, store, 4)
+    objective, head = task.objectives[0].objective, loaded.torch.heads["knowledge_embedding"]
+    scores = objective.triple_scores(task, loaded.torch.network("main"), head, store, 4)
     h, r, t = store.row("Q9"), store.relation_row("P2"), store.row("Q1")
     found = scores.triples(torch.tensor([[h, r, t]]))
     entity = vectors.vectors[[vectors.rows[name] for name in store.ids]]

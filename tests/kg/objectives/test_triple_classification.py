@@ -88,12 +88,12 @@ def test_a_triple_that_is_true_with_every_entity_has_no_false_one(tmp_path: Path
 
 def test_scores_are_the_log_odds_of_hugging_face(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
-    import workbench
     from tests.kg.evaluation.graph_world import make_graph_world
     from workbench.evaluation.scoring.evaluated_run import find_objective
+    from workbench.interop.run_or_checkpoint import load
 
     world = make_graph_world(tmp_path)
-    run = find_objective(workbench.load(world / "run"), world / "run", TripleClassification, "")
+    run = find_objective(load(world / "run"), world / "run", TripleClassification, "")
     graph = GraphStore.open(world / "graph")
     scores = run.objective.objective.triple_scores(run.task, run.network, run.head, graph, 5)
     rows = torch.from_numpy(graph.triple_rows.astype(np.int64))

@@ -104,7 +104,7 @@ def test_a_run_on_a_run_saves_what_it_trains_alone(
     assert all(name.startswith(("networks.main.adapters.0.", "heads.mlm.")) for name in saved)
     assert (run / FROZEN).samefile(last(base) / MODEL)
     weights, loaded = read_weights(last(base) / MODEL), workbench.load(run)
-    for name, tensor in loaded.model.network().state_dict().items():
+    for name, tensor in loaded.torch.network().state_dict().items():
         assert name.startswith("adapters.") or torch.equal(tensor, weights[f"networks.main.{name}"])
 
     def tuned(tree: dict[str, Any]) -> None:
@@ -124,5 +124,5 @@ def test_a_run_on_a_run_saves_what_it_trains_alone(
     exported = Network(recipe.networks["main"], vocab_size=loaded.tokenizer.vocab_size)  # type: ignore[union-attr]
     exported.load_state_dict(read_checkpoint_folder(files).tensors, strict=False)
     assert not [name for name in load_file(tmp_path / "exported" / "model.safetensors") if "adapters" in name]
-    states = [made.eval()(batch())["text"] for made in (loaded.model.network(), exported)]
+    states = [made.eval()(batch())["text"] for made in (loaded.torch.network(), exported)]
     torch.testing.assert_close(states[1], states[0], rtol=1e-5, atol=1e-5)

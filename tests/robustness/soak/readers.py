@@ -127,7 +127,7 @@ def loaded(world: Path) -> str:
     """The weights of a run, as `workbench.load` gives them."""
     import workbench
 
-    return digest(dict(workbench.load(world / "run").model.state_dict()))
+    return digest(dict(workbench.load(world / "run").torch.state_dict()))
 
 
 def resumed(world: Path) -> str:
@@ -145,7 +145,7 @@ def resumed(world: Path) -> str:
         pretrain(read_recipe(folder), folder, until=3)
         steps = Checkpoints(folder).steps()
         losses = [[r.get("mlm/loss"), r.get("grad_norm")] for r in read_metrics(folder) if r["step"] >= 3]
-        return digest([steps[-1:], losses, dict(workbench.load(folder).model.state_dict())])
+        return digest([steps[-1:], losses, dict(workbench.load(folder).torch.state_dict())])
     finally:
         shutil.rmtree(folder)
 

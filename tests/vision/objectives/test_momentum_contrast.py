@@ -173,7 +173,7 @@ def test_two_ranks_equal_one(
     for first, second in zip(one, two, strict=True):
         names = [name for name in first if "/" in name or name == "grad_norm"]
         assert {n: second[n] for n in names} == pytest.approx({n: first[n] for n in names}, abs=1e-4, rel=1e-4)
-    states = [workbench.load(tmp_path / name).model.state_dict() for name in ("one", "two")]
+    states = [workbench.load(tmp_path / name).torch.state_dict() for name in ("one", "two")]
     queues = [name for name in states[0] if "queue" in name]
     assert len(queues) == 3
     assert states[0]["heads.itc.image_id_queue"].tolist() == states[1]["heads.itc.image_id_queue"].tolist()

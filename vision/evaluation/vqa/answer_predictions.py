@@ -17,17 +17,18 @@ from vision.objectives.answers import Answers, AnswersHead
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import write_text
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
+from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_objective
 from workbench.evaluation.scoring.example_images import keep_image
 from workbench.evaluation.scoring.passes import forward_pass, record_at, sample_pass
 from workbench.evaluation.scoring.rank_shares import shared_groups
+from workbench.runs.loaded_run import LoadedRun
 from workbench.sequences.sequence import Sample
 
 EXAMPLES = 12
 _CANDIDATES = 96  # questions that examples are chosen from
 
 
-class _Answer(NamedTuple):
+class PredictedAnswer(NamedTuple):
     """The answer to one question, and which of its group of records the question is of."""
 
     key: str
@@ -54,7 +55,7 @@ class AnsweredQuestion:
         """The questions that have answers."""
         return [question for question in self.asked.values() if question["answers"]]
 
-    def add(self, found: _Answer) -> None:
+    def add(self, found: PredictedAnswer) -> None:
         """Of the group of records behind those that were counted.
 
         Raises:
@@ -75,27 +76,39 @@ class AnsweredQuestion:
 
 def predict(run: EvaluatedRun, corpus: Corpus, *, batch_size: int = 32, limit: int | None = None) -> AnsweredQuestion:
     """The most probable answer to every question; the ranks of `run.world` share the images."""
-    head = run.head
-    assert isinstance(head, AnswersHead)
-    answers, answered = vocabulary_of(run).answers, AnsweredQuestion()
-
-    def answer(number: int, samples: list[Sample]) -> tuple[int, list[_Answer]]:
-        found = []
-        places = {str(sample["key"]): place for place, sample in enumerate(samples)}
-        for forward in forward_pass(run.network, run.task.sequences, [samples], first=number):
-            with torch.inference_mode():
-                logits = head.logits(run.network, forward.states, forward.batch).float()
-            confidence, best = (of.tolist() for of in _probabilities(logits, head).max(1))
-            for one, chosen, sure in zip(forward.sequences, best, confidence, strict=True):
-                found.append(_Answer(one.key, one.meta, answers[chosen], sure, places[one.key]))
-        return len(samples), found
-
+    answered = AnsweredQuestion()
     groups = sample_pass([corpus], size=batch_size, unit=None, limit=limit)
-    for images, found in shared_groups(run.world, groups, answer):
+    for images, found in shared_groups(
+        run.world, groups, lambda number, group: (len(group), answer(run, group, number))
+    ):
         for each in found:
             answered.add(each)
         answered.images += images
     return answered
+
+
+def answer(run: EvaluatedRun, samples: list[Sample], number: int = 0) -> list[PredictedAnswer]:
+    """The most probable answer to each question of the samples, which are the group of this number."""
+    head, answers, found = run.head, vocabulary_of(run).answers, []
+    assert isinstance(head, AnswersHead)
+    places = {str(sample["key"]): place for place, sample in enumerate(samples)}
+    for forward in forward_pass(run.network, run.task.sequences, [samples], first=number):
+        with torch.inference_mode():
+            logits = head.logits(run.network, forward.states, forward.batch).float()
+        confidence, best = (of.tolist() for of in _probabilities(logits, head).max(1))
+        for one, chosen, sure in zip(forward.sequences, best, confidence, strict=True):
+            found.append(PredictedAnswer(one.key, one.meta, answers[chosen], sure, places[one.key]))
+    return found
+
+
+def answer_one(loaded: LoadedRun, place: Path, sample: Sample) -> PredictedAnswer:
+    """The most probable answer to the question of a sample (`workbench.Model.answer`).
+
+    Raises:
+        WorkbenchError: the run has no objective that answers.
+    """
+    wanted = f"fine-tune it first: workbench finetune vqa {place} CORPUS"
+    return answer(find_objective(loaded, place, Answers, wanted), [sample])[0]
 
 
 def _probabilities(logits: Tensor, head: AnswersHead) -> Tensor:

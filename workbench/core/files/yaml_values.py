@@ -9,9 +9,12 @@ Keys that stand for several values at once: `model.**.dropout`, `model.layers[*]
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -72,6 +75,22 @@ def changed(tree: Any, overrides: Sequence[str], where: str, make: Callable[[Any
         WorkbenchError: as `read_yaml`; `where` is what stands for the file.
     """
     return _made(lambda: OmegaConf.create(tree), overrides, where, make)
+
+
+def assignments(values: Mapping[str, Any]) -> list[str]:
+    """`key=value` overrides of values by their dotted keys: `{"train.max_steps": 2}` is `["train.max_steps=2"]`."""
+    return [f"{key}={_spelt(value)}" for key, value in values.items()]
+
+
+def _spelt(value: Any) -> str:
+    """A value as it is typed: text as it is where it reads as itself, and everything else as JSON, which is YAML."""
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, str) and value and value == value.strip():
+        with contextlib.suppress(WorkbenchError):
+            if parse_value(value) == value:
+                return value
+    return json.dumps(value, ensure_ascii=False, default=os.fspath)
 
 
 def parse_value(text: str) -> Any:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import inspect
+import os
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from inspect import Parameter
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.markup import escape
 from typer.models import ArgumentInfo, ParameterInfo
 
+from workbench.core.errors import unknown
+from workbench.core.files.yaml_values import assignments
 from workbench.core.options.bounds import Word
 from workbench.core.options.outputs import check_outputs
-from workbench.core.options.values import check, without_null
+from workbench.core.options.values import bare_type, check, without_null
 
 Trust = Annotated[bool, typer.Option("--trust", help="Run the code that the recipe or run brings along.")]
 """Whether parts that are not installed may be imported: see `workbench.components.trust`."""
@@ -28,6 +33,7 @@ WhichNetwork = Annotated[
 """The name of a network; without one the only network (`Root.network_name`)."""
 
 Returned = TypeVar("Returned")
+Options = TypeVar("Options")
 COMMAND = "__command__"  # the attribute of a command that keeps the function it was built from
 
 
@@ -47,23 +53,12 @@ def command(function: Callable[..., Returned]) -> Callable[..., Returned]:
     """
     if hasattr(function, COMMAND):
         return function
-    hints = typing.get_type_hints(function, include_extras=True)
-    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
     parameters = list(options_of(function))
     where = {parameter.name: spelling(parameter.name, parameter.annotation) for parameter in parameters}
-    allowed = {parameter.name: parameter.annotation for parameter in parameters}
 
     @functools.wraps(function)
     def called(**values: Any) -> Returned:
-        values = {
-            name: check(allowed[name] if value is None else without_null(allowed[name]), value, where[name])
-            for name, value in values.items()
-        }
-        check_outputs(allowed, values, where)
-        for name, group in groups.items():
-            given = {field.name for field in dataclasses.fields(group)} & values.keys()
-            values[name] = group(**{field: values.pop(field) for field in given})
-        return function(**values)
+        return _call(function, values, where)
 
     shown = [parameter.replace(annotation=_for_typer(parameter.annotation)) for parameter in parameters]
     del called.__wrapped__  # or inspect would show the dataclasses again
@@ -72,6 +67,76 @@ def command(function: Callable[..., Returned]) -> Callable[..., Returned]:
     called.__doc__ = escape(function.__doc__ or "")  # --help is rich's markup, which would swallow `[corpora/notes]`
     setattr(called, COMMAND, function)
     return called
+
+
+def call_from_python(function: Callable[..., Returned], **values: Any) -> Returned:
+    """Call a command with its options as Python's keywords, checked as on the command line.
+
+    Python's types are taken as well: text for a path and a path for text, one value for a list of them, and a mapping
+    `{name: value}` for a list of NAME=VALUE.
+
+    Raises:
+        WorkbenchError: no option has this name, or as of `command`.
+        TypeError: a required option is missing.
+    """
+    function = getattr(function, COMMAND, function)
+    parameters = list(options_of(function))
+    allowed = {parameter.name: parameter.annotation for parameter in parameters}
+    for name in values:
+        if name not in allowed:
+            raise unknown("option", name, allowed)
+    missing = [each.name for each in parameters if each.default is Parameter.empty and each.name not in values]
+    if missing:
+        raise TypeError(f"these options are required, and are missing: {', '.join(missing)}")
+    given = {name: _from_python(allowed[name], value) for name, value in values.items()}
+    return _call(function, given, {name: name for name in allowed})
+
+
+def options_from_python(kind: type[Options], **values: Any) -> Options:
+    """The options of a command, a dataclass, from Python's keywords; as `call_from_python`."""
+
+    def taken(options: Any) -> Any:
+        return options
+
+    taken.__annotations__ = {"options": kind}
+    made: Options = call_from_python(taken, **values)
+    return made
+
+
+def _from_python(hint: Any, value: Any) -> Any:
+    """A value of Python's as the type that the annotation of an option wants; one of no such type stays as it is."""
+    bare = bare_type(hint)
+    if typing.get_origin(bare) is list:
+        (inner,) = typing.get_args(bare)
+        if isinstance(value, Mapping):
+            return assignments(value)
+        listed = [value] if isinstance(value, str | os.PathLike) else value
+        return [_from_python(inner, each) for each in listed] if isinstance(listed, list | tuple) else listed
+    if not isinstance(bare, type) or not isinstance(value, str | os.PathLike):
+        return value
+    if issubclass(bare, enum.Enum):
+        return next((member for member in bare if member.value == value), value)
+    return Path(value) if issubclass(bare, Path) else os.fspath(value)
+
+
+def _call(function: Callable[..., Returned], values: dict[str, Any], where: dict[str, str]) -> Returned:
+    """Call a command with its options by name, checked, those of its dataclasses put into these.
+
+    Args:
+        where: what the user calls each option.
+    """
+    hints = typing.get_type_hints(function, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
+    allowed = {parameter.name: parameter.annotation for parameter in options_of(function)}
+    values = {
+        name: check(allowed[name] if value is None else without_null(allowed[name]), value, where[name])
+        for name, value in values.items()
+    }
+    check_outputs(allowed, values, where)
+    for name, group in groups.items():
+        given = {field.name for field in dataclasses.fields(group)} & values.keys()
+        values[name] = group(**{field: values.pop(field) for field in given})
+    return function(**values)
 
 
 def options_of(function: Callable[..., Any]) -> Iterator[Parameter]:

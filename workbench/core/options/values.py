@@ -244,7 +244,7 @@ def _cached_adapter(hint: Any) -> TypeAdapter[Any] | None:
 def _located(hint: Any, value: Any, where: str, path: tuple[int | str, ...], kind: str) -> WorkbenchError:
     """The message for what stands at `path` inside a value: into lists and mappings, up to a union."""
     for step in path:
-        inner = _bare(hint)
+        inner = bare_type(hint)
         origin, arguments = typing.get_origin(inner), typing.get_args(inner)
         if origin in LISTS and isinstance(step, int) and isinstance(value, list | tuple):
             hint, value, where = arguments[0], value[step], f"{where}[{step}]"
@@ -257,12 +257,12 @@ def _located(hint: Any, value: Any, where: str, path: tuple[int | str, ...], kin
     return _refusal(described(hint), value, where, is_type=kind.endswith(("_type", "is_instance_of")))
 
 
-def _bare(hint: Any) -> Any:
+def bare_type(hint: Any) -> Any:
     """The annotation without its metadata and without `| None`."""
     if typing.get_origin(hint) is Annotated:
-        return _bare(typing.get_args(hint)[0])
+        return bare_type(typing.get_args(hint)[0])
     members = [member for member in _members(hint) if member is not type(None)]
-    return _bare(members[0]) if len(members) == 1 and members[0] is not hint else hint
+    return bare_type(members[0]) if len(members) == 1 and members[0] is not hint else hint
 
 
 def _refusal(allowed: str, value: Any, where: str, *, is_type: bool) -> WorkbenchError:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from safetensors.torch import save
 from torch import Tensor
@@ -25,6 +27,23 @@ from workbench.sequences.builders.document import DocumentBuilder
 from workbench.sequences.sequence import Sample, Sequence
 
 POOLS = ("mean", "summary", "pooled")
+
+
+class TokenStates(NamedTuple):
+    """The tokens of a text, special ones included, in the order in which the network reads them.
+
+    Attributes:
+        tokens: as the tokenizer writes them.
+        spans: which characters of the text each stands for [tokens, 2], half-open; -1, -1 for a token of no character.
+        vectors: the last layer's states [tokens, hidden_size], float32.
+    """
+
+    tokens: list[str]
+    spans: np.ndarray
+    vectors: np.ndarray
+
+    def __repr__(self) -> str:
+        return f"<TokenStates: {len(self.tokens)} tokens, vectors of size {self.vectors.shape[1]}>"
 
 
 @dataclass
@@ -62,21 +81,23 @@ class Encoder:
         pooling = [task for task in reading if any(placed.name == self.pool for placed in task.objectives)]
         self.task: Task = next(iter([*pooling, *reading, *tasks])).evaluating()
 
-    def __call__(self, samples: Iterator[list[Sample]], *, built: bool) -> tuple[list[str], Tensor]:
+    @torch.inference_mode()
+    def __call__(self, samples: Iterator[list[Sample]], *, built: bool, alone: bool = True) -> tuple[list[str], Tensor]:
         """Keys and vectors [samples, size], in order. A text of several sequences gets the mean of their vectors.
 
         Args:
             built: make sequences with the task's own builder (images with captions), or each text by itself.
+            alone: read the stream without the others of the sample (a caption without its image).
         """
-        make = self.task.sequences if built else self._texts
 
-        def alone(group: list[Sample], number: tuple[int, ...]) -> list[Sequence]:
-            return [sequence.alone(self.stream) for sequence in make(group, number)]
+        def read(group: list[Sample], number: tuple[int, ...]) -> list[Sequence]:
+            sequences = self.sequences(group, number, built=built)
+            return [sequence.alone(self.stream) for sequence in sequences] if alone else sequences
 
         keys: list[str] = []
         sums: list[Tensor] = []
         counts: list[int] = []
-        for forward in forward_pass(self.network, alone, samples):
+        for forward in forward_pass(self.network, read, samples):
             vectors = self._vectors(forward).float().cpu()
             for sequence, vector in zip(forward.sequences, vectors, strict=True):
                 if keys and keys[-1] == sequence.key:
@@ -88,6 +109,26 @@ class Encoder:
         if not keys:
             raise WorkbenchError("nothing to encode: the input gave no sequences")
         return keys, torch.stack(sums) / torch.tensor(counts)[:, None]
+
+    def states(self, samples: Iterator[list[Sample]]) -> Iterator[TokenStates]:
+        """The tokens of each text with their vectors. A text of several sequences gets the rows of all of them."""
+        parts = (part for forward in forward_pass(self.network, self._texts, samples) for part in self._rows(forward))
+        for _, same in groupby(parts, key=lambda part: part[0]):
+            tokens, spans, vectors = zip(*(part[1] for part in same), strict=True)
+            yield TokenStates([*chain(*tokens)], np.concatenate(spans), np.concatenate(vectors))
+
+    def _rows(self, forward: PassOutput) -> Iterator[tuple[str, TokenStates]]:
+        """The key of each sequence, and its tokens."""
+        assert self.loaded.tokenizer is not None
+        states = forward.states[self.stream].float().cpu().split(forward.batch.streams[self.stream].lengths)
+        for sequence, rows in zip(forward.sequences, states, strict=True):
+            fields = sequence.fields(self.stream)
+            spans = np.stack([fields["char_start"], fields["char_end"]], 1)
+            yield sequence.key, TokenStates(self.loaded.tokenizer.tokens(fields["input_ids"]), spans, rows.numpy())
+
+    def sequences(self, samples: list[Sample], number: tuple[int, ...] = (), *, built: bool) -> list[Sequence]:
+        """The sequences of samples, made by the task's own builder, or each text by itself."""
+        return self.task.sequences(samples, number) if built else self._texts(samples, number)
 
     def _texts(self, samples: list[Sample], number: tuple[int, ...]) -> list[Sequence]:
         if self.loaded.tokenizer is None:

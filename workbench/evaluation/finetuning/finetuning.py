@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,15 @@ from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe, TaskSpec, Train
 from workbench.recipe.trees import with_overrides
 from workbench.runs.folder import trust_run
 from workbench.runs.names import is_run
+from workbench.training.callbacks import Callback
 from workbench.training.pretrain import pretrain
 
 logger = logging.getLogger(__name__)
 RUNS = Path("runs")
 
 
-def fine_tune(task: DownstreamTask[Any, Any], tuning: Tuning) -> Path:
-    """Fine-tune a run on a task; returns the new run's folder.
+def fine_tune(task: DownstreamTask[Any, Any], tuning: Tuning, callbacks: Iterable[Callback] = ()) -> Path:
+    """Fine-tune a run on a task; returns the new run's folder. The `callbacks` follow the training.
 
     Raises:
         WorkbenchError: the task is for evaluation alone, or a wrong input.
@@ -37,7 +39,7 @@ def fine_tune(task: DownstreamTask[Any, Any], tuning: Tuning) -> Path:
             f"--score {tuning.score[0]}: options of the evaluation are for --seeds, which evaluates its runs itself; "
             f"say them of one run to `workbench evaluate {task.name}`"
         )
-    folder = pretrain(recipe_of(task, tuning), run_folder(task, tuning))
+    folder = pretrain(recipe_of(task, tuning), run_folder(task, tuning), callbacks=callbacks)
     logger.info("now: workbench evaluate %s %s CORPUS", task.name, folder)
     return folder
 

@@ -32,10 +32,13 @@ NEED_LESS = "Lower --batch-size, or have the network compute in 16 bits (--preci
 AGAIN = "Once that is fixed, give the same command again"
 
 
-def evaluate(task: DownstreamTask[Any, Any], scoring: MeasuringOptions) -> Result:
+def evaluate(task: DownstreamTask[Any, Any], scoring: MeasuringOptions, *, show: bool = True) -> Result:
     """Score a run, or what else a task measures, on a corpus; the main rank writes the result (`results_of`).
 
     Several ranks share the work of a task that `gathers`; that of others the main rank does alone.
+
+    Args:
+        show: print the tables of the result, on the main rank.
 
     Raises:
         WorkbenchError: a wrong input; the run reads knowledge, and the corpus has none linked; or nothing was measured.
@@ -43,11 +46,11 @@ def evaluate(task: DownstreamTask[Any, Any], scoring: MeasuringOptions) -> Resul
     """
     with distributed() as world, named_failures(world, NEED_LESS, AGAIN):
         if task.gathers:
-            return _evaluated(task, scoring, world)
-        return world.from_main(partial(_evaluated, task, scoring, World(device=world.device)))
+            return _evaluated(task, scoring, world, show)
+        return world.from_main(partial(_evaluated, task, scoring, World(device=world.device), show))
 
 
-def _evaluated(task: DownstreamTask[Any, Any], scoring: MeasuringOptions, world: World) -> Result:
+def _evaluated(task: DownstreamTask[Any, Any], scoring: MeasuringOptions, world: World, show: bool) -> Result:
     if world.is_main:
         check_writable(results_of(scoring.run) / "result.json")  # a name like any: theirs follow from what is read
     corpus = Corpus.open(scoring.corpus)
@@ -78,7 +81,8 @@ def _evaluated(task: DownstreamTask[Any, Any], scoring: MeasuringOptions, world:
         if is_run(scoring.run):
             keep_panels(scoring.run, result.panels)
             task.draw(run, corpus, scoring)
-        result.show(folder=results_of(scoring.run))
+        if show:
+            result.show(folder=results_of(scoring.run))
     return result
 
 

@@ -33,10 +33,22 @@ ALIKE = 1e-6
 
 @dataclass
 class EvaluationItems:
-    """`lines` has the key, the right answer and the prediction of each item, and `tallies` by number what each adds."""
+    """`lines` has the key, the right answer and the prediction of each item, and `tallies` by number what each adds.
+
+    It is iterable and indexable as its lines are.
+    """
 
     lines: list[dict[str, Any]] = field(default_factory=list)
     tallies: dict[str, Tally] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.lines)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        return self.lines[number]
+
+    def __len__(self) -> int:
+        return len(self.lines)
 
     @property
     def units(self) -> np.ndarray:

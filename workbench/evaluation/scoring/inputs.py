@@ -1,9 +1,11 @@
-"""Texts that a command is given in a file, as samples."""
+"""What a command or a notebook gives to a model, as samples: files of texts, texts, images, pairs of both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.text_files import read_lines
@@ -53,3 +55,70 @@ def text_samples(numbered: list[tuple[int, str]], size: int) -> Iterator[list[Sa
     """A sample for each text, `size` at a time."""
     for start in range(0, len(numbered), size):
         yield [{"key": str(i), "draw": (0, 0, i), "text": text} for i, text in numbered[start : start + size]]
+
+
+def samples_of(given: Any) -> list[Sample]:
+    """Texts, images, pairs or samples of a corpus as numbered samples.
+
+    Args:
+        given: one of these, or an iterable of them: a text; an image (a path, the bytes of a file, a PIL image); a pair
+            of a text and an image in either order, or of two texts; a sample of a corpus.
+
+    Raises:
+        WorkbenchError: nothing was given, or something else.
+    """
+    alone = isinstance(given, str | bytes | Mapping | Path) or _is_pil(given) or _is_pair(given)
+    listed = [given] if alone or not isinstance(given, Iterable) else list(given)
+    if not listed:
+        raise WorkbenchError("no input is given; allowed: a text, an image, a pair of them, or a list of such")
+    return [{**_fields(each), "key": str(i), "draw": (0, 0, i)} for i, each in enumerate(listed, 1)]
+
+
+def image_bytes(image: Any) -> bytes:
+    """The encoded bytes of an image: a path, the bytes themselves, or a PIL image.
+
+    Raises:
+        WorkbenchError: it is something else, or cannot be read.
+    """
+    if _is_pil(image):
+        buffer = io.BytesIO()
+        image.save(buffer, format="PNG")
+        return buffer.getvalue()
+    if isinstance(image, bytes):
+        return image
+    if not isinstance(image, str | Path):
+        raise WorkbenchError(f"an image is of type {type(image).__name__}; allowed: a path, bytes, or a PIL image")
+    try:
+        return Path(image).read_bytes()
+    except OSError as error:
+        raise WorkbenchError(f"{image}: {error.strerror}; an image file is wanted") from error
+
+
+def captioned(image: Any, text: str = "") -> Sample:
+    """An image with a text, which is its caption and a question about it: a builder reads the one that it is made
+    for."""
+    question = {"question_id": 0, "question": text, "answers": []}
+    return {"image": image_bytes(image), "captions": [text], "questions": [question]}
+
+
+def _fields(given: Any) -> Sample:
+    """One input without its number."""
+    if isinstance(given, str):
+        return {"text": given}
+    if isinstance(given, Mapping):
+        return dict(given)
+    if not _is_pair(given):
+        return captioned(given)
+    first, second = given
+    if isinstance(first, str) and isinstance(second, str):
+        return {"text": first, "second": second}
+    return captioned(second, first) if isinstance(first, str) else captioned(first, second)
+
+
+def _is_pair(given: Any) -> bool:
+    return isinstance(given, tuple) and len(given) == 2 and any(isinstance(each, str) for each in given)
+
+
+def _is_pil(given: Any) -> bool:
+    """Whether it is an image of PIL's, which is not imported for this."""
+    return any(kind.__module__ == "PIL.Image" for kind in type(given).__mro__)

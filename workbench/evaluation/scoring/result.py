@@ -6,11 +6,13 @@ import dataclasses
 import hashlib
 import json
 import re
+from collections.abc import Iterator, KeysView
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 from workbench.components.error_context import ErrorContext
 from workbench.core.files.drafts import atomic
@@ -25,9 +27,9 @@ CHECKPOINTS = ("checkpoint", "first stage")
 MAX_NAME = 200
 
 
-@dataclass
+@dataclass(repr=False)
 class Result:
-    """A result as it is written to `evaluations/*.json` of a run.
+    """A result as it is written to `evaluations/*.json` of a run. `result["accuracy"]` is one of its `numbers`.
 
     `counts` tell what the numbers are of, the first one how many were measured;
     `variant` names the convention of the metric where published scripts differ; `control` what was removed;
@@ -64,6 +66,20 @@ class Result:
     seed: int | None = None
     seen: list[str] = field(default_factory=list)
     intervals: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        reported = ", ".join(f"{name} {value:.4g}" for name, value in self.numbers.items())
+        return f"<Result {self.task}{f', control {self.control}' if self.control else ''}: {reported or 'no numbers'}>"
+
+    def __getitem__(self, name: str) -> float:
+        return self.numbers[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.numbers)
+
+    def keys(self) -> KeysView[str]:
+        """The names of its numbers: `dict(result)` has these alone."""
+        return self.numbers.keys()
 
     def take_intervals(self) -> None:
         """Work out how many items there are, and the intervals of their numbers.
@@ -120,10 +136,14 @@ class Result:
     def _what(self) -> str:
         return _what(self.record())
 
+    def table(self, folder: Path | None = None) -> Table:
+        """The numbers next to those of the baselines, and of results under other controls that lie in the folder."""
+        return number_table(self, self.under_other_controls(folder) if folder else {})
+
     def show(self, console: Console | None = None, folder: Path | None = None) -> None:
-        """Print it, next to what lies in the folder of other controls."""
+        """Print the table, and those of groups and classes."""
         console = console or Terminal()
-        console.print(number_table(self, self.under_other_controls(folder) if folder else {}))
+        console.print(self.table(folder))
         for table in group_tables(self):
             console.print(table)
         if self.classes:

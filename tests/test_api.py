@@ -1,0 +1,274 @@
+"""The Python API: every example in its docstrings runs, its names are lazy, its numbers are those of transformers."""
+
+from __future__ import annotations
+
+import doctest
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from PIL import Image
+
+import workbench
+from pipelines.demo.small_files import write_small_files
+from workbench import api, model_api
+from workbench.core.errors import WorkbenchError
+from workbench.model_api import Model
+
+ROOT = Path(__file__).resolve().parents[1]
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+TEXTS = ["Oslo lies in Norway, by a wide river.", "the market opens at 5"]
+FEW = {"train.max_steps": 2}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the small files, corpora of them and runs of two steps; the current folder."""
+    before, folder = Path.cwd(), tmp_path_factory.mktemp("api")
+    write_small_files(folder)
+    os.chdir(folder)
+    workbench.prepare_text("notes.txt", "corpora/text")
+    workbench.prepare_text("labelled.jsonl", "corpora/hours")
+    workbench.prepare_triples("graph.tsv", "corpora/graph", entities="entities.jsonl")
+    pairs = workbench.prepare_image_text("captions.jsonl", "corpora/pairs", images="photos")
+    questions = workbench.prepare_image_text("questions.jsonl", "corpora/questions", images=["photos"])
+    workbench.prepare(
+        "tokenizer", corpora=["corpora/text", pairs, questions], output="corpora/tokenizer.json", vocab_size=300
+    )
+    workbench.pretrain("tiny-text", overrides=FEW)
+    workbench.finetune("runs/tiny-text", "classify", "corpora/hours", "runs/hours", epochs=0.5)
+    joint = workbench.pretrain("tiny-joint", overrides=FEW)
+    workbench.finetune(joint, "vqa", questions, "runs/answers", epochs=0.1, min_count=1)
+    yield folder
+    os.chdir(before)
+
+
+@pytest.fixture(scope="module")
+def models(place: Path) -> dict[str, Callable[[], Model]]:
+    """By the method of `Model` whose example it is, a model that has it."""
+    words = "corpora/tokenizer.json"
+    return {
+        "generate": lambda: workbench.create_model("gpt-tiny", words),
+        "answer": lambda: workbench.load("runs/answers"),
+        "similarity": lambda: workbench.load("runs/tiny-joint"),
+        "link": lambda: workbench.create_model("demo-k-bert"),
+    }
+
+
+def examples(module: Any) -> list[doctest.DocTest]:
+    return [test for test in doctest.DocTestFinder().find(module) if test.examples]
+
+
+EXAMPLES = [*examples(api), *examples(model_api)]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_an_example_runs(example: doctest.DocTest, models: dict[str, Callable[[], Model]]) -> None:
+    name = example.name.rpartition(".")[2]
+    if example.name.startswith("workbench.model_api"):
+        example.globs["model"] = models.get(name, lambda: workbench.load("runs/tiny-text"))()
+    said = io.StringIO()
+    doctest.DocTestRunner(optionflags=FLAGS).run(example, out=said.write)
+    assert not said.getvalue()
+
+
+def test_every_name_has_an_example() -> None:
+    shown = {test.name.rpartition(".")[2] for test in EXAMPLES}
+    functions = {name for name in workbench.__all__ if workbench.PLACES.get(name) == "workbench.api"}
+    methods = {name for name, made in vars(Model).items() if callable(made) and not name.startswith("_")}
+    assert functions | methods - {"to"} <= shown
+
+
+def test_names_are_shown_and_torch_waits() -> None:
+    assert dir(workbench) == sorted(workbench.__all__)
+    assert all(getattr(workbench, name) for name in workbench.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'model'; it has "):
+        workbench.model  # noqa: B018
+    code = "import sys, workbench; workbench.load_recipe('bert-tiny'); assert not {'torch', 'kg'} & {*sys.modules}"
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+
+
+@pytest.fixture(scope="module")
+def hugging_face(place: Path) -> Path:
+    """What transformers writes of a BERT with random weights and its tokenizer."""
+    folder = place / "hf" / "bert"
+    words = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(place / "corpora/tokenizer.json"),
+        **{f"{role}_token": f"[{role.upper()}]" for role in ("cls", "sep", "pad", "mask", "unk")},
+    )
+    words.save_pretrained(folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    config = transformers.BertConfig(vocab_size=len(words), max_position_embeddings=64, **sizes)
+    model = transformers.BertForMaskedLM(config)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(folder)
+    return folder
+
+
+def ids_of(folder: Path, text: str) -> torch.Tensor:
+    words = transformers.AutoTokenizer.from_pretrained(folder)
+    ids = words(text, add_special_tokens=False)["input_ids"]
+    return torch.tensor([[words.cls_token_id, *ids, words.sep_token_id]])
+
+
+def test_three_lines_give_the_vectors_of_transformers(hugging_face: Path) -> None:
+    model = workbench.load(hugging_face)
+    mean = model.encode(TEXTS)
+    first = model.encode(TEXTS, pool="summary")
+
+    theirs = transformers.AutoModel.from_pretrained(hugging_face).eval()
+    for number, text in enumerate(TEXTS):
+        with torch.no_grad():
+            states = theirs(ids_of(hugging_face, text)).last_hidden_state[0].numpy()
+        np.testing.assert_allclose(mean[number], states.mean(0), atol=1e-5)
+        np.testing.assert_allclose(first[number], states[0], atol=1e-5)
+        np.testing.assert_allclose(model.states(text)[0].vectors, states, atol=1e-5)
+
+
+def test_masks_are_filled_as_by_transformers(hugging_face: Path) -> None:
+    model = workbench.load(hugging_face)
+    theirs = transformers.AutoModelForMaskedLM.from_pretrained(hugging_face).eval()
+    found = model.fill_mask("Oslo [MASK] in Norway, by [MASK] river", k=3)
+    ids = ids_of(hugging_face, "Oslo [MASK] in Norway, by [MASK] river")
+    mask = transformers.AutoTokenizer.from_pretrained(hugging_face).mask_token_id
+    with torch.no_grad():
+        best = theirs(ids).logits.softmax(-1)[ids == mask].topk(3)
+    assert [[guess.id for guess in guesses] for guesses in found] == best.indices.tolist()
+    np.testing.assert_allclose([[g.probability for g in guesses] for guesses in found], best.values, rtol=1e-4)
+    with pytest.raises(WorkbenchError, match=r"has no mask; write \[MASK\] where"):
+        model.fill_mask("Oslo lies in Norway")
+
+
+def test_weights_of_a_folder_start_a_model(hugging_face: Path) -> None:
+    recipe = workbench.load_recipe(str(hugging_face), {"vars.corpus": "corpora/text"})
+    fresh = workbench.create_model(recipe, weights=hugging_face)
+    np.testing.assert_allclose(fresh.encode(TEXTS), workbench.load(hugging_face).encode(TEXTS), atol=1e-6)
+    assert str(hugging_face) in str(fresh.recipe.networks["main"].init_from)
+
+
+def test_states_are_aligned_to_characters(place: Path) -> None:
+    model = workbench.load("runs/tiny-text")
+    assert model.tokenizer is not None
+    for text, found in zip(TEXTS, model.states(TEXTS), strict=True):
+        pieces = [text[start:end].lower() for start, end in found.spans if start >= 0]
+        assert pieces == [token.removeprefix("##") for token in found.tokens[1:-1]]
+        np.testing.assert_allclose(found.vectors.mean(0), model.encode(text)[0], atol=1e-6)
+
+
+def test_a_long_text_is_read_in_several_sequences(place: Path) -> None:
+    model, long = workbench.load("runs/tiny-text"), " ".join(TEXTS * 40)
+    (found,) = model.states(long)
+    assert found.tokens.count("[CLS]") > 1
+    assert found.spans[:, 1].max() == len(long)
+    assert model.encode([long, *TEXTS]).shape == (3, 32)
+
+
+def test_images_and_pairs_are_encoded(place: Path) -> None:
+    model = workbench.load("runs/tiny-joint")
+    file = Path("photos/000.png")
+    forms = [file, file.read_bytes(), Image.open(file)]
+    vectors = model.encode(forms)
+    np.testing.assert_allclose(vectors, vectors[[0, 0, 0]], atol=1e-6)
+    pairs = model.encode([(file, "a red circle"), ("a red circle", file), (Path("photos/001.png"), "a red circle")])
+    np.testing.assert_allclose(pairs[0], pairs[1], atol=1e-6)
+    assert np.abs(pairs[0] - pairs[2]).max() > 1e-4  # the text has read its image
+    alone = model.encode("a red circle")
+    assert np.abs(pairs[0] - alone[0]).max() > 1e-4
+
+
+def test_similarity_of_vectors_and_of_pairs(place: Path) -> None:
+    texts, images = ["a red circle", "a blue square", "one square in green"], ["photos/000.png", "photos/001.png"]
+    clip = workbench.create_model("clip-tiny", "corpora/tokenizer.json")
+    cosines = clip.similarity(texts, images)
+    assert cosines.shape == (3, 2)
+    assert (np.abs(cosines) <= 1 + 1e-5).all()
+    vectors = clip.encode(texts, "itc"), clip.encode([Path(image) for image in images], "itc")
+    np.testing.assert_allclose(cosines, vectors[0] @ vectors[1].T, atol=1e-6)
+    matching = workbench.load("runs/tiny-joint")
+    scores = matching.similarity(texts, images)
+    np.testing.assert_allclose(scores[1:, 1], matching.similarity(texts[1:], images[1])[:, 0], atol=1e-5)
+    with pytest.raises(WorkbenchError, match="no objective of this model compares"):
+        workbench.load("runs/tiny-text").similarity(texts, images)
+
+
+def test_attention_adds_up_and_names_its_rows(place: Path) -> None:
+    model = workbench.load("runs/tiny-joint")
+    (first, second) = model.attention("a red circle", "photos/000.png")
+    assert (first.layer, second.layer) == (0, 1)
+    assert first.queries == first.keys
+    assert first.queries[:2] == ["[CLS]", "a"]
+    assert [row for row in first.keys if row.startswith("image ")][-1] == f"image {len(first.keys) - 6}"
+    np.testing.assert_allclose(first.weights.sum(-1), 1, atol=1e-5)
+
+
+def test_links_are_read_by_a_model_with_a_graph(place: Path) -> None:
+    model = workbench.create_model("demo-k-bert")
+    (linked,) = model.link("Oslo lies by a river")
+    tokens = model.states(linked)[0].tokens
+    assert len(tokens) > len(model.states("Oslo lies by a river")[0].tokens)  # with a branch of the graph
+    with pytest.raises(WorkbenchError, match="reads no graph"):
+        workbench.load("runs/tiny-text").link("Oslo")
+    assert workbench.load("runs/tiny-text").link("Oslo", "corpora/graph")[0]["spans"][0][:3] == [0, 4, "oslo"]
+
+
+def test_the_batches_are_those_of_training(place: Path) -> None:
+    recipe = workbench.load_recipe("tiny-text", FEW)
+    batches = list(workbench.open_corpus("corpora/text").batches(recipe))
+    assert len(batches) == recipe.train.max_steps * recipe.train.lanes
+    assert [batch.number for batch in batches] == [(0, step, lane) for step in (0, 1) for lane in (0, 1)]
+    with pytest.raises(WorkbenchError, match="unknown task 'None'"):
+        workbench.open_corpus("corpora/text").batches("demo-bert")
+
+
+def test_a_corpus_is_read_by_number(place: Path) -> None:
+    corpus = workbench.open_corpus("corpora/text")
+    assert [sample["key"] for sample in corpus] == [corpus[i]["key"] for i in range(len(corpus))]
+    assert corpus[-1]["key"] == corpus[119]["key"]
+    for number in (120, -121):
+        with pytest.raises(IndexError, match="of a corpus with 120 records"):
+            corpus[number]
+
+
+def test_a_task_is_evaluated_without_a_word(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = workbench.evaluate(workbench.open_run("runs/hours"), "classify", Path("corpora/hours"), limit=10)
+    assert dict(result) == result.numbers
+    assert "accuracy" in result
+    assert result.predictions[0]["gold"] in "56789"
+    assert result.table().row_count >= 1
+    assert repr(result).startswith("<Result classify: ")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: workbench.load_recipe("bert-tiny", {"train.max_step": 2}), "max_step"),
+        (lambda: workbench.prepare_text("notes.txt", "corpora/x", lenght=1), "unknown option 'lenght'"),
+        (lambda: workbench.prepare("words"), "there is no|unknown command"),
+        (lambda: workbench.prepare_text("notes.txt", "corpora/x", on_error="ignore"), "on_error"),
+        (lambda: workbench.evaluate("runs/hours", "classify", "corpora/hours", batch_size=0), "batch_size = 0"),
+        (lambda: workbench.finetune("runs/tiny-text", "perplexity", "corpora/text"), "trains nothing"),
+        (lambda: workbench.finetune("runs/tiny-text", "classify", "corpora/hours", seeds=2), "once for each seed"),
+        (lambda: workbench.load("runs/tiny-text").encode([]), "no input is given"),
+        (lambda: workbench.load("runs/tiny-text").generate("Oslo"), "cannot continue with a text"),
+        (lambda: workbench.load("runs/tiny-text").answer("photos/000.png", "what?"), "fine-tune it first"),
+        (lambda: workbench.create_model("tiny-text", weights="runs/x"), "runs/x"),
+        (lambda: workbench.load("bert-tiny"), r"is a recipe.* workbench.create_model\('bert-tiny'\) builds"),
+        (lambda: workbench.load("runs/tiny-text").encode(Path("photos/000.png")), "reads no images, but text"),
+        (lambda: workbench.evaluate(workbench.load("runs/hours"), "classify", "x"), "of type Model; allowed"),  # type: ignore[arg-type]
+        (lambda: workbench.write_report([]), "needs at least one run"),
+    ],
+)
+def test_wrong_input_is_refused_by_its_name(place: Path, call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(WorkbenchError, match=said):
+        call()

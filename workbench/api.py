@@ -1,0 +1,424 @@
+"""The Python API: what `import workbench` offers. docs/python.md shows the jobs of the command line in Python.
+
+Each function is a door to the module that does the work, and imports it when it is called: torch takes seconds.
+Options have the names of the command line's, with `_` for `-`, and are checked alike. A run, a corpus or a recipe may
+be given as what these functions return, or as a path.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.components.trust import allow
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.files.yaml_values import assignments
+from workbench.core.options.command import call_from_python, options_from_python, options_of
+from workbench.core.packages import library
+from workbench.corpora.corpus import Corpus
+from workbench.interop.checkpoint_recipe import recipe_named
+from workbench.pretraining.task_corpora import check_corpora, places_named
+from workbench.recipe.reading import shipped
+from workbench.recipe.sizes import sizes_of
+from workbench.recipe.spec import Recipe
+from workbench.recipe.trees import with_overrides
+from workbench.report.introduction import read_opening
+from workbench.report.page import write_report as write_page
+from workbench.report.panels import find_panel, panel_names
+from workbench.report.run import Run, load_run
+from workbench.runs.names import REPORT
+
+if TYPE_CHECKING:
+    from workbench.evaluation.scoring.downstream_task import DownstreamTask
+    from workbench.evaluation.scoring.result import Result
+    from workbench.model_api import Model
+    from workbench.sequences.batch import MicroBatch
+    from workbench.text.tokenizer import Tokenizer
+    from workbench.training.callbacks import Callback
+
+Place = str | os.PathLike[str]
+Overrides = Mapping[str, Any] | Sequence[str]
+"""Changes to a recipe: a mapping of dotted keys to values. The command line gives strings, `key=value`."""
+
+
+def list_recipes() -> list[str]:
+    """The names of the recipes that ship, each followed by those of its sizes.
+
+    >>> "bert-large" in list_recipes()
+    True
+    """
+    return [name for recipe, path in shipped().items() for name in (recipe, *(f"{recipe}-{s}" for s in sizes_of(path)))]
+
+
+def load_recipe(name: Place | Recipe, overrides: Overrides = (), *, trust: bool = False) -> Recipe:
+    """A recipe by its name, from a YAML file, or of a Hugging Face folder, with changes applied.
+
+        >>> recipe = load_recipe("tiny-text", {"train.max_steps": 2, "model.layers[0].num_heads": 4})
+        >>> recipe.train.max_steps
+        2
+
+    Args:
+        overrides: a mapping of dotted keys to values.
+        trust: whether code that lies next to the recipe may be run for the components that it names.
+
+    Raises:
+        WorkbenchError: no such recipe, an unknown key, or a value that is not allowed; says what is.
+    """
+    listed = assignments(overrides) if isinstance(overrides, Mapping) else list(overrides)
+    if isinstance(name, Recipe):
+        return with_overrides(name, listed) if listed else name
+    return recipe_named(os.fspath(name), listed, trust=trust)
+
+
+def create_model(
+    recipe: Place | Recipe,
+    tokenizer: Place | Tokenizer | None = None,
+    weights: Place | None = None,
+    *,
+    trust: bool = False,
+) -> Model:
+    """A model that a recipe describes, with fresh weights, or with those that it or `weights` names.
+
+        >>> create_model("bert-tiny", "corpora/tokenizer.json")
+        <Model bert-tiny: 2 x self(text); ... parameters on cpu>
+
+    Args:
+        tokenizer: a tokenizer or its file; by default the recipe's.
+        weights: a run or a Hugging Face folder that the only network starts from (`model.init_from`).
+
+    Raises:
+        WorkbenchError: a wrong recipe, a file that it names is not there, or weights that do not fit.
+    """
+    from workbench.model_api import create
+
+    given = os.fspath(tokenizer) if isinstance(tokenizer, os.PathLike) else tokenizer
+    return create(load_recipe(recipe, trust=trust), given, None if weights is None else os.fspath(weights))
+
+
+def load(place: Place, overrides: Overrides = (), *, control: str | None = None, trust: bool = False) -> Model:
+    """The model of a run, from its best checkpoint or else the last one, or of a Hugging Face folder or `package:NAME`.
+
+        >>> load("runs/tiny-text").recipe.name
+        'tiny-text'
+
+    Args:
+        overrides: changes to its recipe that need no training.
+        control: a negative control, such as `no-kg`, under which the model is opened (of a run alone).
+        trust: whether the code that the run brings along may be run.
+
+    Raises:
+        WorkbenchError: there is no such thing, it has no checkpoint, or a file that it was trained with has changed.
+    """
+    from workbench.interop.run_or_checkpoint import load as load_run_or_checkpoint
+    from workbench.model_api import Model
+
+    listed = assignments(overrides) if isinstance(overrides, Mapping) else list(overrides)
+    path = Path(place)
+    if not path.exists() and os.fspath(place) in list_recipes():
+        raise WorkbenchError(
+            f"{path} is a recipe, which has no trained weights; allowed: a run, a Hugging Face folder or package:NAME. "
+            f"workbench.create_model({os.fspath(place)!r}) builds a model with fresh weights"
+        )
+    return Model(load_run_or_checkpoint(path, listed or None, control=control, trust=trust), path)
+
+
+class OpenCorpus(Corpus):
+    """A corpus in Python: its records are samples (dicts) by number and in order, and `batches` is what a model reads.
+
+    It stands for its folder wherever a path is wanted.
+
+    >>> corpus = open_corpus("corpora/text")
+    >>> len(corpus), "lies in" in corpus[0]["text"], sum("river" in sample["text"] for sample in corpus)
+    (120, True, 120)
+    """
+
+    def __fspath__(self) -> str:
+        return self.place
+
+    def batches(
+        self, recipe: Place | Recipe, task: str | None = None, *, tokenizer: Place | None = None, trust: bool = False
+    ) -> Iterator[MicroBatch]:
+        """The micro-batches that a training of this recipe on this corpus alone reads, in their order.
+
+            >>> batch = next(open_corpus("corpora/text").batches("tiny-text"))
+            >>> batch.views["main"].streams["text"].fields["input_ids"].dtype
+            torch.int64
+
+        Args:
+            task: one of the recipe's, where it has several.
+            tokenizer: a file; by default the recipe's.
+
+        Raises:
+            WorkbenchError: there is no such task, or the corpus lacks what it reads.
+        """
+        from workbench.training.data import training_batches
+
+        loaded = load_recipe(recipe, {} if tokenizer is None else {"tokenizer": tokenizer}, trust=trust)
+        name = task or next(iter(loaded.tasks))
+        if name not in loaded.tasks or (task is None and len(loaded.tasks) > 1):
+            raise unknown("task", str(task), loaded.tasks, f"the recipe {loaded.name!r}")
+        spec = replace(loaded.tasks[name], corpora={self.place: 1.0}, held_out=[])
+        return training_batches(replace(loaded, tasks={name: spec}, schedule="together"))
+
+
+def open_corpus(place: Place) -> OpenCorpus:
+    """A corpus at a path or a URL.
+
+        >>> open_corpus("corpora/text")
+        <OpenCorpus .../corpora/text: 120 records of kind text>
+
+    Raises:
+        WorkbenchError: there is none.
+    """
+    return OpenCorpus.open(os.fspath(place))
+
+
+def open_run(folder: Place) -> Run:
+    """A run folder: its recipe, the lines of its metrics, its evaluations.
+
+        >>> open_run("runs/tiny-text").series("mlm/loss")
+        [(2.0, ...)]
+
+    Raises:
+        WorkbenchError: it is no run.
+    """
+    return load_run(Path(folder))
+
+
+def prepare(command: str, **options: Any) -> Any:
+    """Run a command of `workbench prepare`; returns the corpus that it writes, or else the path of its output.
+
+        >>> prepare("tokenizer", corpora="corpora/text", output="tokenizer.json", vocab_size=200)
+        PosixPath('tokenizer.json')
+
+    Args:
+        options: those of the command by their names, arguments included. A list of NAME=VALUE may be a mapping. The
+            work is done in this process unless `workers` says otherwise; 0 stands for one process per core.
+
+    Raises:
+        WorkbenchError: no such command or option, or as the command.
+    """
+    commands: Any = library("pipelines.commands.app", "text", "commands that prepare corpora").app
+    function = commands.target("workbench prepare", command)
+    if any(parameter.name == "workers" for parameter in options_of(function)):
+        options = {"workers": 1, **options}
+    call_from_python(function, **options)
+    output = options.get("output")
+    if output is None:
+        return None
+    try:
+        return open_corpus(output)
+    except WorkbenchError:  # a tokenizer, vectors, a linker
+        return Path(output)
+
+
+def prepare_text(inputs: Any, output: Place, **options: Any) -> OpenCorpus:
+    """Documents in files -> a text corpus, as `workbench prepare text`.
+
+        >>> prepare_text("notes.txt", "corpora/notes", split={"held-out": 0.1})
+        <OpenCorpus .../corpora/notes: ... records of kind text>
+
+    Args:
+        inputs: a file, a folder, a glob pattern, or a list of these.
+        options: those of the command (`workbench prepare text --help`), such as `option={"document": "file"}`.
+    """
+    return _corpus("text", inputs=inputs, output=output, **options)
+
+
+def prepare_image_text(inputs: Any, output: Place, **options: Any) -> OpenCorpus:
+    """Images with captions or questions -> an image-text corpus, as `workbench prepare image-text`.
+
+    >>> prepare_image_text("captions.jsonl", "corpora/pairs", images="photos")
+    <OpenCorpus .../corpora/pairs: 40 records of kind image-text>
+    """
+    return _corpus("image-text", inputs=inputs, output=output, **options)
+
+
+def prepare_triples(inputs: Any, output: Place, **options: Any) -> OpenCorpus:
+    """A knowledge graph -> a triples corpus with the graph store in it, as `workbench prepare triples`.
+
+    >>> prepare_triples("graph.tsv", "corpora/graph", entities="entities.jsonl")
+    <OpenCorpus .../corpora/graph: 12 records of kind triples>
+    """
+    return _corpus("triples", inputs=inputs, output=output, **options)
+
+
+def link(corpus: Place, output: Place, **options: Any) -> OpenCorpus:
+    """The corpus with the entities that its texts mention, as `workbench prepare link`.
+
+        >>> link("corpora/text", "corpora/linked", graph="corpora/graph")[0]["spans"][0]
+        [0, ...]
+
+    Args:
+        options: `graph` or `linker`, and the others of the command.
+    """
+    return _corpus("link", corpus=os.fspath(corpus), output=output, **options)
+
+
+def _corpus(command: str, **options: Any) -> OpenCorpus:
+    made = prepare(command, **options)
+    assert isinstance(made, OpenCorpus), f"prepare {command} wrote no corpus"
+    return made
+
+
+def pretrain(
+    recipe: Place | Recipe,
+    output: Place | None = None,
+    overrides: Overrides = (),
+    *,
+    callbacks: Iterable[Callback] = (),
+    accept_changes: bool = False,
+    trust: bool = False,
+) -> Run:
+    """Train a recipe in a run folder. A run that was stopped resumes from its last checkpoint.
+
+        >>> pretrain("tiny-text", "runs/tiny-text", {"train.max_steps": 2})
+        <Run runs/tiny-text: step 2, 0 evaluations>
+
+    Args:
+        output: the run folder; by default runs/<the recipe's name>.
+        overrides: changes to the recipe, a mapping of dotted keys to values.
+        callbacks: objects that follow the training (`workbench.Callback`).
+        accept_changes: resume although data, code or frozen weights have changed; the run notes what.
+
+    Raises:
+        WorkbenchError: a wrong input, or a loss that is not finite.
+        MachineError: a full disk, no memory, or a process that was lost.
+        SystemExit: Ctrl-C or a signal stopped the run; it saved a checkpoint first.
+    """
+    loaded = checked_recipe(recipe, overrides, trust=trust)
+    from workbench.training import pretrain as training
+
+    folder = Path(output) if output is not None else default_run(loaded)
+    with places_named(loaded):
+        training.pretrain(loaded, folder, accept_changes=accept_changes, callbacks=callbacks)
+    return load_run(folder)
+
+
+def checked_recipe(recipe: Place | Recipe, overrides: Overrides = (), *, trust: bool = False) -> Recipe:
+    """A recipe to be trained, whose corpora on this machine and whose panels are there. It is found without torch."""
+    loaded = load_recipe(recipe, overrides, trust=trust)
+    for panel in loaded.panels:
+        find_panel(panel)
+    check_corpora(loaded)
+    return loaded
+
+
+def default_run(recipe: Recipe) -> Path:
+    """Where the run of a recipe is written by default: runs/<name>."""
+    return Path("runs") / (recipe.name or "run")
+
+
+def finetune(
+    run: Place,
+    task: str | DownstreamTask[Any, Any],
+    corpus: Place,
+    output: Place | None = None,
+    *,
+    callbacks: Iterable[Callback] = (),
+    trust: bool = False,
+    **options: Any,
+) -> Run:
+    """Fine-tune a run, or a Hugging Face checkpoint, on a downstream task.
+
+        >>> finetune("runs/tiny-text", "classify", "corpora/hours", "runs/hours", epochs=0.5)
+        <Run runs/hours: step 2, ... evaluations>
+
+    Args:
+        task: its name (`workbench downstream`), an import path, or an object of its class.
+        output: the new run; by default RUN-TASK.
+        options: those of `workbench finetune TASK`, such as `epochs`, `lr`, `held_out`. `overrides` is a mapping of
+            dotted keys to values. For several seeds, call it once for each with `overrides={"seed": n}`.
+
+    Raises:
+        WorkbenchError: no such task or option, or the task does not fit the run.
+    """
+    from workbench.evaluation.finetuning.finetuning import fine_tune
+
+    found = _task(task, run, trust)
+    if found.tuning is None:
+        raise WorkbenchError(f"the task {found.name} trains nothing; measure a pretrained run with workbench.evaluate")
+    for name in ("seeds", "score"):
+        if name in options:
+            raise WorkbenchError(f"{name} is an option of the command; call finetune once for each seed")
+    places = {"run": run, "corpus": os.fspath(corpus), "output": output}
+    tuning = options_from_python(found.tuning, **places, trust=trust, **options)
+    return load_run(fine_tune(found, tuning, callbacks))
+
+
+def evaluate(
+    run: Place, task: str | DownstreamTask[Any, Any], corpus: Place, *, trust: bool = False, **options: Any
+) -> Result:
+    """Evaluate a run, or a Hugging Face checkpoint, on a downstream task; the result also goes into `evaluations/`.
+
+        >>> result = evaluate("runs/hours", "classify", "corpora/hours")
+        >>> 0 <= result["accuracy"] <= 1, len(result.predictions), [*result.baselines]
+        (True, 120, [...])
+
+    Args:
+        task: as of `finetune`.
+        options: those of `workbench evaluate TASK`, such as `limit`, `control`, `batch_size`.
+
+    Returns:
+        The numbers by name (`result["accuracy"]`), with `.table()` for people, `.predictions` by item, `.baselines` and
+        `.intervals`.
+
+    Raises:
+        WorkbenchError: no such task or option, or the task does not fit the run.
+    """
+    from workbench.evaluation.scoring.evaluation import evaluate as evaluated
+
+    found = _task(task, run, trust)
+    places = {"run": run, "corpus": os.fspath(corpus)}
+    given = {"trust": trust} if trust else {}  # what is no run has no such option
+    return evaluated(found, options_from_python(found.scoring, **places, **given, **options), show=False)
+
+
+def write_report(
+    runs: Place | Sequence[Place],
+    output: Place | None = None,
+    *,
+    title: str = "",
+    opening: Place | None = None,
+    trust: bool = False,
+) -> Path:
+    """Write one HTML page about runs: curves, results next to baselines and controls, figures. Returns the page.
+
+        >>> write_report(["runs/tiny-text", "runs/hours"], "report.html")
+        PosixPath('report.html')
+
+    Args:
+        runs: run folders, and `evaluations/NAME` of what is no run.
+        output: by default `report.html` in the first run.
+        opening: a JSON file with the chapters that stand before the results.
+        trust: whether the panels that a run brings along may be run.
+
+    Raises:
+        WorkbenchError: one is no run, or its panels are not trusted.
+    """
+    folders = [Path(run) for run in ([runs] if isinstance(runs, str | os.PathLike) else runs)]
+    if not folders:
+        raise WorkbenchError("a report needs at least one run; none is given")
+    path = Path(output) if output is not None else folders[0] / REPORT
+    loaded = [load_run(folder) for folder in folders]
+    for run in loaded:
+        allow(panel_names(run), run.folder, str(run.folder), trust=trust)
+    write_page(loaded, path, title, read_opening(Path(opening)) if opening is not None else ())
+    return path
+
+
+def _task(task: str | DownstreamTask[Any, Any], run: Place, trust: bool) -> DownstreamTask[Any, Any]:
+    from workbench.evaluation.scoring.task_finder import find_task
+    from workbench.runs.names import is_run
+
+    if not isinstance(run, str | os.PathLike):
+        raise WorkbenchError(
+            f"the run is of type {type(run).__name__}; allowed: the folder of a run or of a Hugging Face checkpoint, "
+            "or what pretrain, finetune and open_run return. A model that was loaded has its folder in `place`"
+        )
+    if not isinstance(task, str):
+        return task
+    return find_task(task, trust=trust, run=Path(run) if is_run(Path(run)) else None)

@@ -1,0 +1,438 @@
+"""A model in Python: `workbench.load` and `workbench.create_model` return it, and its methods are the commands that use
+a trained model (encode, generate, export) and what those commands have no place for.
+
+Inputs are texts, images (a path, bytes, a PIL image), pairs (a tuple of both, or of two texts) and samples of a corpus,
+one or a list of them. Vectors come as float32 arrays of numpy.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import cat, device, inference_mode
+
+from workbench.components.trust import allow
+from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.options.values import check
+from workbench.core.packages import library
+from workbench.evaluation.analysis.encoding import Encoder, TokenStates
+from workbench.evaluation.analysis.generation import Generator
+from workbench.evaluation.cloze import Guess, fill_masks
+from workbench.evaluation.scoring.evaluated_run import find_objective
+from workbench.evaluation.scoring.inputs import captioned, samples_of
+from workbench.generation.decoding import Decoding
+from workbench.interop.checkpoint_files import check_checkpoint_folder
+from workbench.interop.checkpoint_writer import export
+from workbench.interop.family import family_of
+from workbench.interop.init_from import initialise
+from workbench.objectives.mlm import Mlm
+from workbench.pretraining.assembly import make_model, tasks_of
+from workbench.pretraining.checks import learning_signals
+from workbench.pretraining.forward import NetworkOutput, read
+from workbench.pretraining.model import PretrainingModel
+from workbench.pretraining.segmentation import cut_by
+from workbench.pretraining.task import Task
+from workbench.recipe.recipe_listing import stack
+from workbench.recipe.spec import Recipe
+from workbench.recipe.trees import with_overrides
+from workbench.runs.loaded_run import LoadedRun
+from workbench.sequences.batch import Batch, collate
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.text.tokenizer import Tokenizer
+
+GRAPH = "graph"
+"""The option of transforms that names a graph of entities."""
+
+
+@dataclass(frozen=True, repr=False)
+class AttentionMap:
+    """The weights of one attention call for one input.
+
+    Attributes:
+        layer: its number in the network's stack, from 0.
+        queries, keys: what the rows and columns stand for: tokens, and `image 0` and so on for the rows of an image.
+        weights: [heads, queries, keys]; the weights of a query add up to 1.
+    """
+
+    layer: int
+    queries: list[str]
+    keys: list[str]
+    weights: np.ndarray
+
+    def __repr__(self) -> str:
+        return (
+            f"<AttentionMap of layer {self.layer}: heads x queries x keys = {' x '.join(map(str, self.weights.shape))}>"
+        )
+
+
+class Model:
+    """A model with its tokenizer, its recipe and its transforms, in evaluation mode.
+
+    Attributes:
+        torch: the module, with all networks and heads; train it, move it or look into it as any other.
+        tokenizer: None where the model reads no text.
+        recipe: what it was built from.
+        transforms: by task its half in the loader: `transforms[task].micro_batch(samples, number)`, or
+            `.sequences(samples)` for sequences without objectives.
+    """
+
+    def __init__(self, loaded: LoadedRun, place: str | Path) -> None:
+        self._loaded, self.place = loaded, Path(place)
+
+    def __repr__(self) -> str:
+        count = sum(parameter.numel() for parameter in self.torch.parameters())
+        return f"<Model {self.recipe.name}: {stack(self.recipe)}; {count:,} parameters on {self._device}>"
+
+    @property
+    def torch(self) -> PretrainingModel:
+        return self._loaded.model
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        return self._loaded.tokenizer
+
+    @property
+    def recipe(self) -> Recipe:
+        return self._loaded.recipe
+
+    @property
+    def transforms(self) -> dict[str, Task]:
+        return self._loaded.transforms
+
+    @property
+    def read(self) -> dict[str, dict[str, str]]:
+        """The identity of the files that were opened for it: the tokenizer, graphs, vectors."""
+        return self._loaded.read
+
+    @property
+    def _device(self) -> device:
+        return next(self.torch.parameters()).device
+
+    def to(self, place: str | device) -> Model:
+        """The same model, moved to a device: `model.to("cuda")`."""
+        self.torch.to(place)
+        return self
+
+    def encode(
+        self,
+        inputs: Any,
+        pool: str = "mean",
+        *,
+        stream: str | None = None,
+        network: str | None = None,
+        batch_size: int = 64,
+    ) -> np.ndarray:
+        """A vector of each input [inputs, size].
+
+            >>> model.encode(["Oslo is a city", "a river"], pool="summary").shape
+            (2, 32)
+
+        Args:
+            inputs: texts, images, or pairs, which are read together.
+            pool: `mean` of the rows, the `summary` row ([CLS]; the last one of a text that is read from left to right),
+                the `pooled` output, or an objective with vectors of its own (`itc`).
+            stream: whose rows are pooled; by default the image's where images are given alone, else the text's.
+
+        Raises:
+            WorkbenchError: the model has no such stream, pooling or network, or an input gives no sequence.
+        """
+        samples = samples_of(inputs)
+        texts = all("text" in sample and not {"second", "image"} & sample.keys() for sample in samples)
+        images = all("image" in sample and not any(sample.get("captions", ())) for sample in samples)
+        if any("image" in sample for sample in samples):
+            self._check_sees(network)
+        encoder = Encoder(self._loaded, stream or ("image" if images else "text"), pool, network)
+        together = not (texts or images)
+        keys, vectors = encoder(_batches(samples, batch_size), built=not texts, alone=not together)
+        if len(keys) != len(samples):
+            lost = next(number for number, sample in enumerate(samples) if sample["key"] not in keys)
+            raise WorkbenchError(f"input {lost} gives no sequence: it is empty; leave it out")
+        return vectors.numpy()
+
+    def _check_sees(self, network: str | None) -> None:
+        """
+        Raises:
+            WorkbenchError: the network reads no images.
+        """
+        streams = self.torch.network(self.torch.network_name(network)).sizes
+        if "image" not in streams:
+            raise WorkbenchError(f"the model reads no images, but {', '.join(streams)}; take a vision-language model")
+
+    def states(self, texts: Any, *, network: str | None = None, batch_size: int = 64) -> list[TokenStates]:
+        """The tokens of each text with their vectors, and the characters that each token stands for.
+
+            >>> found = model.states("a river")[0]
+            >>> [text for text, (start, end) in zip(found.tokens, found.spans) if start >= 0]
+            ['a', 'river']
+
+        Raises:
+            WorkbenchError: the model reads no text, or a text is empty.
+        """
+        samples = samples_of(texts)
+        return list(Encoder(self._loaded, "text", network_name=network).states(_batches(samples, batch_size)))
+
+    def fill_mask(self, text: str | Sample, k: int = 5) -> list[list[Guess]]:
+        """The `k` most probable tokens at each mask of a text, which spells the tokenizer's mask token.
+
+            >>> model.fill_mask("Oslo lies in [MASK].", k=1)
+            [[Guess(token='...', probability=0..., id=...)]]
+
+        Raises:
+            WorkbenchError: the model has no objective `mlm`, or the text has no mask.
+        """
+        wanted = "take a model that was pretrained with it; a model of next tokens has `generate`"
+        run = find_objective(self._loaded, self.place, Mlm, wanted)
+        return fill_masks(run, samples_of(text)[0], k)
+
+    def generate(
+        self,
+        prompts: Any,
+        *,
+        network: str | None = None,
+        stream: str | None = None,
+        objective: str | None = None,
+        batch_size: int = 16,
+        **decoding: Any,
+    ) -> list[str]:
+        """The text that follows each prompt, or what the model writes of it (a translation, a caption).
+
+            >>> model.generate("Oslo lies", max_new_tokens=2)
+            ['...']
+
+        Args:
+            prompts: texts, or images to be captioned.
+            decoding: the options of `workbench generate`: max_new_tokens, beams, sample, temperature, top_k, top_p,
+                seed, length_penalty, early_stopping.
+
+        Raises:
+            WorkbenchError: no objective predicts tokens one after another, or a prompt is empty or too long.
+        """
+        how = check(Decoding, decoding, "")
+        generator = Generator(self._loaded, how, network, stream, objective)
+        return [
+            generator.spelling.text(made.tokens)
+            for group in _batches(samples_of(prompts), batch_size)
+            for made in generator(group)
+        ]
+
+    def answer(self, image: Any, question: str) -> tuple[str, float]:
+        """The most probable answer to a question about an image, and its probability.
+
+            >>> model.answer("photos/000.png", "what colour is it?")
+            ('...', 0...)
+
+        Raises:
+            WorkbenchError: the model was not fine-tuned with `vqa`.
+        """
+        vqa = library("vision.evaluation.vqa.answer_predictions", "vision", "answers about images")
+        (sample,) = samples_of(captioned(image, question))
+        found = vqa.answer_one(self._loaded, self.place, sample)
+        return found.answer, found.confidence
+
+    def similarity(self, texts: Any, images: Any, *, objective: str | None = None, batch_size: int = 64) -> np.ndarray:
+        """How well each text fits each image [texts, images]; the higher, the better.
+
+        A model with vectors of both (CLIP's `itc`) gives their products, which are cosines. A model that matches pairs
+        (`itm`) reads every pair and gives its score.
+
+            >>> model.similarity(["a red circle", "a blue square"], ["photos/000.png"]).shape
+            (2, 1)
+
+        Args:
+            objective: the name of the one that compares, where several do.
+
+        Raises:
+            WorkbenchError: no objective compares texts with images.
+        """
+        texts, images = samples_of(texts), _images(images)
+        heads: dict[str, Any] = dict(self.torch.heads.items())
+        apart = [name for name, head in heads.items() if hasattr(head, "vectors")]
+        name = _chosen([*apart, *(name for name, head in heads.items() if hasattr(head, "match"))], objective)
+        if name in apart:
+            streams = heads[name].streams
+            sides = ((texts, streams["text"]), (images, streams["image"]))
+            found = [self.encode(each, name, stream=stream, batch_size=batch_size) for each, stream in sides]
+            return np.asarray(found[0] @ found[1].T)
+        return self._matched(name, heads[name], texts, images, batch_size)
+
+    @inference_mode()
+    def _matched(self, name: str, head: Any, texts: list[Sample], images: list[Sample], size: int) -> np.ndarray:
+        """The scores of a head that reads pairs [texts, images]."""
+        task, network = self._placed(name)
+        pairs = samples_of([{**image, "captions": [text["text"]]} for text in texts for image in images])
+        scores = [
+            head.match(found.network, found.states, found.batch).float().cpu()
+            for group in _batches(pairs, size)
+            for found in [self._read(task.sequences(group), network)]
+        ]
+        return cat(scores).reshape(len(texts), len(images)).numpy()
+
+    def _placed(self, name: str) -> tuple[Task, str]:
+        """The task of an objective in evaluation mode, and the network that its head reads."""
+        each = ((task, placed) for task in self.transforms.values() for placed in task.objectives)
+        task, placed = next((task, placed) for task, placed in each if placed.name == name)
+        return task.evaluating(), placed.network
+
+    @inference_mode()
+    def _read(self, sequences: list[Sequence], network: str, **kept: Any) -> NetworkOutput:
+        return read(self.torch.network(network), collate(sequences).to(self._device), **kept)
+
+    def attention(self, text: str | Sample, image: Any = None, *, network: str | None = None) -> list[AttentionMap]:
+        """The weights of every attention call, from the first layer to the last.
+
+            >>> first = model.attention("a river")[0]
+            >>> first.queries, first.weights.shape
+            (['[CLS]', 'a', 'river', '[SEP]'], (2, 4, 4))
+
+        Args:
+            image: read with the text, by a model that reads images.
+
+        Raises:
+            WorkbenchError: the text is longer than one sequence, or the model reads no images.
+        """
+        if image is not None:
+            self._check_sees(network)
+        encoder = Encoder(self._loaded, "text", network_name=network)
+        samples = samples_of(text if image is None else captioned(image, str(text)))
+        sequences = encoder.sequences(samples, built=image is not None)
+        if len(sequences) != 1:
+            raise WorkbenchError(f"the text gives {len(sequences)} sequences; give one that fits into a single one")
+        found = self._read(sequences, self.torch.network_name(network), keep_attention=True)
+        names = self._row_names(sequences[0], found.batch)
+        return [
+            AttentionMap(
+                call.layer,
+                [row for name in call.queries for row in names[name]],
+                [row for name in call.keys for row in names[name]],
+                call.weights[0].float().cpu().numpy(),
+            )
+            for call in found.attention
+        ]
+
+    def _row_names(self, sequence: Sequence, batch: Batch) -> dict[str, list[str]]:
+        """What the rows of each stream stand for."""
+        names: dict[str, list[str]] = {}
+        for stream, rows in batch.streams.items():
+            ids = sequence.streams[stream].get("input_ids") if stream in sequence.streams else None
+            if self.tokenizer is not None and ids is not None and len(ids) == rows.rows:
+                names[stream] = self.tokenizer.tokens(ids)
+            else:
+                names[stream] = [f"{stream} {row}" for row in range(rows.rows)]
+        return names
+
+    def link(self, texts: Any, linker: Any = None, *, min_score: float = 0.0) -> list[Sample]:
+        """The texts with the entities that they mention, as samples: `spans` are (start, end, entity, score).
+
+        A model that reads a graph takes these samples in place of texts.
+
+            >>> model.link("Oslo lies by a river")[0]["spans"]
+            [[0, 4, 'oslo', ...]]
+
+        Args:
+            linker: the folder of `workbench prepare linker`, or of a graph; by default the graph that the model reads.
+            min_score: the least score of a link.
+
+        Raises:
+            WorkbenchError: there is no such linker or graph, or none is given and the model reads no graph.
+        """
+        linking = library("kg.linking.linker", "kg", "links of entities")
+        place = linker if linker is not None else self._graph()
+        if isinstance(place, str | Path):
+            place = linking.open_linker(place)
+        return [
+            {**sample, "spans": [[*link[:3], round(link[3], 4)] for link in place.link(sample["text"], min_score)]}
+            for sample in samples_of(texts)
+        ]
+
+    def _graph(self) -> str:
+        """Where the first graph is that the recipe's transforms name."""
+        steps = [step for task in self.recipe.tasks.values() for step in task.sequence.transforms]
+        found = next((step[GRAPH] for step in steps if isinstance(step.get(GRAPH), str)), None)
+        if found is None:
+            raise WorkbenchError(
+                f"the model {self.recipe.name!r} reads no graph, so nothing says which entities there are; give a "
+                "linker: the folder of `workbench prepare linker`, or of a graph"
+            )
+        return str(found)
+
+    def export(
+        self,
+        folder: str | Path,
+        family: str,
+        *,
+        network: str | None = None,
+        stream: str | None = None,
+        objective: str | None = None,
+        trust: bool = False,
+    ) -> Path:
+        """Write a network as a Hugging Face folder of a checkpoint family; returns the folder.
+
+            >>> sorted(file.name for file in model.export("exported", "bert").iterdir())
+            ['config.json', 'model.safetensors', ..., 'tokenizer.json', 'tokenizer_config.json']
+
+        Args:
+            network, stream, objective: as the options of `workbench export`.
+
+        Raises:
+            WorkbenchError: the family cannot express the network; the message lists what differs.
+        """
+        folder, family = Path(folder), family_of(family)
+        check_checkpoint_folder(folder)
+        allow([family], Path.cwd(), f"the family {family!r}", trust=trust)
+        own = replace(self._loaded, model=copy.deepcopy(self.torch))  # adapters are merged into what is written alone
+        export(own, folder, family, network=network, stream=stream, objective=objective, place=self.place)
+        return folder
+
+
+def create(recipe: Recipe, tokenizer: str | Path | Tokenizer | None, weights: str | Path | None) -> Model:
+    """As `workbench.create_model`, from a recipe that is read."""
+    if weights is not None:
+        names = list(recipe.networks)
+        if len(names) > 1:
+            raise WorkbenchError(
+                f"the recipe has the networks {', '.join(names)}; say in it which one starts from {weights}: "
+                f"model.{names[0]}.init_from"
+            )
+        recipe = with_overrides(recipe, [f"model.init_from={weights}"])
+    if tokenizer is None and recipe.tokenizer is not None:
+        tokenizer = recipe.tokenizer
+    if isinstance(tokenizer, str | Path):
+        tokenizer = Tokenizer.load(tokenizer)
+    tokenizer = None if tokenizer is None else cut_by(recipe, tokenizer)
+    tasks = tasks_of(recipe, tokenizer)
+    root = make_model(recipe, tasks, tokenizer)
+    for name, spec in recipe.networks.items():
+        initialise(root, name, spec, tokenizer, learning_signals(recipe, name))
+    root.start_followers()
+    return Model(LoadedRun(root.eval(), tokenizer, recipe, tasks), recipe.name)
+
+
+def _batches(samples: list[Sample], size: int) -> Iterator[list[Sample]]:
+    for start in range(0, len(samples), size):
+        yield samples[start : start + size]
+
+
+def _images(given: Any) -> list[Sample]:
+    """Images, of which a path may be a string here."""
+    listed = given if isinstance(given, list | tuple) else [given]
+    return samples_of([Path(each) if isinstance(each, str) else each for each in listed])
+
+
+def _chosen(names: list[str], objective: str | None) -> str:
+    """
+    Raises:
+        WorkbenchError: none compares, or not the one that is named.
+    """
+    if not names:
+        raise WorkbenchError(
+            "no objective of this model compares texts with images; take one that was pretrained with itc or itm, or "
+            "fine-tuned with retrieval"
+        )
+    if objective is not None and objective not in names:
+        raise unknown("objective", objective, names, "those that compare texts with images")
+    return objective or names[0]
