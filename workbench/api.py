@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 Place = str | os.PathLike[str]
 Overrides = Mapping[str, Any] | Sequence[str]
-"""Changes to a recipe: a mapping of dotted keys to values. The command line gives strings, `key=value`."""
+"""Changes to a recipe: a mapping of dotted keys to values. The command line has strings, `key=value`."""
 
 
 def list_recipes() -> list[str]:

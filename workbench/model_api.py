@@ -26,9 +26,8 @@ from workbench.evaluation.cloze import Guess, fill_masks
 from workbench.evaluation.scoring.evaluated_run import find_objective
 from workbench.evaluation.scoring.inputs import captioned, samples_of
 from workbench.generation.decoding import Decoding
-from workbench.interop.checkpoint_files import check_checkpoint_folder
+from workbench.interop.checkpoint_files import check_checkpoint_folder, family_of
 from workbench.interop.checkpoint_writer import export
-from workbench.interop.family import family_of
 from workbench.interop.init_from import initialise
 from workbench.objectives.mlm import Mlm
 from workbench.pretraining.assembly import make_model, tasks_of
@@ -139,7 +138,7 @@ class Model:
             stream: whose rows are pooled; by default the image's where images are given alone, else the text's.
 
         Raises:
-            WorkbenchError: the model has no such stream, pooling or network, or an input gives no sequence.
+            WorkbenchError: the model has no such stream, pooling or network, or an input has no token.
         """
         samples = samples_of(inputs)
         texts = all("text" in sample and not {"second", "image"} & sample.keys() for sample in samples)
@@ -151,7 +150,7 @@ class Model:
         keys, vectors = encoder(_batches(samples, batch_size), built=not texts, alone=not together)
         if len(keys) != len(samples):
             lost = next(number for number, sample in enumerate(samples) if sample["key"] not in keys)
-            raise WorkbenchError(f"input {lost} gives no sequence: it is empty; leave it out")
+            raise WorkbenchError(f"input {lost} is empty; leave it out")
         return vectors.numpy()
 
     def _check_sees(self, network: str | None) -> None:
@@ -237,8 +236,8 @@ class Model:
     def similarity(self, texts: Any, images: Any, *, objective: str | None = None, batch_size: int = 64) -> np.ndarray:
         """How well each text fits each image [texts, images]; the higher, the better.
 
-        A model with vectors of both (CLIP's `itc`) gives their products, which are cosines. A model that matches pairs
-        (`itm`) reads every pair and gives its score.
+        A model with vectors of both (CLIP's `itc`) returns their products, which are cosines. A model that matches
+        pairs (`itm`) reads every pair and returns its score.
 
             >>> model.similarity(["a red circle", "a blue square"], ["photos/000.png"]).shape
             (2, 1)
@@ -301,7 +300,7 @@ class Model:
         samples = samples_of(text if image is None else captioned(image, str(text)))
         sequences = encoder.sequences(samples, built=image is not None)
         if len(sequences) != 1:
-            raise WorkbenchError(f"the text gives {len(sequences)} sequences; give one that fits into a single one")
+            raise WorkbenchError(f"the text takes {len(sequences)} sequences; give a shorter one, which fits into one")
         found = self._read(sequences, self.torch.network_name(network), keep_attention=True)
         names = self._row_names(sequences[0], found.batch)
         return [

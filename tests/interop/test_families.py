@@ -6,7 +6,7 @@ import pytest
 
 from workbench.components.building import short_names
 from workbench.core.errors import WorkbenchError
-from workbench.interop.family import family_of
+from workbench.interop.checkpoint_files import family_of
 
 OF_RECIPES = {
     **{name: name for name in ("bert", "roberta", "electra", "albert", "gpt", "bart", "t5", "xlnet", "xlm", "mpnet")},

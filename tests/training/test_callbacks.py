@@ -17,7 +17,7 @@ from workbench.training.callbacks import Callback
 from workbench.training.pretrain import pretrain
 
 
-class Seen(Callback):
+class Recorder(Callback):
     """Writes down its calls."""
 
     def __init__(self) -> None:
@@ -41,22 +41,22 @@ def test_calls_come_in_order_with_the_lines_of_the_metrics(
         tree["tasks"]["text"]["held_out"] = [str(world_folder / "held-out")]
         tree["train"].update(max_steps=4, lr_schedule="linear", log_every=2, evaluate_every=4, save_every=2)
 
-    recipe, seen = load_recipe(str(make_recipe(change))), Seen()
-    run = pretrain(recipe, tmp_path / "run", callbacks=[seen, Callback()])
-    assert [(what, step) for what, step, _ in seen.calls] == [
+    recipe, recorder = load_recipe(str(make_recipe(change))), Recorder()
+    run = pretrain(recipe, tmp_path / "run", callbacks=[recorder, Callback()])
+    assert [(what, step) for what, step, _ in recorder.calls] == [
         *(("step", 1), ("step", 2), ("checkpoint", 2)),
         *(("step", 3), ("step", 4), ("evaluation", 4), ("checkpoint", 4)),
     ]
-    reported = [value for what, _, value in seen.calls if what != "checkpoint" and value]
+    reported = [value for what, _, value in recorder.calls if what != "checkpoint" and value]
     assert reported == read_metrics(run)
-    assert seen.calls[-1][2] == Checkpoints(run).latest()
+    assert recorder.calls[-1][2] == Checkpoints(run).latest()
 
 
 def test_a_run_that_resumes_calls_for_its_new_steps(recipe: Recipe, tmp_path: Path) -> None:
-    seen, short = Seen(), shorter(recipe, max_steps=3)
+    recorder, short = Recorder(), shorter(recipe, max_steps=3)
     pretrain(short, tmp_path / "run", until=2)
-    pretrain(short, tmp_path / "run", callbacks=[seen])
-    assert [step for what, step, _ in seen.calls if what == "step"] == [3]
+    pretrain(short, tmp_path / "run", callbacks=[recorder])
+    assert [step for what, step, _ in recorder.calls if what == "step"] == [3]
 
 
 @pytest.mark.parametrize("method", ["on_step", "on_checkpoint"])
@@ -72,6 +72,6 @@ def test_an_error_ends_the_run_and_names_the_callback(recipe: Recipe, tmp_path: 
 
 
 def test_what_is_no_callback_is_refused_before_the_run(recipe: Recipe, tmp_path: Path) -> None:
-    with pytest.raises(WorkbenchError, match="a callback is the class Seen; allowed: objects of a class derived"):
-        pretrain(recipe, tmp_path / "run", callbacks=[Seen])  # type: ignore[list-item]
+    with pytest.raises(WorkbenchError, match="a callback is the class Recorder; allowed: objects of a class derived"):
+        pretrain(recipe, tmp_path / "run", callbacks=[Recorder])  # type: ignore[list-item]
     assert not (tmp_path / "run").exists()

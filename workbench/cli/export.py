@@ -12,8 +12,7 @@ from workbench.components.trust import allow
 from workbench.core.options.bounds import ComponentName, Word
 from workbench.core.options.command import Trust, WhichNetwork
 from workbench.core.terminal import Terminal
-from workbench.interop.checkpoint_files import check_checkpoint_folder, check_place
-from workbench.interop.family import family_of
+from workbench.interop.checkpoint_files import check_checkpoint_folder, check_place, family_of
 
 
 def export(

@@ -10,18 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from itertools import groupby
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-import torch
 import typer
 from annotated_types import Ge, Le
-from torch import Tensor
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, Number, Positive, Seed, SomeShare
-from workbench.generation.decoder import Decoder
 from workbench.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:  # options are checked without torch, which takes seconds to import
+    from torch import Tensor
+
+    from workbench.generation.decoder import Decoder
 
 Beams = Annotated[int, Ge(1), Le(1024)]
 Penalty = Annotated[Number, Ge(-10), Le(10)]
@@ -119,6 +121,8 @@ def _add(texts: list[GeneratedText], logits: Tensor, chosen: Tensor, end: int | 
 
 def _most_probable(logits: Tensor) -> Tensor:
     """The first of the greatest logits of each row [rows]; on a CPU numpy finds it ten times faster than torch."""
+    import torch
+
     return torch.from_numpy(logits.numpy().argmax(-1)) if logits.device.type == "cpu" else logits.argmax(-1)
 
 
@@ -133,13 +137,16 @@ def distribution(logits: Tensor, decoding: Decoding) -> Tensor:
     if decoding.top_p < 1:
         ordered, order = probabilities.sort(descending=True, stable=True)
         before = ordered.cumsum(-1) - ordered
-        kept = torch.zeros_like(probabilities).scatter(1, order, ordered.masked_fill(before >= decoding.top_p, 0.0))
+        kept = probabilities.new_zeros(probabilities.shape)
+        kept = kept.scatter(1, order, ordered.masked_fill(before >= decoding.top_p, 0.0))
         probabilities = kept / kept.sum(-1, keepdim=True)
     return probabilities
 
 
 def drawn(probabilities: Tensor, uniform: Sequence[float]) -> Tensor:
     """The token of each row [rows] in whose share of [0, 1) its number lies."""
+    import torch
+
     ends = probabilities.cumsum(-1)
     at = torch.tensor(uniform, dtype=ends.dtype, device=ends.device)[:, None] * ends[:, -1:]
     return torch.searchsorted(ends, at, right=True)[:, 0]

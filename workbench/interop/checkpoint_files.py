@@ -7,7 +7,7 @@ executed.
 
 Files of torch are pickles: they are read by torch's own reader of tensors, which refuses everything else.
 
-What a file's tensors must be to be weights: finite numbers of floating point.
+What a file's tensors must be to be weights: finite numbers of floating point. The names of checkpoint families.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ import hashlib
 import pickle
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-from torch import Tensor
-
-from workbench.core.errors import WorkbenchError
+from workbench.components.building import short_names
+from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.drafts import check_writable, sha256_of
 from workbench.core.files.text_files import parse_json
 from workbench.core.packages import WEIGHTS as IN_PACKAGES
@@ -31,6 +29,12 @@ from workbench.runs.names import RECIPE, TOKENIZER, is_run
 from workbench.runs.output_places import check_apart
 from workbench.text.tokenizer_layouts import ROLES_FILE, SETTINGS_FILE
 
+if TYPE_CHECKING:  # a place is checked without torch, which takes seconds to import
+    import torch
+    from torch import Tensor
+
+KIND = "family"
+"""The kind of component that a checkpoint family is."""
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 PREFERRED = (WEIGHTS, INDEX, "weights.safetensors", "pytorch_model.bin")
 TORCH = (".bin", ".pt", ".pth")
@@ -193,9 +197,6 @@ def _only(found: list[Path], what: str, folder: Path) -> Path | None:
     return found[0] if found else None
 
 
-FLOATING = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-
-
 def check_numbers(tensors: Mapping[str, Tensor], names: Iterable[str]) -> None:
     """
     Args:
@@ -204,12 +205,15 @@ def check_numbers(tensors: Mapping[str, Tensor], names: Iterable[str]) -> None:
     Raises:
         WorkbenchError: a weight is of another kind (quantised, complex, sparse), or holds NaN or infinity.
     """
+    import torch
+
+    floating = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
     for name in names:
         tensor = tensors[name]
-        if tensor.dtype not in FLOATING or tensor.layout != torch.strided:
+        if tensor.dtype not in floating or tensor.layout != torch.strided:
             what = tensor.dtype if tensor.layout == torch.strided else tensor.layout
             raise WorkbenchError(
-                f"the tensor {name} is {_short(what)}; weights are {', '.join(map(_short, FLOATING))}: save it as one "
+                f"the tensor {name} is {_short(what)}; weights are {', '.join(map(_short, floating))}: save it as one "
                 "of these (quantised weights with their scales multiplied in)"
             )
         wrong = int(tensor.numel() - torch.isfinite(tensor).sum())
@@ -222,3 +226,25 @@ def check_numbers(tensors: Mapping[str, Tensor], names: Iterable[str]) -> None:
 
 def _short(kind: torch.dtype | torch.layout) -> str:
     return str(kind).removeprefix("torch.")
+
+
+def family_of(name: str) -> str:
+    """The short name of a family that is called as its recipe is (`ernie-thu`, `gpt-2`), with or without the package;
+    an import path as it is.
+
+    Raises:
+        WorkbenchError: there is no such family, or there are several.
+    """
+    known = short_names(KIND)
+    if ":" in name or name in known:
+        return name
+    found = [each for each in known if _plain(name) in (_plain(each), _plain(each.rpartition(".")[2]))]
+    if not found:
+        raise unknown(KIND, name, [*known, "package.module:Class"])
+    if len(found) > 1:
+        raise WorkbenchError(f"{name} may be the families {', '.join(found)}; name one of them")
+    return found[0]
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")

@@ -13,8 +13,15 @@ from torch import Tensor
 
 from workbench.components.building import find, short_names
 from workbench.core.errors import WorkbenchError
-from workbench.interop.checkpoint_files import CheckpointFiles, check_numbers, read_config, read_tensors
-from workbench.interop.family import KIND, CheckpointFamily, FamilyConfig, checked_heads, family_of
+from workbench.interop.checkpoint_files import (
+    KIND,
+    CheckpointFiles,
+    check_numbers,
+    family_of,
+    read_config,
+    read_tensors,
+)
+from workbench.interop.family import CheckpointFamily, FamilyConfig, checked_heads
 from workbench.interop.rules import Buffer, Copy, Rule, to_ours, weights_of
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec, Spec

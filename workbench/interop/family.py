@@ -15,8 +15,6 @@ state: it reads a configuration. `init_from` uses it one way, `workbench export 
 
 What cannot be exported needs no code: `network(config(ours))` must say what ours says
 (`workbench.interop.network_description`).
-
-The names of released model families, as people write them.
 """
 
 from __future__ import annotations
@@ -26,8 +24,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from workbench.components.building import short_names
-from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.errors import WorkbenchError
 from workbench.interop.network_description import DROPOUT, ModelDescription
 from workbench.interop.rules import Rule
 from workbench.recipe.spec import NetworkSpec, Spec
@@ -147,28 +144,3 @@ def checked_heads(checkpoint_family: CheckpointFamily, heads: dict[str, Spec]) -
                 'allowed: the objective that it is the head of, as a recipe says it: {"objective": NAME, ...}'
             )
     return heads
-
-
-KIND = "family"
-
-
-def family_of(name: str) -> str:
-    """The short name of a family that is called as its recipe is (`ernie-thu`, `gpt-2`), with or without the package;
-    an import path as it is.
-
-    Raises:
-        WorkbenchError: there is no such family, or there are several.
-    """
-    known = short_names(KIND)
-    if ":" in name or name in known:
-        return name
-    found = [each for each in known if _plain(name) in (_plain(each), _plain(each.rpartition(".")[2]))]
-    if not found:
-        raise unknown(KIND, name, [*known, "package.module:Class"])
-    if len(found) > 1:
-        raise WorkbenchError(f"{name} may be the families {', '.join(found)}; name one of them")
-    return found[0]
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("-", "").replace("_", "")

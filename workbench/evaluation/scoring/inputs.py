@@ -1,4 +1,4 @@
-"""What a command or a notebook gives to a model, as samples: files of texts, texts, images, pairs of both."""
+"""Inputs of a command or a notebook as samples: files of texts, texts, images, pairs of both."""
 
 from __future__ import annotations
 
