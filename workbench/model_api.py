@@ -31,11 +31,11 @@ from workbench.interop.checkpoint_writer import export
 from workbench.interop.init_from import initialise
 from workbench.objectives.mlm import Mlm
 from workbench.pretraining.assembly import make_model, tasks_of
-from workbench.pretraining.checks import learning_signals
 from workbench.pretraining.forward import NetworkOutput, read
 from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.segmentation import cut_by
 from workbench.pretraining.task import Task
+from workbench.pretraining.task_corpora import learning_signals
 from workbench.recipe.recipe_listing import stack
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import with_overrides

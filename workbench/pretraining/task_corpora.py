@@ -21,7 +21,6 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.files.cache import is_url
 from workbench.corpora.corpus import Corpus
 from workbench.pretraining.segmentation import with_segmenter
-from workbench.pretraining.task import objectives_of, tasks_that_read, visibilities_of
 from workbench.recipe.recipe_listing import PREPARED
 from workbench.recipe.spec import Recipe, Spec, TaskSpec
 from workbench.recipe.trees import as_tree
@@ -182,6 +181,8 @@ def features_of(recipe: Recipe, network: str) -> frozenset[str]:
 
     Options that are still left to the corpora are not among them.
     """
+    from workbench.pretraining.task import tasks_that_read  # it loads torch, which takes seconds
+
     builders = [task.sequence.builder for task in tasks_that_read(recipe, network)]
     images = [value for builder in builders if not isinstance(builder, str) for value in builder.values()]
     return frozenset(
@@ -209,6 +210,8 @@ class LearningSignals:
 
 
 def learning_signals(recipe: Recipe, network: str) -> LearningSignals:
+    from workbench.pretraining.task import objectives_of, visibilities_of
+
     return LearningSignals(
         objectives_of(recipe, network), visibilities_of(recipe, network), features_of(recipe, network)
     )
