@@ -6,7 +6,6 @@ theirs. They lie in a file of vectors (`kg.vectors.vectors`) whose ids are the n
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -18,7 +17,7 @@ import torch
 
 from kg.vectors.vectors import GraphVectors, load_vectors, save_vectors
 from workbench.core.errors import WorkbenchError
-from workbench.text.word_vectors import WordVectorOptions
+from workbench.text.word_vectors import WordVectorOptions, skip_gram
 
 WORD = re.compile(r"\w+")
 BUCKETS = 200_000
@@ -84,22 +83,7 @@ class _Sentences:
 
 def _trained(sentences: _Sentences, options: WordVectorOptions) -> Any:
     """gensim's vectors by word."""
-    try:
-        from gensim.models import FastText
-    except ModuleNotFoundError as error:
-        raise WorkbenchError(
-            "training word vectors needs the package 'gensim': pip install 'pretraining-workbench[text]'"
-        ) from error
-    logging.getLogger("gensim").setLevel(logging.WARNING)
-    model = FastText(
-        vector_size=options.dim,
-        window=options.window,
-        min_count=options.min_count,
-        seed=options.seed,
-        sg=1,
-        bucket=BUCKETS,
-        workers=1,  # with more of them the order of the updates depends on the machine
-    )
+    model = skip_gram(options, "FastText", bucket=BUCKETS)
     model.build_vocab(sentences)
     if not len(model.wv):
         raise WorkbenchError(

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import numpy as np
 
-from workbench.sequences.protocols import Transform
+from workbench.sequences.protocols import CountingTransform
+from workbench.sequences.sequence import Fields
 
 
-class LinkedTransform(Transform):
-    """Base of such a transform, which keeps account: `used` of what it brought in, `dropped` of what it left out."""
+class LinkedTransform(CountingTransform):
+    """Base of such a transform, which reads linked entities and counts."""
 
     controls: tuple[str, ...] = ("no-kg",)
     reads_spans = True
 
-    def __init__(self) -> None:
-        self.used: Counter[str] = Counter()
-        self.dropped: Counter[str] = Counter()
 
-    def take_used(self) -> dict[str, int]:
-        """What was brought in since the last call, by what it is."""
-        used, self.used = dict(+self.used), Counter()
-        return used
-
-    def take_dropped(self) -> dict[str, int]:
-        """What was left out since the last call, by reason."""
-        dropped, self.dropped = dict(+self.dropped), Counter()
-        return dropped
+def visibility_at(text: Fields, rows: np.ndarray) -> Fields:
+    """The visibility integers of rows of a text, for rows of another stream that are seen as these."""
+    return {name: text[name][rows] for name in ("doc", "rank", "until") if name in text}

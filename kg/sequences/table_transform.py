@@ -12,6 +12,7 @@ from kg.graph.shuffle import FALSE_FACTS
 from kg.sequences.linked_mentions import hidden
 from kg.sequences.linked_transform import LinkedTransform
 from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
 from workbench.core.options.bounds import CountOrZero, Location, Name, Share
 from workbench.sequences.entities import Entities
 from workbench.sequences.sequence import Sequence, Span
@@ -42,6 +43,16 @@ class TableTransform(LinkedTransform):
         self.min_score = min_score
         self.linked = control != "no-kg"
         self.alike = control == "mentions-only"
+
+    def add(self, sequence: Sequence) -> None:
+        """Bring the entities into a sequence, in place; nothing here is drawn."""
+        raise NotImplementedError(f"{type(self).__name__} must define add")
+
+    def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
+        """The same sequences, each changed by `add`."""
+        for sequence in sequences:
+            self.add(sequence)
+        return sequences
 
     def known_entities(self) -> Entities:
         return self.rows.entities()

@@ -1,11 +1,13 @@
-"""Reading a finished corpus as the input of another preparation (linking, region features)."""
+"""Reading a finished corpus: as the input of another preparation (linking, region features), or its texts alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, islice, repeat
 from pathlib import Path
+from typing import Any
 
 from pipelines.readers.reader import MalformedError, RawReader, Record
 from workbench.corpora.corpus import Corpus
@@ -50,3 +52,51 @@ class CorpusReader(RawReader):
             raise MalformedError(error.reason, f"{error.shard}, key {error.key!r}", error.detail) from error
         sample.pop("corpus", None)
         return sample
+
+
+class CorpusTexts:
+    """The texts of corpora, as often as asked, of their first `limit` records."""
+
+    def __init__(self, corpora: Sequence[Corpus], limit: int | None = None) -> None:
+        self.corpora = corpora
+        self.limit = limit
+
+    def __iter__(self) -> Iterator[str]:
+        for sample in islice(chain.from_iterable(map(all_samples, self.corpora)), self.limit):
+            yield from _texts_of(sample)
+
+
+class SmoothedTexts:
+    """The texts of corpora, as often as asked: as many characters as they have together, shared out in proportion to
+    size ** `exponent`. Large corpora give their beginning, small ones are read several times (XLM, arXiv:1901.07291,
+    section 3.1)."""
+
+    def __init__(self, corpora: Sequence[Corpus], exponent: float, limit: int | None = None) -> None:
+        self.each = [CorpusTexts([corpus], limit) for corpus in corpora]
+        sizes = [sum(map(len, texts)) for texts in self.each]
+        shares = [size**exponent if size else 0.0 for size in sizes]
+        self.characters = [round(sum(sizes) * share / (sum(shares) or 1)) for share in shares]
+
+    def __iter__(self) -> Iterator[str]:
+        for texts, left in zip(self.each, self.characters, strict=True):
+            endless = chain.from_iterable(repeat(texts))
+            while left > 0:
+                text = next(endless)[:left]
+                yield text
+                left -= len(text)
+
+
+def _texts_of(sample: Sample) -> Iterator[str]:
+    """Everything in a sample that a tokenizer will meet."""
+    yield from (sample[name] for name in ("text", "second") if name in sample)
+    yield from sample.get("translations", {}).values()
+    yield from sample.get("turns", [])
+    yield from sample.get("choices", [])
+    yield from sample.get("captions", [])
+    questions: list[dict[str, Any]] = sample.get("questions", [])
+    for question in questions:
+        yield question["question"]
+        yield from question["answers"]
+    if "triples" in sample:
+        yield from filter(None, (sample.get("label"), sample.get("description"), *sample.get("aliases", [])))
+        yield from (triple.get("relation_text") or triple["relation"] for triple in sample["triples"])

@@ -20,23 +20,17 @@ from typing import Any
 from pipelines.preparing.chunks import Chunk, Conversion, Limits, Outcome, Repeated, ShardTask, cut_chunks, work
 from pipelines.preparing.duplicates import Duplicates, check_keys, find_repeated
 from pipelines.preparing.processes import each
-from pipelines.preparing.progress import Preparation, ProgressBar, console
+from pipelines.preparing.progress import Preparation, ProgressBar
 from pipelines.preparing.splits import MAIN, Splits, part_folder
-from pipelines.preparing.workspace import CorpusFacts, MediaVersions, Workspace
+from pipelines.preparing.workspace import CorpusFacts, MediaVersions, NothingLeftError, Workspace
 from pipelines.readers.reader import MalformedError, Record
 from pipelines.stages import stage_name
 from workbench.components.error_context import ErrorContext
 from workbench.components.trust import code_checksums
 from workbench.core.errors import WorkbenchError
-from workbench.core.files.lock import locked
-from workbench.core.processes.signals import Ended
 from workbench.corpora.manifest import Manifest, finish_corpus
 
 log = logging.getLogger(__name__)
-
-
-class NothingLeftError(WorkbenchError):
-    """All records went to held-out parts; the same command would come to the same end."""
 
 
 @dataclass(frozen=True)
@@ -156,35 +150,16 @@ def run(plan: PreparationPlan) -> Preparation:
             shards under way were finished.
     """
     started = time.monotonic()
-    space = plan.workspace
-    if plan.complete is not None:
-        space.tidy()
-        return _found(plan, plan.complete, started)
-    with locked(plan.output):
-        complete = space.complete()  # as another process may have left it since
+    with plan.workspace.held(plan.complete) as complete:
         if complete is not None:
-            return _found(plan, complete, started)
-        space.open()
-        try:
+            log.info("%s is complete already", plan.output)
+            manifests, skipped = complete, len(complete[MAIN].shards)
+        else:
             with ProgressBar(plan.output.name) as meter:
                 outcomes = _outcomes(plan, meter)
-            manifests = _finish(plan, outcomes)
-        except BaseException as error:
-            kept = space.abandon(finished=isinstance(error, NothingLeftError))
-            if isinstance(error, KeyboardInterrupt | Ended):
-                _say_stopped(plan.output, kept)
-            raise
-        space.close()
-    skipped = sum(outcome.skipped for outcome in outcomes)
-    return Preparation(manifests, space.folders, manifests[MAIN].dropped, time.monotonic() - started, skipped)
-
-
-def _found(plan: PreparationPlan, complete: dict[str, Manifest], started: float) -> Preparation:
-    """What an earlier run made."""
-    log.info("%s is complete already", plan.output)
-    shards = len(complete[MAIN].shards)
+            manifests, skipped = _finish(plan, outcomes), sum(outcome.skipped for outcome in outcomes)
     seconds = time.monotonic() - started
-    return Preparation(complete, plan.workspace.folders, complete[MAIN].dropped, seconds, shards)
+    return Preparation(manifests, plan.workspace.folders, manifests[MAIN].dropped, seconds, skipped)
 
 
 def _outcomes(plan: PreparationPlan, meter: ProgressBar) -> list[Outcome]:
@@ -274,11 +249,3 @@ def _check_left(records: Mapping[str, int], output: Path) -> None:
             f"({reported})"
             "; hold out smaller shares, or give more records. Nothing was written"
         )
-
-
-def _say_stopped(output: Path, kept: bool) -> None:
-    """What was ended from outside says how to continue."""
-    if kept:
-        console.print(f"stopped; the finished shards of {output} are kept: run the same command again to continue")
-    else:
-        console.print(f"stopped before a shard of {output} with a record was finished: nothing is kept")

@@ -7,12 +7,14 @@ import json
 import logging
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pipelines.preparing.chunks import DROPPED, Chunk, remove_shard
+from pipelines.preparing.progress import console
 from pipelines.preparing.splits import MAIN
 from pipelines.sources.files import identity, is_version
 from pipelines.sources.image_store import ImageRef
@@ -20,6 +22,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.files.checksums import matches
 from workbench.core.files.drafts import atomic, explained
 from workbench.core.files.lock import locked
+from workbench.core.processes.signals import Ended
 from workbench.corpora.manifest import FILE_NAME, Manifest, parse_manifest
 from workbench.corpora.shards.writer import STATE, finished_shard
 
@@ -31,6 +34,10 @@ MEDIA = ".prepare.media"
 DRAFTS = ".*.part"
 """What `workbench.core.files.drafts.atomic` calls files that are not complete; while nobody writes, all are left
 over."""
+
+
+class NothingLeftError(WorkbenchError):
+    """All records went to held-out parts; the same command would come to the same end."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,37 @@ class Workspace:
         self.before: dict[str, Manifest] = {}
         self._seen: list[tuple[int, int, int]] = []
 
+    @contextmanager
+    def held(self, complete: dict[str, Manifest] | None) -> Iterator[dict[str, Manifest] | None]:
+        """The folder, locked, while a corpus is made in it; yields the manifests by part where it is complete already.
+
+        When the work ends the folder is tidied. When it fails, finished shards stay for the next run.
+
+        Args:
+            complete: what the check found (`complete`).
+
+        Raises:
+            WorkbenchError: another process is at work in it, or has begun another preparation since the check.
+        """
+        if complete is not None:
+            self._tidy()
+            yield complete
+            return
+        with locked(self.output):
+            complete = self.complete()  # as another process may have left it since
+            if complete is not None:
+                yield complete
+                return
+            self._open()
+            try:
+                yield None
+            except BaseException as error:
+                kept = self._abandon(finished=isinstance(error, NothingLeftError))
+                if isinstance(error, KeyboardInterrupt | Ended):
+                    _say_stopped(self.output, kept)
+                raise
+            self._close()
+
     def check_unchanged(self) -> None:
         """
         Raises:
@@ -87,7 +125,7 @@ class Workspace:
     def complete(self) -> dict[str, Manifest] | None:
         """The manifests by part where this very corpus is complete; None where there is work to do.
 
-        A finished corpus of which a shard is missing or damaged is work to do: `open` takes the rest of it away.
+        A finished corpus of which a shard is missing or damaged is work to do: `held` takes the rest of it away.
 
         Raises:
             WorkbenchError: the folder holds another preparation's corpus, finished or not, or foreign shards.
@@ -106,7 +144,7 @@ class Workspace:
             )
         return None
 
-    def open(self) -> None:
+    def _open(self) -> None:
         """Make the folders, note whose they are, and clear what a killed run left half-written, or damage spoilt."""
         for folder in self.folders.values():
             with explained(folder):
@@ -121,13 +159,13 @@ class Workspace:
             with atomic(folder / STATE) as file:
                 file.write(state)
 
-    def tidy(self) -> None:
+    def _tidy(self) -> None:
         """Clear what a run left that was killed after its corpus was complete."""
         if (self.output / STATE).exists() or any(self._unlisted()):
             with locked(self.output):
-                self.close()
+                self._close()
 
-    def abandon(self, *, finished: bool = False) -> bool:
+    def _abandon(self, *, finished: bool = False) -> bool:
         """The run failed: where no finished shard has a record, nothing stays, so that other options may be tried.
 
         With `finished`, such shards go too: the run could not come to another end.
@@ -155,7 +193,7 @@ class Workspace:
         passed = {"passed_over": left} if left else {}
         return {"command": self.facts.command, **named, **self.fingerprint, "source": dict(self.facts.source), **passed}
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """The corpus is complete: the state file, shards without records and half-written files of a killed run go."""
         for path in list(self._unlisted()):
             path.unlink()
@@ -236,6 +274,14 @@ def _read_state(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, RecursionError) as error:
         reason = str(error)
     raise WorkbenchError(f"{path} is damaged ({reason}); delete the folder {path.parent} and prepare it again")
+
+
+def _say_stopped(output: Path, kept: bool) -> None:
+    """What was ended from outside says how to continue."""
+    if kept:
+        console.print(f"stopped; the finished shards of {output} are kept: run the same command again to continue")
+    else:
+        console.print(f"stopped before a shard of {output} with a record was finished: nothing is kept")
 
 
 class MediaVersions:

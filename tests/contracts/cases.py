@@ -159,6 +159,17 @@ class ScheduleCase(Case):
     rates: tuple[float, ...] = ()
 
 
+BERT_SIZES = {
+    "vocab_size": 30,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 12,
+}
+"""The sizes of a tiny model, as the configurations of BERT and of those that follow it name them."""
+
+
 @dataclass(frozen=True)
 class FamilyCase(Case):
     """A family of checkpoints.

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from pipelines.commands.corpora.text import text as prepare_text
+from workbench.core.options.command import command
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.shards.writer import ShardWriter
 from workbench.recipe.trees import recipe_from_dict
@@ -59,7 +60,7 @@ def prepare(folder: Path, name: str, lines: list[dict[str, Any]]) -> str:
     """As `prepared`, in the folder."""
     if not (folder / name).exists():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        prepare_text(inputs=[str(folder / f"{name}.jsonl")], output=folder / name, workers=1)
+        command(prepare_text)(inputs=[str(folder / f"{name}.jsonl")], output=folder / name, workers=1)
     return str(folder / name)
 
 

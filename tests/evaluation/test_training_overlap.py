@@ -9,6 +9,7 @@ import pytest
 
 from pipelines.commands.corpora.text import text as prepare_text
 from tests.evaluation.conftest import network, prepare, recipe_tree
+from workbench.core.options.command import command
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.scoring.training_overlap import training_overlap
@@ -29,7 +30,9 @@ def world(tmp_path_factory: pytest.TempPathFactory, texts: Path) -> Path:
     prepare(folder, "whole", ROWS)
     prepare(folder, "other", [{"text": f"a green boat, {n}"} for n in range(8)])
     for name, share in (("part", 0.3), ("again", 0.5)):
-        prepare_text(inputs=[str(folder / "whole.jsonl")], output=folder / name, split=[f"test={share}"], workers=1)
+        command(prepare_text)(
+            inputs=[str(folder / "whole.jsonl")], output=folder / name, split=[f"test={share}"], workers=1
+        )
     tree: dict[str, Any] = recipe_tree(texts, network(8), [{"objective": "mlm"}])
     tree["tasks"]["text"]["corpora"] = [str(folder / "part")]
     run = pretrain(recipe_from_dict(tree), folder / "run")

@@ -20,11 +20,13 @@ from kg.evaluation.task_options import LinkingScoring
 from kg.evaluation.tasks.linking import Linking
 from kg.graph.store import GraphStore
 from kg.linking.linker import Linker
-from pipelines.commands.corpora.tokenizer import Smoothed
-from pipelines.commands.knowledge.linker import LinkerOptions
+from pipelines.commands.app import app as commands
+from pipelines.preparing.corpus_reader import SmoothedTexts
 from pipelines.preparing.coverage import coverage
+from pipelines.preparing.linkers import LinkerOptions
 from pipelines.stages.link_entities import LinkEntities
 from tests.preparing import app
+from tests.test_house import imports
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
@@ -526,8 +528,8 @@ def test_small_corpora_count_for_more_than_their_size(tmp_path, json_lines):
     corpora = [Corpus.open(tmp_path / name) for name in texts]
     sizes = {name: sum(map(len, each)) for name, each in texts.items()}
     for exponent in (0.0, 0.5, 1.0):
-        found = list(Smoothed(corpora, exponent))
-        assert found == list(Smoothed(corpora, exponent))
+        found = list(SmoothedTexts(corpora, exponent))
+        assert found == list(SmoothedTexts(corpora, exponent))
         german = sum(len(text) for text in found if text.startswith("e"))
         share = sizes["small"] ** exponent / sum(size**exponent for size in sizes.values())
         assert german == round(share * sum(sizes.values()))
@@ -620,16 +622,9 @@ def test_bad_options(tmp_path, json_lines, arguments, message):
     assert not (tmp_path / "out").exists()
 
 
-def test_module_form_prints_one_message_and_exits_with_2(tmp_path):
+def test_a_refusal_prints_one_message_and_exits_with_2(tmp_path):
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pipelines.commands.corpora.text",
-            str(tmp_path / "gone.txt"),
-            "-o",
-            str(tmp_path / "out"),
-        ],
+        [sys.executable, "-m", "workbench", "prepare", "text", str(tmp_path / "gone.txt"), "-o", str(tmp_path / "out")],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -639,6 +634,13 @@ def test_module_form_prints_one_message_and_exits_with_2(tmp_path):
     assert done.stderr.startswith("error: there is no file")
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_no_command_imports_another():
+    modules = {entry.path.partition(":")[0] for entry in commands.entries.values()}
+    for module in modules:
+        path = ROOT / f"{module.replace('.', '/')}.py"
+        assert not imports(path) & modules - {module}, module
 
 
 @pytest.mark.data

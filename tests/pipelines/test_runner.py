@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.preparing import runner
+from pipelines.preparing import runner, workspace
 from pipelines.preparing.chunks import Conversion, Limits, cut_chunks
 from pipelines.preparing.runner import check, run
 from pipelines.preparing.splits import check_parts, parse_splits, part_of
@@ -153,7 +153,7 @@ def test_what_another_process_finished_meanwhile_is_left_as_it_is(json_lines, te
         with locked(folder):
             yield
 
-    monkeypatch.setattr(runner, "locked", late)
+    monkeypatch.setattr(workspace, "locked", late)
     if message is None:
         done = prepare(job, [path], Limits(workers=1, shard_size=5))
         assert (done.manifests, done.skipped) == (waited[1].manifests, 5)
@@ -216,16 +216,7 @@ def test_sigkill_in_the_middle_then_rerun(tmp_path, json_lines, text_job):
     """A killed preparation leaves finished shards; the rerun completes the corpus, equal to an uninterrupted one."""
     rows = [{"id": f"d{i}", "text": f"{i} some words. " * 100} for i in range(1500)]
     path = json_lines("docs.jsonl", rows)
-    command = [
-        sys.executable,
-        "-m",
-        "pipelines.commands.corpora.text",
-        str(path),
-        "--workers",
-        "2",
-        "--shard-size",
-        "20",
-    ]
+    command = [sys.executable, "-m", "workbench", "prepare", "text", str(path), "--workers", "2", "--shard-size", "20"]
     output = tmp_path / "killed"
     process = subprocess.Popen([*command, "-o", str(output)], cwd=ROOT, stderr=subprocess.DEVNULL)
     until = time.monotonic() + 600
@@ -248,16 +239,7 @@ def test_sigkill_in_the_middle_then_rerun(tmp_path, json_lines, text_job):
 def test_a_signal_keeps_finished_shards_and_says_how_to_go_on(tmp_path, json_lines, number, code):
     path = json_lines("docs.jsonl", [{"id": f"d{i}", "text": f"{i} some words. " * 400} for i in range(1500)])
     output = tmp_path / "stopped"
-    command = [
-        sys.executable,
-        "-m",
-        "pipelines.commands.corpora.text",
-        str(path),
-        "-o",
-        str(output),
-        "--shard-size",
-        "20",
-    ]
+    command = [sys.executable, "-m", "workbench", "prepare", "text", str(path), "-o", str(output), "--shard-size", "20"]
     process = subprocess.Popen([*command, "--workers", "2"], cwd=ROOT, stderr=subprocess.PIPE, text=True)
     while not list(output.glob("part-*.index")):
         time.sleep(0.01)

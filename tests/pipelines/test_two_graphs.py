@@ -18,6 +18,7 @@ from pipelines.commands.corpora.text import text
 from pipelines.commands.corpora.triples import triples
 from pipelines.commands.knowledge.link import link
 from workbench.core.errors import WorkbenchError
+from workbench.core.options.command import command
 from workbench.corpora.corpus import Corpus
 from workbench.pretraining.checks import _check_known
 from workbench.sequences.entities import spaces_in
@@ -28,12 +29,12 @@ def files(tmp_path, monkeypatch):
     """Graphs `ga` (places) and `gb` (waters) with the ids 1, 2, 3, and texts."""
     monkeypatch.chdir(tmp_path)
     Path("notes.txt").write_text("Paris lies on the Seine in France.\n\nThe Rhine is a river.\n")
-    text(inputs=["notes.txt"], output=Path("texts"), workers=1)
+    command(text)(inputs=["notes.txt"], output=Path("texts"), workers=1)
     for name, labels in {"ga": ["Paris", "France", "Rhine"], "gb": ["Seine", "Rhine river", "water"]}.items():
         Path(f"{name}.tsv").write_text("1\tr\t2\n2\tr\t3\n")
         rows = [{"id": str(i), "label": label} for i, label in enumerate(labels, 1)]
         Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        triples(inputs=[f"{name}.tsv"], entities=[f"{name}.jsonl"], output=Path(name), workers=1)
+        command(triples)(inputs=[f"{name}.tsv"], entities=[f"{name}.jsonl"], output=Path(name), workers=1)
     return tmp_path
 
 
@@ -48,7 +49,7 @@ def tree(graph):
 
 
 def test_the_links_note_their_graph_and_another_is_refused(files):
-    link(corpus=Path("texts"), graph=Path("ga"), output=Path("linked").absolute(), workers=1)
+    command(link)(corpus=Path("texts"), graph=Path("ga"), output=Path("linked").absolute(), workers=1)
     linked = Corpus.open("linked")
     assert spaces_in(linked.manifest.about) == [GraphStore.open("ga").space]
     assert GraphStore.open("ga").space.name == "ga"
@@ -58,17 +59,19 @@ def test_the_links_note_their_graph_and_another_is_refused(files):
 
 
 def test_links_of_another_graph_beside(files):
-    link(corpus=Path("texts"), graph=Path("ga"), output=Path("linked").absolute(), workers=1)
+    command(link)(corpus=Path("texts"), graph=Path("ga"), output=Path("linked").absolute(), workers=1)
     with pytest.raises(WorkbenchError, match="linked to the graph ga, the linker's is gb; the id '1' is in both"):
-        link(corpus=Path("linked").absolute(), graph=Path("gb"), alongside=True, output=Path("both"), workers=1)
+        command(link)(
+            corpus=Path("linked").absolute(), graph=Path("gb"), alongside=True, output=Path("both"), workers=1
+        )
     Path("gc.tsv").write_text("Seine\tr\triver\n")
-    triples(inputs=["gc.tsv"], output=Path("gc"), workers=1)
-    link(corpus=Path("linked").absolute(), graph=Path("gc"), alongside=True, output=Path("three"), workers=1)
+    command(triples)(inputs=["gc.tsv"], output=Path("gc"), workers=1)
+    command(link)(corpus=Path("linked").absolute(), graph=Path("gc"), alongside=True, output=Path("three"), workers=1)
     found = Corpus.open("three")
     assert [space.name for space in spaces_in(found.manifest.about)] == ["ga", "gc"]
     _check_known([tree("ga")], [found])
     _check_known([tree("gc")], [found])
-    link(corpus=Path("linked").absolute(), graph=Path("gb"), output=Path("again"), workers=1)
+    command(link)(corpus=Path("linked").absolute(), graph=Path("gb"), output=Path("again"), workers=1)
     assert [space.name for space in spaces_in(Corpus.open("again").manifest.about)] == ["gb"]
 
 
@@ -76,16 +79,18 @@ def test_one_namespace_for_both(files):
     """Whoever says that the ids mean the same is believed."""
     for name in ("ga", "gb"):
         places = {"inputs": [f"{name}.tsv"], "entities": [f"{name}.jsonl"], "output": Path(f"own-{name}")}
-        triples(**places, namespace="own", workers=1)
-    link(corpus=Path("texts"), graph=Path("own-ga"), output=Path("linked").absolute(), workers=1)
+        command(triples)(**places, namespace="own", workers=1)
+    command(link)(corpus=Path("texts"), graph=Path("own-ga"), output=Path("linked").absolute(), workers=1)
     _check_known([tree("own-gb")], [Corpus.open("linked")])
-    link(corpus=Path("linked").absolute(), graph=Path("own-gb"), alongside=True, output=Path("both"), workers=1)
+    command(link)(
+        corpus=Path("linked").absolute(), graph=Path("own-gb"), alongside=True, output=Path("both"), workers=1
+    )
     assert len(spaces_in(Corpus.open("both").manifest.about)) == 2
     assert str(GraphStore.open("own-gb").space) == "own-gb (namespace own)"
 
 
 def test_a_corpus_of_before_is_taken(files, caplog):
-    link(corpus=Path("texts"), graph=Path("ga"), output=Path("linked").absolute(), workers=1)
+    command(link)(corpus=Path("texts"), graph=Path("ga"), output=Path("linked").absolute(), workers=1)
     linked = Corpus.open("linked")
     linked.manifest.about.pop("graphs")
     with caplog.at_level("INFO"):

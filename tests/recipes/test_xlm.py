@@ -12,6 +12,7 @@ import pytest
 from pipelines.commands.corpora.text import text as prepare_text
 from pipelines.commands.corpora.tokenizer import tokenizer
 from workbench.core.errors import WorkbenchError
+from workbench.core.options.command import command
 from workbench.evaluation.finetuning.finetuning import fine_tune
 from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.task_options import ClassifyScoring, ClassifyTuning
@@ -59,7 +60,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         films.write_text("sentence\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in found))
         prepared(file, folder / language, option=["document=line"], language=language)
         prepared(films, folder / f"films-{language}", language=language)
-    prepare_text(inputs=[str(folder / "train.en"), str(folder / "train.de")], output=folder / "pairs", workers=1)
+    command(prepare_text)(
+        inputs=[str(folder / "train.en"), str(folder / "train.de")], output=folder / "pairs", workers=1
+    )
     prepared(folder / "train.en", folder / "unsaid")
     texts = [str(folder / language) for language in LANGUAGES]
     tokenizer(folder / "tokenizer.json", texts, vocab_size=90, size_exponent=0.5)
@@ -67,7 +70,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def prepared(file: Path, output: Path, **options: Any) -> None:
-    prepare_text(inputs=[str(file)], output=output, workers=1, **options)
+    command(prepare_text)(inputs=[str(file)], output=output, workers=1, **options)
 
 
 def small(data: Path, name: str, *more: str) -> Any:

@@ -17,8 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vision.objectives.itm import Itm, ItmHead
-from vision.sequences.matching import IMAGE, MATCHED, image_id, labelled
-from workbench.core.errors import WorkbenchError, unknown
+from vision.sequences.matching import IMAGE, check_true_pair, image_id, labelled
 from workbench.core.keyed import Draws, digest
 from workbench.core.options.bounds import Word
 from workbench.pretraining.forward import HeadInputs, States
@@ -58,11 +57,7 @@ class HardItm(Itm):
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
-            if sequence.labels.get(MATCHED) == 0 or not all(map(sequence.length, self.streams)):
-                raise WorkbenchError(
-                    f"objective {self.name!r}: sequence {sequence.key!r} is no true pair of a text and an image; take "
-                    "such samples out of the corpus, and give an itm that exchanges pairs a task of its own"
-                )
+            check_true_pair(sequence, self.streams, self.name, "a text and an image")
             said = digest("text", sequence.streams[self.streams[0]]["input_ids"].tobytes().hex()) >> 65
             sequence.targets[self.name] = {
                 "image": np.asarray([sequence.labels[IMAGE]], np.int64),
@@ -78,10 +73,7 @@ class HardItm(Itm):
         return float(len(targets["image"]) + 2 * rivals(targets).any(1).sum())
 
     def head(self, network: Network) -> HardItmHead:
-        for stream in self.streams:
-            if stream not in network.sizes:
-                raise unknown("stream", stream, network.sizes, f"objective {self.name!r}")
-        return HardItmHead(self, network.sizes)
+        return HardItmHead(self, {stream: self.width(network, stream) for stream in self.streams})
 
 
 class HardItmHead(ItmHead):

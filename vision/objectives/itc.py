@@ -115,10 +115,7 @@ class Itc(Contrast):
         return retrieval_metrics(DualScores(made["text"], made["image"][torch.from_numpy(first)]), owner)
 
     def head(self, network: Network) -> GlobalBatchHead:
-        missing = [stream for stream in self.pools if stream not in network.sizes]
-        if missing:
-            raise unknown("stream", missing[0], network.sizes, f"objective {self.name!r}")
-        return ItcHead(self, network.sizes)
+        return ItcHead(self, {stream: self.width(network, stream) for stream in self.pools})
 
 
 class CommonSpace(nn.Module):

@@ -64,9 +64,8 @@ class MaskedClips(MaskedRegions):
         return {"features": fields[feature_field(fields)][rows]}
 
     def head(self, network: Network) -> GlobalBatchHead:
-        if self.stream not in network.sizes:
-            raise unknown("stream", self.stream, network.sizes, f"objective {self.name!r}")
-        return MaskedClipsHead(self, input_projection(network, self.stream).in_features, network.sizes[self.stream])
+        width = self.width(network, self.stream)
+        return MaskedClipsHead(self, input_projection(network, self.stream).in_features, width)
 
 
 class MaskedClipsHead(GlobalBatchHead):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vision.objectives._comparing import SIDES, Contrast, ContrastHead
 from vision.objectives.itc import Pool, pool_rows
-from vision.sequences.matching import IMAGE, MATCHED, image_id, labelled, segment_id
+from vision.sequences.matching import IMAGE, check_true_pair, image_id, labelled, segment_id
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Word
@@ -71,12 +71,8 @@ class MilNce(Contrast):
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
-            if sequence.labels.get(MATCHED) == 0 or not all(map(sequence.length, self.pools)):
-                raise WorkbenchError(
-                    f"objective {self.name!r}: sequence {sequence.key!r} is no true pair of rows in the streams "
-                    f"{' and '.join(self.pools)}; take such samples out of the corpus, and give an itm that exchanges "
-                    "pairs a task of its own"
-                )
+            pair = f"rows in the streams {' and '.join(self.pools)}"
+            check_true_pair(sequence, self.pools, self.name, pair)
             sequence.targets[self.name] = {"video": np.asarray([sequence.labels[IMAGE]], np.int64)}
         return {}
 
@@ -85,10 +81,7 @@ class MilNce(Contrast):
         return float(len(batch.targets.get(self.name, {}).get("video", ())))
 
     def head(self, network: Network) -> GlobalBatchHead:
-        for stream in self.pools:
-            if stream not in network.sizes:
-                raise unknown("stream", stream, network.sizes, f"objective {self.name!r}")
-        sizes = {stream: network.sizes[stream] for stream in self.pools}
+        sizes = {stream: self.width(network, stream) for stream in self.pools}
         if len(set(sizes.values())) != 1:
             raise WorkbenchError(f"objective {self.name!r}: streams that are compared have one width; found {sizes}")
         return MilNceHead(self)

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vision.objectives._comparing import Matching, MatchingHead
-from vision.sequences.matching import IMAGE, MATCHED, image_id, labelled
-from workbench.core.errors import WorkbenchError, unknown
+from vision.sequences.matching import IMAGE, check_true_pair, image_id, labelled
+from workbench.core.errors import unknown
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Count, Word
 from workbench.models.network import Network
@@ -59,12 +59,8 @@ class PairContrast(Matching):
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
-            if sequence.labels.get(MATCHED) == 0 or not all(map(sequence.length, self.streams)):
-                raise WorkbenchError(
-                    f"objective {self.name!r}: sequence {sequence.key!r} is no true pair of rows in the streams "
-                    f"{' and '.join(self.streams)}; take such samples out of the corpus, and give an itm that "
-                    "exchanges pairs a task of its own"
-                )
+            pair = f"rows in the streams {' and '.join(self.streams)}"
+            check_true_pair(sequence, self.streams, self.name, pair)
             sequence.targets[self.name] = {"video": np.asarray([sequence.labels[IMAGE]], np.int64)}
         return {}
 
@@ -73,10 +69,8 @@ class PairContrast(Matching):
         return float(len(batch.targets.get(self.name, {}).get("video", ())))
 
     def head(self, network: Network) -> Head:
-        for stream in self.streams:
-            if stream not in network.sizes:
-                raise unknown("stream", stream, network.sizes, f"objective {self.name!r}")
-        return PairContrastHead(self, network.sizes[self.streams[0]])
+        widths = [self.width(network, stream) for stream in self.streams]
+        return PairContrastHead(self, widths[0])
 
 
 class PairContrastHead(MatchingHead):

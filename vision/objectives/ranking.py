@@ -29,7 +29,7 @@ from torch.nn import functional as F
 from vision.choices import Way
 from vision.objectives.hard_itm import rivals
 from vision.objectives.itm import Itm, ItmHead
-from vision.sequences.matching import IMAGE, MATCHED, image_id, labelled
+from vision.sequences.matching import IMAGE, check_true_pair, image_id, labelled
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws, digest
 from workbench.core.options.bounds import Count, Positive, Size, Word
@@ -73,11 +73,7 @@ class Ranking(Itm):
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
-            if sequence.labels.get(MATCHED) == 0 or not all(map(sequence.length, ("text", self.image))):
-                raise WorkbenchError(
-                    f"objective {self.name!r}: sequence {sequence.key!r} is no true pair of a text and an image; take "
-                    "such samples out of the corpus, and give an itm that exchanges pairs a task of its own"
-                )
+            check_true_pair(sequence, ("text", self.image), self.name, "a text and an image")
             if any(isinstance(v, Rows) and v.stream == self.image for v in sequence.streams["text"].values()):
                 raise WorkbenchError(
                     f"objective {self.name!r}: hard negatives read every text with every {self.image}, and these texts "

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import digest
-from workbench.sequences.sequence import Sample
+from workbench.sequences.sequence import Sample, Sequence
 
 MATCHED = "matched"  # label of a sample: 1 = its text belongs to its image, 0 = exchanged; whoever exchanges writes it
 WINDOW = "window"  # of a sample that is a segment of a video: from when to when, in seconds, or None: all of it
@@ -26,3 +29,20 @@ def segment_id(sample: Sample) -> int:
 def labelled(sample: Sample, name: str, value: int) -> Sample:
     """A shallow copy of the sample with one more label."""
     return {**sample, "labels": {**sample.get("labels", {}), name: value}}
+
+
+def check_true_pair(sequence: Sequence, streams: Iterable[str], objective: str, pair: str) -> None:
+    """
+    Args:
+        streams: those of the pair.
+        objective: its name, for the message.
+        pair: what is wanted, in words.
+
+    Raises:
+        WorkbenchError: the text and the medium were exchanged, or one of them has no rows.
+    """
+    if sequence.labels.get(MATCHED) == 0 or not all(map(sequence.length, streams)):
+        raise WorkbenchError(
+            f"objective {objective!r}: sequence {sequence.key!r} is no true pair of {pair}; take such samples out of "
+            "the corpus, and give an itm that exchanges pairs a task of its own"
+        )

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import numpy as np
 from torch import Tensor, nn
 
-from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Count, Dropout, Word
 from workbench.models.network import Network
@@ -89,9 +89,7 @@ class DependencyHeads(Objective):
         return {"uas": float((made["predicted"] == made["gold"]).double().mean())}
 
     def head(self, network: Network) -> Head:
-        if self.stream not in network.sizes:
-            raise unknown("stream", self.stream, network.sizes, f"objective {self.name!r}")
-        return DependencyHeadsHead(network.sizes[self.stream], self)
+        return DependencyHeadsHead(self.width(network, self.stream), self)
 
 
 class DependencyHeadsHead(Head):

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Count, Dropout, Word
 from workbench.metrics.answers import answer_scores
@@ -92,9 +92,7 @@ class SpanExtraction(Objective):
         return answer_scores(*answer_target(made))
 
     def head(self, network: Network) -> Head:
-        if self.stream not in network.sizes:
-            raise unknown("stream", self.stream, network.sizes, f"objective {self.name!r}")
-        return SpanExtractionHead(network.sizes[self.stream], self)
+        return SpanExtractionHead(self.width(network, self.stream), self)
 
 
 class SpanExtractionHead(Head):

@@ -153,9 +153,7 @@ class TokenClassification(Objective):
         return tag_scores(made["predicted"].numpy(), made["gold"].numpy(), made["words"].tolist(), list(self.tags))
 
     def head(self, network: Network) -> Head:
-        if self.stream not in network.sizes:
-            raise unknown("stream", self.stream, network.sizes, f"objective {self.name!r}")
-        return TokenClassificationHead(network.sizes[self.stream], self)
+        return TokenClassificationHead(self.width(network, self.stream), self)
 
 
 class TokenClassificationHead(Head):

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from workbench.components.building import named_by, options_of
 from workbench.components.calls import Returns, value_in_words
+from workbench.core.errors import unknown
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Share, Word
 from workbench.pretraining.forward import HeadInputs
@@ -192,6 +193,16 @@ class Objective:
             builder: of the task, in evaluation mode; it makes the prompts.
         """
         return None
+
+    def width(self, network: Network, stream: str) -> int:
+        """The hidden size of a stream of the network.
+
+        Raises:
+            WorkbenchError: the network has no such stream.
+        """
+        if stream not in network.sizes:
+            raise unknown("stream", stream, network.sizes, f"objective {self.name!r}")
+        return network.sizes[stream]
 
     def head(self, network: Network) -> Head:
         """The module with the loss, for this network's sizes."""

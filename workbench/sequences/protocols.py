@@ -5,6 +5,7 @@ As a part of any kind they may support controls (`controls`, `unaffected_by`: `w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from types import CodeType
 from typing import Any, ClassVar
@@ -45,6 +46,24 @@ class Transform:
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         """The sequences of one micro-batch, changed in place or made anew."""
         raise NotImplementedError(f"{type(self).__name__} must define __call__")
+
+
+class CountingTransform(Transform):
+    """A step that counts: `used` of what it brings in, `dropped` of what it leaves out, by reason."""
+
+    def __init__(self) -> None:
+        self.used: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+
+    def take_used(self) -> dict[str, int]:
+        """What was brought in since the last call, by what it is."""
+        used, self.used = dict(+self.used), Counter()
+        return used
+
+    def take_dropped(self) -> dict[str, int]:
+        """What was left out since the last call, by reason."""
+        dropped, self.dropped = dict(+self.dropped), Counter()
+        return dropped
 
 
 class ImageProcessor:

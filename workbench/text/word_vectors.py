@@ -36,25 +36,30 @@ class WordVectorOptions:
     seed: Seed = 0
 
 
-def skip_gram(options: WordVectorOptions) -> Any:
-    """gensim's untrained model of skip-grams (`Word2Vec`), which gives the same vectors for the same texts.
+def skip_gram(options: WordVectorOptions, model: str = "Word2Vec", **more: Any) -> Any:
+    """An untrained skip-gram model of gensim, which returns the same vectors for the same texts.
+
+    Args:
+        model: the class of `gensim.models`.
+        more: options of that class.
 
     Raises:
         WorkbenchError: gensim is not installed.
     """
     try:
-        from gensim.models import Word2Vec
+        from gensim import models
     except ModuleNotFoundError as error:
         raise WorkbenchError(
             "training word vectors needs the package 'gensim': pip install 'pretraining-workbench[text]'"
         ) from error
     logging.getLogger("gensim").setLevel(logging.WARNING)  # it tells of every second of its training
-    return Word2Vec(
+    return getattr(models, model)(
         vector_size=options.dim,
         window=options.window,
         min_count=options.min_count,
         seed=options.seed,
         sg=1,
+        **more,
         workers=1,  # with more of them the order of the updates depends on the machine
     )
 

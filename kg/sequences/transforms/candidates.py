@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from kg.sequences.linked_mentions import RIGHT
+from kg.sequences.linked_transform import visibility_at
 from kg.sequences.table_transform import TableTransform
-from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Count, CountOrZero, Location, Name, Share, Word
 from workbench.sequences.sequence import Rows, Sequence, Span
 
@@ -59,13 +59,8 @@ class CandidatesTransform(TableTransform):
         self.entity_stream = stream
         self.most = most
 
-    def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
-        """The same sequences, each with both streams (possibly of no rows); nothing here is drawn."""
-        for sequence in sequences:
-            self._add(sequence)
-        return sequences
-
-    def _add(self, sequence: Sequence) -> None:
+    def add(self, sequence: Sequence) -> None:
+        """Both streams, possibly of no rows."""
         text = sequence.fields(self.tokens)
         found = self._found(sequence)
         self.used["mentions"] += len(found)
@@ -74,7 +69,7 @@ class CandidatesTransform(TableTransform):
         sequence.streams[self.mentions] = {
             "token": Rows(self.tokens, first, bound=True),
             "last": Rows(self.tokens, last),
-            **{name: text[name][first] for name in ("doc", "rank", "until") if name in text},
+            **visibility_at(text, first),
         }
         listed = [(number, row, span) for number, of in enumerate(found.values()) for row, span in of]
         sequence.streams[self.stream] = {

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from kg.sequences.linked_transform import visibility_at
 from kg.sequences.table_transform import TableTransform
-from workbench.core.keyed import Draws
 from workbench.core.options.bounds import CountOrZero, Location, Name, Share, Word
 from workbench.sequences.sequence import Fields, Rows, Sequence
 
@@ -52,13 +52,8 @@ class EntityStreamTransform(TableTransform):
         self.tokens, self.stream = tokens, stream
         self.entity_stream = stream
 
-    def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
-        """The same sequences, each with an entity stream (possibly of no rows); nothing here is drawn."""
-        for sequence in sequences:
-            self._add(sequence)
-        return sequences
-
-    def _add(self, sequence: Sequence) -> None:
+    def add(self, sequence: Sequence) -> None:
+        """The entity stream, possibly of no rows."""
         text = sequence.fields(self.tokens)
         found: dict[int, int] = {}
         for span in sorted(sequence.spans_of(self.tokens) if self.linked else [], key=lambda s: s.start - s.end):
@@ -76,7 +71,7 @@ class EntityStreamTransform(TableTransform):
         tokens = np.array(sorted(found), np.int64)
         entity: Fields = {"entity_ids": np.array([found[t] for t in tokens.tolist()], np.int64)}
         entity["token"] = Rows(self.tokens, tokens, bound=True)
-        entity |= {name: text[name][tokens] for name in ("doc", "rank", "until") if name in text}
+        entity |= visibility_at(text, tokens)
         sequence.streams[self.stream] = entity
 
 

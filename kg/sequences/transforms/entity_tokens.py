@@ -11,7 +11,7 @@ import numpy as np
 
 from kg.sequences.entity_vocabulary import MASK, EntityVocabulary
 from kg.sequences.linked_mentions import hidden
-from kg.sequences.linked_transform import LinkedTransform
+from kg.sequences.linked_transform import LinkedTransform, visibility_at
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Location, Name, Word
 from workbench.sequences.entities import Entities
@@ -116,5 +116,5 @@ class EntityTokensTransform(LinkedTransform):
             "word_ids": np.arange(len(tokens)),
             "special": np.zeros(len(tokens), np.bool_),
             "taken": np.full(len(tokens), self.alike),
-            **{name: text[name][last] for name in ("doc", "rank", "until") if name in text},
+            **visibility_at(text, last),
         }

@@ -20,7 +20,6 @@ import numpy as np
 
 from kg.sequences.table_transform import TableTransform
 from workbench.core.errors import WorkbenchError
-from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Count, CountOrZero, Location, Name, Share, Word
 from workbench.sequences.rows import insert, recount, replace_spans
 from workbench.sequences.sequence import Mark, Sequence, Span
@@ -79,16 +78,14 @@ class EntityWordsTransform(TableTransform):
         self.unknown = tokenizer.id("unk") if tokenizer.has("unk") else tokenizer.id("mask")
         self.separator = _single(separator, tokenizer)
 
-    def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
-        """The same sequences, changed in place; nothing here is drawn."""
-        for sequence in sequences:
-            length = sequence.length(self.stream)
-            sequence.fields(self.stream)[FIELD] = np.zeros(length, np.int64)
-            mentions = self._fitting(self._mentions(sequence), self.max_length - length) if self.linked else []
-            if mentions:
-                (self._concat if self.form == "concat" else self._replace)(sequence, mentions)
-                recount(sequence, self.stream)
-        return sequences
+    def add(self, sequence: Sequence) -> None:
+        """The entities, as rows of the text's own stream."""
+        length = sequence.length(self.stream)
+        sequence.fields(self.stream)[FIELD] = np.zeros(length, np.int64)
+        mentions = self._fitting(self._mentions(sequence), self.max_length - length) if self.linked else []
+        if mentions:
+            (self._concat if self.form == "concat" else self._replace)(sequence, mentions)
+            recount(sequence, self.stream)
 
     def _mentions(self, sequence: Sequence) -> list[EntityMention]:
         found: list[EntityMention] = []

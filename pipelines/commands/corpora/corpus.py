@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from pipelines.commands.console import run
 from pipelines.commands.options import OnError, SplitShares, WritingOptions
 from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
@@ -20,7 +19,6 @@ from pipelines.stages.clean_captions import clean_captions
 from pipelines.stages.filter_pairs import AspectRatio, CaptionWords, Where
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Assignment, Count, CountOrZero, HashBits, Name, Ratio, Share, Side
-from workbench.core.options.command import command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +76,6 @@ class ImageSelection:
         return [*shaped, clean_captions, CheckImage(self.max_pixels, self.min_side, self.resize, self.quality)]
 
 
-@command
 def corpus(
     corpus: Annotated[Path, typer.Argument(help="Folder of a corpus, or indexed WebDataset.", show_default=False)],
     options: WritingOptions,
@@ -121,7 +118,3 @@ def corpus(
         numbered_keys=choosing.numbered_keys,
         about=opened.manifest.about,
     )
-
-
-if __name__ == "__main__":
-    run(corpus)

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from pipelines.commands.console import run
 from pipelines.commands.corpora.fetching import Fetching, check_list
 from pipelines.commands.options import CleaningOptions, ShardSize
 from pipelines.sources.files import expand
@@ -18,7 +17,6 @@ from pipelines.stages.clean_captions import clean_captions
 from pipelines.stages.normalise_text import NormaliseText
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, Location, Side
-from workbench.core.options.command import command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +26,6 @@ class ImageCleaning(CleaningOptions):
     shard_size: ShardSize = 1_000
 
 
-@command
 def image_text(
     options: ImageCleaning,
     fetching: Fetching,
@@ -80,7 +77,3 @@ def image_text(
     check_list(options.format, expand(options.inputs))
     stages[2:3] = [fetching.stage(check, options.shard_size)]
     replace(options, option=[*options.option, "fetch=true"]).read("image-text", stages, log_drops=True)
-
-
-if __name__ == "__main__":
-    run(image_text)

@@ -8,15 +8,12 @@ from typing import Annotated
 
 import typer
 
-from pipelines.commands.console import run
 from pipelines.commands.options import Output, command_line
 from pipelines.preparing import joining
-from workbench.core.options.command import command
 
 log = logging.getLogger(__name__)
 
 
-@command
 def join(
     parts: Annotated[list[Path], typer.Argument(help="Folders of all parts.", show_default=False)],
     output: Output,
@@ -35,7 +32,3 @@ def join(
     """
     manifest = joining.join(parts, output, command_line())
     log.info("%s: %d records in %d shards, of %d parts", output, manifest.records, len(manifest.shards), len(parts))
-
-
-if __name__ == "__main__":
-    run(join)

@@ -7,13 +7,11 @@ from typing import Annotated
 
 import typer
 
-from pipelines.commands.console import run
 from pipelines.commands.options import CleaningOptions, ShardSize
 from pipelines.stages.log_mel import LogMel, Mels, Rate
 from pipelines.stages.normalise_text import NormaliseText
 from pipelines.stages.stored_features import FeatureType
 from workbench.core.options.bounds import Location, Positive
-from workbench.core.options.command import command
 from workbench.core.packages import library
 
 
@@ -24,7 +22,6 @@ class SpeechCleaning(CleaningOptions):
     shard_size: ShardSize = 1_000
 
 
-@command
 def speech_text(
     options: SpeechCleaning,
     sounds: Annotated[
@@ -50,7 +47,3 @@ def speech_text(
     library("soundfile", "speech", "sounds")
     stage = LogMel(mels, rate, scaled, longest, keep, dtype)
     options.read("speech-text", [NormaliseText(), stage], sounds=sounds)
-
-
-if __name__ == "__main__":
-    run(speech_text)

@@ -6,17 +6,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from pipelines.commands.console import run
 from pipelines.commands.options import CleaningOptions
 from pipelines.stages import Stage
 from pipelines.stages.normalise_text import NormaliseText
 from pipelines.stages.set_language import SetLanguage
 from pipelines.stages.text_filters import LetterShare, MinimumLength, RepeatedLines
 from workbench.core.options.bounds import CountOrZero, Share, Word
-from workbench.core.options.command import command
 
 
-@command
 def text(
     options: CleaningOptions,
     normalise: Annotated[Literal["NFC", "NFKC", "none"], typer.Option(help="Unicode form: NFC, NFKC or none.")] = "NFC",
@@ -64,7 +61,3 @@ def text_stages(normalise: str, min_length: int, min_letters: float | None, max_
     if max_repeated is not None:
         stages.append(RepeatedLines(max_repeated))
     return stages
-
-
-if __name__ == "__main__":
-    run(text)

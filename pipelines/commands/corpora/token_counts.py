@@ -9,11 +9,9 @@ import numpy as np
 import typer
 
 from pipelines.commands import options
-from pipelines.commands.console import run
-from pipelines.commands.corpora.tokenizer import CorpusTexts
+from pipelines.preparing.corpus_reader import CorpusTexts
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Location
-from workbench.core.options.command import command
 from workbench.corpora.corpus import Corpus
 from workbench.runs.output_places import OutputFile
 from workbench.text.token_counts import save_token_counts
@@ -23,7 +21,6 @@ log = logging.getLogger(__name__)
 BATCH = 256
 
 
-@command
 def token_counts(
     corpora: Annotated[list[Location], typer.Argument(help="Folders of corpora.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .json.", show_default=False)],
@@ -56,7 +53,3 @@ def token_counts(
 def _count(tokenizer: Tokenizer, texts: list[str], counts: np.ndarray) -> None:
     for encoded in tokenizer.encode_batch(texts):
         np.add.at(counts, encoded.ids, 1)
-
-
-if __name__ == "__main__":
-    run(token_counts)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice, repeat
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from pipelines.commands import options
-from pipelines.commands.console import run
-from pipelines.preparing.corpus_reader import all_samples
+from pipelines.preparing.corpus_reader import CorpusTexts, SmoothedTexts
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Location, Name, Share, Size
 from workbench.corpora.corpus import Corpus
-from workbench.sequences.sequence import Sample
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 log = logging.getLogger(__name__)
@@ -67,61 +64,9 @@ def tokenizer(
         made = Tokenizer.load(start)
     else:
         texts: Iterable[str] = (
-            CorpusTexts(opened, limit) if size_exponent == 1 else Smoothed(opened, size_exponent, limit)
+            CorpusTexts(opened, limit) if size_exponent == 1 else SmoothedTexts(opened, size_exponent, limit)
         )
         made = Tokenizer(train_tokenizer(texts, kind, vocab_size, lowercase=lowercase))
     made = made.with_tokens(add)
     written = made.save(output)
     log.info("%d tokens from %s: %s", made.vocab_size, start or ", ".join(corpora), written)
-
-
-class CorpusTexts:
-    """The texts of corpora, as often as asked, of their first `limit` records."""
-
-    def __init__(self, corpora: Sequence[Corpus], limit: int | None = None) -> None:
-        self.corpora = corpora
-        self.limit = limit
-
-    def __iter__(self) -> Iterator[str]:
-        for sample in islice(chain.from_iterable(map(all_samples, self.corpora)), self.limit):
-            yield from texts_of(sample)
-
-
-class Smoothed:
-    """The texts of corpora, as often as asked: as many characters as they have together, shared out in proportion to
-    size ** `exponent`. Large corpora give their beginning, small ones are read several times (XLM, arXiv:1901.07291,
-    section 3.1)."""
-
-    def __init__(self, corpora: Sequence[Corpus], exponent: float, limit: int | None = None) -> None:
-        self.each = [CorpusTexts([corpus], limit) for corpus in corpora]
-        sizes = [sum(map(len, texts)) for texts in self.each]
-        shares = [size**exponent if size else 0.0 for size in sizes]
-        self.characters = [round(sum(sizes) * share / (sum(shares) or 1)) for share in shares]
-
-    def __iter__(self) -> Iterator[str]:
-        for texts, left in zip(self.each, self.characters, strict=True):
-            endless = chain.from_iterable(repeat(texts))
-            while left > 0:
-                text = next(endless)[:left]
-                yield text
-                left -= len(text)
-
-
-def texts_of(sample: Sample) -> Iterator[str]:
-    """Everything in a sample that a tokenizer will meet."""
-    yield from (sample[name] for name in ("text", "second") if name in sample)
-    yield from sample.get("translations", {}).values()
-    yield from sample.get("turns", [])
-    yield from sample.get("choices", [])
-    yield from sample.get("captions", [])
-    questions: list[dict[str, Any]] = sample.get("questions", [])
-    for question in questions:
-        yield question["question"]
-        yield from question["answers"]
-    if "triples" in sample:
-        yield from filter(None, (sample.get("label"), sample.get("description"), *sample.get("aliases", [])))
-        yield from (triple.get("relation_text") or triple["relation"] for triple in sample["triples"])
-
-
-if __name__ == "__main__":
-    run(tokenizer)

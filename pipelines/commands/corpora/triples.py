@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from pipelines.commands.console import run
 from pipelines.commands.options import ReadingOptions, ShardSize
 from pipelines.preparing.corpus_reader import all_samples, open_corpus
 from pipelines.preparing.progress import console
@@ -27,7 +26,6 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import clear_drafts
 from workbench.core.files.lock import locked
 from workbench.core.options.bounds import Location, Word
-from workbench.core.options.command import command
 from workbench.core.packages import extra
 from workbench.corpora.corpus import Corpus
 
@@ -76,7 +74,6 @@ class TripleReading(ReadingOptions):
         return {**super().about(reader), **noted}
 
 
-@command
 def triples(
     options: TripleReading,
     entities: Annotated[
@@ -211,7 +208,3 @@ def build_graph(corpus: Path, held_out: Sequence[Path] = ()) -> GraphStore:
         )
     log.info("%s: %d entities, %d triples", folder, store.num_entities, store.num_triples)
     return store
-
-
-if __name__ == "__main__":
-    run(triples)

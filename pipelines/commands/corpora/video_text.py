@@ -7,12 +7,10 @@ from typing import Annotated
 
 import typer
 
-from pipelines.commands.console import run
 from pipelines.commands.options import CleaningOptions, ShardSize
 from pipelines.stages.check_video import CheckVideo
 from pipelines.stages.normalise_text import NormaliseText
 from workbench.core.options.bounds import Location, Side
-from workbench.core.options.command import command
 from workbench.core.packages import library
 
 
@@ -23,7 +21,6 @@ class VideoCleaning(CleaningOptions):
     shard_size: ShardSize = 100
 
 
-@command
 def video_text(
     options: VideoCleaning,
     videos: Annotated[
@@ -45,7 +42,3 @@ def video_text(
     """
     library("av", "video", "videos")
     options.read("video-text", [NormaliseText(), CheckVideo(min_side)], videos=videos)
-
-
-if __name__ == "__main__":
-    run(video_text)

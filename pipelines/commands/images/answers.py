@@ -8,17 +8,14 @@ from typing import Annotated
 
 import typer
 
-from pipelines.commands.console import run
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, Location
-from workbench.core.options.command import command
 from workbench.corpora.corpus import Corpus
 from workbench.runs.output_places import OutputFile
 
 log = logging.getLogger(__name__)
 
 
-@command
 def answers(
     corpora: Annotated[list[Location], typer.Argument(help="Folders of corpora with questions.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .json.", show_default=False)],
@@ -48,7 +45,3 @@ def answers(
     vocabulary = AnswerVocabulary.build(chain.from_iterable(map(questions_of, opened)), min_count, forms.pop())
     vocabulary.save(output)
     log.info("%s: %s answers", output, f"{len(vocabulary):,}")
-
-
-if __name__ == "__main__":
-    run(answers)

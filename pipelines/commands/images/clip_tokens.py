@@ -7,14 +7,11 @@ from typing import Annotated
 
 import typer
 
-from pipelines.commands.console import run
 from pipelines.commands.options import WritingOptions
 from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
-from workbench.core.options.command import command
 
 
-@command
 def clip_tokens(
     corpus: Annotated[Path, typer.Argument(help="Folder of a corpus with clips.", show_default=False)],
     vocabulary: Annotated[Path, typer.Option(help="Of `prepare clip-vocabulary`.", show_default=False)],
@@ -34,7 +31,3 @@ def clip_tokens(
     about = {**opened.manifest.about, "codes": identity}
     stage = QuantizedClips(str(vocabulary), identity)
     options.prepare(Conversion(CorpusReader(), (stage,)), [corpus], opened.kind, about=about)
-
-
-if __name__ == "__main__":
-    run(clip_tokens)

@@ -11,11 +11,9 @@ import numpy as np
 import typer
 from annotated_types import Ge, Le
 
-from pipelines.commands.console import run
 from pipelines.preparing.corpus_reader import all_samples, open_corpus
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, Seed
-from workbench.core.options.command import command
 from workbench.corpora.corpus import Corpus
 from workbench.runs.output_places import OutputFile
 from workbench.sequences.missing_fields import missing
@@ -26,7 +24,6 @@ Branches = Annotated[int, Ge(2), Le(100_000)]
 Levels = Annotated[int, Ge(1), Le(12)]
 
 
-@command
 def clip_vocabulary(
     corpora: Annotated[list[Path], typer.Argument(help="Folders of corpora with clips.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
@@ -79,7 +76,3 @@ def _features(corpora: Sequence[Corpus]) -> Iterator[np.ndarray]:
             if "clips" not in sample:
                 raise missing(sample, "clips")
             yield sample["clips"]["features"]
-
-
-if __name__ == "__main__":
-    run(clip_vocabulary)

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from pipelines.commands.console import run
 from pipelines.commands.images.features import FeatureWriting, feature_stage
 from pipelines.commands.options import OnError
 from pipelines.preparing.chunks import Conversion
@@ -16,7 +15,6 @@ from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
 from pipelines.stages.stored_features import FeatureType
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, CountOrZero, Device, Location, Name, Positive, Side
-from workbench.core.options.command import command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +38,6 @@ class ClipOptions:
     device: Annotated[Device, typer.Option(help="Where the backbone runs.")] = "auto"
 
 
-@command
 def clips(
     corpus: Annotated[Path, typer.Argument(help="Folder of a video-text corpus.", show_default=False)],
     options: FeatureWriting,
@@ -62,7 +59,3 @@ def clips(
     stage = feature_stage("pipelines.stages.clip_features:ClipFeatures", "clip features", **asdict(features))
     about = {**opened.manifest.about, "backbone": stage.source.identity}
     options.prepare(Conversion(CorpusReader(), (stage,)), [corpus], "video-text", about=about)
-
-
-if __name__ == "__main__":
-    run(clips)

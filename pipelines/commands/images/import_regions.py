@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from pipelines.commands.console import run
 from pipelines.commands.options import OnError, ShardSize, WritingOptions
 from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, all_samples, open_corpus
@@ -18,7 +17,6 @@ from pipelines.readers.regions.region_files import DamagedRegionsError, RegionFi
 from pipelines.stages.join_regions import FeatureIndex, JoinRegions, find_regions, ids_of
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, CountOrZero, Name, Share, Size
-from workbench.core.options.command import command
 from workbench.corpora.corpus import Corpus
 
 LOOKED_AT = 1_000
@@ -70,7 +68,6 @@ class Foreign:
     ] = OnError.stop
 
 
-@command
 def import_regions(
     corpus: Annotated[Path, typer.Argument(help="Folder of an image-text corpus.", show_default=False)],
     features: Annotated[
@@ -146,7 +143,3 @@ def _size(found: FeatureIndex, place: tuple[int, Any]) -> int | None:
     except DamagedRegionsError:
         return None
     return int(shape[1]) if len(shape) == 2 else None
-
-
-if __name__ == "__main__":
-    run(import_regions)

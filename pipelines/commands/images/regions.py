@@ -8,14 +8,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from pipelines.commands.console import run
 from pipelines.commands.images.features import FeatureWriting, feature_stage
 from pipelines.commands.options import OnError
 from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Cells, Count, CountOrZero, Device, Location, Name, Share, Side, Size
-from workbench.core.options.command import command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +52,6 @@ class Features:
     half: Annotated[bool, typer.Option("--half", help="On a GPU in half precision.")] = False
 
 
-@command
 def regions(
     corpus: Annotated[Path, typer.Argument(help="Folder of an image-text corpus.", show_default=False)],
     options: FeatureWriting,
@@ -77,7 +74,3 @@ def regions(
     stage = feature_stage("pipelines.stages.region_features:RegionFeatures", "region features", **asdict(features))
     about = {**opened.manifest.about, "backbone": stage.source.identity}
     options.prepare(Conversion(CorpusReader(), (stage,)), [corpus], "image-text", about=about)
-
-
-if __name__ == "__main__":
-    run(regions)

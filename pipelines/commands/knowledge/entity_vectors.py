@@ -8,17 +8,15 @@ from typing import Annotated
 
 import typer
 
-from pipelines.commands.console import run as run_command
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count
-from workbench.core.options.command import Trust, command
+from workbench.core.options.command import Trust
 from workbench.core.packages import extra
 from workbench.runs.output_places import OutputFile
 
 log = logging.getLogger(__name__)
 
 
-@command
 def entity_vectors(
     run: Annotated[Path, typer.Argument(help="A run that was taught by kg.knowledge_embedding.", show_default=False)],
     graph: Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)],
@@ -63,7 +61,3 @@ def entity_vectors(
     }
     save_vectors(GraphVectors(made.ids, made.vectors, made.relation_ids, made.relations, provenance), output)
     log.info("%s: %d vectors of size %d", output, *made.vectors.shape)
-
-
-if __name__ == "__main__":
-    run_command(entity_vectors)

@@ -12,14 +12,12 @@ from typing import Annotated, Any
 import typer
 
 from pipelines.commands import options
-from pipelines.commands.console import run
 from pipelines.preparing.corpus_reader import all_samples
 from pipelines.sources.files import decode, lines
 from pipelines.sources.luke_entities import read_entities
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import sha256_of
 from workbench.core.options.bounds import Count, Location, Word
-from workbench.core.options.command import command
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema.field_values import is_place
 from workbench.corpora.schema.schema import fields_of, links_among
@@ -28,7 +26,6 @@ from workbench.runs.output_places import OutputFile
 log = logging.getLogger(__name__)
 
 
-@command
 def entity_vocabulary(
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
     corpora: Annotated[
@@ -133,7 +130,3 @@ def entities_in(value: Any) -> Iterator[str]:
     for inner in value:
         if not is_place(inner):
             yield from entities_in(inner)
-
-
-if __name__ == "__main__":
-    run(entity_vocabulary)

@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pipelines.commands.console import run
-from pipelines.commands.knowledge.graphs import Graph
 from pipelines.commands.options import WritingOptions
 from pipelines.preparing.chunks import Conversion
 from pipelines.sources.templates import read_templates
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import write_text
 from workbench.core.options.bounds import Count, Seed
-from workbench.core.options.command import command
 from workbench.core.packages import extra
 
 if TYPE_CHECKING:
@@ -30,9 +27,8 @@ NAMED = 5
 """So many relations are named that the graph lacks."""
 
 
-@command
 def facts(
-    graph: Graph,
+    graph: Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)],
     templates: Annotated[
         Path, typer.Option(help="A sentence for each relation: lines of RELATION<tab>TEMPLATE, LAMA's.")
     ],
@@ -117,7 +113,3 @@ def _templates(path: Path, store: GraphStore) -> tuple[tuple[str, str], ...]:
             *(f"{len(lacking):,}", f"{len(found):,}", named),
         )
     return tuple((relation, template) for relation, template in found.items() if relation not in lacking)
-
-
-if __name__ == "__main__":
-    run(facts)

@@ -25,11 +25,10 @@ log = logging.getLogger(__name__)
 COUNTS = ("entities", "relations", "triples")
 
 Hops = Annotated[int, Ge(1), Le(100)]
-Graph = Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)]
 
 
 def graph(
-    graph: Graph,
+    graph: Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)],
     entity: Annotated[list[Name], typer.Argument(help="Ids of entities to show; none: the counts.")] = [],  # noqa: B006
     limit: Annotated[Count, typer.Option(help="Triples of an entity to show, in each direction.")] = 20,
     hops: Annotated[

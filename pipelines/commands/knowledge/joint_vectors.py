@@ -11,11 +11,9 @@ from typing import Annotated
 import typer
 
 from pipelines.commands import options
-from pipelines.commands.console import run
 from pipelines.preparing.corpus_reader import all_samples
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Location
-from workbench.core.options.command import command
 from workbench.core.packages import extra
 from workbench.corpora.corpus import Corpus
 from workbench.runs.output_places import OutputFile
@@ -24,7 +22,6 @@ from workbench.text.word_vectors import WordVectorOptions
 log = logging.getLogger(__name__)
 
 
-@command
 def joint_vectors(
     corpora: Annotated[list[Location], typer.Argument(help="Folders of linked text corpora.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .txt.", show_default=False)],
@@ -67,7 +64,3 @@ def joint_vectors(
 
     words, entities = save_joint_vectors(output, texts, store, training)
     log.info("%s: vectors of %s words and %s entities", output, f"{words:,}", f"{entities:,}")
-
-
-if __name__ == "__main__":
-    run(joint_vectors)

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.commands.console import run
-from pipelines.commands.knowledge.linker import LinkerOptions, make_linker
 from pipelines.commands.options import WritingOptions
 from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
 from pipelines.preparing.coverage import coverage
+from pipelines.preparing.linkers import LinkerOptions, make_linker
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, Name, Share
-from workbench.core.options.command import changed, command
+from workbench.core.options.command import changed
 from workbench.core.packages import extra
 from workbench.core.terminal import Terminal
 from workbench.corpora.corpus import Corpus
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from kg.linking.linker import Linker
 
 
-@command
 def link(
     corpus: Annotated[Path, typer.Argument(help="Folder of a text or image-text corpus.", show_default=False)],
     options: WritingOptions,
@@ -142,7 +140,3 @@ def _load(folder: Path) -> Linker:
     with extra("kg"):
         from kg.linking.linker import Linker
     return Linker.load(folder)
-
-
-if __name__ == "__main__":
-    run(link)

@@ -12,20 +12,17 @@ from rich.table import Table
 
 from kg.graph.store import GraphStore
 from kg.vectors.options import ImportOptions, VectorOptions
-from pipelines.commands.knowledge.graphs import Graph
 from pipelines.sources.triple_lines import read_triples
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Device, Repeats
-from workbench.core.options.command import command
 from workbench.core.terminal import Terminal
 from workbench.runs.output_places import OutputFile
 
 log = logging.getLogger(__name__)
 
 
-@command
 def vectors(
-    graph: Graph,
+    graph: Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
     options: VectorOptions,
     importing: ImportOptions,

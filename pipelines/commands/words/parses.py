@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipelines.commands import options
-from pipelines.commands.console import run
 from pipelines.preparing.corpus_reader import all_samples, open_corpus
 from pipelines.sources.spacy_pipeline import pipeline_version, spacy_pipeline
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import atomic
 from workbench.core.options.bounds import Name
-from workbench.core.options.command import command
 from workbench.corpora.corpus import Corpus
 from workbench.runs.output_places import OutputFile
 
@@ -29,7 +27,6 @@ log = logging.getLogger(__name__)
 ENDING = ".conllu"
 
 
-@command
 def parses(
     corpus: Annotated[Path, typer.Argument(help="Folder of a text corpus.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .conllu.", show_default=False)],
@@ -87,7 +84,3 @@ def conllu(sentence: Span) -> Iterator[str]:
         after = "_" if word.whitespace_ else "SpaceAfter=No"
         named = (word.text, "_", word.pos_, word.tag_, "_", str(head), word.dep_)
         yield "\t".join((str(number), *(name or "_" for name in named), "_", after))
-
-
-if __name__ == "__main__":
-    run(parses)

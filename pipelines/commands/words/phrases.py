@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from pipelines.commands.console import run
 from pipelines.commands.options import WritingOptions
 from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, all_samples, open_corpus
@@ -19,14 +18,12 @@ from pipelines.sources.spacy_pipeline import identity
 from pipelines.stages.find_phrases import FindPhrases, chunker, phrase_fields
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Name
-from workbench.core.options.command import command
 from workbench.corpora.corpus import Corpus
 from workbench.text.collocations import CollocationOptions, Collocations
 
 log = logging.getLogger(__name__)
 
 
-@command
 def phrases(
     corpus: Annotated[Path, typer.Argument(help="Folder of a text corpus.", show_default=False)],
     options: WritingOptions,
@@ -84,7 +81,3 @@ class _Texts:
     def __iter__(self) -> Iterator[str]:
         fields = [str(field.spans_of) for field in phrase_fields()]
         return (sample[name] for sample in all_samples(self.corpus) for name in fields if name in sample)
-
-
-if __name__ == "__main__":
-    run(phrases)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.commands.console import run
 from pipelines.commands.options import WritingOptions
 from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
@@ -16,7 +15,6 @@ from pipelines.preparing.progress import console
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import sha256_of
 from workbench.core.options.bounds import Location
-from workbench.core.options.command import command
 from workbench.core.packages import extra
 from workbench.corpora.corpus import Corpus
 
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@command
 def sentiment(
     corpus: Annotated[Path, typer.Argument(help="Folder of a text corpus.", show_default=False)],
     options: WritingOptions,
@@ -69,7 +66,3 @@ def _report(path: str, lexicon: SentimentLexicon) -> None:
             "where they are none, keep one row of each",
             *(path, f"{len(lexicon.mixed):,}", ", ".join(lexicon.mixed[:3])),
         )
-
-
-if __name__ == "__main__":
-    run(sentiment)

@@ -8,17 +8,14 @@ from typing import Annotated
 
 import typer
 
-from pipelines.commands.console import run
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import write_text
-from workbench.core.options.command import command
 from workbench.core.packages import extra
 from workbench.runs.output_places import OutputFile
 
 log = logging.getLogger(__name__)
 
 
-@command
 def sentiment_lexicon(
     source: Annotated[
         Path, typer.Argument(help="SentiWordNet's text, or the XML of TextBlob or pattern.", show_default=False)
@@ -52,7 +49,3 @@ def sentiment_lexicon(
     log.info("%s: %s words, %s with a polarity", output, f"{len(words):,}", f"{len(felt):,}")
     for reason, count in found.left_out.most_common():
         log.info("%s: left out %s, %s", source, f"{count:,}", reason)
-
-
-if __name__ == "__main__":
-    run(sentiment_lexicon)

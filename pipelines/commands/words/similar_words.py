@@ -10,11 +10,9 @@ from typing import Annotated
 import typer
 
 from pipelines.commands import options
-from pipelines.commands.console import run
-from pipelines.commands.corpora.tokenizer import CorpusTexts
+from pipelines.preparing.corpus_reader import CorpusTexts
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Location, Size
-from workbench.core.options.command import command
 from workbench.corpora.corpus import Corpus
 from workbench.runs.output_places import OutputFile
 from workbench.text.similar_words import save_similar_words
@@ -24,7 +22,6 @@ from workbench.text.word_vectors import WordVectorOptions, neighbours, train_wor
 log = logging.getLogger(__name__)
 
 
-@command
 def similar_words(
     corpora: Annotated[list[Location], typer.Argument(help="Folders of corpora.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
@@ -64,7 +61,3 @@ def similar_words(
     }
     save_similar_words(output, words, similar, cut.identity, provenance)
     log.info("%s: %d words, %.1f %% of them with similar ones", output, len(words), 100 * found)
-
-
-if __name__ == "__main__":
-    run(similar_words)

@@ -8,10 +8,8 @@ from typing import Annotated
 
 import typer
 
-from pipelines.commands.console import run
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Location
-from workbench.core.options.command import command
 from workbench.core.packages import extra
 from workbench.runs.output_places import OutputFile
 from workbench.text.tokenizer import Tokenizer
@@ -21,7 +19,6 @@ LEXICOGRAPHERS = ("noun.", "verb.", "adj.", "adv.")
 """How WordNet's classes begin."""
 
 
-@command
 def supersenses(
     graph: Annotated[Path, typer.Argument(help="A triples corpus of WordNet, or its graph store.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .json.", show_default=False)],
@@ -60,7 +57,3 @@ def supersenses(
         f"{len(senses):,}",
         f"{(senses == 1).sum():,}",
     )
-
-
-if __name__ == "__main__":
-    run(supersenses)

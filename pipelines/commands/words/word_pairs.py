@@ -12,16 +12,13 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from pipelines.commands.console import run
-from pipelines.commands.corpora.tokenizer import CorpusTexts
 from pipelines.commands.options import SplitShares, WritingOptions
 from pipelines.preparing.chunks import Conversion
-from pipelines.preparing.corpus_reader import all_samples
+from pipelines.preparing.corpus_reader import CorpusTexts, all_samples
 from pipelines.preparing.splits import Splits, part_folder
 from pipelines.readers.reader import RawReader, Record
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.options.bounds import Location, Name
-from workbench.core.options.command import command
 from workbench.core.packages import extra
 from workbench.corpora.corpus import Corpus
 from workbench.sequences.sequence import Sample
@@ -67,7 +64,6 @@ class WordPairs(RawReader):
         }
 
 
-@command
 def word_pairs(
     graph: Annotated[Path, typer.Argument(help="A triples corpus of WordNet, or its graph store.", show_default=False)],
     texts: Annotated[
@@ -136,7 +132,3 @@ def _refuse_other(path: Path, provenance: Mapping[str, Any]) -> None:
 def _words(folder: Path) -> Iterator[str]:
     for sample in all_samples(Corpus.open(folder)):
         yield from (sample["text"].lower(), sample["second"].lower())
-
-
-if __name__ == "__main__":
-    run(word_pairs)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModel, BertConfig, BertModel
 
-from tests.contracts.cases import FamilyCase
+from tests.contracts.cases import BERT_SIZES, FamilyCase
 from workbench.interop.checkpoint_writer import exported_weights, write_checkpoint_folder
 from workbench.interop.families.bert import Bert
 from workbench.interop.family import FamilyConfig
@@ -17,13 +17,8 @@ from workbench.models.network import Network
 from workbench.sequences.batch import Batch, Stream
 
 CONFIG = {
-    "vocab_size": 30,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 24,
+    **BERT_SIZES,
     "model_type": "bert",
-    "max_position_embeddings": 12,
 }
 CASE = FamilyCase(config=CONFIG, golden=("hf/bert", "spanbert/model"))
 LENGTHS = [7, 1, 12]

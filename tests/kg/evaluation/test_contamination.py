@@ -16,6 +16,7 @@ from pipelines.commands.corpora.triples import triples
 from pipelines.preparing.corpus_reader import all_samples
 from workbench.components.build_context import noted
 from workbench.core.errors import WorkbenchError
+from workbench.core.options.command import command
 from workbench.corpora.corpus import Corpus
 
 TRIPLES = """Oslo\tcapital\tNorway
@@ -45,12 +46,12 @@ def places(tmp_path):
         row("Oslo", "Nowhere", "near"),
     ]
     (tmp_path / "test.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
-    text(inputs=[str(tmp_path / "test.jsonl")], output=tmp_path / "test", workers=1)
+    command(text)(inputs=[str(tmp_path / "test.jsonl")], output=tmp_path / "test", workers=1)
     return tmp_path
 
 
 def test_facts_are_counted(places):
-    triples(inputs=[str(places / "graph.tsv")], output=places / "graph", workers=1)
+    command(triples)(inputs=[str(places / "graph.tsv")], output=places / "graph", workers=1)
     samples = list(all_samples(Corpus.open(places / "test")))
     assert stated_facts({}, samples) == {}
     with noted() as read:
@@ -63,7 +64,9 @@ def test_facts_are_counted(places):
 
 
 def test_facts_are_left_out(places):
-    triples(inputs=[str(places / "graph.tsv")], output=places / "clean", without=[str(places / "test")], workers=1)
+    command(triples)(
+        inputs=[str(places / "graph.tsv")], output=places / "clean", without=[str(places / "test")], workers=1
+    )
     store = GraphStore.open(places / "clean")
     assert sorted(store.triples()) == [("Oslo", "near", "Drammen")]
     assert "Sweden" in store, "its entities stay"
@@ -81,9 +84,11 @@ def test_facts_are_left_out(places):
 
 def test_a_set_without_relations(places):
     (places / "notes.txt").write_text("Oslo.\n")
-    text(inputs=[str(places / "notes.txt")], output=places / "notes", workers=1)
+    command(text)(inputs=[str(places / "notes.txt")], output=places / "notes", workers=1)
     with pytest.raises(WorkbenchError, match="no text there has a marked head and tail that are both linked"):
-        triples(inputs=[str(places / "graph.tsv")], output=places / "g", without=[str(places / "notes")], workers=1)
+        command(triples)(
+            inputs=[str(places / "graph.tsv")], output=places / "g", without=[str(places / "notes")], workers=1
+        )
     assert not Path(places / "g").exists()
 
 

@@ -11,15 +11,13 @@ mentions are one token each, here all tokens of a mention refer to it.
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 
 from vision.sequences.region_targets import special_rows
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import CountOrZero, Role, Word
-from workbench.sequences.protocols import Transform
+from workbench.sequences.protocols import CountingTransform
 from workbench.sequences.rows import insert, recount
 from workbench.sequences.sequence import Fields, Rows, Sequence
 from workbench.text.tokenizer import Tokenizer
@@ -27,7 +25,7 @@ from workbench.text.tokenizer import Tokenizer
 PREFIX = "region:"
 
 
-class BoxesInTextTransform(Transform):
+class BoxesInTextTransform(CountingTransform):
     """References of words to boxes (B2T2, Alberti et al., arXiv:1908.05054). It adds a token for the image after the
     first token of a text. It links this token and the mentions to rows of the image (`box`).
 
@@ -48,11 +46,10 @@ class BoxesInTextTransform(Transform):
         stream: Word = "text",
         image: Word = "image",
     ) -> None:
+        super().__init__()
         self.id = tokenizer.id(token)
         self.max_boxes = max_boxes
         self.stream, self.image = stream, image
-        self.used: Counter[str] = Counter()
-        self.dropped: Counter[str] = Counter()
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         for sequence in sequences:
@@ -66,16 +63,6 @@ class BoxesInTextTransform(Transform):
                 box[place] = self._whole(sequence, image)
             sequence.fields(self.stream)["box"] = Rows(self.image, box)
         return sequences
-
-    def take_used(self) -> dict[str, int]:
-        """How many mentions refer to boxes, since the last call."""
-        used, self.used = dict(+self.used), Counter()
-        return used
-
-    def take_dropped(self) -> dict[str, int]:
-        """Mentions whose boxes were left out since the last call, by reason."""
-        dropped, self.dropped = dict(+self.dropped), Counter()
-        return dropped
 
     def _whole(self, sequence: Sequence, image: Fields) -> int:
         whole = np.flatnonzero(special_rows(image))

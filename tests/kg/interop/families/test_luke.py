@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from tests.contracts.cases import FamilyCase
+from tests.contracts.cases import BERT_SIZES, FamilyCase
 
 CONFIG = {
-    "vocab_size": 30,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 24,
+    **BERT_SIZES,
     "layer_norm_eps": 1e-5,
     "type_vocab_size": 1,
     "model_type": "luke",

@@ -16,6 +16,7 @@ from tests.contracts.cases import ReaderCase
 from tests.contracts.raw_inputs import json_lines
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
+from workbench.core.options.command import command
 from workbench.corpora.corpus import Corpus
 from workbench.text.tokenizer import Tokenizer
 
@@ -53,7 +54,7 @@ def test_an_entity_that_the_linker_did_not_know_is_no_link(tmp_path: Path, read:
     assert (first["spans"], second["spans"]) == ([[2, 6, "Q585", 0.5]], [[13, 19, "Q20", 1.0]])
     assert second["marks"] == [[0, 4, "tail"], [13, 19, "head"]], "it is the tail all the same"
     assert first["meta"]["left_out"] == {"a mention whose entity is #UNK#": 2}
-    prepare_text(inputs=[str(file)], output=tmp_path / "corpus", workers=1)
+    command(prepare_text)(inputs=[str(file)], output=tmp_path / "corpus", workers=1)
     assert Corpus.open(tmp_path / "corpus").manifest.dropped == {"ErnieThuText: a mention whose entity is #UNK#": 3}
 
 
