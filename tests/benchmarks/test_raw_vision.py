@@ -39,7 +39,7 @@ def test_a_caption_is_told_while_its_photo_is_seen(tmp_path: Path) -> None:
     captions, images = write_photos(tmp_path)
     write_videos(captions, images, tmp_path / "videos.jsonl")
     (video,) = VideosJsonl(videos=[str(tmp_path / "videos")]).samples([tmp_path / "videos.jsonl"])
-    shown = [(frame.time, np.asarray(frame.photograph).mean()) for frame in frames(video["video"], 2, "it")]
+    shown = [(frame.time, np.asarray(frame.image).mean()) for frame in frames(video["video"], 2, "it")]
     assert len(video["captions"]) == SCENES
     assert len(shown) == SCENES * SECONDS * 2
     for caption, (begin, end) in zip(video["captions"], video["caption_times"], strict=True):

@@ -50,7 +50,10 @@ def test_every_part_lies_where_its_short_name_says(kind: str) -> None:
 def test_every_kind_has_contracts() -> None:
     missing = set(KINDS) - set(declared.KINDS)
     assert not missing, f"{missing} need a Case in tests/contracts/cases.py and contracts next to it"
-    plural = {kind: f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s" for kind in declared.KINDS}
+    plural = {
+        kind: f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}es" if kind.endswith("s") else f"{kind}s"
+        for kind in declared.KINDS
+    }
     assert [kind for kind, name in plural.items() if not Path(__file__).with_name(f"test_{name}.py").is_file()] == []
 
 

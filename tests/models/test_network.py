@@ -82,7 +82,7 @@ def test_groups_repeat_in_order() -> None:
         "repeat": 2,
     }
     names = [type(layer).__name__ for layer in Network(NetworkSpec({"text": TEXT}, [spec])).layers]
-    assert names == ["Self", "Joint", "Self", "Joint"]
+    assert names == ["SelfLayer", "JointLayer", "SelfLayer", "JointLayer"]
 
 
 def test_checkpointing_changes_nothing() -> None:

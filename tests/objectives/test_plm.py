@@ -119,7 +119,7 @@ def network(tokenizer: Tokenizer, memory: int = 0) -> Network:
         "stream": "text",
         "query": "query",
         "num_heads": 2,
-        "relation": {"score_bias": "relative", "segments": True},
+        "score_bias": {"score_bias": "relative", "segments": True},
         "dropout": 0.0,
         "attention_dropout": 0.0,
         "repeat": 2,

@@ -231,7 +231,9 @@ class MultiHeadAttention(nn.Module):
         """Whose attention it is, for people: the same for all layers of a kind."""
         own, read = (", ".join(side) for side in names)
         window = "" if self.window is None else f", window {self.window}"
-        score_bias = "" if self.score_bias is None else f", {type(self.score_bias).__name__.lower()}"
+        score_bias = (
+            "" if self.score_bias is None else f", {type(self.score_bias).__name__.removesuffix('Bias').lower()}"
+        )
         return (
             f"{kind or 'rows'}({own}{'' if read == own else f' to {read}'}), {self.num_heads} heads{window}{score_bias}"
         )
