@@ -19,7 +19,7 @@ from workbench.corpora.schema.schema import KINDS, SCHEMA
 from workbench.corpora.shards.record import encode
 from workbench.corpora.verify import verify
 
-WAV, VIDEO = b"RIFF\x04\x00\x00\x00WAVEfmt ", b"\x00\x00\x00\x18ftypmp42"
+WAV, MP4 = b"RIFF\x04\x00\x00\x00WAVEfmt ", b"\x00\x00\x00\x18ftypmp42"
 LEFT, RIGHT = image_bytes(), image_bytes(kind="PNG", colour=7)
 QUALIFIER = {"relation": "P580", "relation_text": "start", "tail": "Q3", "tail_text": "1900"}
 TEXT: dict[str, Any] = {
@@ -49,7 +49,7 @@ TEXT: dict[str, Any] = {
 }
 IMAGE = {
     "image": LEFT,
-    "media": {"left": LEFT, "right": RIGHT, "sound": WAV, "video": VIDEO},
+    "media": {"left": LEFT, "right": RIGHT, "sound": WAV, "video": MP4},
     "captions": ["the same house twice"],
     "caption_spans": [[[9, 14, "Q2", 1.0]]],
     "caption_boxes": [[0.25, 0, 1, 0.5]],
@@ -76,7 +76,7 @@ TRIPLES = {
 }
 CLIPS = {"features": np.ones((2, 3), np.float16), "times": np.float32([[0, 1.5], [1.5, 2]]), "codes": np.int32([3, 0])}
 VIDEO = {
-    "video": VIDEO,
+    "video": MP4,
     "clips": CLIPS,
     "captions": ["a house", "a door"],
     "caption_spans": [[[2, 7, "Q2", 1.0]], []],
@@ -169,7 +169,7 @@ def test_every_field_comes_back_exactly_and_is_shown(write: Any, kind: str) -> N
         ("video-text", {"video": LEFT}, "the video is jpg; allowed: mp4, webm, avi"),
         ("video-text", {"caption_times": [[0, 1]]}, "caption_times: 1 for 2 captions; give one for each"),
         ("video-text", {"caption_times": [[0, 1], [2, 1]]}, r"\[2, 1\] is not \[from, to\] in seconds"),
-        ("speech-text", {"sound": VIDEO}, "the sound is mp4; allowed: wav, flac"),
+        ("speech-text", {"sound": MP4}, "the sound is mp4; allowed: wav, flac"),
         ("speech-text", {"words": [[0, 3, 1.0, 0.5]]}, r"words: \[1.0, 0.5\] is not \[from, to\]"),
         ("speech-text", {"words": [[0, 99, 0.0, 0.5]]}, "words: .* lies outside its text of 12 characters"),
         ("image-text", {"questions": [{"question": "Red?"}]}, "has no 'answers'"),

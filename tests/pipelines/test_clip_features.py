@@ -32,7 +32,7 @@ def test_a_clip_is_the_mean_of_its_frames() -> None:
     assert "video" not in made
     assert made["meta"]["backbone"] == stage.source.identity
     square, network = SquareCrop(32), stage.source.backbone
-    shown = torch.stack([square(f.photograph, None) for f in frames(data, 4.0, "it")])
+    shown = torch.stack([square(f.image, None) for f in frames(data, 4.0, "it")])
     with torch.inference_mode():
         single = [network(pixels[None])[0].mean(0).numpy() for pixels in shown]
     wanted = [np.mean(single[start : start + 4], 0) for start in (0, 4, 8)]

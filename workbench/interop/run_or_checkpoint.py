@@ -174,14 +174,14 @@ def _recipe(place: Path, read: PretrainedWeights, tokenizer: Tokenizer | None) -
     poolers = [name for name in read.network.poolers if not any(m.startswith(f"poolers.{name}") for m in read.missing)]
     longest = read.network.streams[TASK].get("max_positions") or LENGTH
     builder: Spec = {"max_length": min(LENGTH, longest), **read.sequence}
-    steps = builder.pop("steps", [])
+    transforms = builder.pop("transforms", [])
     if tokenizer is not None:
         builder |= {end: None for end in ("begin", "end") if builder.get(end) and not tokenizer.has(builder[end])}
     heads = [{**spec, "name": name} for name, spec in read.heads.items() if _predicts_tokens(spec)]
     once: Any = {"max_steps": 1, "global_batch_size": 1, "micro_batch_size": 1, "lr": 1e-5}
     return Recipe(
         model=replace(read.network, init_from=[InitFrom(str(place))], poolers=poolers),
-        tasks={TASK: TaskSpec({}, SequenceSpec(builder, steps), heads)},
+        tasks={TASK: TaskSpec({}, SequenceSpec(builder, transforms), heads)},
         train=TrainSpec(**once),
         name=name_at(place),
         description=f"a checkpoint of the family {read.family}",

@@ -15,7 +15,7 @@ av = pytest.importorskip("av")
 
 
 def greys(data: bytes, rate: float) -> list[tuple[float, int]]:
-    return [(round(f.time, 6), f.photograph.getpixel((0, 0))[0]) for f in frames(data, rate, "it")]
+    return [(round(f.time, 6), f.image.getpixel((0, 0))[0]) for f in frames(data, rate, "it")]
 
 
 def test_frames_are_those_shown_at_the_times() -> None:
@@ -49,7 +49,7 @@ def test_encoded_videos(format: str) -> None:
         stream.width, stream.height, stream.pix_fmt = 32, 32, "yuv420p"
         images = list(frames(video(frames=12, rate=5.0), 5.0, "it"))
         for photograph in images:
-            container.mux(stream.encode(av.VideoFrame.from_image(photograph.photograph.resize((32, 32)))))
+            container.mux(stream.encode(av.VideoFrame.from_image(photograph.image.resize((32, 32)))))
         container.mux(stream.encode())
     found = greys(file.getvalue(), 5.0)
     assert [time for time, _ in found] == pytest.approx([number / 5 for number in range(12)])

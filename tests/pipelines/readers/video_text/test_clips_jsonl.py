@@ -12,14 +12,12 @@ import numpy as np
 import pytest
 
 from pipelines.commands.options import ReadingOptions
-from pipelines.preparing.chunks import Limits
 from pipelines.readers.formats import make_reader
 from pipelines.readers.reader import Drop, MalformedError
 from pipelines.stages.check_video import CheckVideo
 from pipelines.stages.times import LATE
 from tests.contracts.cases import ReaderCase
 from tests.contracts.raw_inputs import json_lines
-from tests.pipelines.jobs import prepare
 from workbench.corpora.corpus import Corpus
 
 
@@ -121,10 +119,7 @@ def test_clips_of_another_size(tmp_path: Path) -> None:
 def test_the_corpus_says_what_made_its_features(tmp_path: Path, json_lines: Any) -> None:
     (tmp_path / "0.npy").write_bytes(array())
     path = json_lines("videos.jsonl", [row(0)])
-    job = ReadingOptions(inputs=[str(path)], output=tmp_path / "corpus").job(
-        make_reader("video-text", None, [path], {}), ()
-    )
-    prepare(job, [path], Limits(workers=1))
+    ReadingOptions(inputs=[str(path)], output=tmp_path / "corpus", workers=1).read("video-text")
     corpus = Corpus.open(tmp_path / "corpus")
     assert corpus.manifest.about == {"backbone": "s3d"}
     assert corpus.read(0, 0)["clips"]["features"].shape == (4, 3)

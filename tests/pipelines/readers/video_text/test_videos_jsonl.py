@@ -59,7 +59,7 @@ def test_frames_in_a_folder_become_a_video_in_the_order_of_their_numbers(tmp_pat
     for number in range(12):
         (tmp_path / "videos" / "b" / f"f{number}.png").write_bytes(frame(20 * number))
     [sample] = read(tmp_path, [{"video": "b", "frame_rate": 2}])
-    shown = [(f.time, f.photograph.getpixel((0, 0))[0]) for f in frames(sample["video"], 2.0, "b")]
+    shown = [(f.time, f.image.getpixel((0, 0))[0]) for f in frames(sample["video"], 2.0, "b")]
     assert shown == [(number / 2, 20 * number) for number in range(12)]
     (tmp_path / "videos" / "b" / "f12.png").write_bytes(frame(0, (8, 8)))
     assert read(tmp_path, [{"video": "b"}]) == [Drop("frames differ")]
