@@ -18,7 +18,7 @@ from pipelines.readers.catalogue import KINDS as RAW_KINDS
 from pipelines.readers.catalogue import format_entries, region_listed
 from workbench.cli import batch_page
 from workbench.components.build_context import ALL_KINDS, BUILD_ARGUMENTS
-from workbench.components.component_listing import ComponentOption, kind_line, parts
+from workbench.components.component_listing import ComponentOption, component_entries, kind_line
 from workbench.components.kinds import KINDS
 from workbench.corpora.schema.field_values import Stretches, Value
 from workbench.corpora.schema.members import IN_JSON
@@ -68,7 +68,7 @@ def write_pages(docs: Path) -> None:
 
 def components() -> Pages:
     """docs/components/: every component that a recipe can name."""
-    shown = {kind: parts(kind) for kind in sorted(KINDS)}
+    shown = {kind: component_entries(kind) for kind in sorted(KINDS)}
     index = [
         "# Components",
         "",

@@ -38,15 +38,17 @@ def test_the_nearest_of_many_come_first() -> None:
 @pytest.mark.parametrize("key", sorted(KEYS))
 def test_keys_of_other_libraries_say_what_they_are_here(key: str) -> None:
     """At the top, and in `train` where that has no such key; what is advised is a key that there is."""
-    assert refused("tiny-text", f"{key}=1").endswith(f"unknown key {key!r}. Here that is {KEYS[key]}.")
+    assert refused("tiny-text", f"{key}=1").endswith(f"unknown key {key!r}. The corresponding setting is {KEYS[key]}.")
     advised = re.findall(r"train\.[a-z_.]+=\S*[^\s,.)]", KEYS[key])
     for override in advised:
         load_recipe("tiny-text", [override])
 
 
 def test_a_key_of_train_and_of_a_task() -> None:
-    assert "Here that is train.lr=1e-4." in refused("tiny-text", "train.learning_rate=1e-4")
-    assert "Here that is tasks.NAME.sequence.max_length=128." in refused("tiny-text", "tasks.text.max_length=8")
+    assert "The corresponding setting is train.lr=1e-4." in refused("tiny-text", "train.learning_rate=1e-4")
+    assert "The corresponding setting is tasks.NAME.sequence.max_length=128." in refused(
+        "tiny-text", "tasks.text.max_length=8"
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ def test_recipes_in_detail_and_by_words(capsys: pytest.CaptureFixture[str]) -> N
     reported = capsys.readouterr().out
     assert "k-bert" in reported
     assert "lxmert" not in reported
-    with pytest.raises(WorkbenchError, match="no recipe is so"):
+    with pytest.raises(WorkbenchError, match="no recipe matches"):
         list_recipes(with_word="zebra")
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import pytest
 
 from workbench.components.building import build, checked, find, options_of
-from workbench.components.component_listing import parts
+from workbench.components.component_listing import component_entries
 from workbench.components.kinds import KINDS
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Size, SomeShare
@@ -143,8 +143,8 @@ def test_parts_within_parts_are_given_the_same(tmp_path: Path, monkeypatch: pyte
         build("masking", masking)
 
 
-def test_the_parts_are_listed_with_their_options() -> None:
-    listed = {part.name: part for part in parts("layer")}
+def test_components_are_listed_with_their_options() -> None:
+    listed = {entry.name: entry for entry in component_entries("layer")}
     assert "attends to itself" in listed["self"].line or "attention" in listed["self"].line
     assert listed["kg.aggregator"].given == ["sizes"]
     heads = next(option for option in listed["self"].options if option.name == "num_heads")
@@ -153,7 +153,7 @@ def test_the_parts_are_listed_with_their_options() -> None:
 
 def test_options_that_parts_share_are_listed_with_their_defaults() -> None:
     """Those of `**options: Annotated[Any, SomeDataclass]` are in no signature."""
-    listed = {f"{kind} {part.name}": part for kind in ("layer", "builder") for part in parts(kind)}
+    listed = {f"{kind} {entry.name}": entry for kind in ("layer", "builder") for entry in component_entries(kind)}
     layer, packed = ({o.name: o.default for o in listed[name].options} for name in ("layer self", "builder packed"))
     assert (layer["norm_eps"], layer["rotary"], layer["num_heads"]) == ("1e-12", "null", "")
     assert (packed["begin"], packed["visibility"], packed["across"]) == ("cls", "bidirectional", "false")
@@ -161,13 +161,15 @@ def test_options_that_parts_share_are_listed_with_their_defaults() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_option_that_need_not_be_stated_is_listed_with_its_default(kind: str) -> None:
-    for part in parts(kind):
-        stated = inspect.signature(find(kind, part.name)).parameters
-        assert all(o.default or o.name.partition(".")[0] in stated for o in part.options), part.name
+    for entry in component_entries(kind):
+        stated = inspect.signature(find(kind, entry.name)).parameters
+        assert all(o.default or o.name.partition(".")[0] in stated for o in entry.options), entry.name
 
 
 def test_each_option_of_a_group_has_a_line() -> None:
-    options = {part.name: {option.name: option for option in part.options} for part in parts("objective")}
+    options = {
+        entry.name: {option.name: option for option in entry.options} for entry in component_entries("objective")
+    }
     mlm, clm = options["mlm"], options["clm"]
     assert (mlm["head.transform"].default, clm["head.transform"].default) == ("as below", "null")
     assert (mlm["head.bias"].default, clm["head.bias"].default) == ("true", "false")

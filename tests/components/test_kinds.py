@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from workbench.components.building import build, find, short_names
-from workbench.components.component_listing import parts
+from workbench.components.component_listing import component_entries
 from workbench.components.kinds import KINDS, import_paths
 from workbench.core.errors import WorkbenchError
 
@@ -69,7 +69,10 @@ def test_both_are_found_and_called_by_their_short_names(package: Path) -> None:
 def test_both_are_listed_without_what_is_private_abstract_or_no_component(package: Path) -> None:
     names = ["strange_noises.swap", "strange_noises.swap_two"]
     assert [name for name in short_names("noise") if "." in name] == names
-    assert [part.line for part in parts("noise", names)] == ["SwapNoise of a noise.", "SwapTwoNoise of a noise."]
+    assert [entry.line for entry in component_entries("noise", names)] == [
+        "SwapNoise of a noise.",
+        "SwapTwoNoise of a noise.",
+    ]
 
 
 @pytest.mark.parametrize("name", ["swop", "_hidden", "Swap", "SWAP", "swap.two", "swaptwo", "swapping", "swap_noise"])

@@ -84,14 +84,14 @@ def test_its_panels_are_there(name: str) -> None:
 
 
 def test_a_task_elsewhere_runs_when_told(theirs: str) -> None:
-    with pytest.raises(WorkbenchError, match="say --trust"):
+    with pytest.raises(WorkbenchError, match="add --trust"):
         find_task(theirs)
     assert "their_task" not in sys.modules
     assert find_task(theirs, trust=True).name == "sentiment"
 
 
 def test_its_options_have_bounds_and_stand_in_the_help(theirs: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(WorkbenchError, match="say --trust"):
+    with pytest.raises(WorkbenchError, match="add --trust"):
         evaluate.run([theirs, "--help"], "workbench evaluate")
     with pytest.raises(SystemExit):
         evaluate.run([theirs, "--trust", "--help"], "workbench evaluate")
@@ -167,5 +167,5 @@ def test_what_is_no_task_is_refused(name: str) -> None:
 
 
 def test_a_task_for_evaluation_alone_trains_nothing() -> None:
-    with pytest.raises(WorkbenchError, match="nothing to train; measure a pretrained run: workbench evaluate facts"):
+    with pytest.raises(WorkbenchError, match="nothing to train; evaluate a pretrained run: workbench evaluate facts"):
         finetune.run(["facts", "a/run", "a/corpus"], "workbench finetune")

@@ -159,7 +159,7 @@ def test_adapters_beside_other_weights_are_told(adapted: Path, started: Started,
     [
         ({"adapters": [0, 1]}, r"adapters = \[0, 1\]; allowed: a number of ours for each of the 1"),
         ({"adapters": [1]}, "that network has adapters, .* and this one others"),
-        ({"adapters": [0], "stream": "text"}, "`adapters` takes nothing else; leave out stream"),
+        ({"adapters": [0], "stream": "text"}, "`adapters` cannot be combined with other keys; leave out stream"),
     ],
 )
 def test_numbers_that_do_not_fit_are_refused(

@@ -68,7 +68,7 @@ def test_what_is_written_reads_back_equal(file: Path) -> None:
         ("train.max_step=3", r"unknown key 'max_step'.*Did you mean 'max_steps'"),
         ("train.lr=fast", r"train\.lr = 'fast'.*allowed: a number above 0"),
         ("train.max_steps=2.5", r"train\.max_steps = 2\.5.*allowed: a whole number from 1"),
-        ("train.lr_schedule=3", r"train\.lr_schedule = 3 .*a mapping of a part's name and options"),
+        ("train.lr_schedule=3", r"train\.lr_schedule = 3 .*a mapping of a component's name and options"),
         ("train.groups=[{match: heads, lr_factor: 0}]", r"train\.groups\[0\]\.lr_factor = 0; .*above 0"),
         ("train.groups=[{lr_factor: 2}]", r"train\.groups\[0\]: the key 'match' is missing"),
         ("train.layer_decay=1.5", r"train\.layer_decay = 1\.5; .*at most 1"),

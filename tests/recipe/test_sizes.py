@@ -33,9 +33,7 @@ def test_a_pattern_changes_all_such_values_in_sizes_and_overrides(tmp_path: Path
     wide = load_recipe(str(tmp_path / "mine-wide.yaml"), ["model.**.max_positions=80"])
     assert wide.networks["main"].layers == [{"layer": "self", "stream": "text", "num_heads": 4}]
     assert wide.networks["main"].streams["text"] == {"embedding": "token", "hidden_size": 64, "max_positions": 80}
-    with pytest.raises(
-        WorkbenchError, match=r"^override 'model\.\*\*\.width=3': model\.\*\*\.width stands for no value"
-    ):
+    with pytest.raises(WorkbenchError, match=r"^override 'model\.\*\*\.width=3': model\.\*\*\.width matches no value"):
         load_recipe(str(tmp_path / "mine.yaml"), ["model.**.width=3"])
 
 
@@ -66,9 +64,12 @@ def test_a_recipe_of_the_very_name_comes_before_a_size(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ("sizes: {large: 3}", r"mine\.yaml: sizes\.large = 3; allowed: by the size's name, values by dotted key"),
-        ("sizes: [large]", r"sizes = \['large'\]; allowed: by the size's name"),
-        ("sizes: {'': {}}", r"sizes: the name = ''; allowed: by the size's name"),
+        (
+            "sizes: {large: 3}",
+            r"mine\.yaml: sizes\.large = 3; allowed: a mapping of size names to values by dotted key",
+        ),
+        ("sizes: [large]", r"sizes = \['large'\]; allowed: a mapping of size names"),
+        ("sizes: {'': {}}", r"sizes: the name = ''; allowed: a mapping of size names"),
         ("sizes: {large: {'model.layers[2].repeat': 3}}", r"sizes\.large: there is no model\.layers\[2\]"),
         ("sizes: {large: {train.lr: fast}}", r"train\.lr = 'fast' is of type str"),
         (

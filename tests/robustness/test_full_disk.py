@@ -178,7 +178,7 @@ def test_errors_of_the_system_are_messages(tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match="Is a directory") as raised:
         tmp_path.read_bytes()
-    assert str(system_error(raised.value)).startswith(f"{tmp_path}: a folder stands where a file is needed")
+    assert str(system_error(raised.value)).startswith(f"{tmp_path}: a folder is where a file is needed")
     assert "Input/output error" in str(system_error(OSError(errno.EIO, "Input/output error")))
     assert "the disk is full" in str(system_error(OSError("400 requested and 80 written")))  # numpy's
     assert str(system_error(OSError("odd"))) == (

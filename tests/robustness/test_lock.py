@@ -61,7 +61,7 @@ def test_a_folder_in_use_is_refused(world: Path, refused: Refused, workbench: An
 
 def test_a_process_does_not_lock_twice(tmp_path: Path) -> None:
     with locked(tmp_path / "run"):
-        with pytest.raises(WorkbenchError, match="by this very process"), locked(tmp_path / "run"):
+        with pytest.raises(WorkbenchError, match="by this process itself"), locked(tmp_path / "run"):
             pass
         assert (tmp_path / "run").exists()
     assert not (tmp_path / "run").exists()

@@ -37,9 +37,9 @@ def test_a_file_may_replace_a_file_alone(places: Path, refused: Refused, command
         ("pipe", "pipe is a pipe or device"),
         ("link", "link is a link"),
         ("folder", "folder is a folder"),
-        ("", "names no file"),
-        ("in.txt/out", "in.txt/out: a file stands where a folder is needed"),
-        ("in.txt/new/out", "a file stands where a folder is needed"),
+        ("", "has no file name"),
+        ("in.txt/out", "in.txt/out: a file is where a folder is needed"),
+        ("in.txt/new/out", "a file is where a folder is needed"),
     ):
         message = refused(*command.split(), "--output", output)
         assert message.startswith("error: --output: "), message
@@ -53,7 +53,7 @@ def test_a_file_may_replace_a_file_alone(places: Path, refused: Refused, command
 def test_an_input_is_no_output(places: Path, refused: Refused, command: str) -> None:
     (places / "same.txt").hardlink_to(places / "in.txt")
     for output in ("in.txt", "./folder/../in.txt", "same.txt"):
-        assert "would be lost" in refused(*command.split(), "--output", output)
+        assert "would be overwritten" in refused(*command.split(), "--output", output)
     assert (places / "in.txt").read_text() == "the red house\n"
 
 
@@ -77,7 +77,7 @@ def test_results_beside_an_evaluation_are_outputs_too(world: Path, places: Path,
 def test_two_outputs_are_two_files(places: Path, refused: Refused) -> None:
     for other in ("a.json", "folder/../a.json"):
         message = refused("evaluate", "vqa", "run", "c", "--predictions", "a.json", "--gqa-predictions", other)
-        assert message.startswith(f"error: --gqa-predictions: {other} is what --predictions writes"), message
+        assert message.startswith(f"error: --gqa-predictions: {other} is also the output of --predictions"), message
 
 
 def test_what_a_corpus_holds_is_its_own(world: Path, refused: Refused) -> None:
@@ -97,7 +97,7 @@ def test_an_evaluation_is_not_begun_whose_result_has_no_place(places: Path, refu
         (places / "weights" / name).write_text("{}")
     write_corpus(places / "texts", "text", [{"key": "a", "text": "The red house.", "meta": {}}])
     message = refused("evaluate", "classify", "weights", "texts")
-    assert "evaluations/weights/result.json: a file stands where a folder is needed" in message
+    assert "evaluations/weights/result.json: a file is where a folder is needed" in message
 
 
 def test_a_release_replaces_files_alone_and_no_run(places: Path, refused: Refused) -> None:
@@ -105,8 +105,8 @@ def test_a_release_replaces_files_alone_and_no_run(places: Path, refused: Refuse
     for output, reported in (
         ("run", "run belongs to the run"),
         ("run/best", "run/best belongs to the run"),
-        ("in.txt", "a file stands where a folder is needed"),
-        ("pipe", "a file stands where a folder is needed"),
+        ("in.txt", "a file is where a folder is needed"),
+        ("pipe", "a file is where a folder is needed"),
         ("folder", "model.safetensors is a pipe or device"),
     ):
         message = refused("export", "nowhere", "--as", "bert", "--output", output)

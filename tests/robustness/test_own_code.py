@@ -187,7 +187,7 @@ def test_code_beside_the_recipe_comes_before_the_current_folder(
     other = workbench(*command, "other")
     assert other.code == 0, other.err
     used, passed_over = alongside / "recipes" / "own_layer.py", alongside / "own_layer.py"
-    reason = "as the folder of the other comes first, and they differ: move away the one that is used"
+    reason = "because the folder of the other comes first, and they differ: move the one that is used"
     assert f"'own_layer' is {used}; {passed_over} is not used, {reason}" in caplog.text
 
 
@@ -216,7 +216,7 @@ def test_a_run_is_used_where_its_code_came_from(
 def test_a_module_that_is_nowhere_is_told_with_all_places(world: Path, refused: Any) -> None:
     message = refused("pretrain", "recipe.yaml", LAYER, "--run", "run", "--trust")
     assert (
-        "next to the recipe's YAML, in a run's code or in the current folder can be named too, with --trust" in message
+        "next to the recipe's YAML, in a run's code or in the current folder can also be named, with --trust" in message
     )
 
 
@@ -241,7 +241,7 @@ def test_a_file_with_an_installed_name_is_told(
     with pytest.raises(WorkbenchError) as refusal:
         find("layer", f"{installed}:Own")
     for said in (caplog.text, str(refusal.value)):
-        assert f"{world / f'{installed}.py'} is not used, as what is installed comes first" in said
+        assert f"{world / f'{installed}.py'} is not used, because installed code comes first" in said
         assert (
             f"'{installed}' is {site / 'own_installed.py' if installed == 'own_installed' else torch.__file__}" in said
         )
@@ -325,7 +325,7 @@ def test_own_parts_of_a_recipe_are_listed(alongside: Path, workbench: Any, refus
     shown = workbench("components", "layer", "--recipe", "recipe.yaml", "--trust").out
     assert all(text in shown for text in ("own_layer:Own", "What passes.", "factor", "a number from 0, at most 1"))
     assert "cross" not in shown
-    assert "names no step by import path (found: layer)" in refused(
+    assert "names no transform by import path (found: layer)" in refused(
         "components", "transform", "--recipe", "recipe.yaml", "--trust"
     )
 

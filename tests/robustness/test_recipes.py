@@ -85,7 +85,7 @@ def test_unknown_names(world: Path, refused: Refused, arguments: list[str], word
         ('tokenizer="a\\0b"', ["tokenizer = 'a\\x00b'", "a path or URL"]),
         ('tasks.text.corpora=["a\\0b"]', ["tasks.text.corpora", "'a\\x00b'", "a path or URL"]),
         ('tasks.text.objectives=[{objective: "a\\0b"}]', ["unknown objective 'a\\x00b'"]),
-        ('tasks.text.objectives=[{objective: "a\\0b:C"}]', ["'a\\x00b:C' is no import path"]),
+        ('tasks.text.objectives=[{objective: "a\\0b:C"}]', ["'a\\x00b:C' is not an import path"]),
         ("train.best=held_out/mlm/loss", ["train.best", "held_out"]),
     ],
 )

@@ -257,7 +257,7 @@ def test_packages_that_are_not_there_are_told(package: Path) -> None:
     with pytest.raises(WorkbenchError, match=r"'some-weight' is not installed .*Installed are some-weights"):
         located("package:some-weight", WEIGHTS)
     for place in ("package:", "package:/model"):
-        with pytest.raises(WorkbenchError, match=rf"^'{place}' names no package; write package:NAME"):
+        with pytest.raises(WorkbenchError, match=rf"^'{place}' has no package name; write package:NAME"):
             located(place, WEIGHTS)
     with pytest.raises(WorkbenchError, match=r"holds tokenizer.json or vocab.txt; looked in: some_weights/model$"):
         located("package:some-weights/some_weights/model", TOKENIZER)

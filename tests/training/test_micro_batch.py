@@ -86,7 +86,7 @@ def test_a_cpu_says_nothing_of_what_fits(make_recipe: Any, tmp_path: Path) -> No
     with pytest.raises(WorkbenchError, match=r"micro_batch_size = auto looks for what a GPU has room for"):
         pretrain(recipe, tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    with pytest.raises(WorkbenchError, match=r"state a number here, such as train\.micro_batch_size=8"):
+    with pytest.raises(WorkbenchError, match=r"state a number, such as train\.micro_batch_size=8"):
         _ = recipe.train.lanes
 
 

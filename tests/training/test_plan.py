@@ -118,7 +118,7 @@ def test_a_folder_is_looked_at_and_left_alone(recipe: Recipe, tmp_path: Path, no
     (run / "checkpoints" / "step-1" / "model.safetensors").write_bytes(b"cut off")
     with pytest.raises(WorkbenchError, match=r"no checkpoint of .* is whole"):
         nothing_is_touched(lambda: check(recipe, run))
-    with pytest.raises(WorkbenchError, match="a folder is meant to be there"):
+    with pytest.raises(WorkbenchError, match="but must be a folder"):
         check(recipe, tmp_path / "tiny.yaml")
 
 

@@ -40,7 +40,7 @@ def run(recipe: Recipe, tmp_path: Path) -> Path:
 def test_no_file(recipe: Recipe, run: Path, name: str) -> None:
     for make, found in ((os.mkfifo, "a pipe or device"), (Path.mkdir, "a folder"), (dangling, "a link to nothing")):
         put(make, run / name)
-        with pytest.raises(WorkbenchError, match=rf"^{run / name} is {found}, and a file is meant .* move it away"):
+        with pytest.raises(WorkbenchError, match=rf"^{run / name} is {found}, but must be a file; move it"):
             pretrain(recipe, run, until=2)
 
 
@@ -48,7 +48,7 @@ def test_no_file(recipe: Recipe, run: Path, name: str) -> None:
 def test_no_folder(recipe: Recipe, run: Path, name: str) -> None:
     for make, found in ((os.mkfifo, "a pipe or device"), (Path.touch, "a file"), (dangling, "a link to nothing")):
         put(make, run / name)
-        with pytest.raises(WorkbenchError, match=rf"^{run / name} is {found}, and a folder is meant .* move it away"):
+        with pytest.raises(WorkbenchError, match=rf"^{run / name} is {found}, but must be a folder; move it"):
             pretrain(recipe, run, until=2)
 
 

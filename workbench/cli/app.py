@@ -1,5 +1,5 @@
-"""The command line. Commands are found by their import path when they are called, so that starting is fast and the
-core imports neither kg nor vision nor pipelines."""
+"""The command line. A command is imported when it is called. So the start is fast, and the core imports neither kg nor
+vision nor pipelines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from workbench.core.terminal import PlainFormatter, Terminal
 
 @dataclass(frozen=True)
 class Entry:
-    """A command: where it is (a function or a typer app) and the line that `workbench --help` shows."""
+    """A command: its import path (a function or a typer app) and its line in `workbench --help`."""
 
     path: str
     help: str
@@ -39,55 +39,60 @@ COMMANDS = {
     "formats": Entry(
         "pipelines.commands.list_formats:list_formats", "List the raw formats that prepare reads, and their options."
     ),
-    "index": Entry("workbench.cli.corpora:index", "Index a foreign WebDataset, without rewriting it."),
+    "index": Entry("workbench.cli.corpora:index", "Index an existing WebDataset without rewriting it."),
     "verify": Entry("workbench.cli.corpora:verify", "Check a corpus: checksums, images, spans, boxes."),
     "show": Entry(
         "workbench.cli.figures:command",
-        "Show a corpus, a run, a recipe or its first micro-batch (--batch); figures of runs.",
+        "Show a corpus, a run, a recipe, its first micro-batch (--batch) or a figure of a run.",
     ),
     "recipes": Entry(
         "workbench.cli.recipes:list_recipes",
-        "List the recipes, or say all of one; --from writes that of a Hugging Face folder.",
+        "List the recipes, show one, or write the recipe of a Hugging Face folder (--from).",
     ),
     "components": Entry(
         "workbench.cli.components:list_components", "List the components that recipes name, and their options."
     ),
-    "pretrain": Entry("workbench.cli.training:pretrain", "Pretrain a recipe; continues where a run stopped."),
+    "pretrain": Entry("workbench.cli.training:pretrain", "Pretrain a recipe, or resume its run."),
     "verify-resume": Entry(
-        "workbench.cli.training:verify_resume", "Prove that a resumed run equals an uninterrupted one."
+        "workbench.cli.training:verify_resume", "Check that a resumed run equals an uninterrupted one."
     ),
-    "finetune": Entry("workbench.cli.evaluation:finetune", "Fine-tune a run on a task."),
+    "finetune": Entry("workbench.cli.evaluation:finetune", "Fine-tune a run on a downstream task."),
     "evaluate": Entry(
-        "workbench.cli.evaluation:evaluate", "Evaluate a run on a task; its JSON goes into evaluations/."
+        "workbench.cli.evaluation:evaluate",
+        "Evaluate a run on a downstream task; the results go into evaluations/ as JSON.",
     ),
-    "compare": Entry("workbench.cli.comparison:compare_sides", "Whether runs differ on the same items: a paired test."),
+    "compare": Entry(
+        "workbench.cli.comparison:compare_sides", "Test whether runs differ on the same items (paired bootstrap)."
+    ),
     "report": Entry("workbench.cli.report:report", "Write one self-contained HTML page about runs."),
     "downstream": Entry(
-        "workbench.cli.downstream:list_tasks", "List the tasks of finetune and evaluate, and their options."
+        "workbench.cli.downstream:list_tasks", "List the downstream tasks of finetune and evaluate, and their options."
     ),
-    "encode": Entry("workbench.cli.encoding:encode", "Vectors of texts or images from a trained model."),
-    "generate": Entry("workbench.cli.generation:generate", "Texts that a trained model continues with."),
-    "export": Entry("workbench.cli.export:export", "Write a run's network as other people's code reads it."),
+    "encode": Entry("workbench.cli.encoding:encode", "Compute vectors of texts or images with a trained model."),
+    "generate": Entry("workbench.cli.generation:generate", "Generate texts with a trained model."),
+    "export": Entry(
+        "workbench.cli.export:export", "Write a run's network as a checkpoint of Hugging Face or an original code base."
+    ),
 }
 ELSEWHERE = {
-    "convert": "'workbench export RUN --as FAMILY --output FOLDER' writes a run as other code reads it",
+    "convert": "'workbench export RUN --as FAMILY --output FOLDER' writes a run as a checkpoint of another library",
     "embed": "'workbench encode RUN INPUT --output FILE' writes vectors",
     "eval": "'workbench evaluate TASK RUN CORPUS' measures a run",
-    "info": "'workbench show RUN' says how far a run is and what was measured; it shows corpora and recipes too",
-    "list": "'workbench recipes' lists models, 'workbench downstream' tasks, 'workbench components' the rest",
+    "info": "'workbench show RUN' shows the progress and results of a run; it shows corpora and recipes too",
+    "list": "'workbench recipes' lists models, 'workbench downstream' lists tasks, 'workbench components' components",
     "models": "'workbench recipes' lists the models",
-    "predict": "'workbench generate RUN INPUT' writes texts, 'workbench encode RUN INPUT' vectors",
-    "resume": "run the same 'workbench pretrain' (or finetune) command again: it continues where the run stopped",
-    "status": "'workbench show RUN' says how far a run is and what was measured",
+    "predict": "'workbench generate RUN INPUT' writes texts, 'workbench encode RUN INPUT' writes vectors",
+    "resume": "run the same 'workbench pretrain' (or finetune) command again: it resumes from the last checkpoint",
+    "status": "'workbench show RUN' shows the progress and results of a run",
     "test": "'workbench evaluate TASK RUN CORPUS' measures a run",
-    "train": "'workbench pretrain RECIPE' trains from a recipe, 'workbench finetune TASK RUN CORPUS' trains on a task",
-    "version": "'workbench --version' says it",
+    "train": "'workbench pretrain RECIPE' pretrains a recipe, 'workbench finetune TASK RUN CORPUS' fine-tunes a run",
+    "version": "'workbench --version' prints the version",
 }
-"""Words for commands that people know from elsewhere, and what they are here."""
+"""Commands of other tools, and the workbench command that does the same."""
 
 
 class LazyCommand:
-    """An importer that finds nothing, and says once that torch is being loaded, which takes seconds."""
+    """A meta path finder that finds nothing. It prints once that torch is being loaded, since that takes seconds."""
 
     def __init__(self, arguments: list[str]) -> None:
         self.silent = "--help" in arguments or os.environ.get("RANK", "0") != "0"
@@ -99,17 +104,17 @@ class LazyCommand:
 
 
 class Commands:
-    """A group of commands, each of which is imported when it is called."""
+    """A group of commands. Each is imported when it is called."""
 
     def __init__(self, entries: dict[str, Entry], help: str) -> None:
         self.entries = entries
         self.help = help
 
     def run(self, arguments: list[str], called: str) -> None:
-        """Run the command that the first argument names; without one, or with --help, say which there are.
+        """Run the command that the first argument names; without one, or with --help, print the list of commands.
 
         Raises:
-            WorkbenchError: there is no such command, or a package it needs is not installed.
+            WorkbenchError: there is no such command, or a package that it needs is not installed.
             SystemExit: the command ended with an exit code.
         """
         if not arguments or arguments[0] in ("--help", "-h"):
@@ -126,10 +131,10 @@ class Commands:
             call(target, rest, f"{called} {name}")
 
     def target(self, called: str, name: str) -> Any:
-        """The command of this name, as it is written: a function, or a group of commands.
+        """The command of this name: a function, a typer app or a group of commands.
 
         Raises:
-            WorkbenchError: there is none, or a package that it needs is not installed.
+            WorkbenchError: there is no such command, or a package that it needs is not installed.
         """
         self._check(called, name)
         module, _, attribute = self.entries[name].path.partition(":")
@@ -155,11 +160,11 @@ class Commands:
         for name, entry in self.entries.items():
             table.add_row(f"[bold]{escape(name)}[/]", escape(entry.help))
         console.print(table)
-        console.print(f"\n'{escape(called)} COMMAND --help' tells more.")
+        console.print(f"\n'{escape(called)} COMMAND --help' shows its arguments and options.")
 
 
 def call(target: typer.Typer, arguments: list[str], called: str) -> None:
-    """Run a command; Ctrl-C, of which typer makes a silent exit, is Ctrl-C again."""
+    """Run a command. Ctrl-C raises KeyboardInterrupt, which typer would turn into a silent exit."""
     try:
         typer.main.get_command(target)(args=arguments, prog_name=called)
     except SystemExit as ended:
@@ -171,7 +176,7 @@ def call(target: typer.Typer, arguments: list[str], called: str) -> None:
 
 @contextmanager
 def needed_packages(called: str) -> Iterator[None]:
-    """Within, a package that is not installed is told with what needs it."""
+    """A block in which an error names the missing package and the command that needs it."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -181,7 +186,7 @@ def needed_packages(called: str) -> Iterator[None]:
 
 
 def typer_app(function: Callable[..., Any]) -> typer.Typer:
-    """A function as a command line of its own."""
+    """A typer app with this function as its only command."""
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
     app.command()(command(function))
     return app
@@ -199,16 +204,17 @@ app = Commands(COMMANDS, HELP)
 def main() -> None:
     """Run a command.
 
-    Exit code 0: done; 1: checked data is wrong, the machine failed (a full disk, no memory, a lost process) or, with a
-    traceback, a bug; 2: a wrong input, also a file or
-    folder that may not be read or written; 128 + n: stopped by signal n (130 for Ctrl-C, 143 for SIGTERM).
+    Exit codes: 0: success. 1: checked data is wrong, the machine failed (a full disk, no memory, a lost process) or,
+    with a traceback, a bug. 2: a wrong input, also a file or folder that may not be read or written. 128 + n: stopped
+    by signal n (130 for Ctrl-C, 143 for SIGTERM).
     """
-    # read when torch's OpenMP is loaded: threads that wait by spinning made a step 20 times slower next to other work
+    # torch's OpenMP reads this when it is loaded: threads that wait by spinning made a step 20 times slower next to
+    # other processes
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # as early: warnings of torch's C++, which every rank would say
+    # likewise before the import: every rank would print the warnings of torch's C++
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if sys.stderr is not None and not faulthandler.is_enabled():
-        faulthandler.enable()  # a mapped file that is cut off kills the process; say at least where it was read
+        faulthandler.enable()  # a truncated mapped file kills the process: print at least the stack
     lines = logging.StreamHandler()
     lines.setFormatter(PlainFormatter("%(message)s"))
     logging.basicConfig(level=os.environ.get("WORKBENCH_LOG", "WARNING"), handlers=[lines])
@@ -222,7 +228,8 @@ def main() -> None:
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Within, errors for people are told in one message, and the process exits as `main` says; bugs go through."""
+    """A block in which an expected error is printed as one message and ends the process with the exit code of `main`.
+    Bugs pass."""
     try:
         with ending():
             yield
@@ -232,7 +239,7 @@ def reported() -> Iterator[None]:
     except WorkbenchError as error:
         say_once(message(error), _say)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt as error:  # a part may have raised it: the note says where it was met
+    except KeyboardInterrupt as error:  # a component may have raised it: its note names the place
         _say("\n".join(["stopped", *getattr(error, "__notes__", ())]))
         sys.exit(130)
     except (OSError, MemoryError, ImportError) as error:
@@ -242,16 +249,16 @@ def reported() -> Iterator[None]:
         refusal = system_error(error) if isinstance(error, OSError) else memory_error(error)
         if refusal is None:
             raise
-        logging.getLogger(__name__).debug("", exc_info=True)  # WORKBENCH_LOG=DEBUG tells where it came from
+        logging.getLogger(__name__).debug("", exc_info=True)  # WORKBENCH_LOG=DEBUG prints the traceback
         say_once(message(refusal), _say)
         sys.exit(refusal.exit_code)
 
 
 def _nobody_reads() -> bool:
-    """Whether the reader of this process's output has gone, as after `workbench ... | head`."""
+    """Whether the reader of this process's output has closed it, as after `workbench ... | head`."""
     streams = select.poll()
     for number in (1, 2):
-        streams.register(number, 0)  # of an error one is always told
+        streams.register(number, 0)  # a poll reports errors without being asked
     return any(state & (select.POLLERR | select.POLLHUP) for _, state in streams.poll(0))
 
 

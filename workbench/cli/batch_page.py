@@ -1,6 +1,6 @@
-"""The page docs/systems/batches.md: what each text system makes of one text.
+"""The page docs/systems/batches.md: the first training sequences of each text system.
 
-The first micro-batch of a recipe's smallest size, on a corpus of a few documents that this file holds.
+The page shows the first micro-batch of each recipe's smallest size, on a corpus of a few documents in this file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from workbench.training.data import first_batches
 FAMILY, SIZE = "text", "tiny"
 WIDTH, VOCABULARY = 100, 600
 SMALL = ("train.global_batch_size=6", "train.micro_batch_size=6")
-HEAD = """# What the systems make of a text
+HEAD = """# First batches of the text systems
 
 The first sequence that each text system is trained on. All systems read the same few documents. `workbench show
 NAME-tiny --batch` prints the same for a corpus of yours. A token in parentheses is predicted; the token before it is
@@ -78,7 +78,7 @@ ALIKE = (
     ("old", "oldest", "small", "long", "strong", "high", "dark"),
     ("town", "towns", "bridge", "bridges", "school", "station", "lighthouse"),
 )
-"""Words that may stand in for each other."""
+"""Groups of words that may replace each other."""
 
 
 def page() -> str:
@@ -109,14 +109,14 @@ def _batches(name: str, folder: Path) -> Iterator[str]:
 
 
 def _of_each_kind(batch: Batch) -> list[int]:
-    """The first sequence of each kind that the batch has, by the types of its segments."""
+    """The indices of the first sequence of each kind in the batch, by the types of its segments."""
     types = batch.streams["text"].fields["token_type_ids"].split(batch.streams["text"].lengths)
     first = {tuple(sorted(set(of.tolist()))): i for i, of in reversed([*enumerate(types)])}
     return sorted(first.values())
 
 
 def _prepare(folder: Path, places: list[Path]) -> None:
-    """Every corpus that a recipe names, and a tokenizer of whole words."""
+    """Write every corpus that a recipe names, and a tokenizer of whole words."""
     for place in (place for place in places if not place.exists()):
         with ShardWriter(place / "part-000000.tar", kind="text") as writer:
             for i, sample in enumerate(_samples(place.name)):
@@ -131,7 +131,7 @@ def _prepare(folder: Path, places: list[Path]) -> None:
 
 
 def _samples(corpus: str) -> Iterator[Sample]:
-    """The samples of the corpus of a name, as recipes call theirs."""
+    """The samples of a corpus, by the corpus name that the recipes use."""
     if corpus == "pairs":
         yield from ({"translations": translations} for translations in TRANSLATIONS)
     elif corpus in TRANSLATIONS[0]:

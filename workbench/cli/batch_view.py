@@ -1,4 +1,4 @@
-"""A sequence of a batch in the terminal: its streams, and what each objective predicts of them."""
+"""A sequence of a batch in the terminal: its streams and the labels of each objective."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def sequence_view(
 ) -> Group:
     """The i-th sequence of a batch.
 
-    Of each stream of tokens a line: what an objective hides or replaces stands in red, with the token that is to be
-    predicted behind it (`Objective.predicts`); injected branches in colour; a token that rows of another stream hang
-    on is underlined. Below stand integers that say more than the order of the rows: positions that don't count the
-    rows, what decides who sees whom. Of other streams their rows and first boxes. Labels that are no tokens are
-    numbers, a line for each objective.
+    A stream of tokens is one line. A token that an objective hides or replaces is red; the token to be predicted
+    follows it (`Objective.predicts`). Injected branches are coloured. A token that rows of another stream are attached
+    to is underlined. Below are the integer fields that say more than the order of the rows: positions that don't count
+    the rows, and the visibility. Other streams show their number of rows and first boxes. Labels that are not tokens
+    are numbers, in a line for each objective.
     """
     own = {token: name for objective in (objectives or {}).values() for token, name in objective.own_tokens.items()}
     spelling = None if tokenizer is None else Spelling(tokenizer, own)
@@ -46,7 +46,7 @@ def sequence_view(
 
 
 def _wanted(batch: Batch, stream: str, objectives: Mapping[str, Objective]) -> Labels:
-    """The tokens that are to be predicted at rows of a stream."""
+    """The tokens to be predicted, by row of a stream."""
     wanted: Labels = {}
     for name, (of, labels) in _row_labels(batch):
         if of == stream and name in objectives and objectives[name].predicts == "tokens":
@@ -55,7 +55,7 @@ def _wanted(batch: Batch, stream: str, objectives: Mapping[str, Objective]) -> L
 
 
 def _row_labels(batch: Batch) -> Iterator[tuple[str, tuple[str, Labels]]]:
-    """Of each objective with labels for rows: its name, their stream, the labels by row."""
+    """The objectives that have labels for rows: name, stream, labels by row."""
     for name, links in batch.links.items():
         rows, labels = batch.targets[name].get("rows"), batch.targets[name].get("labels")
         if "rows" not in links or rows is None or labels is None or labels.shape != rows.shape:
@@ -80,7 +80,7 @@ def _tokens(batch: Batch, name: str, i: int, spelling: Spelling | None, wanted: 
 
 
 def _integers(stream: Stream, i: int) -> Iterator[Text]:
-    """A line for each integer field of rows that is neither 0 everywhere nor, of positions, the rows counted."""
+    """A line for each integer field of rows, except fields of zeros and positions that count the rows."""
     for field, numbers in stream.fields.items():
         if field == "input_ids" or field in stream.links or numbers.ndim > 1 or numbers.dtype != torch.long:
             continue
@@ -90,7 +90,7 @@ def _integers(stream: Stream, i: int) -> Iterator[Text]:
 
 
 def _stretches(values: list[int]) -> Iterator[str]:
-    """`3 x 0`, `1 to 5`, `9 to 7`, `4`: numbers that stay, or count up or down, in one word."""
+    """Runs of equal, rising or falling numbers, each as one word: `3 x 0`, `1 to 5`, `9 to 7`, `4`."""
     begin = 0
     while begin < len(values):
         end = begin + 1
@@ -103,7 +103,7 @@ def _stretches(values: list[int]) -> Iterator[str]:
 
 
 def _hung(batch: Batch, stream: str) -> set[int]:
-    """The rows of a stream that entities of another one hang on."""
+    """The rows of a stream that entities of another stream are attached to."""
     hung: set[int] = set()
     for other in batch.streams.values():
         for field, of in other.links.items():
@@ -113,19 +113,19 @@ def _hung(batch: Batch, stream: str) -> set[int]:
 
 
 def _numbers(batch: Batch, i: int, spelling: Spelling | None, objectives: Mapping[str, Objective]) -> Iterator[Text]:
-    """Labels that are no tokens: those of the sequence, or those of its rows behind what stands there."""
+    """Labels that are not tokens: of the sequence, or of its rows next to each row."""
     of_rows = dict(_row_labels(batch))
     for name, targets in batch.targets.items():
         labels = targets.get("labels")
         if name in of_rows:
             stream, by_row = of_rows[name]
-            reported = [
+            shown = [
                 f"{_at(batch.streams[stream], row, spelling)} {by_row[row]}"
                 for row in _range(batch.streams[stream], i)
                 if row in by_row
             ]
-            if reported and (name not in objectives or objectives[name].predicts != "tokens"):
-                yield Text(f"  {name} labels: {', '.join(reported)}", style="green")
+            if shown and (name not in objectives or objectives[name].predicts != "tokens"):
+                yield Text(f"  {name} labels: {', '.join(shown)}", style="green")
         elif labels is not None and labels.ndim == 1 and len(labels) == batch.size and not labels.is_floating_point():
             yield Text(f"  {name} label: {int(labels[i]) if labels[i] != -100 else 'none'}", style="green")
 

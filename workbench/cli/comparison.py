@@ -22,25 +22,28 @@ def compare_sides(
         MinLen(1),
         typer.Argument(
             metavar="FIRST OTHER...",
-            help="Runs, results (evaluations/NAME.json), files of --predictions, NAME-seeds.json; seeds by commas.",
+            help="Runs, results (evaluations/NAME.json), files of --predictions, NAME-seeds.json; seeds with commas.",
         ),
     ],
     samples: Annotated[
-        int, Ge(100), Le(1_000_000), typer.Option(help="How often the items are drawn anew, with replacement.")
+        int,
+        Ge(100),
+        Le(1_000_000),
+        typer.Option(help="Bootstrap samples: how often the items are drawn with replacement."),
     ] = SAMPLES,
-    seed: Annotated[Seed, typer.Option(help="Of these draws.")] = 0,
-    task: Annotated[Word | None, typer.Option(help="Of runs, this task's results alone.")] = None,
+    seed: Annotated[Seed, typer.Option(help="The seed of these draws.")] = 0,
+    task: Annotated[Word | None, typer.Option(help="Only the results of this task, when the sides are runs.")] = None,
     across_variants: Annotated[
-        bool, typer.Option("--across-variants", help="Also where the variants of the metric differ.")
+        bool, typer.Option("--across-variants", help="Compare also when the variants of the metric differ.")
     ] = False,
     output: Annotated[OutputFile | None, typer.Option("--output", "-o", help="Write the tables as JSON too.")] = None,
 ) -> None:
-    """Whether runs differ on the items that they were evaluated on: each other one less the first.
+    """Test whether runs differ on the items that they were evaluated on: each other run minus the first.
 
-    A paired bootstrap: records are drawn with replacement, each task's own numbers are computed of what was drawn, and
-    both sides get the same draw. The table has the difference, its 95 % interval (percentiles), and p: how often a
-    draw lies as far from the difference as that lies from 0. Several seeds of a side are drawn too, in pairs where both
-    sides have as many.
+    The test is a paired bootstrap: records are drawn with replacement, both sides get the same draw, and each task's
+    metrics are computed on it. The table has the difference, its 95 % interval (percentiles), and p: the share of draws
+    that are as far from the difference as the difference is from 0. Several seeds of a side are drawn too, in pairs
+    where both sides have as many.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""The command `workbench components`: what a recipe can name."""
+"""The command `workbench components`: the components that a recipe can name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from workbench.components.component_listing import kind_line, named_in, parts
+from workbench.components.component_listing import component_entries, kind_line, named_in
 from workbench.components.kinds import KINDS
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.options.bounds import Location, Word
@@ -19,13 +19,14 @@ from workbench.recipe.trees import as_tree
 
 
 def list_components(
-    kind: Annotated[Word | None, typer.Argument(help="Only the parts of this kind, with their options.")] = None,
+    kind: Annotated[Word | None, typer.Argument(help="Only the components of this kind, with their options.")] = None,
     recipe: Annotated[
-        Location | None, typer.Option(help="Instead those that this recipe names by import path, such as mine:MyLayer.")
+        Location | None,
+        typer.Option(help="List the components that this recipe names by import path, such as mine:MyLayer."),
     ] = None,
     trust: Trust = False,
 ) -> None:
-    """List the parts that recipes can name, with a line each; of one kind with their options.
+    """List the components that recipes can name, one line each; with KIND also their options.
 
     Examples:
 
@@ -36,33 +37,34 @@ def list_components(
       workbench components transform --recipe mine.yaml --trust
     """
     if kind is not None and kind not in KINDS:
-        raise unknown("kind of part", kind, sorted(KINDS))
+        raise unknown("kind of component", kind, sorted(KINDS))
     own = None if recipe is None else _named_by(recipe, kind, trust)
     console = Terminal()
     for shown in [kind] if kind is not None else sorted(KINDS if own is None else own):
         console.print(f"\n[bold]{shown}[/]  {escape(f'{KINDS[shown].meaning} {kind_line(shown)}'.replace('`', ''))}")
         table = Table(box=None, pad_edge=False, show_header=kind is not None)
-        for column in ("part", "what it does") if kind is None else ("part", "option", "allowed", "default"):
-            table.add_column(column, overflow="fold", no_wrap=column == "part")
-        for part in parts(shown, None if own is None else own[shown]):
+        for column in ("component", "what it does") if kind is None else ("component", "option", "allowed", "default"):
+            table.add_column(column, overflow="fold", no_wrap=column == "component")
+        for component in component_entries(shown, None if own is None else own[shown]):
             if kind is None:
-                table.add_row(f"  [bold]{part.name}[/]", escape(part.line))
+                table.add_row(f"  [bold]{component.name}[/]", escape(component.line))
                 continue
-            table.add_row(f"[bold]{part.name}[/]", "", escape(part.line), "")
-            for option in part.options:
+            table.add_row(f"[bold]{component.name}[/]", "", escape(component.line), "")
+            for option in component.options:
                 table.add_row("", option.name, escape(option.allowed), escape(option.default))
         console.print(table)
 
 
 def _named_by(recipe: str, kind: str | None, trust: bool) -> dict[str, list[str]]:
-    """
+    """The import paths of the components that a recipe names, by kind.
+
     Raises:
         WorkbenchError: the recipe names none of the kind, or is wrong or not trusted.
     """
     named = named_in(as_tree(load_recipe(recipe, trust=trust)))
     if not named or kind not in (None, *named):
         raise WorkbenchError(
-            f"{recipe} names no {kind or 'part'} by import path (found: {', '.join(sorted(named)) or 'none'}); those "
-            "of the workbench are listed without --recipe"
+            f"{recipe} names no {kind or 'component'} by import path (found: {', '.join(sorted(named)) or 'none'}); "
+            "leave out --recipe to list the components of the workbench"
         )
     return named

@@ -33,14 +33,14 @@ def index(
     ] = None,
     kind: Annotated[
         Literal["text", "image-text", "video-text", "speech-text", "triples"] | None,
-        typer.Option(help="Default: as the first records look."),
+        typer.Option(help="Default: detected from the first records."),
     ] = None,
     on_error: Annotated[
         Literal["stop", "skip"],
-        typer.Option(help="Stop at a record without an image, or with damaged text; or leave it out and count it."),
+        typer.Option(help="What to do with a record that has no image or damaged text: stop, or skip and count it."),
     ] = "stop",
 ) -> None:
-    """Index a foreign WebDataset, so that it can be used as a corpus. The tars are read, never rewritten.
+    """Index an existing WebDataset as a corpus. The tars are read and never rewritten.
 
     \b
     Examples:
@@ -66,7 +66,7 @@ def verify(
 ) -> None:
     """Check a corpus: checksums, key grouping, decodability, spans inside texts, boxes in range, entities in the graph.
 
-    Ends with exit code 1 when something is wrong.
+    The exit code is 1 when something is wrong.
 
     \b
     Examples:
@@ -84,8 +84,8 @@ def verify(
     if counts:
         more = f" ({LISTED} shown)" if counts.total() > LISTED else ""
         shards = {info.name for info in opened.shards}
-        alongside = " and the graph store" if counts.keys() - shards else ""
-        where = f"{len(counts.keys() & shards)} of {len(shards)} shards{alongside}"
+        graph_store = " and the graph store" if counts.keys() - shards else ""
+        where = f"{len(counts.keys() & shards)} of {len(shards)} shards{graph_store}"
         console.print(f"{counts.total():,} problems in {where}{more}")
         raise typer.Exit(1)
     console.print(f"[green]all right:[/] {opened.records:,} records in {len(opened.shards)} shards")
@@ -94,9 +94,9 @@ def verify(
 def show(
     corpus: Annotated[Location, typer.Argument(help="A corpus: a folder or an fsspec URL.")],
     samples: Annotated[Count, typer.Option(help="How many records to preview.")] = 3,
-    seed: Annotated[Seed, typer.Option(help="Which ones.")] = 0,
+    seed: Annotated[Seed, typer.Option(help="Which records.")] = 0,
 ) -> None:
-    """Show a corpus: counts, fields, a few samples, and where it comes from.
+    """Show a corpus: counts, fields, a few samples, and its origin.
 
     \b
     Examples:
@@ -114,7 +114,7 @@ def graph_entities(place: Path) -> frozenset[str]:
     """The entity ids of a graph: heads and tails of a triples corpus, or the lines of a text file.
 
     Raises:
-        WorkbenchError: neither of them.
+        WorkbenchError: `place` is neither of them.
     """
     if place.is_file():
         return frozenset(line.strip() for line in read_lines(place) if line.strip())

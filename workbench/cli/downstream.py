@@ -1,4 +1,4 @@
-"""The command `workbench downstream`: what runs can be fine-tuned for and measured by."""
+"""The command `workbench downstream`: the tasks of `finetune` and `evaluate`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from workbench.evaluation.task_modules import task_modules
 
 
 def list_tasks(
-    task: Annotated[Word | None, typer.Argument(help="Only this one, with its options.")] = None,
+    task: Annotated[Word | None, typer.Argument(help="Only this task, with its options.")] = None,
 ) -> None:
-    """List what runs can be fine-tuned for and measured by, with a line each; of one task its options.
+    """List the downstream tasks, one line each; with TASK also its options.
 
     Examples:
 

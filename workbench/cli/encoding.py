@@ -1,4 +1,4 @@
-"""The command `workbench encode`. What can be refused without torch is refused before it is loaded."""
+"""The command `workbench encode`. Its inputs are checked before torch is loaded."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from workbench.runs.output_places import OutputFile
 
 
 def encode(
-    run: Annotated[Path, typer.Argument(help="The run, or a checkpoint: a folder, package:NAME.")],
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="A text file (a line each) or a corpus.")],
-    output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.")],
-    stream: Annotated[Word, typer.Option(help="Whose vectors: text or image.")] = "text",
+    run: Annotated[Path, typer.Argument(help="The run, or a checkpoint: a folder or package:NAME.")],
+    source: Annotated[Path, typer.Argument(metavar="INPUT", help="A text file with one text a line, or a corpus.")],
+    output: Annotated[OutputFile, typer.Option("--output", "-o", help="The .safetensors file to write.")],
+    stream: Annotated[Word, typer.Option(help="The stream whose vectors are computed: text or image.")] = "text",
     pool: Annotated[
-        Word, typer.Option(help="mean, summary ([CLS]), pooled, or an objective with vectors (itc).")
+        Word, typer.Option(help="mean, summary ([CLS]), pooled, or the name of an objective with vectors (itc).")
     ] = "mean",
     network: WhichNetwork = None,
-    batch_size: Annotated[Count, typer.Option(help="Samples at once.")] = 64,
+    batch_size: Annotated[Count, typer.Option(help="Samples per batch.")] = 64,
     limit: Annotated[Count | None, typer.Option(help="Only the first samples.")] = None,
     trust: Trust = False,
 ) -> None:
-    """Vectors of texts or images from a trained run: `vectors` [samples, size], the keys (of a text file the
-    numbers of its lines) in the file's metadata.
+    """Compute vectors of texts or images with a trained model.
 
-    Of an image-text corpus the vectors are of its images, or with --stream text of the first caption of each.
+    The file holds `vectors` [samples, size]. Its metadata holds the keys; the keys of a text file are line numbers. An
+    image-text corpus yields the vectors of its images, or with --stream text those of the first caption of each image.
 
     Examples:
 

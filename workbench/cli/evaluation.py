@@ -1,6 +1,6 @@
-"""`workbench finetune TASK` and `workbench evaluate TASK`: a command is built from the task that the name stands for.
+"""The commands `workbench finetune TASK` and `workbench evaluate TASK`, built from the task's options.
 
-torch takes seconds to import: what can be refused without it is refused before.
+Importing torch takes seconds: inputs are checked before it is imported.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ Function = Callable[..., None]
 
 
 class TaskCommands(Commands):
-    """A command per downstream task, with the task's own options; one that is no folder goes by its import path.
+    """A command per downstream task, with the task's own options. A task outside the workbench is named by its import
+    path.
 
     Args:
-        command_of: makes the function behind the command of a task, of its name, a function that finds the task, and
-            the class of its options.
-        which: where a task has that class: `tuning` or `scoring`.
-        folders: the tasks that the command is for, by name; of others it says itself why it is not.
+        command_of: returns the function of a task's command; its arguments are a function that finds the task, and the
+            class of the task's options.
+        which: the attribute of a task that holds this class: `tuning` or `scoring`.
+        folders: import paths of the tasks that the command supports, by name.
     """
 
     def __init__(
         self, command_of: Callable[[FindTask, type[Any]], Function], which: str, help: str, folders: dict[str, str]
     ) -> None:
-        reported = {name: Entry(at, line_of(at)) for name, at in folders.items()}
-        super().__init__(reported, help)
+        entries = {name: Entry(at, line_of(at)) for name, at in folders.items()}
+        super().__init__(entries, help)
         self.command_of, self.which = command_of, which
 
     def _load(self, called: str, name: str, rest: list[str]) -> Commands | typer.Typer:
@@ -55,7 +56,7 @@ class TaskCommands(Commands):
         if name in task_modules() and name not in self.entries:
             raise _untrained(name)
         options = options_of_task(self.entries[name].path, self.which) if name in self.entries else None
-        if options is None:  # those of a task elsewhere are its own code's
+        if options is None:  # the options of a user's task are in its own code
             task = find()
             options = getattr(task, self.which)
             if options is None:
@@ -65,12 +66,12 @@ class TaskCommands(Commands):
 
 def _untrained(task: str) -> WorkbenchError:
     return WorkbenchError(
-        f"the task {task} has nothing to train; measure a pretrained run: workbench evaluate {task} RUN"
+        f"the task {task} has nothing to train; evaluate a pretrained run: workbench evaluate {task} RUN"
     )
 
 
 def _run_among(words: Sequence[str]) -> Path | None:
-    """The run that a command line is about."""
+    """The run that a command line names."""
     return next((Path(word) for word in words if is_run(Path(word))), None)
 
 
@@ -101,10 +102,10 @@ def _evaluate(find: FindTask, options: type[Any]) -> Function:
 
 
 def check_tuning(tuning: Tuning) -> None:
-    """What can be refused of fine-tuning by looking whether it is there.
+    """Check that the places which fine-tuning reads exist.
 
     Raises:
-        WorkbenchError: RUN, the run of --adapters, CORPUS or --held-out is not.
+        WorkbenchError: RUN, the run of --adapters, CORPUS or --held-out does not exist.
     """
     for place in (tuning.run, *(tuning.adapters or ())):
         check_place(place)
@@ -112,10 +113,11 @@ def check_tuning(tuning: Tuning) -> None:
 
 
 def check_scoring(scoring: MeasuringOptions) -> None:
-    """As `check_tuning`, of an evaluation: what is measured may be a file of vectors, or of what is no run anything.
+    """Check that the places which an evaluation reads exist. RUN may be a file of vectors; for a task that needs no run
+    it may be any file or folder.
 
     Raises:
-        WorkbenchError: RUN or CORPUS is not there.
+        WorkbenchError: RUN or CORPUS does not exist.
     """
     if isinstance(scoring, Scoring) and not scoring.run.is_file():
         check_place(scoring.run)
@@ -125,7 +127,7 @@ def check_scoring(scoring: MeasuringOptions) -> None:
 
 
 def _check_corpora(*places: str | None) -> None:
-    """Those on this machine."""
+    """Open the corpora that are on this machine."""
     for place in places:
         if place is not None and not is_url(place):
             Corpus.open(place)
@@ -141,12 +143,12 @@ def _in_words(function: Function, **options: type) -> Function:
 finetune = TaskCommands(
     _finetune,
     "tuning",
-    "Fine-tune a pretrained run on a task (or on one of yours: package.module:Class).",
+    "Fine-tune a pretrained run on a downstream task, or on a task of your own (package.module:Class).",
     trained_tasks(),
 )
 evaluate = TaskCommands(
     _evaluate,
     "scoring",
-    "Evaluate a run on a task; writes a JSON file into the run's evaluations/.",
+    "Evaluate a run on a downstream task; writes a JSON file into the run's evaluations/.",
     task_modules(),
 )

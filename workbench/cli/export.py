@@ -19,17 +19,20 @@ def export(
     run: Annotated[Path, typer.Argument(help="The run, or a checkpoint: a folder, package:NAME.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")],
     family: Annotated[
-        ComponentName, typer.Option("--as", help="The family of checkpoints (workbench components family).")
+        ComponentName, typer.Option("--as", help="The checkpoint family (listed by workbench components family).")
     ],
     network: WhichNetwork = None,
-    stream: Annotated[Word | None, typer.Option(help="Only this stream, where no layer lets others into it.")] = None,
+    stream: Annotated[
+        Word | None, typer.Option(help="Export only this stream; no layer may let other streams into it.")
+    ] = None,
     objective: Annotated[
-        Word | None, typer.Option(help="Of several heads of one kind the one that leaves, by its objective's name.")
+        Word | None, typer.Option(help="The objective whose head is exported, where several heads are of one kind.")
     ] = None,
     trust: Trust = False,
 ) -> None:
-    """Write a run's network as other people's code reads it (config.json, model.safetensors, tokenizer.json and
-    tokenizer_config.json).
+    """Write a run's network as a checkpoint of Hugging Face or of an original code base.
+
+    The folder holds config.json, model.safetensors, tokenizer.json and tokenizer_config.json.
 
     Examples:
 
@@ -47,9 +50,9 @@ def export(
     from workbench.interop.run_or_checkpoint import load
 
     loaded = load(run, trust=trust)
-    made = write(loaded, output, family, network=network, stream=stream, objective=objective, place=run)
-    kind = made.config.get("architectures", [family])[0]
+    exported = write(loaded, output, family, network=network, stream=stream, objective=objective, place=run)
+    kind = exported.config.get("architectures", [family])[0]
     console = Terminal()
-    console.print(f"{escape(str(output))}: {len(made.tensors)} tensors of {escape(str(kind))}")
-    if made.left:
-        console.print(f"left out, as {escape(family)} has no such heads: {escape(', '.join(made.left))}")
+    console.print(f"{escape(str(output))}: {len(exported.tensors)} tensors of {escape(str(kind))}")
+    if exported.left:
+        console.print(f"left out, as {escape(family)} has no such heads: {escape(', '.join(exported.left))}")

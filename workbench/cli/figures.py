@@ -1,5 +1,5 @@
-"""Figures of runs: `workbench show FIGURE RUN ...`. A figure is a file, `figures/<name>.py` of a package, with a
-function `draw` whose parameters are the command's options; the first line of the file is the line in the help."""
+"""Figures of runs: `workbench show FIGURE RUN ...`. A figure is a file `figures/<name>.py` of a package with a function
+`draw`. The function's parameters are the command's options; the first line of the file is its line in the help."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workbench.interop.checkpoint_files import check_place
 
 
 def figure_entries() -> dict[str, Entry]:
-    """The figures that come with the workbench by name, found without importing them."""
+    """The figures of the workbench by name, found without importing them."""
     found: dict[str, Entry] = {}
     for package in SHIPPED:
         room = f"{package}.figures"
@@ -28,12 +28,12 @@ def figure_entries() -> dict[str, Entry]:
 
 
 def _first_line(path: Path) -> str:
-    reported = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
-    return reported.partition("\n\n")[0].replace("\n", " ")
+    docstring = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+    return docstring.partition("\n\n")[0].replace("\n", " ")
 
 
 class ShowCommands(Commands):
-    """`show TARGET`, and `show FIGURE RUN ...`; a corpus that is called like a figure is `./FIGURE`."""
+    """The commands `show TARGET` and `show FIGURE RUN ...`. A corpus with a figure's name is `./NAME`."""
 
     def __init__(self) -> None:
         super().__init__(figure_entries(), "")
@@ -41,7 +41,7 @@ class ShowCommands(Commands):
     def run(self, arguments: list[str], called: str) -> None:
         if arguments and arguments[0] in self.entries:
             if arguments[1:] and not arguments[1].startswith("-"):
-                check_place(Path(arguments[1]))  # before what draws is imported, which takes seconds
+                check_place(Path(arguments[1]))  # before the figure is imported, which takes seconds
             super().run(arguments, called)
             return
         from workbench.cli.show import show

@@ -1,4 +1,4 @@
-"""The command `workbench generate`. What can be refused without torch is refused before it is loaded."""
+"""The command `workbench generate`. Its inputs are checked before torch is loaded."""
 
 from __future__ import annotations
 
@@ -19,25 +19,29 @@ from workbench.runs.output_places import OutputFile
 
 
 def generate(
-    run: Annotated[Path, typer.Argument(help="The run, or a checkpoint: a folder, package:NAME.")],
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="Prompts: a text file (a line each) or a corpus.")],
+    run: Annotated[Path, typer.Argument(help="The run, or a checkpoint: a folder or package:NAME.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="INPUT", help="Prompts: a text file with one prompt a line, or a corpus.")
+    ],
     decoding: Decoding,
     output: Annotated[
-        OutputFile | None, typer.Option("--output", "-o", help="File, .jsonl; default: the terminal.")
+        OutputFile | None, typer.Option("--output", "-o", help="The .jsonl file to write; default: the terminal.")
     ] = None,
     network: WhichNetwork = None,
-    stream: Annotated[Word | None, typer.Option(help="The stream that grows, where several do.")] = None,
-    objective: Annotated[Word | None, typer.Option(help="The objective that predicts, where several could.")] = None,
-    batch_size: Annotated[Count, typer.Option(help="Prompts at once.")] = 16,
+    stream: Annotated[Word | None, typer.Option(help="The stream that is generated, where several can be.")] = None,
+    objective: Annotated[
+        Word | None, typer.Option(help="The objective whose head predicts, where several can.")
+    ] = None,
+    batch_size: Annotated[Count, typer.Option(help="Prompts per batch.")] = 16,
     limit: Annotated[Count | None, typer.Option(help="Only the first prompts.")] = None,
     trust: Trust = False,
 ) -> None:
-    """Go on with texts, or say what a network makes of them (a translation, a caption, the masked words).
+    """Generate texts: continuations, translations, captions or masked words.
 
-    Takes the most probable token each time; with --beams N the best text of a beam search, with --sample a drawn one.
-    A line of JSON for each prompt: key (of a text file the number of its line), prompt, text, tokens, score
-    (log-probability), ended, and what made it; of a prompt that is too long what is wrong with it (error).
-    Of an image-text corpus its images are the prompts, of videos the segments that captions are of.
+    Decoding is greedy; --beams N returns the best text of a beam search, --sample a sampled text. The output has a line
+    of JSON for each prompt: key (in a text file the line number), prompt, text, tokens, score (log-probability), ended,
+    and the decoding. The line of a prompt that is too long has an error instead. The images of an image-text corpus are
+    the prompts; in a video corpus the captioned segments are.
 
     Examples:
 

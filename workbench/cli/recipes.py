@@ -30,30 +30,32 @@ Kind = Literal["text", "knowledge", "vision-language"]
 def list_recipes(
     name: Annotated[
         Location | None,
-        typer.Argument(metavar="[RECIPE]", help="Say all of this recipe: a name, a YAML, a checkpoint."),
+        typer.Argument(metavar="[RECIPE]", help="Show this recipe in detail: a name, a YAML file or a checkpoint."),
     ] = None,
     overrides: Annotated[
         list[Assignment] | None, typer.Argument(help="Changes to RECIPE, as key=value.", metavar="KEY=VALUE")
     ] = None,
-    kind: Annotated[Kind | None, typer.Option(help="Only those of this kind.")] = None,
+    kind: Annotated[Kind | None, typer.Option(help="Only the recipes of this kind.")] = None,
     with_word: Annotated[
-        Word | None, typer.Option("--filter", metavar="WORD", help="Only those whose description has this word.")
+        Word | None, typer.Option("--filter", metavar="WORD", help="Only the recipes whose description has this word.")
     ] = None,
     checkpoint_folder: Annotated[
         Location | None,
-        typer.Option("--from", metavar="FOLDER", help="Write the recipe that trains a Hugging Face folder further."),
+        typer.Option(
+            "--from", metavar="FOLDER", help="Write the recipe that continues pretraining from a Hugging Face folder."
+        ),
     ] = None,
-    draw: Annotated[
-        Name | None, typer.Option(metavar="RECIPE", help="Draw what this recipe stacks, as SVG, instead.")
-    ] = None,
+    draw: Annotated[Name | None, typer.Option(metavar="RECIPE", help="Draw the layers of this recipe as SVG.")] = None,
     output: Annotated[
         OutputFile | None, typer.Option("--output", "-o", help="The file of --draw (default: RECIPE.svg) or --from.")
     ] = None,
     trust: Trust = False,
 ) -> None:
-    """List the recipes that the workbench ships, family by family: name, paper, one line each. Or say all of one of
-    them; or draw one, yours or a checkpoint's: streams as columns, layers as boxes, who attends to whom. Or write the
-    recipe that trains a checkpoint (Hugging Face's config.json and model.safetensors) further.
+    """List the recipes that the workbench ships, family by family: name, paper, one line each.
+
+    With RECIPE, show one in detail. With --draw, draw one, also your own or a checkpoint's: streams are columns, layers
+    are boxes, arrows show attention. With --from, write the recipe that continues pretraining from a checkpoint
+    (Hugging Face's config.json and model.safetensors).
 
     Examples:
 
@@ -68,7 +70,7 @@ def list_recipes(
       workbench recipes --from hf/bert > mine.yaml
     """
     if output is not None and draw is None and checkpoint_folder is None:
-        raise WorkbenchError("--output is where a drawing or a recipe goes; say of what: --draw RECIPE, --from FOLDER")
+        raise WorkbenchError("--output is the file of a drawing or a recipe; add --draw RECIPE or --from FOLDER")
     if draw is not None:
         recipe = recipe_named(draw, trust=trust)
         path = output or Path(f"{recipe.name}.svg")
@@ -87,7 +89,7 @@ def list_recipes(
 
 
 def print_recipe(recipe: Recipe, called: str) -> None:
-    """Say all of a recipe that is called so on the command line."""
+    """Print a recipe in detail; `called` is its name on the command line."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -97,7 +99,7 @@ def print_recipe(recipe: Recipe, called: str) -> None:
 
 
 def _sizes(called: str) -> list[str]:
-    """The names of the other sizes of a recipe; of a checkpoint none."""
+    """The names of the other sizes of a recipe; a checkpoint has none."""
     if called not in shipped() and not called.endswith((".yaml", ".yml")):
         return []
     path, _ = find_recipe(called)
@@ -122,11 +124,13 @@ def _list(kind: Kind | None, word: str | None) -> None:
             )
         console.print(table)
     if not found:
-        raise WorkbenchError("no recipe is so; `workbench recipes` lists all")
-    console.print("\n'workbench recipes RECIPE' says all of one, 'workbench pretrain RECIPE' trains it.", markup=False)
+        raise WorkbenchError("no recipe matches; `workbench recipes` lists all")
+    console.print(
+        "\n'workbench recipes RECIPE' shows one in detail, 'workbench pretrain RECIPE' trains it.", markup=False
+    )
 
 
 def _says(recipe: Recipe, word: str | None) -> bool:
-    """Whether the word is in its name, description, paper or stack."""
+    """Whether the word occurs in the recipe's name, description, paper or stack."""
     paper = recipe.paper.title if recipe.paper else ""
     return word is None or word.lower() in f"{recipe.name} {recipe.description} {paper} {stack(recipe)}".lower()

@@ -1,4 +1,4 @@
-"""`workbench report`."""
+"""The command `workbench report`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from workbench.runs.output_places import OutputFile
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(help="run folders, and evaluations/NAME of what is no run; their results stand side by side"),
+        typer.Argument(
+            help="run folders, and evaluations/NAME of vectors, linkers and checkpoints; shown side by side"
+        ),
     ],
     output: Annotated[
         OutputFile | None, typer.Option("--output", "-o", help="the page (default: report.html in the first run)")
     ] = None,
     title: Annotated[Title, typer.Option(help="the page's title (default: the runs' names)")] = "",
     opening: Annotated[
-        Path | None, typer.Option(help="JSON: what stands before the results, chapters of title, text, head and rows")
+        Path | None, typer.Option(help="JSON with the chapters before the results: title, text, head and rows of each")
     ] = None,
     trust: Trust = False,
 ) -> None:
@@ -34,9 +36,10 @@ def report(
 
     Example: workbench report runs/bert runs/k-bert --output demo.html
 
-    Of vectors, a linker, a checkpoint: workbench report runs/kg-bert evaluations/transe.safetensors --output links.html
+    For vectors, a linker or a checkpoint: workbench report runs/kg-bert evaluations/transe.safetensors --output
+    links.html
     """
-    # NAME-* names the table next to the runs of several seeds as well, and the page tells the same of the runs
+    # NAME-* also matches the table next to the runs of several seeds; the page computes this table from the runs
     folders = [folder for folder in runs if not (folder.name.endswith(SEEDS) and folder.is_file())] or runs
     path = write_report(folders, output, title=title, opening=opening, trust=trust)
     Terminal(stderr=True).print(f"wrote {escape(str(path))}", highlight=False)

@@ -1,4 +1,4 @@
-"""The command `workbench show`: looking before training."""
+"""The command `workbench show`."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ def show(
     overrides: Annotated[
         list[Assignment] | None, typer.Argument(help="Changes to a recipe, as key=value.", metavar="KEY=VALUE")
     ] = None,
-    batch: Annotated[bool, typer.Option("--batch", help="The first micro-batch as the model will see it.")] = False,
+    batch: Annotated[
+        bool, typer.Option("--batch", help="Show the first micro-batch as the model receives it.")
+    ] = False,
     samples: Annotated[Count, typer.Option(help="How many records or sequences to print.")] = 3,
     seed: Annotated[Seed, typer.Option(help="Which records of a corpus.")] = 0,
     trust: Trust = False,
 ) -> None:
-    """Show a corpus (counts, fields, previews), a run (its recipe, how far it is, what was measured), a recipe or a
-    checkpoint_family; or the first micro-batch of one of these two (--batch).
+    """Show a corpus (counts, fields, previews), a run (recipe, progress, results), a recipe or a checkpoint.
 
-    `workbench show FIGURE RUN CORPUS` draws a figure of a run: attention, alignment or neighbours;
-    `workbench show FIGURE --help` tells more.
+    With --batch, show the first micro-batch of a recipe or checkpoint. `workbench show FIGURE RUN CORPUS` draws a
+    figure of a run: attention, alignment or neighbours; `workbench show FIGURE --help` shows its options.
 
     Examples:
 
@@ -73,7 +74,7 @@ def show(
 
 
 def _is_recipe(target: str) -> bool:
-    """Whether it is a recipe or a checkpoint, and no corpus."""
+    """Whether the target is a recipe or a checkpoint, and not a corpus."""
     if is_url(target) or (Path(target) / FILE_NAME).is_file():
         return False
     if is_checkpoint_folder(target):
@@ -88,7 +89,7 @@ def show_batch(recipe_name: str, overrides: list[str], samples: int, *, trust: b
     """Print the first micro-batch of each task: tokens, masks, entities, branches, boxes, labels."""
     recipe = recipe_named(recipe_name, overrides, trust=trust)
     check_corpora(recipe)
-    from workbench.cli.batch_view import sequence_view  # torch takes seconds, and a corpus is shown without
+    from workbench.cli.batch_view import sequence_view  # torch takes seconds; showing a corpus does not need it
     from workbench.training.data import first_batches
 
     with places_named(recipe):

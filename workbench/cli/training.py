@@ -1,6 +1,6 @@
 """The commands `workbench pretrain` and `workbench verify-resume`.
 
-torch takes seconds to import: what can be refused without it is refused before.
+Importing torch takes seconds: inputs are checked before it is imported.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def pretrain(
     accept_changes: Annotated[
         bool,
         typer.Option(
-            "--accept-changes", help="Go on with data, code or frozen weights that changed; the run notes what."
+            "--accept-changes",
+            help="Resume although data, code or frozen weights changed; the run records the changes.",
         ),
     ] = False,
     dry_run: Annotated[
@@ -46,7 +47,8 @@ def pretrain(
     ] = False,
     trust: Trust = False,
 ) -> None:
-    """Pretrain a recipe. Continues where the run folder's last checkpoint is; Ctrl-C and SIGTERM save one first.
+    """Pretrain a recipe. Resumes from the last checkpoint of the run folder; Ctrl-C and SIGTERM save a checkpoint
+    first.
 
     Examples:
 
@@ -78,18 +80,21 @@ def verify_resume(
             "--output",
             "--run",
             "-o",
-            help="The folder of the two runs that are compared; those of an earlier comparison are replaced.",
+            help="The folder of the two runs that are compared; the runs of an earlier comparison are replaced.",
         ),
     ] = None,
     steps: Annotated[
         Steps | None,
-        typer.Option(help="Steps to train; the interruption is in the middle. Default: 6, or all of fewer."),
+        typer.Option(
+            help="Steps to train; the interruption is in the middle. Default: 6, or fewer if the recipe has fewer."
+        ),
     ] = None,
     trust: Trust = False,
 ) -> None:
     """Train twice, once with a stop and a restart in the middle, and compare every loss.
 
-    On a CPU bit for bit, and on a GPU with train.deterministic=true; else within a tolerance, which is told.
+    The losses must be equal bit for bit on a CPU, and on a GPU with train.deterministic=true. Otherwise they must be
+    equal within a tolerance, which is printed.
 
     Example:
 
@@ -115,7 +120,7 @@ def verify_resume(
         console.print(
             f"bit for bit: {same} values; within {verdict.tolerance:g}: {verdict.close} more, and "
             f"{verdict.close_weights} weight tensors that differ. Without train.deterministic=true a GPU's kernels "
-            "add in any order, so no more than that can be expected"
+            "add in any order, so no closer agreement can be expected"
         )
     if verdict.equal:
         return

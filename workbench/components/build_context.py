@@ -1,20 +1,20 @@
-"""What is known where a component is built, in one value; and what is known of the components that were built.
+"""The context in which a component is built, and the records of the components that were built.
 
 `workbench.components.building.build` enters a `BuildContext` for each component. A component that builds others in its
-`__init__` (an objective its masking strategy) is in their context: they have places below its place, and are offered
-what it was offered. What a component receives is `BuildContext.given`, and `BUILD_ARGUMENTS` lists it.
+`__init__` (an objective its masking strategy) is in their context: their places lie below its place, and they are
+offered the same arguments. A component receives arguments from `BuildContext.given`, and `BUILD_ARGUMENTS` lists them.
 
-Whatever opens a corpus, a graph, vectors or a tokenizer calls `note` with its identity: a checksum of content, the same
-wherever the file lies. `noted` collects the identities of what is opened in its block. So a run records its data and
-refuses to resume with other data. A user's component takes part by using the functions that exist, or by calling
-`note` itself.
+A function that opens a corpus, a graph, vectors or a tokenizer calls `note` with its identity: a checksum of the
+content, which does not depend on the path. `noted` collects the identities of everything that is opened in its block.
+So a run records its data and refuses to resume with other data. A user's component is included when it uses the
+existing functions, or when it calls `note` itself.
 
     with noted() as opened:
         store = GraphStore.open("corpora/codex/graph")
     assert opened == {"graph": {"corpora/codex/graph": store.identity}}
 
 `build_record_of` returns the `BuildRecord` of a component. The records are kept here and not on the components, by
-identity, for as long as these live. A copy of a component has none: `copied` and `known_as` pass them on.
+identity, for as long as the components live. A copy of a component has none: `copied` and `known_as` pass them on.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ALL_KINDS = ("builder", "embedding", "image_processor", "layer", "noise", "objec
 
 
 class BuildArgument(NamedTuple):
-    """Something that is offered: what it is, and to which kinds of components."""
+    """An argument that is offered to components: its meaning, and the kinds of components that may take it."""
 
     meaning: str
     kinds: tuple[str, ...] = ALL_KINDS
@@ -52,23 +52,23 @@ BUILD_ARGUMENTS = {
         "tokens of the longest sequence of the task's builder", ("objective", "masking", "transform")
     ),
     "sizes": BuildArgument("hidden size by stream, `dict[str, int]`", ("layer",)),
-    "num_heads": BuildArgument("heads of the attention that a relation adds to", ("relation",)),
-    "head_size": BuildArgument("size of each of these heads", ("relation",)),
-    "seed": BuildArgument("of the recipe"),
-    "control": BuildArgument("what the recipe removes (`control`), or None"),
+    "num_heads": BuildArgument("heads of the attention whose scores are biased", ("score_bias",)),
+    "head_size": BuildArgument("size of each of these heads", ("score_bias",)),
+    "seed": BuildArgument("the recipe's seed"),
+    "control": BuildArgument("the recipe's control, or None"),
 }
-"""What a component may ask for by the name of an argument. An argument that the recipe states is the recipe's."""
+"""The arguments that a component may take from its context by name. A value in the recipe has precedence."""
 
 
 @dataclass(frozen=True)
 class BuildRecord:
-    """What is known of a component from its building.
+    """The record of how a component was built.
 
     Attributes:
         name: its place in the recipe, its kind and its name there: `model.layers[0]: layer 'self'`.
-        kind: "" of what has a place and is no component: a head.
-        opened: the kinds of what was opened meanwhile (graph, vectors, ...).
-        inside: the components that it has built itself.
+        kind: the kind; "" for an object that has a place and is not a component (a head).
+        opened: the kinds of data that were opened while it was built (graph, vectors, ...).
+        inside: the components that it built itself.
     """
 
     name: str
@@ -79,14 +79,14 @@ class BuildRecord:
 
 @dataclass(frozen=True)
 class BuildContext:
-    """What is known where a component is built.
+    """The context in which a component is built.
 
     Attributes:
-        place: of the component in the recipe: `model.layers[0]`.
-        given: what it may ask for by the name of an argument; so may the components that it builds.
-        opened: collects the kinds of what is opened; None outside of any component.
+        place: the place of the component in the recipe: `model.layers[0]`.
+        given: the arguments that it, and the components that it builds, may take by name.
+        opened: collects the kinds of data that are opened; None outside of any component.
         inside: collects the components that this one builds.
-        identities: collects what is opened, for whoever records it (`noted`).
+        identities: collects the identities of opened data for `noted`.
     """
 
     place: str = ""
@@ -96,16 +96,16 @@ class BuildContext:
     identities: Identities | None = None
 
     def below(self, where: str, given: Mapping[str, Any]) -> BuildContext:
-        """That of a component which is built here, at a place below this one."""
+        """The context of a component that is built in this one, at a place below it."""
         place = ".".join(filter(None, (self.place, where)))
         return replace(self.collecting(), place=place, given={**self.given, **given})
 
     def collecting(self) -> BuildContext:
-        """The same with nothing collected yet, but for identities."""
+        """The same context with empty collections, except for the identities."""
         return replace(self, opened=set(), inside=[])
 
     def built(self, name: str, kind: str = "") -> BuildRecord:
-        """What is known of a component that was built here."""
+        """The record of a component that was built in this context."""
         return BuildRecord(name, kind, frozenset(self.opened or ()), tuple(self.inside or ()))
 
 
@@ -114,7 +114,7 @@ _records: dict[int, tuple[weakref.ref[Any], BuildRecord]] = {}
 
 
 def building() -> BuildContext:
-    """The context of the component that is being built; an empty one outside of any."""
+    """The context of the component that is being built; an empty context outside of any."""
     return _CONTEXT.get()
 
 
@@ -130,14 +130,14 @@ def entered(context: BuildContext) -> Iterator[BuildContext]:
 
 @contextmanager
 def noted() -> Iterator[Identities]:
-    """Collects what is opened in the block. An inner block keeps what it collects from the outer one."""
+    """A block that collects the identities of opened data. An inner block collects instead of the outer one."""
     found: Identities = {}
     with entered(replace(building(), identities=found)):
         yield found
 
 
 def note(kind: str, place: str | Path, identity: str) -> None:
-    """Say that something of this kind was opened, to whoever collects it."""
+    """Report the identity of data of this kind to the block that collects identities."""
     context = building()
     if context.identities is not None:
         context.identities.setdefault(kind, {})[str(place)] = identity
@@ -145,45 +145,45 @@ def note(kind: str, place: str | Path, identity: str) -> None:
         context.opened.add(kind)
 
 
-def record(part: T, built: BuildRecord) -> T:
-    """Keep what is known of a component. Of one whose class allows no weak references, nothing is known."""
-    key = id(part)
+def record(component: T, built: BuildRecord) -> T:
+    """Store the record of a component and return the component. A class without weak references gets no record."""
+    key = id(component)
     try:
-        _records[key] = weakref.ref(part, lambda _: _records.pop(key, None)), built
+        _records[key] = weakref.ref(component, lambda _: _records.pop(key, None)), built
     except TypeError:
         _records.pop(key, None)
-    return part
+    return component
 
 
-def mark(part: T, name: str) -> T:
-    """Give a name for messages to a component, or to something else that a recipe places."""
-    return record(part, replace(build_record_of(part) or BuildRecord(name), name=name))
+def mark(component: T, name: str) -> T:
+    """Give a component, or another object of a recipe, a name for messages."""
+    return record(component, replace(build_record_of(component) or BuildRecord(name), name=name))
 
 
-def build_record_of(part: object) -> BuildRecord | None:
-    """What is known of a component's building; None of what was built otherwise."""
-    found = _records.get(id(part))
-    return None if found is None or found[0]() is not part else found[1]
+def build_record_of(component: object) -> BuildRecord | None:
+    """The record of a component; None if it was not built from a recipe."""
+    found = _records.get(id(component))
+    return None if found is None or found[0]() is not component else found[1]
 
 
-def named(part: object) -> str:
-    """The name of a component for messages: its record's, or what it says itself (`shown_as`), or its class's."""
-    built = build_record_of(part)
-    return str(getattr(part, "shown_as", type(part).__name__)) if built is None else built.name
+def named(component: object) -> str:
+    """The name of a component for messages: from its record, or its attribute `shown_as`, or its class."""
+    built = build_record_of(component)
+    return str(getattr(component, "shown_as", type(component).__name__)) if built is None else built.name
 
 
-def known_as(part: T, original: object) -> T:
-    """A component that was built from another one, with what is known of that one."""
+def known_as(component: T, original: object) -> T:
+    """A component that was derived from `original`, with the record of `original`."""
     built = build_record_of(original)
-    return part if built is None else record(part, built)
+    return component if built is None else record(component, built)
 
 
 def copied(module: M) -> M:
-    """A deep copy of a module, of whose components is known what is known of the originals."""
-    made = copy.deepcopy(module)
-    for own, original in zip(made.modules(), module.modules(), strict=True):
+    """A deep copy of a module whose components have the records of the originals."""
+    duplicate = copy.deepcopy(module)
+    for own, original in zip(duplicate.modules(), module.modules(), strict=True):
         known_as(own, original)
-    return made
+    return duplicate
 
 
 def components_within(module: nn.Module) -> list[nn.Module]:

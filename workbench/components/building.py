@@ -1,7 +1,7 @@
-"""Parts: from a name in a recipe to an object.
+"""Building components: from a name in a recipe to an object.
 
-A part is named by a short name (`mlm` of the core, `kg.dea` of another package; `workbench.components.kinds`) or by an
-import path (`mine:MyLayer`).
+A component has a short name (`mlm` of the core, `kg.dea` of another package; `workbench.components.kinds`) or is named
+by an import path (`mine:MyLayer`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ SHIPPED = ("workbench", "kg", "vision")
 
 
 class ComponentOptions(NamedTuple):
-    """The options of a component: their names, the annotations of those that have one, what those are by default that
-    need not be stated, and whether any other is taken too."""
+    """The options of a component: names, annotations, default values, and whether it also accepts any other option."""
 
     names: list[str]
     types: dict[str, Any]
@@ -36,16 +35,16 @@ class ComponentOptions(NamedTuple):
 
 
 def short_names(kind: str) -> list[str]:
-    """The names of the parts of a kind that come with the workbench, the core's first."""
+    """The names of the components of a kind that come with the workbench, the core's first."""
     return [name for package in SHIPPED for name in KINDS[kind].names(package)]
 
 
 def find(kind: str, name: str) -> Any:
-    """The class that a recipe's name stands for.
+    """The class that a name in a recipe stands for.
 
     Raises:
-        WorkbenchError: the name is not known (the message lists the nearest valid ones), its code is not trusted, or
-            it stands for something else than a part of this kind.
+        WorkbenchError: the name is unknown (the message lists the nearest valid names), its code is not trusted, or it
+            stands for something other than a component of this kind.
     """
     path = KINDS[kind].path(name)
     if path != name and not KINDS[kind].has(name):
@@ -60,59 +59,60 @@ def _of_kind(kind: str, found: Any, name: str) -> Any:
     if not inspect.isclass(found):
         raise WorkbenchError(f"{kind} {name!r} is of type {type(found).__name__}; allowed: {allowed}")
     if not issubclass(found, base) or found is base:
-        raise WorkbenchError(f"{kind} {name!r} is no {kind}; allowed: {allowed}")
+        raise WorkbenchError(f"{kind} {name!r} is not of the kind {kind}; allowed: {allowed}")
     if left_out := sorted(getattr(found, "__abstractmethods__", ())):
-        raise WorkbenchError(f"{kind} {name!r} has no {', '.join(left_out)}, as every {kind} has")
+        raise WorkbenchError(f"{kind} {name!r} lacks {', '.join(left_out)}, which every {kind} must define")
     try:
         inspect.signature(getattr(found, wanted.method)).bind("self", *wanted.arguments)
     except TypeError as error:
         call = f"{wanted.method}({', '.join(wanted.arguments)})"
-        raise WorkbenchError(f"{kind} {name!r} has no {call}, as every {kind} has: {error}") from error
+        raise WorkbenchError(f"{kind} {name!r} lacks {call}, which every {kind} must define: {error}") from error
     check_declared(found, f"{kind} {name!r}")
     return found
 
 
 def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given: Any) -> Any:
-    """Build the part that `spec` describes: a name, or a mapping with the name under `kind` and the options next to it.
+    """Build the component that `spec` describes: a name, or a mapping with the name under `kind` and the options next
+    to it.
 
-    `where` is the place in the recipe, for messages; for a component that another one builds in its `__init__`, the
-    option that names it. `given` are things the caller has (`workbench.components.build_context.BUILD_ARGUMENTS`), next
-    to those of the
-    component that is being built. The component receives those that its signature asks for and that the recipe does not
-    state itself, and so do the components that it builds.
+    `where` is the place in the recipe, for messages. For a component that another one builds in its `__init__`, it is
+    the option that names the component. `given` are arguments that the caller offers
+    (`workbench.components.build_context.BUILD_ARGUMENTS`), in addition to those of the enclosing component. The
+    component receives those that are in its signature and not stated in the recipe; so do the components that it
+    builds.
 
     Raises:
-        WorkbenchError: unknown name or option, missing option, a value that the option's annotation does not allow, or
-            what the part itself refused; names the place.
+        WorkbenchError: unknown name or option, missing option, a value that the option's annotation does not allow,
+            or an error of the component itself; the message names the place.
     """
     outer = building()
     context = outer.below(where, given)
-    part, options, place = named_by(kind, spec, context.place)
-    accepted = checked(part, options, place, context.given)
+    component, options, place = named_by(kind, spec, context.place)
+    accepted = checked(component, options, place, context.given)
     with entered(context), ErrorContext(place):
-        built = _initialised(part(**accepted))
+        built = _initialised(component(**accepted))
     if outer.inside is not None:
         outer.inside.append(built)
     return record(built, context.built(place, kind))
 
 
-def _initialised(part: Any) -> Any:
-    """The part itself; torch tells later, at a place that says nothing, that a module's base was never initialised.
+def _initialised(component: Any) -> Any:
+    """The component, after checking that its `torch.nn.Module` base is initialised; torch's own error would come late.
 
     Raises:
-        WorkbenchError: that is so.
+        WorkbenchError: the base is not initialised.
     """
-    base = getattr(sys.modules.get("torch.nn"), "Module", None)  # a module is of torch, which is imported then
-    if base is not None and isinstance(part, base) and "_modules" not in vars(part):
+    base = getattr(sys.modules.get("torch.nn"), "Module", None)  # an nn.Module implies that torch is imported
+    if base is not None and isinstance(component, base) and "_modules" not in vars(component):
         raise WorkbenchError("its __init__ does not call super().__init__(); call it first")
-    return part
+    return component
 
 
 def named_by(kind: str, spec: str | Mapping[str, Any], where: str) -> tuple[Any, dict[str, Any], str]:
-    """The class of the part that `spec` describes, its options, and its place for messages.
+    """The class of the component that `spec` describes, its options, and its place for messages.
 
     Raises:
-        WorkbenchError: as for `find`, or there is no name; names the place.
+        WorkbenchError: as for `find`, or there is no name; the message names the place.
     """
     options = {kind: spec} if isinstance(spec, str) else dict(spec)
     if kind not in options:
@@ -121,7 +121,7 @@ def named_by(kind: str, spec: str | Mapping[str, Any], where: str) -> tuple[Any,
     if not isinstance(name, str):
         raise WorkbenchError(f"{where or kind}: {kind} = {name!r}; allowed: a name, or 'package.module:Class'")
     place = f"{where}: {kind} {name!r}" if where else f"{kind} {name!r}"
-    with ErrorContext(place):  # to import a module is to run it
+    with ErrorContext(place):  # importing a module runs it
         try:
             return find(kind, name), options, place
         except WorkbenchError as error:
@@ -129,14 +129,14 @@ def named_by(kind: str, spec: str | Mapping[str, Any], where: str) -> tuple[Any,
 
 
 def checked(
-    part: Any, options: Mapping[str, Any], where: str, given: Mapping[str, Any] | None = None
+    component: Any, options: Mapping[str, Any], where: str, given: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Options that fit the part's signature, completed from `given`.
+    """The checked options of a component, completed from `given`.
 
     Raises:
         WorkbenchError: as for `build`.
     """
-    names, hints, defaults, open_ended = options_of(part)
+    names, hints, defaults, open_ended = options_of(component)
     for option in options:
         if option not in names and not open_ended:
             raise unknown("option", option, names, where)
@@ -150,29 +150,29 @@ def checked(
     return complete
 
 
-def _hints(part: Any) -> dict[str, Any]:
-    target = part.__init__ if inspect.isclass(part) else part
+def _hints(component: Any) -> dict[str, Any]:
+    target = component.__init__ if inspect.isclass(component) else component
     hints: dict[str, Any] = {}
     for name, hint in getattr(target, "__annotations__", {}).items():
 
         def alone() -> None: ...
 
         alone.__annotations__ = {name: hint}
-        # what only a type checker imports cannot be looked up, and tells nothing of the other options
+        # names that only a type checker imports cannot be resolved; the other options still can
         with contextlib.suppress(NameError, TypeError):
             hints |= typing.get_type_hints(alone, getattr(target, "__globals__", None), include_extras=True)
     return hints
 
 
-def _parameters(part: Any) -> dict[str, inspect.Parameter]:
-    return {n: p for n, p in inspect.signature(part).parameters.items() if n != "self"}
+def _parameters(component: Any) -> dict[str, inspect.Parameter]:
+    return {n: p for n, p in inspect.signature(component).parameters.items() if n != "self"}
 
 
-def options_of(part: Any) -> ComponentOptions:
-    """The options that a component takes: its arguments, and the fields of a dataclass that it takes as
-    `**options: Annotated[Any, SomeDataclass]`, but for those that it names itself."""
-    hints = {name: hint for name, hint in _hints(part).items() if name != "return"}
-    parameters = _parameters(part)
+def options_of(component: Any) -> ComponentOptions:
+    """The options of a component: its arguments, and the fields of a dataclass in `**options: Annotated[Any,
+    SomeDataclass]`, except those that are arguments too."""
+    hints = {name: hint for name, hint in _hints(component).items() if name != "return"}
+    parameters = _parameters(component)
     named = [name for name, p in parameters.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     defaults = {name: parameters[name].default for name in named if parameters[name].default is not inspect._empty}
     others = next((name for name, p in parameters.items() if p.kind is p.VAR_KEYWORD), None)
@@ -188,6 +188,6 @@ def options_of(part: Any) -> ComponentOptions:
 
 
 def _shared(hint: Any) -> type[Any] | None:
-    """The dataclass of `**options: Annotated[Any, SomeDataclass]`; None where keywords are open."""
+    """The dataclass of `**options: Annotated[Any, SomeDataclass]`; None if any keyword is accepted."""
     found = typing.get_args(hint)[1:] if typing.get_origin(hint) is typing.Annotated else ()
     return next((each for each in found if inspect.isclass(each) and dataclasses.is_dataclass(each)), None)

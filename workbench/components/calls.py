@@ -1,9 +1,9 @@
-"""Calling a component of a recipe: an error names its place in the recipe, and what it returns is checked.
+"""Calls of a recipe's components: errors name the component, and returned values are checked.
 
-The checks cost time in every step, and a component that returns something else does so in its first steps as a rule.
-So a run checks the first `CHECKED` micro-batches of each task in each process (`FirstMicroBatches`), and later the type
-alone. Where a later return of the right type ends in an error further on, the micro-batch runs once more with the
-checks, which name the component. Outside of a run, in evaluations and in tests, everything is checked.
+The checks cost time in every step, and a wrong component usually shows in its first steps. So a run checks the first
+`CHECKED` micro-batches of each task in each process (`FirstMicroBatches`), and after that only the type. When a later
+value has the right type but causes an error, the micro-batch runs once more with the checks, which name the component.
+Outside of a run, in evaluations and in tests, everything is checked.
 """
 
 from __future__ import annotations
@@ -24,39 +24,40 @@ from workbench.core.errors import WorkbenchError
 
 ARRAYS = (Tensor, np.ndarray)
 CHECKED = 8
-"""So many micro-batches of a task are checked in each process."""
+"""The number of micro-batches of a task that are checked in each process."""
 _checking = True
 
 
 class Returns(NamedTuple):
-    """What a method must return, in words, and whether something is that, given the arguments of the call.
+    """The contract of a method's return value: in words, and as a predicate of the value and the arguments of the call.
 
-    `told` describes what was returned instead, given the same. Every return must be an instance of `kind`, which costs
-    next to nothing. What is `always` checked goes to another process, where an error could name no component.
+    `describe` returns a description of a wrong value from the same arguments. Every value must be an instance of
+    `kind`, a cheap check. A value with `always` is fully checked every time, since it is sent to another process, where
+    an error could not name the component.
     """
 
     words: str
     holds: Callable[..., bool] = lambda *_: True
-    reported: Callable[..., str] = lambda found, *_: value_in_words(found)
+    describe: Callable[..., str] = lambda found, *_: value_in_words(found)
     kind: type[Any] = object
     always: bool = False
 
 
 class FirstMicroBatches:
-    """Lets the returns of components be checked in the first micro-batches of each task, and where one fails."""
+    """The switch of the checks: on in the first micro-batches of each task, and after an error."""
 
     def __init__(self) -> None:
         self._begun: Counter[str] = Counter()
 
     @contextmanager
     def checked(self, task: str, again: Callable[[], Any]) -> Iterator[None]:
-        """A block that is the work on one micro-batch of a task.
+        """A block that computes one micro-batch of a task.
 
         Args:
-            again: does the work of the components once more, without lasting effects, to find out which one is wrong.
+            again: runs the components once more, without lasting effects, to find the wrong one.
 
         Raises:
-            WorkbenchError: the block failed because a component returned something wrong; names it.
+            WorkbenchError: the block failed because a component returned a wrong value; the message names it.
         """
         global _checking
         self._begun[task] += 1
@@ -74,37 +75,38 @@ class FirstMicroBatches:
 
 
 def _look_again(again: Callable[[], Any], error: Exception) -> None:
-    """
+    """Run the components once more with the checks.
+
     Raises:
-        WorkbenchError: a component returned something wrong.
+        WorkbenchError: a component returned a wrong value.
     """
     try:
         again()
     except WorkbenchError as clear:
         raise clear from error
     except Exception:
-        return  # a bug that the first error tells better
+        return  # a bug; the first error describes it better
 
 
-def call(part: Any, method: str, returns: Returns, *arguments: Any) -> Any:
-    """`part.method(*arguments)`; without a method's name the component itself is called.
+def call(component: Any, method: str, returns: Returns, *arguments: Any) -> Any:
+    """`component.method(*arguments)`; without a method's name, `component(*arguments)`.
 
     Raises:
-        WorkbenchError: it returned something else than `returns`; names the component, its place and what was
-            returned.
+        WorkbenchError: the value is not what `returns` requires; the message names the component, the place and
+            the value.
     """
-    with ErrorContext(part):
-        found = (getattr(part, method) if method else part)(*arguments)
-        # compiled code has the checks built in, and costs nothing; it must not depend on what changes in a run
+    with ErrorContext(component):
+        found = (getattr(component, method) if method else component)(*arguments)
+        # compiled code includes the checks at no cost; it must not depend on state that changes during a run
         wholly = torch.compiler.is_compiling() or _checking or returns.always
         if not isinstance(found, returns.kind) or (wholly and not returns.holds(found, *arguments)):
-            what = f"{named(part)}: {method} returned" if method else f"{named(part)} returned"
-            raise WorkbenchError(f"{what} {returns.reported(found, *arguments)}; allowed: {returns.words}")
+            what = f"{named(component)}: {method} returned" if method else f"{named(component)} returned"
+            raise WorkbenchError(f"{what} {returns.describe(found, *arguments)}; allowed: {returns.words}")
     return found
 
 
 def value_in_words(value: Any) -> str:
-    """A returned thing in few words: of a list or mapping what is in it, of a tensor or array its shape and type."""
+    """A short description of a value: the content of a list or mapping, the shape and type of a tensor or array."""
     if value is None:
         return "None (is a `return` missing?)"
     if isinstance(value, ARRAYS):
@@ -123,5 +125,5 @@ def value_in_words(value: Any) -> str:
 
 
 def all_are(kind: type) -> Callable[..., bool]:
-    """Whether something is a list of such things."""
+    """A predicate: whether a value is a list of instances of `kind`."""
     return lambda found, *_: isinstance(found, list) and all(isinstance(inner, kind) for inner in found)

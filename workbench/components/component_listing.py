@@ -1,5 +1,4 @@
-"""Descriptions of components, the shipped ones and those of a recipe: for `workbench components` and
-docs/components/."""
+"""Descriptions of components, shipped or of a recipe, for `workbench components` and docs/components/."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from workbench.core.options.values import described, group
 
 
 class ComponentOption(NamedTuple):
-    """An option of a component: its allowed values, its default ("" where it has none), and its line under `Args`."""
+    """An option of a component: its allowed values, its default ("" if it has none), and its line under `Args`."""
 
     name: str
     allowed: str
@@ -26,7 +25,8 @@ class ComponentOption(NamedTuple):
 
 
 class ComponentEntry(NamedTuple):
-    """A part: its first line, its options, what it asks for of what is given, and the controls that it supports."""
+    """A component: its first line, its options, the build arguments that it takes, and the controls that it
+    supports."""
 
     name: str
     line: str
@@ -35,13 +35,13 @@ class ComponentEntry(NamedTuple):
     controls: tuple[str, ...]
 
 
-def parts(kind: str, names: Iterable[str] | None = None) -> list[ComponentEntry]:
-    """The parts of a kind: those of these names, or all that come with the workbench, the core's first."""
+def component_entries(kind: str, names: Iterable[str] | None = None) -> list[ComponentEntry]:
+    """The components of a kind: those of these names, or all of the workbench, the core's first."""
     return [_component_entry(kind, name, find(kind, name)) for name in (short_names(kind) if names is None else names)]
 
 
 def named_in(tree: Any) -> dict[str, list[str]]:
-    """By kind, the parts that a tree of plain values names by import path, each once."""
+    """The components that a tree of plain values names by import path, by kind, each once."""
     found: dict[str, list[str]] = {}
     inner = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list) else ()
     named = tree.items() if isinstance(tree, Mapping) else ()
@@ -60,22 +60,22 @@ def kind_line(kind: str) -> str:
     return f"`{module}.{name}`, called as {call}"
 
 
-def _component_entry(kind: str, name: str, part: Any) -> ComponentEntry:
+def _component_entry(kind: str, name: str, component: Any) -> ComponentEntry:
     stated: list[ComponentOption] = []
     given: list[str] = []
-    names, types, defaults, _ = options_of(part)
-    meanings = _meanings(part)
+    names, types, defaults, _ = options_of(component)
+    meanings = _meanings(component)
     for option in names:
         if option in BUILD_ARGUMENTS and kind in BUILD_ARGUMENTS[option].kinds:
             given.append(option)
         else:
             default = defaults.get(option, dataclasses.MISSING)
             stated += _options(option, types.get(option), default, meanings.get(option, ""))
-    return ComponentEntry(name, _first_line(part), stated, given, tuple(getattr(part, "controls", ())))
+    return ComponentEntry(name, _first_line(component), stated, given, tuple(getattr(component, "controls", ())))
 
 
 def _options(name: str, hint: Any, default: Any, meaning: str = "") -> Iterator[ComponentOption]:
-    """An option; of a group of options (a dataclass) the members too, as `head.tied`."""
+    """An option, followed by the members of a group of options (a dataclass), as `head.tied`."""
     yield ComponentOption(name, "" if hint is None else described(hint), written(default), meaning)
     kind = group(hint)
     if kind is None:
@@ -87,7 +87,7 @@ def _options(name: str, hint: Any, default: Any, meaning: str = "") -> Iterator[
 
 
 def written(default: Any) -> str:
-    """As a recipe writes it; of a group those of its members, which have lines of their own."""
+    """A default as a recipe writes it. The members of a group have lines of their own."""
     if default is dataclasses.MISSING:
         return ""
     if dataclasses.is_dataclass(default):
@@ -95,10 +95,10 @@ def written(default: Any) -> str:
     return json.dumps(default) if default is None or isinstance(default, bool) else str(default)
 
 
-def _meanings(part: Any) -> dict[str, str]:
-    """What the docstrings of a class and its bases say of each argument, under `Args`."""
+def _meanings(component: Any) -> dict[str, str]:
+    """The meaning of each argument, from the `Args` of the docstrings of a class and its bases."""
     found: dict[str, str] = {}
-    for base in reversed(inspect.getmro(part)):
+    for base in reversed(inspect.getmro(component)):
         _, _, after = inspect.cleandoc(base.__doc__ or "").partition("\nArgs:\n")
         block = after.partition("\n\n")[0]
         for entry in re.split(r"\n(?= {4}\w)", f"\n{block}"):
@@ -108,5 +108,5 @@ def _meanings(part: Any) -> dict[str, str]:
     return found
 
 
-def _first_line(part: Any) -> str:
-    return " ".join((inspect.getdoc(part) or "").partition("\n\n")[0].split())
+def _first_line(component: Any) -> str:
+    return " ".join((inspect.getdoc(component) or "").partition("\n\n")[0].split())

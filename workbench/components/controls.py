@@ -1,15 +1,16 @@
-"""Controls: what they remove, which parts read that, and whether these support them.
+"""Controls: what each one removes, which components read that, and whether these components support the control.
 
-A control takes one thing away from a run (its knowledge, the truth of it, its images), so that what is left tells what
-that was good for. It is one only if nothing in the run still brings it. So every part that reads what the control takes
-away must support it:
+A control removes one thing from a run: its knowledge, the truth of that knowledge, or its images. The difference to the
+run without the control measures how useful it was. The control is valid only if nothing in the run still contains what
+it removes. So every component that reads it must support the control:
 
-    controls        the part's attribute that names what it supports; its argument `control` is then the recipe's, or
-    None unaffected_by   those that remove nothing of what the part reads, although they take something of that kind: a
-                    graph's descriptions stay the same when the tails of its triples are exchanged
+    controls        an attribute that names the controls that the component supports; the component takes an argument
+                    `control`, which is the recipe's control or None
+    unaffected_by   an attribute that names controls which remove nothing that the component reads, although they affect
+                    data of that kind: a graph's descriptions stay the same when the tails of its triples are exchanged
 
-What a part reads nobody needs to list: it is what was opened while it was made, and what it says of samples (`reads`,
-`reads_spans`, the builder's `unit`).
+Nobody needs to list what a component reads. It is what was opened while the component was built, and what the component
+declares about samples (`reads`, `reads_spans`, the builder's `unit`).
 """
 
 from __future__ import annotations
@@ -44,100 +45,101 @@ ABLATED: dict[str, frozenset[str]] = {
     "shuffled-captions": frozenset({"captions"}),
     "same-features": frozenset({"image"}),
 }
-"""By control: kinds of what is opened, fields of samples, and kinds of parts."""
+"""By control: kinds of opened data, fields of samples, and kinds of components that it removes."""
 OF_SAMPLES = ("builder", "transform", "objective", "masking")
-"""The kinds of parts whose `reads` names fields of samples; a layer's are streams."""
+"""The kinds of components whose `reads` names fields of samples; a layer's `reads` names streams."""
 
 
-def check_declared(part: type, name: str) -> None:
-    """What a class says of controls must be so.
+def check_declared(component: type, name: str) -> None:
+    """Check what a class declares about controls.
 
     Raises:
-        WorkbenchError: it names a control that does not exist, or supports one and is never told which the recipe has.
+        WorkbenchError: it names a control that does not exist, or supports one and takes no argument `control`.
     """
     for attribute in ("controls", "unaffected_by"):
-        stated = getattr(part, attribute, ())
+        stated = getattr(component, attribute, ())
         if isinstance(stated, str):
             raise WorkbenchError(f"{name}: `{attribute}` is the text {stated!r}; allowed: a tuple, ({stated!r},)")
         for control in stated:
             if control not in CONTROLS:
                 raise unknown("control", control, CONTROLS, f"{name}, in its `{attribute}`")
-    supported = getattr(part, "controls", ())
-    if supported and "control" not in inspect.signature(part).parameters:
+    supported = getattr(component, "controls", ())
+    if supported and "control" not in inspect.signature(component).parameters:
         raise WorkbenchError(
-            f"{name} says that it supports {', '.join(supported)} (`controls`), but its __init__ takes no argument "
-            "`control`, which says whether one holds; take it and support it, or leave `controls` out"
+            f"{name} declares that it supports {', '.join(supported)} (`controls`), but its __init__ has no argument "
+            "`control`; add the argument and support the control, or leave `controls` out"
         )
 
 
-def check_control(control: str | None, parts: Iterable[Any], where: str, *, inherited: bool = False) -> None:
-    """Every part that reads what the control removes must support it, and there must be one.
+def check_control(control: str | None, components: Iterable[Any], where: str, *, inherited: bool = False) -> None:
+    """Check that every component that reads what the control removes supports it, and that at least one does.
 
     Args:
-        parts: those of the run that are used; the parts inside of them are asked too.
-        where: what they are of, for messages.
-        inherited: the weights come from a run under this control: it changes something whatever the parts are.
+        components: the components of the run that are used; the components inside of them are checked too.
+        where: the run or recipe, for messages.
+        inherited: the weights come from a run under this control, so it has an effect whatever the components are.
 
     Raises:
-        WorkbenchError: some part leaves there what the control removes; or none supports it.
+        WorkbenchError: some component still reads what the control removes; or none supports the control.
     """
     if control is None:
         return
-    asked = list(_with_inside(parts))
-    supported = sorted({name for part in asked for name in getattr(part, "controls", ())})
+    asked = list(_with_inside(components))
+    supported = sorted({name for component in asked for name in getattr(component, "controls", ())})
     left = _left(control, asked)
     if left:
         allowed = [name for name in supported if not _left(name, asked)]
         raise WorkbenchError(
-            f"control {control} would not be one in {where}: {'; '.join(left)}. Leave these parts out, or have them "
-            f"support it (an argument `control`, and `controls` that name it; or `unaffected_by`, where it removes "
-            f"nothing of what they read). Allowed as it is: "
-            f"{', '.join(allowed) or 'none'}"
+            f"control {control} is not valid in {where}: {'; '.join(left)}. Leave these components out, or make "
+            "them support it (an argument `control`, and `controls` that name it; or `unaffected_by`, if it removes "
+            "nothing "
+            f"that they read). Valid controls here: {', '.join(allowed) or 'none'}"
         )
     if control not in supported and not inherited:
         raise WorkbenchError(
-            f"control {control} would change nothing in {where}: its parts support {', '.join(supported) or 'none'}"
+            f"control {control} would change nothing in {where}: its components support "
+            f"{', '.join(supported) or 'none'}"
         )
 
 
-def supports_control(control: str, parts: Iterable[Any]) -> bool:
-    """Whether a run of these parts, and those inside of them, may be under the control."""
-    asked = list(_with_inside(parts))
-    return not _left(control, asked) and any(control in getattr(part, "controls", ()) for part in asked)
+def supports_control(control: str, components: Iterable[Any]) -> bool:
+    """Whether a run of these components, and those inside of them, is valid under the control."""
+    asked = list(_with_inside(components))
+    return not _left(control, asked) and any(control in getattr(component, "controls", ()) for component in asked)
 
 
-def ablated_by(control: str | None, parts: Iterable[Any]) -> str:
-    """In words, what a control removes of these parts and those inside of them; "" where it is None or none supports
-    it."""
-    heeding = (part for part in _with_inside(parts) if control in getattr(part, "controls", ()))
-    found = dict.fromkeys(named(part).rpartition(": ")[2] for part in heeding)
-    return f"control {control} removes what {', '.join(found)} would bring in" if found else ""
+def ablated_by(control: str | None, components: Iterable[Any]) -> str:
+    """A sentence on what a control removes from these components and those inside of them; "" if it is None or none
+    supports it."""
+    supporting = (component for component in _with_inside(components) if control in getattr(component, "controls", ()))
+    found = dict.fromkeys(named(component).rpartition(": ")[2] for component in supporting)
+    return f"control {control} removes the contribution of {', '.join(found)}" if found else ""
 
 
-def _left(control: str, parts: Iterable[Any]) -> list[str]:
-    """In words: the parts that read what the control removes and don't support it."""
+def _left(control: str, components: Iterable[Any]) -> list[str]:
+    """Descriptions of the components that read what the control removes and don't support it."""
     found = []
-    for part in parts:
-        spared = (*getattr(part, "controls", ()), *getattr(part, "unaffected_by", ()))
-        read = sorted(_read_by(part) & ABLATED[control])
+    for component in components:
+        spared = (*getattr(component, "controls", ()), *getattr(component, "unaffected_by", ()))
+        read = sorted(_read_by(component) & ABLATED[control])
         if read and control not in spared:
-            found.append(f"{named(part)} reads {', '.join(read)} and does not support it")
+            found.append(f"{named(component)} reads {', '.join(read)} and does not support it")
     return list(dict.fromkeys(found))
 
 
-def _read_by(part: Any) -> set[str]:
-    """What a part reads, in the words of `ABLATED`."""
-    built = build_record_of(part)
+def _read_by(component: Any) -> set[str]:
+    """The data, fields and kinds that a component reads, in the terms of `ABLATED`."""
+    built = build_record_of(component)
     if built is None:
         return set()
     read = {*built.opened, built.kind}
     if built.kind in OF_SAMPLES:
-        read |= {*getattr(part, "reads", ()), str(getattr(part, "unit", None))}
-    return read | ({LINKS} if getattr(part, "reads_spans", False) or "spans" in read else set())
+        read |= {*getattr(component, "reads", ()), str(getattr(component, "unit", None))}
+    return read | ({LINKS} if getattr(component, "reads_spans", False) or "spans" in read else set())
 
 
-def _with_inside(parts: Iterable[Any]) -> Iterator[Any]:
-    for part in parts:
-        yield part
-        built = build_record_of(part)
+def _with_inside(components: Iterable[Any]) -> Iterator[Any]:
+    for component in components:
+        yield component
+        built = build_record_of(component)
         yield from _with_inside(() if built is None else built.inside)

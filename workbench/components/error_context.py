@@ -1,8 +1,8 @@
-"""Which component, at which place of the recipe, an error came from.
+"""Error contexts: an error that leaves a component names the component and its place in the recipe.
 
-`workbench.components.building.build` records the name of what it builds. An error for people that leaves a named
-component begins with this name; any other gets a note. Python prints notes as the last lines of a traceback, and the
-command line after its message:
+`workbench.components.building.build` records the name of each component. When a `WorkbenchError` leaves a named
+component, its message begins with this name. Any other error gets a note. Python prints notes as the last lines of a
+traceback; the command line prints them after its message:
 
     RuntimeError: boom
     raised in tasks.text.objectives[1]: objective 'swapped:Swapped'
@@ -17,25 +17,25 @@ from workbench.core.errors import RAISED_IN, MachineError, WorkbenchError
 from workbench.core.processes.signals import Ended, Interrupted
 
 PLACES = ("model.", "tasks.")
-"""How places in a recipe begin."""
+"""Prefixes of places in a recipe."""
 
 
 class ErrorContext:
-    """A block in which a component is at work: an error that leaves it gets the component's name.
+    """A block in which a component runs: an error that leaves the block names the component.
 
-    An error that has such a note already keeps it, as the component inside knows better; so does a message that names a
-    place in the recipe. An error of a class of its own stays what it is, as whoever catches it wants what it carries.
-    What would silently end more than the component is replaced: `sys.exit`, and a `StopIteration`, which would end the
-    loop around the block. Ctrl-C (`Interrupted`) is nobody's fault.
+    An error that already has such a note keeps it, as the inner component is more precise; so does a message that names
+    a place in the recipe. An error of another class keeps its class, since its handler may need its attributes.
+    `sys.exit` and `StopIteration` are replaced by errors: they would silently end the command or a surrounding loop.
+    Ctrl-C (`Interrupted`) passes unchanged.
 
     Args:
-        part: a component, or a name.
+        component: a component, or a name.
     """
 
-    __slots__ = ("part",)
+    __slots__ = ("component",)
 
-    def __init__(self, part: object) -> None:
-        self.part = part
+    def __init__(self, component: object) -> None:
+        self.component = component
 
     def __enter__(self) -> None:
         pass
@@ -45,14 +45,14 @@ class ErrorContext:
     ) -> None:
         if error is None:
             return
-        name = self.part if isinstance(self.part, str) else named(self.part)
+        name = self.component if isinstance(self.component, str) else named(self.component)
         if isinstance(error, SystemExit) and not isinstance(error, Ended):
             raise WorkbenchError(
-                f"{name}: it called sys.exit({error.code!r}), which would end the whole command; allowed: to raise "
-                "workbench.core.errors.WorkbenchError with what is wrong and what to do"
+                f"{name}: it called sys.exit({error.code!r}), which would end the whole command; raise "
+                "workbench.core.errors.WorkbenchError instead, with what is wrong and what to do"
             ) from error
         if isinstance(error, StopIteration):
-            stop = RuntimeError("StopIteration, which is no error outside of an iterator's __next__")
+            stop = RuntimeError("StopIteration outside of an iterator's __next__")
             stop.add_note(RAISED_IN + name)
             raise stop from error
         if isinstance(error, Interrupted) or not isinstance(error, Exception | KeyboardInterrupt):
@@ -66,5 +66,5 @@ class ErrorContext:
 
 
 def _names_place(message: str, name: str) -> bool:
-    """Whether a message names the component's place, or begins with that of one inside: a layer that a head ran."""
+    """Whether a message names the component's place, or begins with the place of an inner component."""
     return name.partition(": ")[0] in message or message.startswith(PLACES)

@@ -21,10 +21,10 @@ from workbench.core.errors import WorkbenchError
 
 
 class Kind(NamedTuple):
-    """Components of a kind are classes derived from `base` (an import path) whose `method` takes the `arguments`.
+    """A kind of components: classes derived from `base` (an import path) whose `method` takes the `arguments`.
 
-    They are at `place` in each package: a folder or a file, as a dotted path below the package. `meaning` says in a
-    sentence what they are. Their class names end in `suffix`, which short names leave out.
+    They are at `place` in each package: a folder or a file, as a dotted path below the package. `meaning` describes
+    them in a sentence. Their class names end in `suffix`, which short names leave out.
     """
 
     place: str
@@ -35,7 +35,8 @@ class Kind(NamedTuple):
     suffix: str = ""
 
     def path(self, name: str) -> str:
-        """The import path that a name of this kind stands for: itself, or that of a short name, `[package.]name`.
+        """The import path that a name of this kind stands for: the name itself, or the path of a short name,
+        `[package.]name`.
 
         Raises:
             WorkbenchError: the package has a folder and a file of this kind.
@@ -47,19 +48,19 @@ class Kind(NamedTuple):
         title = "".join(word.capitalize() for word in name.split("_")).removesuffix(self.suffix) + self.suffix
         return f"{place}:{title}" if _single_file(place) else f"{place}.{name}:{title}"
 
-    def name(self, part: type) -> str:
-        """What a recipe calls a class of this kind: its short name, or else its import path."""
-        path = f"{part.__module__}:{part.__qualname__}"
-        package, found, file = f"{part.__module__}.".partition(f".{self.place}.")
+    def name(self, component: type) -> str:
+        """The name of a class of this kind in a recipe: its short name, or else its import path."""
+        path = f"{component.__module__}:{component.__qualname__}"
+        package, found, file = f"{component.__module__}.".partition(f".{self.place}.")
         if not found:
             return path
-        name = file.removesuffix(".") or self._short(part.__qualname__)
+        name = file.removesuffix(".") or self._short(component.__qualname__)
         short = name if package == "workbench" else f"{package}.{name}"
         return short if self.path(short) == path else path
 
     def names(self, package: str) -> list[str]:
-        """The short names of a package's components, sorted. Names that begin with `_` are private and left out, and so
-        are classes of a file that are no component or are abstract.
+        """The short names of a package's components, sorted. Private names (which begin with `_`) are left out. So are
+        the other classes of a file: those that are abstract or not components.
 
         Raises:
             WorkbenchError: the package has a folder and a file of this kind, or a file defines a class twice.
@@ -77,7 +78,7 @@ class Kind(NamedTuple):
         return sorted(f"{prefix}{name}" for name in names if not name.startswith("_"))
 
     def has(self, name: str) -> bool:
-        """Whether there is the file of a short name, or the class in the file of its kind; nothing is imported.
+        """Whether the file of a short name exists, or the class in the file of its kind. Nothing is imported.
 
         Raises:
             WorkbenchError: as for `names`.
@@ -109,10 +110,10 @@ def _snake_case(title: str) -> str:
 
 
 def _single_file(place: str) -> ModuleSpec | None:
-    """The file of components at a place; None where there is a folder, or nothing.
+    """The file of components at a place; None if there is a folder, or nothing.
 
     Raises:
-        WorkbenchError: there is a folder and a file; Python would see one of them alone.
+        WorkbenchError: there is a folder and a file; Python would import only one of them.
     """
     specs = module_specs(place) if all(word.isidentifier() for word in place.split(".")) else []
     file = file_of(specs[-1]) if specs and specs[-1].name == place else None
@@ -142,13 +143,13 @@ def _classes_once(spec: ModuleSpec) -> list[str]:
 
 
 def import_paths(tree: Any) -> list[str]:
-    """Every value in a tree of plain values that can be read as `package.module:name`, each once; the short names of
-    components in other packages than the core are spelt out."""
+    """The values in a tree of plain values that can be read as `package.module:name`, each once. Short names of
+    components outside the core are spelt out."""
     return list(dict.fromkeys(leaf for leaf in _leaves(tree) if is_import_path(leaf)))
 
 
 def _leaves(tree: Any, key: Any = None) -> Iterator[str]:
-    """The strings of a tree; one that names a component by its kind, under `key`, as its import path."""
+    """The strings of a tree. A component's short name becomes its import path; `key` is the kind."""
     if isinstance(tree, Mapping):
         for inner_key, inner in tree.items():
             yield from _leaves(inner, inner_key)
@@ -262,4 +263,4 @@ KINDS = {
         "A training objective: it corrupts sequences in the data loader and computes the loss.",
     ),
 }
-"""Whatever else a recipe names is refused."""
+"""The kinds of components. A recipe cannot name anything else."""

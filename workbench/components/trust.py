@@ -1,18 +1,16 @@
-"""Which code a recipe, or a run, may have executed by naming it.
+"""Trust: the code that a recipe or a run may execute by naming it.
 
-A recipe names parts by import path, `package.module:Class`, and an evaluation's file names panels of the report so. To
-import a module is to run it, so there is one rule:
+A recipe names components by import path, `package.module:Class`. An evaluation's file names panels of the report in the
+same way. Importing a module runs it, so there is one rule:
 
-    code that is installed (what the Python in use finds wherever it stands) is imported;
-    code that lies in the recipe's folder, in the run's or in the current one is imported when the user said `--trust`,
-    and looked for in this order;
-    nothing of Python's own library is a part.
+    Installed code (which the Python in use finds, wherever it is) is imported.
+    Code in the recipe's folder, in the run's or in the current folder is imported if the user said `--trust`. The
+    folders are searched in this order.
+    Python's own library has no components.
 
-Where a module would come from is found out without importing it or the packages around it. What is told is told for
-the process: Python keeps its import path and its loaded modules for the process too, so code that was run once has run
-for all recipes in it. `allow` is asked for every recipe anew all the same.
-
-Where a module would come from, and what it imports in turn: found out without importing anything.
+The source of a module is found without importing it or its packages. Warnings are logged once per process: Python keeps
+its import path and its loaded modules for the process, so code that was run once has run for all recipes in it. `allow`
+is checked for every recipe all the same.
 """
 
 from __future__ import annotations
@@ -37,22 +35,23 @@ from workbench.core.files.drafts import real_path
 from workbench.core.shipped import PACKAGES, PROJECT_ROOT, package_file
 
 CODE = "code"
-"""The folder of a run that has the code of its parts, apart from what else is there."""
+"""The subfolder of a run that holds the code of its components."""
 log = logging.getLogger(__name__)
 SHIPPED = tuple(PROJECT_ROOT / package for package in ("workbench", *PACKAGES))
 _trusted: set[Path] = set()
-_passed_over: dict[str, str] = {}  # by top-level module, in words: a file that another one is preferred to
+_passed_over: dict[str, str] = {}  # by top-level module: a message about a file that is shadowed
 
 
 def allow(names: Iterable[str], folder: Path, where: str, *, trust: bool) -> None:
-    """Let the import paths be imported, or say which files that would run.
+    """Allow the import paths to be imported, or list the files that would run.
 
     Args:
-        names: as `workbench.components.kinds.import_paths` returns them; those that mean no module here are left alone.
-        folder: of the recipe or run. With `trust`, it can be imported from, after what is installed; of a run first
-            its `CODE`. After it comes the current folder.
-        where: what names them, for the message.
-        trust: whether the user said so.
+        names: as `workbench.components.kinds.import_paths` returns them; names that mean no
+            module here are ignored.
+        folder: the folder of the recipe or run. With `trust`, code can be imported from it, after installed code; the
+            `CODE` of a run comes before the run's folder, and the current folder comes last.
+        where: the name of the recipe or run, for the message.
+        trust: whether the user trusts the code.
 
     Raises:
         WorkbenchError: code of the folder, or of the current one, is named and is not trusted. Nothing was run.
@@ -66,28 +65,28 @@ def allow(names: Iterable[str], folder: Path, where: str, *, trust: bool) -> Non
     for folder in folders:
         needed = folder in _trusted and any(files_in(module, folder) for module in modules)
         if needed and str(folder) not in sys.path:
-            last = sys.path[-1:] == [str(Path.cwd())]  # and stays so, as it was put there for an earlier recipe
+            last = sys.path[-1:] == [str(Path.cwd())]  # keep it last: it was added for an earlier recipe
             sys.path.insert(len(sys.path) - last, str(folder))
     _look_for_passed_over(modules, folders)
 
 
 def _code_folders(folder: Path) -> list[Path]:
-    """Where code is looked for that a recipe in this folder names, in this order. The folder of a run comes after its
-    `CODE`: a package may be called like something in it (`best`). The current one is the last: parts can be named on
-    the command line too."""
+    """The folders that are searched for the code of a recipe in this folder, in order. The folder of a run comes after
+    its `CODE`: a package may have the name of something in it (`best`). The current folder is the last: components can
+    be named on the command line too."""
     own = [folder / CODE, folder] if (folder / CODE).is_dir() else [folder]
     return list(dict.fromkeys([*own, Path.cwd()]))
 
 
 def own_code(names: Iterable[str]) -> dict[Path, Path]:
-    """The trusted files that importing these import paths runs: those of the modules, and what they import in turn.
+    """The trusted files that importing these import paths runs: those of the modules, and their imports in turn.
 
     Returns:
-        by the path at which a file would be found below any folder (`mine.py`, `package/inner.py`), where it lies.
+        by relative path (`mine.py`, `package/inner.py`), the file.
     """
     found: dict[Path, Path] = {}
     left = [name.partition(":")[0] for name in names]
-    for module in left:  # which grows
+    for module in left:  # the list grows
         for spec in module_specs(module):
             file = file_of(spec)
             if file is None or not _lies_in(file, _trusted):
@@ -103,28 +102,28 @@ def own_code(names: Iterable[str]) -> dict[Path, Path]:
 
 
 def code_checksums(name: str) -> dict[str, str]:
-    """The SHA-256 checksums of `own_code` of one import path, by place."""
+    """The SHA-256 checksums of `own_code` of one import path, by relative path."""
     return {str(place): hashlib.sha256(file.read_bytes()).hexdigest() for place, file in own_code([name]).items()}
 
 
 def import_named(what: str, name: str) -> Any:
-    """What `package.module:name` stands for.
+    """The object that `package.module:name` stands for.
 
     Args:
-        what: the kind of thing, for messages.
+        what: the kind of object, for messages.
 
     Raises:
-        WorkbenchError: it is no such path, or one of Python's own library; it would run code that is not trusted; there
-            is no such module, or nothing of that name in it.
+        WorkbenchError: it is not an import path, or is in Python's own library; it would run code that is not trusted;
+            there is no such module, or the module has no such name.
     """
     if not is_import_path(name):
-        raise WorkbenchError(f"{what} {name!r} is no import path; write 'package.module:Class'")
+        raise WorkbenchError(f"{what} {name!r} is not an import path; write 'package.module:Class'")
     module_name, _, attribute = name.partition(":")
     top = module_name.partition(".")[0]
     if top in sys.stdlib_module_names or any(word.startswith("__") for word in (*module_name.split("."), attribute)):
         raise WorkbenchError(
-            f"{what} {name!r}: {module_name!r} is of Python itself and holds no parts; name one as "
-            "'package.module:Class' (a file of your own needs a name that Python has not taken)"
+            f"{what} {name!r}: {module_name!r} belongs to Python itself and has no components; name one as "
+            "'package.module:Class' (a file of your own needs a name that Python does not use)"
         )
     own = [file for file in _files(name) if _lies_in(file, (Path.cwd(),)) and not _lies_in(file, _trusted)]
     if own:
@@ -142,7 +141,7 @@ def import_named(what: str, name: str) -> Any:
             ) from error
         raise WorkbenchError(
             f"{what} {name!r}: there is no module {module_name!r}. Write 'package.module:Class'; "
-            "a module next to the recipe's YAML, in a run's code or in the current folder can be named too, "
+            "a module next to the recipe's YAML, in a run's code or in the current folder can also be named, "
             f"with --trust{passed_over}"
         ) from error
     if not hasattr(module, attribute):
@@ -153,56 +152,56 @@ def import_named(what: str, name: str) -> Any:
 
 
 def _look_for_passed_over(modules: Iterable[str], folders: Sequence[Path]) -> None:
-    """Find files that nobody gets by these names, as other code comes first, and say so once.
+    """Find files that these names don't reach because other code comes first, and warn once.
 
     Args:
-        folders: looked into in this order.
+        folders: searched in this order.
     """
     found: dict[str, str] = {}
     for module in modules:
         top, dot, _ = module.partition(".")
         if dot and top in PACKAGES and is_module(module):
-            continue  # a shipped part; nobody takes a user's `vision.py` for it
+            continue  # a shipped component; it cannot be confused with a user's `vision.py`
         found[top] = found.get(top) or next(filter(None, (_passed_over_in(module, folder) for folder in folders)), "")
-    for top, reported in found.items():
-        if reported and _passed_over.get(top) != reported:
-            log.warning("%s", reported)
+    for top, message in found.items():
+        if message and _passed_over.get(top) != message:
+            log.warning("%s", message)
     _passed_over.update(found)
 
 
 def _passed_over_in(module: str, folder: Path) -> str | None:
-    """In words: the first file of the module in this folder that is other code than what the module is."""
+    """A message about the first file of the module in this folder that is not the code in use, or None."""
     own = files_in(module, folder)
     used = _files(module) if own else []
     for number, file in enumerate(own if used else []):
-        taken = used[min(number, len(used) - 1)]
-        if os.path.realpath(file) != os.path.realpath(taken) and file.read_bytes() != taken.read_bytes():
-            reported = f"{module.partition('.')[0]!r} is {taken}; {file} is not used, as"
-            if _lies_in(taken, _trusted):
+        used_file = used[min(number, len(used) - 1)]
+        if os.path.realpath(file) != os.path.realpath(used_file) and file.read_bytes() != used_file.read_bytes():
+            message = f"{module.partition('.')[0]!r} is {used_file}; {file} is not used, because"
+            if _lies_in(used_file, _trusted):
                 return (
-                    f"{reported} the folder of the other comes first, and they differ: move away the one that is used, "
-                    "or give one of them another name"
+                    f"{message} the folder of the other comes first, and they differ: move the one that is used, "
+                    "or rename one of them"
                 )
-            return f"{reported} what is installed comes first: give it another name"
+            return f"{message} installed code comes first: rename it"
     return None
 
 
 def _untrusted(files: Iterable[Path], where: str) -> WorkbenchError:
     listed = "\n".join(f"  {file}" for file in files)
     return WorkbenchError(
-        f"{where} names code that is not installed; using it would run, with what they import,\n{listed}\n"
-        "Nothing was run. Where you trust it, say --trust (in Python: trust=True)"
+        f"{where} names code that is not installed; using it would run these files and their imports:\n{listed}\n"
+        "Nothing was run. If you trust it, add --trust (in Python: trust=True)"
     )
 
 
 def _files(name: str, folders: Sequence[Path] = ()) -> list[Path]:
-    """The files that importing the module of `name` would run; nothing is run here."""
+    """The files that importing the module of `name` would run. Nothing is run here."""
     specs = module_specs(name.partition(":")[0], folders)
     return [file for file in map(file_of, specs) if file is not None]
 
 
 def _lies_in(file: Path, places: Iterable[Path]) -> bool:
-    """Whether a file lies in one of the places, and is not installed there (as in a virtual environment)."""
+    """Whether a file is in one of the places, and is not installed there (as in a virtual environment)."""
     real = real_path(file.parent) / file.name
     if any(real.is_relative_to(package) for package in SHIPPED):
         return False
@@ -216,10 +215,11 @@ def _lies_in(file: Path, places: Iterable[Path]) -> bool:
 
 
 def module_specs(name: str, folders: Sequence[Path] = ()) -> list[ModuleSpec]:
-    """What importing the module `name` would run, the packages around it first, as far as it is there.
+    """The specs of the files that importing the module `name` would run, the packages around it first, as far as they
+    exist.
 
     Args:
-        folders: where a module is looked for that is not installed, in this order.
+        folders: searched for modules that are not installed, in this order.
     """
     found: list[ModuleSpec] = []
     words = name.split(".")
@@ -238,7 +238,7 @@ def module_specs(name: str, folders: Sequence[Path] = ()) -> list[ModuleSpec]:
 
 
 def is_module(name: str) -> bool:
-    """Whether there is a module, or a package, of this name."""
+    """Whether a module or package of this name exists."""
     if not all(word.isidentifier() for word in name.split(".")):
         return False
     specs = module_specs(name)
@@ -252,13 +252,13 @@ def is_import_path(text: str) -> bool:
 
 
 def file_of(spec: ModuleSpec) -> Path | None:
-    """The file of a module; None for one that has none (built in, or a folder without `__init__.py`)."""
+    """The file of a module; None for a module without one (built in, or a folder without `__init__.py`)."""
     return Path(spec.origin) if spec.has_location and spec.origin else None
 
 
 def files_in(name: str, folder: Path) -> list[Path]:
-    """The files that importing the module `name` would run if it were looked for in this folder alone, the packages
-    around it first, as far as they are there."""
+    """The files that importing the module `name` from this folder alone would run, the packages around it first, as far
+    as they exist."""
     found: list[Path] = []
     words = name.split(".")
     places: Iterable[str] | None = [str(folder)]
@@ -272,10 +272,10 @@ def files_in(name: str, folder: Path) -> list[Path]:
 
 
 def imports_of(spec: ModuleSpec) -> list[str]:
-    """The modules that a file of Python names in its import statements, those in functions included.
+    """The modules that a Python file imports, including imports in functions.
 
-    `from package import name` gives both `package` and `package.name`, which may be a module. A file that is no Python
-    names none.
+    `from package import name` yields both `package` and `package.name`, which may be a module. A file that cannot be
+    parsed yields none.
     """
     tree = _parsed(spec)
     if tree is None:
@@ -295,7 +295,7 @@ def imports_of(spec: ModuleSpec) -> list[str]:
 
 
 def classes_of(spec: ModuleSpec) -> list[str]:
-    """The classes that a file of Python defines at its top level, in order; a name defined twice is there twice."""
+    """The classes that a Python file defines at its top level, in order. A name that is defined twice occurs twice."""
     tree = _parsed(spec)
     return [] if tree is None else [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
 
@@ -312,20 +312,20 @@ def _parsed(spec: ModuleSpec) -> ast.Module | None:
 
 def _top_level(name: str, folders: Sequence[Path]) -> ModuleSpec | None:
     try:
-        spec = package_file(name) or importlib.util.find_spec(name)  # of a name without dots: imports nothing
-    except ValueError:  # a module that was made by hand
+        spec = package_file(name) or importlib.util.find_spec(name)  # a name without dots: nothing is imported
+    except ValueError:  # a module without a spec
         return None
     return spec if spec is not None or not folders else PathFinder.find_spec(name, [str(folder) for folder in folders])
 
 
 def _inside(name: str, places: Iterable[str]) -> ModuleSpec | None:
-    """The module `name` of a package that lies at `places`; `importlib.util.find_spec` would import the package."""
+    """The module `name` of a package at `places`; `importlib.util.find_spec` would import the package."""
     loaded = sys.modules.get(name)
     return _found_at(name, places) if loaded is None else loaded.__spec__
 
 
 def _found_at(name: str, places: Iterable[str]) -> ModuleSpec | None:
-    """The module `name` where it lies in one of the places, whatever is loaded under this name."""
+    """The module `name` if it is in one of the places, whatever is loaded under this name."""
     namespace = ModuleSpec(name, None, is_package=True)
     for place in places:
         finder = pkgutil.get_importer(place)

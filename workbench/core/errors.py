@@ -1,4 +1,4 @@
-"""Errors that are for people: one message that says what was found, what is allowed and what to do."""
+"""Expected errors: one message with what was found, what is allowed and what to do."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from collections.abc import Iterable
 SHOWN = 120  # characters of a value in a message
 LONGEST_PATH = 4096  # of Linux; a longer one names nothing
 RAISED_IN = "raised in "
-"""How a note on an error begins that names the part it came from (`workbench.components.calls`)."""
+"""The beginning of a note on an error that names the component which raised it (`workbench.components.calls`)."""
 
 
 def quoted(path: str | os.PathLike[str]) -> str:
-    """A path as a word of a command that is to be typed."""
+    """A path as a word of a shell command."""
     return shlex.quote(os.fspath(path))
 
 
 def choices(option: str, names: Iterable[str]) -> str:
-    """The ways to choose one of several by an option, each as it is typed: `--task a or --task b`."""
+    """The ways to choose one of several by an option, as typed: `--task a or --task b`."""
     return " or ".join(f"{option} {shlex.quote(name)}" for name in names)
 
 
 class WorkbenchError(Exception):
-    """A wrong input, as opposed to a bug. The command line prints its message alone and exits with `exit_code`."""
+    """A wrong input, as opposed to a bug. The command line prints only its message and exits with `exit_code`."""
 
     exit_code = 2
 
 
 class MachineError(WorkbenchError):
-    """The input is right, but the machine did not do it: a full or failing disk, no memory, a process that was killed.
+    """A failure of the machine on a valid input: a full or failing disk, no memory, a process that was killed.
 
     The same command may succeed later.
     """
@@ -41,13 +41,13 @@ class MachineError(WorkbenchError):
 
 
 class BadValueError(WorkbenchError):
-    """A value of a sample that turns out to be unusable after it was read: an image that cannot be decoded.
+    """A value of a sample that is unusable although it could be read: an image that cannot be decoded.
 
     Args:
         where: the sample.
         detail: what is wrong and what to do.
-        value: the value itself: every sample that holds this object is bad, also one that borrowed it.
-        reason: short, and the same for equal causes, so that it can be counted.
+        value: the value itself; every sample that holds this object is bad, also one that borrowed it.
+        reason: a short text, equal for equal causes, so that it can be counted.
     """
 
     def __init__(self, where: str, detail: str, value: object, reason: str) -> None:
@@ -59,15 +59,15 @@ class BadValueError(WorkbenchError):
 
 
 ADVICE = {
-    errno.ENOSPC: "the disk is full ({}). Free some space and run the same command again: what is finished is kept",
+    errno.ENOSPC: "the disk is full ({}). Free some space and run the same command again: finished work is kept",
     errno.EDQUOT: "your share of the disk is used up ({}). Free some space and run the same command again",
     errno.EACCES: "no permission ({}). Change the permissions, or choose another place",
     errno.EPERM: "no permission ({}). Change the permissions, or choose another place",
     errno.EROFS: "cannot write here ({}); choose another place",
     errno.ENOENT: "there is no such file or folder ({}); check the path",
-    errno.ENOTDIR: "a file stands where a folder is needed ({}); choose another place",
-    errno.EISDIR: "a folder stands where a file is needed ({}); choose another place",
-    errno.EEXIST: "something is there already ({}); choose another place",
+    errno.ENOTDIR: "a file is where a folder is needed ({}); choose another place",
+    errno.EISDIR: "a folder is where a file is needed ({}); choose another place",
+    errno.EEXIST: "the path exists already ({}); choose another place",
     errno.ENAMETOOLONG: "the name is too long ({}); check the path",
     errno.ELOOP: "a link leads to itself ({}); check the path",
     errno.EMFILE: "too many open files ({}); raise the limit with ulimit -n",
@@ -87,16 +87,16 @@ CHOICES = {
     errno.ENAMETOOLONG,
     errno.ELOOP,
 }
-"""What another path, or other permissions, would have avoided: a wrong input. With the rest the machine failed."""
+"""Errors that another path or other permissions would avoid: a wrong input. All others are failures of the machine."""
 
 
 def system_error(error: OSError, path: object = None) -> WorkbenchError:
-    """What the operating system refused, as a message: the file, the reason, what to do.
+    """The message for an error of the operating system: the file, the reason, what to do.
 
-    It is a `MachineError`, unless a file or folder was named that cannot serve (`CHOICES`).
+    It is a `MachineError`, unless the path or its permissions are wrong (`CHOICES`).
 
     Args:
-        path: the file meant, where the error itself names none (a full disk while writing).
+        path: the file, if the error itself names none (a full disk while writing).
     """
     named = [os.fsdecode(n) for n in (error.filename, error.filename2) if isinstance(n, str | bytes | os.PathLike)]
     place = str(path) if path is not None else " -> ".join(named)
@@ -105,19 +105,19 @@ def system_error(error: OSError, path: object = None) -> WorkbenchError:
     advice = ADVICE.get(_number(error), "the operating system says: {}. Fix that and run the same command again")
     kind = WorkbenchError if error.errno in CHOICES else MachineError
     notes = getattr(error, "__notes__", ())
-    parts = [note.removeprefix(RAISED_IN) for note in notes if note.startswith(RAISED_IN)]
-    return kind(": ".join([*parts, *filter(None, [place]), advice.format(reason)]))
+    components = [note.removeprefix(RAISED_IN) for note in notes if note.startswith(RAISED_IN)]
+    return kind(": ".join([*components, *filter(None, [place]), advice.format(reason)]))
 
 
 def _number(error: OSError) -> int:
-    """The error's number. numpy, which writes arrays by itself, gives none where the disk is full."""
+    """The error's number. numpy sets none when the disk is full while it writes an array."""
     return error.errno or (errno.ENOSPC if re.fullmatch(r"\d+ requested and \d+ written", str(error)) else 0)
 
 
 def memory_error(error: MemoryError | ImportError) -> MachineError | None:
-    """The message for an error that means that no memory was left; None where it means something else.
+    """The message for an error that means that no memory was left; None if the error means something else.
 
-    A library that does not fit into the memory is an ImportError in the loader's words.
+    A library that does not fit into memory raises an ImportError with the message of the loader.
     """
     detail = str(error) or type(error).__name__
     if isinstance(error, ImportError) and not re.search("failed to map segment|cannot allocate memory", detail, re.I):
@@ -126,39 +126,38 @@ def memory_error(error: MemoryError | ImportError) -> MachineError | None:
 
 
 def message(error: WorkbenchError) -> str:
-    """What is told of an error: what it says, and the notes of those who passed it on
-    (`workbench.components.calls`)."""
+    """The message of an error, followed by its notes (`workbench.components.calls`)."""
     return "\n".join([str(error), *getattr(error, "__notes__", ())])
 
 
 def shown(value: object) -> str:
-    """A value in a message: as Python writes it, cut where it is long."""
+    """A value for a message: its `repr`, truncated if it is long."""
     text = repr(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 LISTED = 12
-"""Valid names that a message lists; of more it gives the nearest."""
+"""The number of valid names up to which a message lists all of them; otherwise it lists the nearest."""
 NEAREST, MANY = 5, 2000
 
 
 def nearest(name: str, valid: Iterable[str]) -> list[str]:
-    """The valid names that look most like `name`, best first (at most three)."""
+    """The valid names that are most similar to `name`, best first (at most three)."""
     return difflib.get_close_matches(name, list(valid), n=3, cutoff=0.5)
 
 
 def unknown(
     what: str, name: str, valid: Iterable[str], where: str = "", unlisted: Iterable[str] = (), advice: str = ""
 ) -> WorkbenchError:
-    """The error for a name that does not exist: names the nearest valid ones, then all but the `unlisted`, or of many
-    the five nearest, then what to do where another of these names is not what is wanted."""
+    """The error for a name that does not exist. It lists the nearest valid names, then all except the `unlisted`, or
+    the five nearest of many. `advice` follows."""
     choices = sorted(valid)
     close = nearest(name, [*choices, *unlisted])
     guess = f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
     place = f" in {where}" if where else ""
     listed = f"Valid: {', '.join(choices) if choices else 'none'}."
     if len(choices) > LISTED:
-        cutoff = 0.0 if len(choices) < MANY else 0.5  # to compare with all of a vocabulary takes seconds
+        cutoff = 0.0 if len(choices) < MANY else 0.5  # comparing with a whole vocabulary takes seconds
         some = difflib.get_close_matches(name, choices, n=NEAREST, cutoff=cutoff) or choices[:NEAREST]
         listed = f"Valid are {len(choices):,}; the nearest: {', '.join(some)}."
     return WorkbenchError(f"unknown {what} {name!r}{place}.{guess} {listed}{' ' * bool(advice)}{advice}")

@@ -1,7 +1,7 @@
-"""Images of other people: raster formats alone, of a bounded size, with eight bits a channel.
+"""Images from any source: raster formats only, of a bounded size, with eight bits a channel.
 
-Pillow also opens formats that are programs (EPS goes to Ghostscript), so every place that opens bytes from outside does
-it here, with the formats named. Nothing is decoded before the size in the header was looked at.
+Pillow also opens formats that are programs (EPS is run by Ghostscript). So all bytes from outside are opened here, with
+a list of allowed formats. The size in the header is checked before anything is decoded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from PIL import ExifTags, Image, ImageOps, PngImagePlugin, features
 
 OPTIONAL = {"AVIF": "avif", "JPEG2000": "jpg_2000"}
-"""Formats that some builds of Pillow read, and what Pillow calls their decoders."""
+"""Formats that some builds of Pillow read, and Pillow's names of their decoders."""
 FORMATS = (
     "JPEG",
     "PNG",
@@ -30,19 +30,20 @@ FORMATS = (
 )
 PIXEL_LIMIT = 64_000_000
 FAILURES = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
-"""What Pillow's decoders raise on data that is damaged, and `UnidentifiedImageError`, an OSError, on no image."""
+"""The errors of Pillow's decoders on damaged data, and `UnidentifiedImageError`, an OSError, on data that is no
+image."""
 
 
 ON_ITS_SIDE = (5, 6, 7, 8)
-"""EXIF's orientations that exchange width and height."""
+"""EXIF orientations that exchange width and height."""
 
 
 class TooManyPixelsError(ValueError):
-    """An image that is too large, by the size in its header."""
+    """An image whose header states too many pixels."""
 
 
 class UnscaledPixelsError(ValueError):
-    """Pixels whose numbers say nothing of what is black and what is white."""
+    """Pixels without a known black and white."""
 
 
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -65,19 +66,19 @@ _SIGNATURES = {
         "TIFF": rb"II\*\x00|MM\x00\*",
     }.items()
 }
-"""How files of each format begin, by their specifications. An ICO's counts of images are not zero."""
+"""The first bytes of files of each format, by their specifications. An ICO's counts of images are not zero."""
 _BEFORE_SVG = {b"<?": b"?>", b"<!--": b"-->", b"<!doctype svg": b">"}
-"""What may stand before a drawing: how it begins and ends."""
+"""Constructs that may precede an SVG element: their beginnings and ends."""
 
 
 def image_format(data: bytes) -> str | None:
-    """What an image's first bytes say that it is, whether it is read here or not; None of what is none."""
-    reported = next((name for name, signature in _SIGNATURES.items() if signature.match(data[:128])), None)
-    return reported or ("SVG" if _is_svg(data[:4096]) else None)
+    """The format of an image by its first bytes, whether it can be read here or not; None if it is no image."""
+    found = next((name for name, signature in _SIGNATURES.items() if signature.match(data[:128])), None)
+    return found or ("SVG" if _is_svg(data[:4096]) else None)
 
 
 def _is_svg(head: bytes) -> bool:
-    """Whether a drawing begins behind the XML declaration, comments and a document type."""
+    """Whether an SVG element follows the XML declaration, comments and a document type."""
     head = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     for _ in range(64):
         end = next((end for begin, end in _BEFORE_SVG.items() if head.startswith(begin)), None)
@@ -88,22 +89,22 @@ def _is_svg(head: bytes) -> bool:
 
 
 def unsupported_format(data: bytes) -> str | None:
-    """The format of an image that is in one that is not read here; None of all other bytes."""
-    reported = image_format(data)
-    return None if reported is None or reported.upper().replace(" ", "") in FORMATS else reported
+    """The format of an image that cannot be read here; None for all other bytes."""
+    found = image_format(data)
+    return None if found is None or found.upper().replace(" ", "") in FORMATS else found
 
 
 def open_image(data: bytes, pixel_limit: int = PIXEL_LIMIT) -> Image.Image:
-    """An image from encoded bytes; its pixels are decoded when they are asked for.
+    """An image from encoded bytes; its pixels are decoded on access.
 
     Args:
         pixel_limit: width x height above which the image is refused.
 
     Raises:
         TooManyPixelsError: it is larger.
-        Exception: one of `FAILURES`, here or when it is decoded: it is damaged, or in none of `FORMATS`.
+        Exception: one of `FAILURES`, here or on decoding: it is damaged, or in none of `FORMATS`.
     """
-    with _quiet():  # of large images too: Pillow's limit is another one
+    with _quiet():  # also about large images: Pillow has another limit
         image: Image.Image = Image.open(io.BytesIO(_without_vast_texts(data)), formats=FORMATS)
     width, height = image.size
     if width * height > pixel_limit:
@@ -114,45 +115,46 @@ def open_image(data: bytes, pixel_limit: int = PIXEL_LIMIT) -> Image.Image:
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:
-    """Width and height as the image is shown, turned as its EXIF says; no pixels are decoded."""
+    """Width and height of the image as displayed, rotated by its EXIF orientation; no pixels are decoded."""
     return (image.height, image.width) if orientation(image) in ON_ITS_SIDE else image.size
 
 
 def orientation(image: Image.Image) -> int:
-    """EXIF's, 1 where there is none."""
+    """The EXIF orientation; 1 if there is none."""
     with _quiet():
-        turned: int = image.getexif().get(ExifTags.Base.Orientation, 1)
-    return turned
+        value: int = image.getexif().get(ExifTags.Base.Orientation, 1)
+    return value
 
 
 def upright(image: Image.Image) -> Image.Image:
-    """The image itself, turned as its EXIF says, with eight bits a channel: 16-bit grey is scaled.
+    """The image rotated by its EXIF orientation, with eight bits a channel: 16-bit grey is scaled.
 
-    Pillow's own conversions clip 16-bit grey, which makes most of it white; 16-bit colours it scales as it opens.
+    Pillow's own conversion clips 16-bit grey, which turns most of it white. Pillow scales 16-bit colours on opening.
 
     Raises:
-        UnscaledPixelsError: floating-point or 32-bit pixels, for which no file says what is white.
+        UnscaledPixelsError: floating-point or 32-bit pixels, whose white level is unknown.
     """
     if image.mode == "F" or (image.mode == "I" and image.format == "TIFF"):  # other formats' I is 0..65535
         found = "floating-point" if image.mode == "F" else "32-bit"
-        raise UnscaledPixelsError(f"{found} pixels; convert them to 8 or 16 bits, where white is known")
+        raise UnscaledPixelsError(f"{found} pixels; convert them to 8 or 16 bits, whose white level is known")
     image.load()
     with _quiet():
-        ImageOps.exif_transpose(image, in_place=True)  # which copies no image that stands upright
+        ImageOps.exif_transpose(image, in_place=True)  # does not copy an upright image
     if image.mode.startswith("I"):
         return Image.fromarray((np.asarray(image, np.int64) >> 8).clip(0, 255).astype(np.uint8))
     return image
 
 
 def _quiet() -> warnings.catch_warnings[None]:
-    """Damaged EXIF turns nothing and is no news: Pillow's warnings stay away from people's terminals."""
+    """A block without Pillow's warnings: damaged EXIF is ignored."""
     return warnings.catch_warnings(action="ignore")
 
 
 def _without_vast_texts(data: bytes) -> bytes:
-    """A PNG without the texts and the colour profile that Pillow would refuse to unpack, and the image with them.
+    """A PNG without the texts and the colour profile that are larger than Pillow's limit; Pillow would refuse the
+    image.
 
-    They say nothing of the pixels that are read here. What is compressed is unpacked to Pillow's limit and no further.
+    They don't affect the pixels. Compressed data is unpacked up to Pillow's limit only.
     """
     if not data.startswith(_PNG):
         return data
@@ -169,7 +171,7 @@ def _without_vast_texts(data: bytes) -> bytes:
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """(name, begin, end) of a PNG's chunks, their lengths and checksums within; what is cut off is none."""
+    """(name, begin, end) of a PNG's chunks, including their lengths and checksums; a truncated chunk is left out."""
     at = len(_PNG)
     while at + 12 <= len(data):
         length, name = struct.unpack_from(">I4s", data, at)
@@ -180,7 +182,7 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
 
 
 def _unpacked(chunk: bytes, name: bytes) -> int:
-    """How many bytes a chunk's text or profile has unpacked, at most Pillow's limit; 0 of what is damaged."""
+    """The unpacked size of a chunk's text or profile, at most Pillow's limit; 0 if it is damaged."""
     head = chunk.partition(b"\0")[2]
     if name == b"tEXt":
         return len(head)

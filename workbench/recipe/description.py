@@ -1,4 +1,4 @@
-"""One recipe in words: what it stacks, what it learns, what it looks for, and how it is run."""
+"""A recipe in words: its stack, its objectives, the data that it needs, and the command that runs it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ LINES = 100
 
 
 def about(recipe: Recipe, called: str, sizes: list[str]) -> Iterator[tuple[str, str]]:
-    """What there is to know of a recipe, as names and values.
+    """The properties of a recipe, as names and values.
 
     Args:
-        called: how `pretrain` is told which recipe it is.
+        called: the recipe's name on the command line.
         sizes: the names of its sizes.
     """
     yield "recipe", f"{recipe.name} ({recipe.kind})"
@@ -27,14 +27,14 @@ def about(recipe: Recipe, called: str, sizes: list[str]) -> Iterator[tuple[str, 
         yield "sizes", ", ".join(sizes)
     yield "stack", stack(recipe)
     for name, network in recipe.networks.items():
-        widths = {stream: spec.get("hidden_size", "as the file") for stream, spec in network.streams.items()}
+        widths = {stream: spec.get("hidden_size", "as in the file") for stream, spec in network.streams.items()}
         of = "" if len(recipe.networks) == 1 else f" of {name}"
         yield f"width{of}", ", ".join(f"{stream} {size}" for stream, size in widths.items())
         if network.init_from:
             yield "starts from", ", ".join(entry.weights for entry in network.init_from)
     for name, task in recipe.tasks.items():
         objectives = ", ".join(_named("objective", spec) for spec in task.objectives)
-        yield f"task {name}", f"{objectives}; sequences by {_named('builder', task.sequence.builder)}"
+        yield f"task {name}", f"{objectives}; sequences: {_named('builder', task.sequence.builder)}"
         yield "corpora", f"{', '.join(task.corpora)} (tasks.{name}.corpora=[...])"
     train = recipe.train
     yield "training", f"{train.max_steps:,} steps of {train.global_batch_size:,} samples, lr {train.lr:g}"
@@ -42,10 +42,10 @@ def about(recipe: Recipe, called: str, sizes: list[str]) -> Iterator[tuple[str, 
         yield "tokenizer", f"{recipe.tokenizer} (tokenizer=...)"
     found = expected(recipe)
     if found:
-        yield "looks for", ", ".join(found)
+        yield "needs", ", ".join(found)
     if recipe.vars:
         yield "variables", ", ".join(f"vars.{name}={_short(value)}" for name, value in recipe.vars.items())
-    yield "to train it", f"workbench pretrain {called}"
+    yield "command", f"workbench pretrain {called}"
 
 
 def _named(kind: str, spec: str | ComponentSpec) -> str:

@@ -1,5 +1,5 @@
-"""A recipe's networks as a figure (SVG): streams are columns, layers boxes from below to above, repeated ones with
-their number; an arrow goes to a layer from the stream that it attends to."""
+"""A recipe's networks as a figure (SVG). Streams are columns. Layers are boxes from bottom to top; a repeated layer
+shows its number. An arrow goes to a layer from the stream that it attends to."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from workbench.recipe.recipe_listing import visibility_notes
 from workbench.recipe.spec import NetworkSpec, Recipe
 
 COLUMN, BOX, GAP, PAD, MARGIN = 192, 46, 30, 16, 28
-_WIDTH = 162  # of a box in one column
-_LETTERS, _LETTER = 13.0, 0.58  # pixels of a name's letters; how wide a usual one is for its height, half bold
+_WIDTH = 162  # width of a box in one column
+_LETTERS, _LETTER = 13.0, 0.58  # font size of names in pixels; mean width of a letter per font size, semi-bold
 _COLOURS = ("#3d6fb4", "#2c8a6b", "#c0722d", "#7d5bb0", "#b0475f", "#4b8698")
 _KNOWN = {"text": 0, "image": 1, "entity": 2, "target": 3, "query": 3, "video": 4, "speech": 5}
 _STYLE = (
@@ -28,7 +28,8 @@ _STYLE = (
 
 @dataclass
 class _Box:
-    """A layer in some columns, so high above the ground; `reads` are columns that it attends to next to its own."""
+    """A layer in some columns, at a height above the ground. `reads` are columns that it attends to in addition to its
+    own."""
 
     name: str
     detail: str
@@ -41,7 +42,7 @@ class _Box:
 
 @dataclass
 class _Stack:
-    """The layers of a network, placed. `lows` is where the next box of each column may begin."""
+    """The placed layers of a network. `lows` is the lowest free height of each column."""
 
     spec: NetworkSpec
     columns: list[str]
@@ -59,7 +60,7 @@ class _Stack:
 
 
 def drawing(recipe: Recipe) -> str:
-    """The SVG of a recipe's networks, side by side, with what stands in the recipe and nothing else."""
+    """The SVG of a recipe's networks, side by side."""
     stacks = {name: _placed(spec) for name, spec in recipe.networks.items()}
     notes = [f"{name} follows {spec.follows} (decay {spec.decay:g})" for name, spec in recipe.followers.items()]
     notes += visibility_notes(recipe)
@@ -98,7 +99,7 @@ def _placed(spec: NetworkSpec) -> _Stack:
 
 
 def _columns(spec: NetworkSpec) -> list[str]:
-    """The streams in the order in which layers of several are narrowest; else in their own."""
+    """The streams in the order that makes layers of several streams narrowest, or in their own order."""
     streams = list(spec.streams)
     together = [set(_named(layer, streams)) for layer in _flat(spec.layers)]
 
@@ -146,7 +147,7 @@ def _place_layer(layer: Mapping[str, Any], stack: _Stack) -> None:
     named = _named(layer, stack.columns)
     home = [name for name, key in named.items() if key in ("stream", "streams")] or list(stack.columns)
     others = [name for name in named if name not in home]
-    if "query" in layer:  # whose rows read the stream, and not the other way round
+    if "query" in layer:  # the rows of the query read the stream, not the other way round
         home, others = others, home
     apart = getattr(find("layer", layer["layer"]), "drawn_apart", False) if ":" not in layer["layer"] else False
     columns, reads = ([stack.columns.index(name) for name in of] for of in (sorted(home), sorted(others)))
@@ -163,16 +164,16 @@ def _place_layer(layer: Mapping[str, Any], stack: _Stack) -> None:
 
 def _detail(layer: Mapping[str, Any]) -> str:
     heads, inner = layer.get("num_heads"), layer.get("intermediate_size")
-    reported = [f"{' + '.join(map(str, heads)) if isinstance(heads, list) else heads} heads"] if heads else []
+    parts = [f"{' + '.join(map(str, heads)) if isinstance(heads, list) else heads} heads"] if heads else []
     shared = layer.get("share") or layer.get("shared")
-    reported += [str(inner)] if isinstance(inner, int) and not shared else []
-    reported += ["shared weights" if shared in (True, "all") else f"shared {shared}"] if shared else []
-    reported += [str(layer["name"])] if layer["layer"] == "tap" else []
-    return " · ".join(reported)
+    parts += [str(inner)] if isinstance(inner, int) and not shared else []
+    parts += ["shared weights" if shared in (True, "all") else f"shared {shared}"] if shared else []
+    parts += [str(layer["name"])] if layer["layer"] == "tap" else []
+    return " · ".join(parts)
 
 
 def _label(objectives: list[Any]) -> str:
-    """By their kind, and by their own name where they have one: two of a kind are distinguished by that alone."""
+    """The kinds of objectives, with their names where they have one: names distinguish two of a kind."""
     kinds = [str(spec["objective"]).rpartition(".")[2] for spec in objectives]
     names = [spec.get("name", kind) for spec, kind in zip(objectives, kinds, strict=True)]
     return ", ".join(kind if name == kind else f"{name} ({kind})" for name, kind in zip(names, kinds, strict=True))
@@ -239,7 +240,7 @@ class _Pen:
                 yield f'<path class="line" marker-end="url(#tip)" d="M{ends[0]:.1f},{y:.1f} H{ends[1]:.1f}"/>'
 
     def _across(self, other: int, column: int, middle: float, box: _Box, stack: _Stack) -> str:
-        """From the stream that is read, up to the layer's height and over to it."""
+        """A line from the stream that is read, up to the layer's height and over to the layer."""
         below = [each.low + BOX for each in stack.boxes if other in each.columns and each.low + BOX <= box.low]
         top, edge = max(below, default=float(BOX)), _WIDTH / 2 * (1 if other > column else -1)
         return (
@@ -271,7 +272,7 @@ class _Pen:
 
 
 def _colour(stream: str, stack: _Stack) -> str:
-    """That of a stream of this name in every drawing; others get those that no stream of the stack has."""
+    """The colour of a stream. A known name has the same colour in every drawing; other streams get unused colours."""
     streams = list(stack.spec.streams)
     free = [number for number in range(len(_COLOURS)) if number not in {_KNOWN.get(name) for name in streams}]
     unknown = [name for name in streams if name not in _KNOWN]
@@ -279,15 +280,15 @@ def _colour(stream: str, stack: _Stack) -> str:
 
 
 def _light(colour: str) -> str:
-    """The colour on white, at an eighth."""
+    """The colour on white, at 13 %."""
     parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
     return "#" + "".join(f"{round(255 - (255 - part) * 0.13):02x}" for part in parts)
 
 
 def _text(x: float, y: float, text: str, kind: str, colour: str = "", room: float = 0.0) -> str:
-    """`room` is how wide a name may be: a longer one is written smaller, as far as its letters' usual width tells."""
+    """An SVG text. `room` is its maximal width: a longer name gets a smaller font, from the mean width of letters."""
     size = min(_LETTERS, room / (_LETTER * len(text))) if room and text else _LETTERS
-    reported = [f"fill:{colour}"] if colour else []
-    reported += [f"font-size:{size:.1f}px"] if size < _LETTERS else []
-    style = f' style="{";".join(reported)}"' if reported else ""
+    parts = [f"fill:{colour}"] if colour else []
+    parts += [f"font-size:{size:.1f}px"] if size < _LETTERS else []
+    style = f' style="{";".join(parts)}"' if parts else ""
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="middle"{style}>{escape(text)}</text>'

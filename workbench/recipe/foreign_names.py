@@ -1,4 +1,4 @@
-"""Names that people know from other libraries, and what they are here."""
+"""Option names of other libraries, and the recipe keys that correspond to them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ KEYS = {
     "adam_beta1": "train.optimizer.betas=[0.9,0.999]",
     "adam_beta2": "train.optimizer.betas=[0.9,0.999]",
     "adam_epsilon": "train.optimizer.eps=1e-8",
-    "amp": "train.precision=bfloat16, or float16; auto takes what the hardware has",
-    "batch_size": "train.global_batch_size (of a step, over all GPUs) and train.micro_batch_size (at once on one)",
+    "amp": "train.precision=bfloat16, or float16; auto picks what the hardware supports",
+    "batch_size": "train.global_batch_size (per step, over all GPUs) and train.micro_batch_size (on one GPU at once)",
     "betas": "train.optimizer.betas=[0.9,0.999]",
-    "bf16": "train.precision=bfloat16 (auto takes it where the hardware has it)",
+    "bf16": "train.precision=bfloat16 (auto picks it where the hardware supports it)",
     "dataloader_num_workers": "train.num_workers=4",
     "epochs": EPOCHS,
     "eval_steps": "train.evaluate_every=1000 (with tasks.NAME.held_out=[CORPUS])",
-    "fp16": "train.precision=float16 (auto takes bfloat16 where the hardware has it)",
+    "fp16": "train.precision=float16 (auto picks bfloat16 where the hardware supports it)",
     "grad_clip": "train.clip_norm=1.0",
-    "gradient_accumulation_steps": "nothing: it is train.global_batch_size / (train.micro_batch_size x processes)",
+    "gradient_accumulation_steps": "not set: it is train.global_batch_size / (train.micro_batch_size x processes)",
     "gradient_checkpointing": "train.activation_checkpointing=true",
     "learning_rate": "train.lr=1e-4",
     "logging_steps": "train.log_every=10",
@@ -29,7 +29,7 @@ KEYS = {
     "max_length": "tasks.NAME.sequence.max_length=128",
     "max_seq_length": "tasks.NAME.sequence.max_length=128",
     "max_steps": "train.max_steps=1000",
-    "mlm_probability": "tasks.NAME.objectives[N].rate=0.15, of the objective mlm",
+    "mlm_probability": "tasks.NAME.objectives[N].rate=0.15 of the objective mlm",
     "model_name_or_path": "workbench pretrain FOLDER, which continues from the weights in FOLDER",
     "num_epochs": EPOCHS,
     "num_train_epochs": EPOCHS,
@@ -37,9 +37,9 @@ KEYS = {
     "optim": "train.optimizer=adamw, ... (workbench components optimizer)",
     "optimizer": "train.optimizer=adamw, ... (workbench components optimizer)",
     "output_dir": "--output runs/NAME",
-    "per_device_train_batch_size": "train.micro_batch_size (train.global_batch_size is that of a step, over all GPUs)",
+    "per_device_train_batch_size": "train.micro_batch_size (train.global_batch_size is per step, over all GPUs)",
     "precision": "train.precision=bfloat16, float16, float32 or auto",
-    "resume_from_checkpoint": "nothing to set: the same command continues where the run stopped",
+    "resume_from_checkpoint": "not set: the same command resumes the run",
     "save_steps": "train.save_every=1000",
     "save_total_limit": "train.keep_last=2",
     "torch_compile": "train.compile=true",
@@ -48,18 +48,18 @@ KEYS = {
     "warmup_steps": "train.lr_schedule.warmup_steps=100",
     "weight_decay": "train.optimizer.weight_decay=0.01",
 }
-"""By the last word of a key that no recipe has."""
+"""The corresponding key, by the last word of a key that recipes don't have."""
 _HUB = re.compile(r"(?i)^[\w-]+/[\w.-]+$|uncased|cased|chinese|multilingual|patch\d+|[-_](base|small|large|mini|v\d)\b")
 
 
 def key_hint(key: str) -> str:
-    """What a key of other libraries is here; empty where it is none of them."""
+    """The key here that corresponds to a key of another library; empty if there is none."""
     meant = KEYS.get(key.rpartition(".")[2].strip("-").replace("-", "_"))
-    return f"Here that is {meant}." if meant else ""
+    return f"The corresponding setting is {meant}." if meant else ""
 
 
 def model_hint(name: str, recipes: Iterable[str]) -> str:
-    """What to do with a name of the Hugging Face hub; empty where it is none."""
+    """Advice for a model name of the Hugging Face hub; empty if it is not one."""
     if not _HUB.search(name) or name.startswith((".", "/")):
         return ""
     last = re.sub(r"[^a-z0-9]", "", name.rpartition("/")[2].lower())
@@ -67,6 +67,6 @@ def model_hint(name: str, recipes: Iterable[str]) -> str:
     close = max((each for each in plain if last.startswith(each)), key=len, default=None)
     recipe = f" The architecture with fresh weights is the recipe {plain[close]!r}." if close else ""
     return (
-        "It may be a model of the Hugging Face hub: nothing is downloaded here. To continue from its weights, "
-        f"give the folder that holds its config.json and model.safetensors: workbench pretrain FOLDER.{recipe}"
+        "It may be a model of the Hugging Face hub; the workbench downloads nothing. To continue from its weights,  "
+        f"name the folder with its config.json and model.safetensors: workbench pretrain FOLDER.{recipe}"
     )

@@ -1,6 +1,6 @@
-"""Recipes by name or path: YAML, one of its sizes, dotted overrides.
+"""Reading recipes by name or path: YAML, sizes, dotted overrides.
 
-Variables of a recipe (`vars`), which overrides set: one that nothing reads would be a slip that nobody notices.
+An override of a variable (`vars`) that nothing reads is refused, since it would be an unnoticed mistake.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from workbench.recipe.trees import as_tree, recipe_from_dict
 
 @cache
 def shipped() -> dict[str, Path]:
-    """The files of the recipes that the workbench ships, by name; the folder of one is its family."""
+    """The files of the recipes that the workbench ships, by name. The folder of a file is its family."""
     folder = Path(str(resources.files("workbench.recipes")))
     return {path.stem: path for path in sorted(folder.glob("*/*.yaml"))}
 
 
 def recipe_names() -> list[str]:
-    """The recipes that the workbench ships, family by family."""
+    """The names of the recipes that the workbench ships, family by family."""
     return list(shipped())
 
 
 def find_recipe(name: str) -> tuple[Path, str | None]:
-    """The file of a shipped recipe's name or of a path to a YAML file, and which of its sizes is meant.
+    """The file of a shipped recipe or of a path to a YAML file, and the size that the name means.
 
-    `bert-large` is the size `large` of `bert`, and `mine-large.yaml` that of `mine.yaml`, where no recipe of this very
-    name is there.
+    `bert-large` is the size `large` of `bert`, and `mine-large.yaml` the size `large` of `mine.yaml`, unless a recipe
+    has this very name.
     """
     own = name.endswith((".yaml", ".yml"))
     stem, ending = (name[: name.rindex(".")], name[name.rindex(".") :]) if own else (name, "")
@@ -63,20 +63,20 @@ def find_recipe(name: str) -> tuple[Path, str | None]:
 
 
 def _sized(stem: str, ending: str) -> list[Path]:
-    """Files of recipes with sizes, of which a path may mean one."""
+    """The recipe files with sizes that a path may mean."""
     paths = (Path(recipe + ending) for recipe, size in splits(stem) if size)
     return [path for path in paths if path.is_file() and sizes_of(path)]
 
 
 def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = (), *, trust: bool = False) -> Recipe:
-    """Read a recipe, or a size of one, by name or path, apply `key=value` overrides, validate.
+    """Read a recipe, or a size of one, by name or path; apply `key=value` overrides; validate it.
 
     Args:
-        trust: whether code next to the recipe (or in the current folder) may be run for the parts it names.
+        trust: whether code next to the recipe (or in the current folder) may be run for the components that it names.
 
     Raises:
-        WorkbenchError: no such recipe, bad YAML, unknown key, wrong type; says where and what is allowed. Or parts of
-            its own that are not trusted.
+        WorkbenchError: no such recipe, bad YAML, unknown key, wrong type; the message names the place and the allowed
+            values. Or the recipe names components of its own that are not trusted.
     """
     path, size = find_recipe(name)
     recipe = read_recipe(path, overrides, size)
@@ -85,13 +85,13 @@ def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = (), *, trust
 
 
 def read_recipe(path: Path, overrides: list[str] | tuple[str, ...] = (), size: str | None = None) -> Recipe:
-    """As `load_recipe`, for its values alone: whatever parts it names, they cannot be built unless they are trusted.
+    """Read a recipe as `load_recipe` does, for its values alone: components of untrusted code cannot be built.
 
     Raises:
         WorkbenchError: as `load_recipe`.
     """
 
-    def made(plain: Any, size: str | None) -> Recipe:
+    def built(plain: Any, size: str | None) -> Recipe:
         if not isinstance(plain, dict):
             raise WorkbenchError(f"a recipe is a mapping with model, tasks and train; found {type(plain).__name__}")
         named = {"name": path.stem, **plain}
@@ -103,7 +103,7 @@ def read_recipe(path: Path, overrides: list[str] | tuple[str, ...] = (), size: s
         return tree
 
     def read(size: str | None) -> Recipe:
-        return read_yaml(path, overrides, lambda plain: made(plain, size), lambda tree: prepared(tree, size))
+        return read_yaml(path, overrides, lambda plain: built(plain, size), lambda tree: prepared(tree, size))
 
     try:
         return read(size)
@@ -116,7 +116,7 @@ def read_recipe(path: Path, overrides: list[str] | tuple[str, ...] = (), size: s
 
 
 def _refuses(read: Callable[[str | None], Recipe], why: str) -> bool:
-    """Whether the recipe itself, of no size, is refused for the same reason."""
+    """Whether the recipe without a size is refused for the same reason."""
     try:
         read(None)
     except WorkbenchError as error:
@@ -133,10 +133,10 @@ def check_variables(tree: Any, overrides: Iterable[str]) -> None:
     """Refuse an override of a variable that the recipe does not have, and that neither it nor another override reads.
 
     Args:
-        tree: OmegaConf's, as the recipe has it before the overrides.
+        tree: the OmegaConf tree of the recipe before the overrides.
 
     Raises:
-        WorkbenchError: names the nearest ones.
+        WorkbenchError: an unknown variable; the message lists the nearest ones.
     """
     overrides = list(overrides)
     named = [match[1] for text in overrides if (match := _SET.match(text))]
@@ -148,4 +148,4 @@ def check_variables(tree: Any, overrides: Iterable[str]) -> None:
     known.update(_READ.findall(repr(plain)), _READ.findall(" ".join(overrides)))
     for name in named:
         if name not in known:
-            raise unknown("variable", name, known, SECTION, advice="Nothing in the recipe reads this one.")
+            raise unknown("variable", name, known, SECTION, advice="Nothing in the recipe reads this variable.")

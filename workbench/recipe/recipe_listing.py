@@ -1,6 +1,6 @@
-"""Descriptions of the shipped recipes: for `workbench recipes` and docs/systems/.
+"""Descriptions of the shipped recipes for `workbench recipes` and docs/systems/.
 
-A system is its recipe: what is said here is read off the recipes' own headers, networks and tasks.
+Every description is derived from the recipe: its header, networks and tasks.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from workbench.recipe.spec import NetworkSpec, Recipe
 from workbench.recipe.trees import as_tree
 
 FIRST, LAST = ("text", "knowledge", "vision_language"), ("tiny", "demo")
-"""Families in the order in which they are shown, others between them. The last ones are no papers' systems."""
+"""Families in the order in which they are shown, others between them. The families of LAST are not systems of papers.
+"""
 
 PREPARED = "corpora/"
-"""Where recipes look for what `workbench prepare` makes; `vars.data` names another folder."""
+"""The folder in which recipes expect the output of `workbench prepare`; `vars.data` names another folder."""
 
 
 def families() -> dict[str, list[Recipe]]:
-    """The recipes by family: the folder they lie in."""
+    """The recipes by family, which is their folder."""
     found: dict[str, list[Recipe]] = {}
     for name, path in shipped().items():
         found.setdefault(path.parent.name, []).append(load_recipe(name))
@@ -30,7 +31,7 @@ def families() -> dict[str, list[Recipe]]:
 
 
 def stack(recipe: Recipe) -> str:
-    """What a recipe stacks, on one line: steps of its sequences, then its networks' layers over their streams."""
+    """The stack of a recipe on one line: transforms of its sequences, then its networks' layers over their streams."""
     transforms = dict.fromkeys(
         str(transform["transform"]) for task in recipe.tasks.values() for transform in task.sequence.transforms
     )
@@ -44,16 +45,18 @@ def stack(recipe: Recipe) -> str:
 
 
 def visibility_notes(recipe: Recipe) -> list[str]:
-    """Which rows see which, where not all do; it is the text's, which is said where there are other streams."""
-    seen = {name for task in recipe.tasks.values() for name in task.sequence.visibilities} - {"bidirectional"}
+    """Notes on visibilities that are not bidirectional. They concern the text, which is said if there are other
+    streams."""
+    visibilities = {name for task in recipe.tasks.values() for name in task.sequence.visibilities} - {"bidirectional"}
     alone = all(len(network.streams) == 1 for network in recipe.networks.values())
-    return [f"{visibility} visibility{'' if alone else ' of the text'}" for visibility in sorted(seen)]
+    return [f"{visibility} visibility{'' if alone else ' of the text'}" for visibility in sorted(visibilities)]
 
 
 def _layers(specs: Iterable[Mapping[str, Any]], network: NetworkSpec) -> str:
-    """`12 x self(text), 5 x [co(text, image), self(text), self(image)]`; equal neighbours are told together."""
-    reported = [(_layer(spec, network), int(spec.get("repeat", 1))) for spec in specs]
-    runs = ((name, sum(times for _, times in same)) for name, same in groupby(reported, key=lambda each: each[0]))
+    """The layers on a line: `12 x self(text), 5 x [co(text, image), self(text), self(image)]`. Equal neighbours are
+    joined."""
+    layers = [(_layer(spec, network), int(spec.get("repeat", 1))) for spec in specs]
+    runs = ((name, sum(times for _, times in same)) for name, same in groupby(layers, key=lambda each: each[0]))
     return ", ".join(name if times == 1 else f"{times} x {name}" for name, times in runs)
 
 
@@ -63,7 +66,7 @@ def _layer(spec: Mapping[str, Any], network: NetworkSpec) -> str:
     if "group" in spec:
         return f"[{_layers(spec['group'], network)}]{shared}"
     values = [value if isinstance(value, list) else [value] for value in spec.values()]
-    named = [name for value in values for name in value if isinstance(name, str)]  # others are parts with options
+    named = [name for value in values for name in value if isinstance(name, str)]  # others are components
     streams = dict.fromkeys(name for name in named if name in network.streams)
     return f"{spec['layer']}({', '.join(streams)}){shared}" if streams else f"{spec['layer']}{shared}"
 
@@ -74,7 +77,7 @@ def expected(recipe: Recipe) -> list[str]:
 
 
 def _words(tree: Any) -> Iterator[str]:
-    """The strings of a tree, mappings' keys (the places of corpora) among them."""
+    """The strings of a tree, including the keys of mappings (the places of corpora)."""
     if isinstance(tree, str):
         yield tree
     elif isinstance(tree, Mapping):

@@ -1,9 +1,9 @@
-"""Sizes of a recipe: the same system larger or smaller, as the values in which it differs.
+"""Sizes of a recipe: the same system larger or smaller. A size lists the values in which it differs.
 
     sizes:
       large: {model.streams.text.hidden_size: 1024, "model.layers[0].repeat": 24}
 
-They belong to the file: a recipe that was read is one of its sizes, and names none.
+Sizes belong to the file: a recipe that was read is one of its sizes, and has no sizes itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEY = "sizes"
 
 
 def splits(name: str) -> Iterator[tuple[str, str | None]]:
-    """A name as that of a recipe, then as a recipe and a size behind each of its hyphens, the last one first."""
+    """The readings of a name: a recipe, then a recipe and a size split at each hyphen, the last hyphen first."""
     yield name, None
     recipe, hyphen, size = name.rpartition("-")
     while hyphen:
@@ -31,22 +31,22 @@ def splits(name: str) -> Iterator[tuple[str, str | None]]:
 
 
 def sizes_of(path: Path) -> list[str]:
-    """The names of the sizes that a recipe's file has, in its order.
+    """The names of the sizes in a recipe's file, in its order.
 
     Raises:
-        WorkbenchError: `sizes` is no mapping of names to values by dotted key.
+        WorkbenchError: `sizes` is not a mapping of names to values by dotted key.
     """
     return read_yaml(path, make=lambda tree: list(_sizes(tree)))
 
 
 def resized(tree: Any, size: str | None) -> Any:
-    """OmegaConf's tree of a recipe's file as that of one of its sizes, or of the file itself.
+    """The OmegaConf tree of one size of a recipe's file, or of the file itself.
 
     Raises:
         WorkbenchError: as `sizes_of`; or a key of the size leads nowhere.
     """
     chosen = _sizes(tree)[size] if size is not None else {}
-    # `${key}` stays as it is: what overrides change later is what it stands for
+    # `${key}` stays unresolved: it refers to the value after the overrides
     values = chosen.items_ex(resolve=False) if isinstance(chosen, DictConfig) else chosen.items()
     listed = list(values)
     if KEY in tree:
@@ -73,6 +73,6 @@ def _sizes(tree: Any) -> dict[str, dict[str, Any]]:
 
 def _refusal(where: str, found: Any) -> WorkbenchError:
     return WorkbenchError(
-        f"{where} = {found!r}; allowed: by the size's name, values by dotted key "
+        f"{where} = {found!r}; allowed: a mapping of size names to values by dotted key "
         "(large: {model.streams.text.hidden_size: 1024})"
     )

@@ -1,7 +1,7 @@
-"""What a recipe says, as dataclasses.
+"""The structure of a recipe, as dataclasses.
 
-A recipe reads like the method section of a paper: model, tasks, training. Everything that names a part stays a
-mapping until `workbench.components.building.build` checks it against the part's own signature.
+A recipe reads like the method section of a paper: model, tasks, training. A mapping that names a component stays a
+mapping until `workbench.components.building.build` checks it against the component's signature.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ from workbench.recipe import foreign_names as elsewhere
 
 Spec = dict[str, Any]
 NO_SEGMENTER = "none"
-"""As a recipe's segmenter: words are what the tokenizer's pre-tokenizer separates, in every script."""
+"""The value of a recipe's `segmenter` for no segmenter: words are what the tokenizer's pre-tokenizer separates, in
+every script."""
 
 
 @dataclass
 class Paper:
-    """Where a recipe comes from, and what the paper leaves open."""
+    """The source of a recipe, and what the paper does not state."""
 
     title: Title
     url: Title = ""
@@ -59,13 +60,12 @@ class Paper:
 class InitFrom:
     """Weights to start from.
 
-    `weights` is a run, a checkpoint of other people (`workbench components family`) or `package:NAME`
-    (`workbench.core.packages`);
-    `checkpoint_family` names the family of a checkpoint where it is not recognised, or one of your own; `network` is
-    the run's, where it has several. With `stream` only that stream's embedding, layers and pooler are taken.
-    `layers` says which of the source's layers go into ours, from the first on, counted from 0: a list, or `every 2`.
-    `heads` says whether the objectives' heads are taken, or which; those of a whole network are.
-    `adapters` takes the source's adapters and nothing else of it: they become ours of these numbers in `adapt`.
+    `weights` is a run, a checkpoint (`workbench components family`) or `package:NAME` (`workbench.core.packages`).
+    `family` names the family of a checkpoint that is not recognised, or one of your own. `network` names a network of a
+    run that has several. `stream` loads only the embedding, layers and pooler of this stream. `layers` selects the
+    source's layers that are loaded into the first layers here, counted from 0: a list, or `every 2`. `heads` says
+    whether the objectives' heads are loaded, or which; by default the heads of a whole network are. `adapters` loads
+    only the source's adapters, into the entries of `adapt` with these numbers.
     """
 
     weights: Location
@@ -80,18 +80,19 @@ class InitFrom:
         others = [name for name in ("stream", "layers", "heads") if getattr(self, name) is not None]
         if self.adapters is not None and others:
             raise WorkbenchError(
-                f"init_from {self.weights}: `adapters` takes nothing else; leave out {', '.join(others)}"
+                f"init_from {self.weights}: `adapters` cannot be combined with other keys; leave out "
+                f"{', '.join(others)}"
             )
 
 
 @dataclass
 class Reported:
-    """A figure that was published of the system, which `workbench report` shows next to ours.
+    """A published result of the system, which `workbench report` shows next to the run's.
 
     Attributes:
-        metric: the name of ours, in whose unit `value` is: `<task>/<number>` of an evaluation
-            (`entity-typing/loose_micro/f1`), or a held-out metric (`mlm/accuracy`); any other name where it is none.
-        data: what it was measured on.
+        metric: the run's metric with the unit of `value`: `<task>/<number>` of an evaluation
+            (`entity-typing/loose_micro/f1`), or a held-out metric (`mlm/accuracy`); any other name if there is none.
+        data: the data of the measurement.
     """
 
     metric: Name
@@ -105,13 +106,13 @@ class Reported:
 class NetworkSpec:
     """A network: embeddings per stream, then layers in order.
 
-    `init_from` is where its weights come from (`InitFrom`): a place, a mapping, or a list of them. `tie` shares modules
-    of embeddings: `{target.token: text.token}` makes the first one the second; `{text.token: generator.text.token}`
-    takes that of another network. A `frozen` network is never trained, and is in evaluation mode also while others are.
-    With `scaled_residuals` the last map of each of N residual branches starts with `init_range / sqrt(N)` (GPT-2).
-    One with `adapt` is not trained either, but the adapters are, and the heads that read it; `adapted: trained` trains
-    the network next to them too. `memory` is how many rows of each stream it remembers of the text before, in tasks
-    with `order: continuous`.
+    `init_from` is the source of its weights (`InitFrom`): a place, a mapping, or a list of them. `tie` shares modules
+    of embeddings: `{target.token: text.token}` replaces the first by the second; `{text.token: generator.text.token}`
+    uses a module of another network. A `frozen` network is never trained, and stays in evaluation mode while others are
+    trained. With `scaled_residuals` the last linear map of each of N residual branches starts with `init_range /
+    sqrt(N)` (GPT-2). A network with `adapt` is not trained either, but its adapters are, and the heads that read it;
+    `adapted: trained` also trains the network. `memory` is the number of rows of each stream that it keeps from the
+    text before, in tasks with `order: continuous`.
     """
 
     streams: Annotated[dict[Word, ComponentSpec], MinLen(1)]
@@ -128,7 +129,7 @@ class NetworkSpec:
 
     @staticmethod
     def spelt_out(value: Any) -> Any:
-        """`init_from` may be a place alone, one mapping, or a list of either."""
+        """`init_from` as a list; it may be a place, one mapping, or a list of either."""
         if not isinstance(value, Mapping) or value.get("init_from", []) == []:
             return value
         entries = value["init_from"]
@@ -138,7 +139,7 @@ class NetworkSpec:
 
 @dataclass
 class Follower:
-    """A network that is a moving average of another one (MoCo, arXiv:1911.05722, section 3.2): after every update each
+    """A network that is a moving average of another one (MoCo, arXiv:1911.05722, section 3.2). After every update each
     of its weights becomes `decay * own + (1 - decay) * followed`. It starts as a copy and has no gradient."""
 
     follows: Word
@@ -147,15 +148,15 @@ class Follower:
 
 @dataclass
 class SequenceSpec:
-    """How a sample becomes sequences: a builder, then steps on its sequences (knowledge injection, ...)."""
+    """How a sample becomes sequences: a builder, then transforms of its sequences (knowledge injection, ...)."""
 
     builder: ComponentName | ComponentSpec
     transforms: list[ComponentSpec] = field(default_factory=list)
 
     @staticmethod
     def spelt_out(value: Any) -> Any:
-        """`document`, or `{builder: document, max_length: 128, transforms: [...]}` with the options next to the
-        name."""
+        """The full form of `document`, or of `{builder: document, max_length: 128, transforms: [...]}` with options
+        next to the name."""
         if isinstance(value, str):
             return {"builder": value}
         if not isinstance(value, Mapping) or not isinstance(value.get("builder"), str):
@@ -166,37 +167,38 @@ class SequenceSpec:
 
     @property
     def visibility(self) -> str | None:
-        """Which rows of the text each one sees, where the recipe says so of the builder; of a mixture the visibility by
+        """The visibility of the text's rows, if the recipe states it for the builder. A mixture has the visibility with
         which texts are read outside of training."""
-        seen = self.builder.get("visibility") if isinstance(self.builder, dict) else None
-        return "bidirectional" if isinstance(seen, Mapping) else seen
+        stated = self.builder.get("visibility") if isinstance(self.builder, dict) else None
+        return "bidirectional" if isinstance(stated, Mapping) else stated
 
     @property
     def visibilities(self) -> list[str]:
-        """All of a mixture, or the one."""
-        seen = self.builder.get("visibility") if isinstance(self.builder, dict) else None
-        return list(seen) if isinstance(seen, Mapping) else [self.visibility or "bidirectional"]
+        """The visibilities of a mixture, or the single one."""
+        stated = self.builder.get("visibility") if isinstance(self.builder, dict) else None
+        return list(stated) if isinstance(stated, Mapping) else [self.visibility or "bidirectional"]
 
     def with_visibility(self, visibility: str) -> SequenceSpec:
-        """The same with this visibility of the builder, unless it has its own."""
+        """The same specification with this visibility of the builder, unless it has its own."""
         builder = {"builder": self.builder} if isinstance(self.builder, str) else self.builder
         return replace(self, builder={**builder, "visibility": self.visibility or visibility})
 
 
 @dataclass
 class TaskSpec:
-    """A task = corpora + sequence builder + objectives. `corpora` maps a corpus (path or URL) to its weight.
+    """A pretraining task: corpora, a sequence builder and objectives. `corpora` maps a corpus (path or URL) to its
+    weight.
 
-    It is drawn from in proportion to its weight times its size to the power of `size_exponent`: 0 goes by the weights
-    alone, 1 by the sizes, and between them small corpora are read more often than their size would have it (XLM,
-    arXiv:1901.07291, section 3.1: 0.7). The size is in what the builder cuts: characters of text, elements of a list,
-    or else records.
+    A corpus is drawn in proportion to its weight times its size to the power of `size_exponent`. The exponent 0 uses
+    the weights alone, 1 the sizes; between them small corpora are read more often than their size implies (XLM,
+    arXiv:1901.07291, section 3.1: 0.7). The size is measured in the builder's unit: characters of text, elements of a
+    list, or else records.
 
-    With `order: continuous` texts are read on: each sequence of a micro-batch follows the one that stood at its place
-    in the lane's micro-batch before, so that networks with a `memory` see what came before.
+    With `order: continuous` each sequence of a micro-batch continues the sequence at the same index in the lane's
+    previous micro-batch. So networks with a `memory` see the text before.
 
-    With `duplicates: n` what is drawn for a sample, masks above all, is drawn in the first n epochs and then the same
-    again (static masking, as if the data were stored n times; RoBERTa, arXiv:1907.11692, section 4.1).
+    With `duplicates: n` the draws for a sample, masks above all, are new in the first n epochs and repeat from then on
+    (static masking, as if the data were stored n times; RoBERTa, arXiv:1907.11692, section 4.1).
     """
 
     key_hint = staticmethod(elsewhere.key_hint)
@@ -225,10 +227,10 @@ class TaskSpec:
 
 @dataclass
 class GroupSpec:
-    """How the parameters are trained whose names match a pattern and that no group before it has.
+    """How some parameters are trained: those whose names match a pattern and that no earlier group has.
 
-    `lr_factor` multiplies the rate, `weight_decay` replaces the optimizer's (what is not decayed stays so), and before
-    `start_step` the parameters don't move.
+    `lr_factor` multiplies the learning rate. `weight_decay` replaces the optimizer's; parameters without decay keep
+    none. Before `start_step` the parameters are frozen.
     """
 
     match: Name
@@ -239,14 +241,14 @@ class GroupSpec:
 
 AUTO: Literal["auto"] = "auto"
 DEFAULTS = {"optimizer": "adamw", "lr_schedule": "linear"}
-"""What is taken where a recipe names none, or options alone."""
+"""The components of a recipe that names none, or only their options."""
 
 
 @dataclass
 class TrainSpec:
-    """The loop. Sizes are in samples (corpus items); `lr` is the peak; times are in optimiser steps.
+    """The training loop. Sizes are in samples (corpus items); `lr` is the peak; times are in optimizer steps.
 
-    A run whose `micro_batch_size` is auto keeps the number that it found, and says so by `micro_batch_size_by`.
+    A run whose `micro_batch_size` is auto stores the number that it found, and sets `micro_batch_size_by` to auto.
     """
 
     key_hint = staticmethod(elsewhere.key_hint)
@@ -281,7 +283,7 @@ class TrainSpec:
 
     @staticmethod
     def spelt_out(value: Any) -> Any:
-        """An optimizer or a schedule may be its name alone, or the options of the default one."""
+        """The full form of an optimizer or a schedule that is its name alone, or the options of the default one."""
         if not isinstance(value, Mapping):
             return value
         full = dict(value)
@@ -301,14 +303,14 @@ class TrainSpec:
 
     @property
     def samples(self) -> int:
-        """Of a micro-batch.
+        """Samples of a micro-batch.
 
         Raises:
-            WorkbenchError: it is `auto`, which a run finds out on its device.
+            WorkbenchError: the size is `auto`, which a run determines on its device.
         """
         if isinstance(self.micro_batch_size, str):
             raise WorkbenchError(
-                f"train.micro_batch_size = {AUTO} is found by `pretrain` on a GPU; state a number here, such as "
+                f"train.micro_batch_size = {AUTO} is only determined by `pretrain` on a GPU; state a number, such as "
                 "train.micro_batch_size=8"
             )
         return self.micro_batch_size
@@ -321,10 +323,9 @@ class TrainSpec:
 
 @dataclass
 class Recipe:
-    """Everything that decides a run, and what is shown of it: `reported` figures, and `panels` of one's own.
+    """Everything that defines a run, and what its report shows: `reported` results and `panels` of the user.
 
-    `segmenter` finds the words of texts without spaces where something hides words as a whole; None leaves it to the
-    corpora.
+    `segmenter` finds the words of texts without spaces for whole-word masking; with None the corpora decide.
     """
 
     key_hint = staticmethod(elsewhere.key_hint)
@@ -362,13 +363,13 @@ class Recipe:
 
     @property
     def networks(self) -> dict[str, NetworkSpec]:
-        """The networks that are described, by name; a single one is called `main`."""
+        """The networks that the recipe describes, by name; a single network is called `main`."""
         described = self.model if isinstance(self.model, dict) else {"main": self.model}
         return {name: spec for name, spec in described.items() if isinstance(spec, NetworkSpec)}
 
     @property
     def all_networks(self) -> dict[str, NetworkSpec]:
-        """The same, and the followers, which are as what they follow."""
+        """The networks and the followers, which have the architecture of the network that they follow."""
         return self.networks | {name: self.networks[each.follows] for name, each in self.followers.items()}
 
     @property

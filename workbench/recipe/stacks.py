@@ -1,6 +1,6 @@
-"""The drawings of the documentation: those of the vision-language recipes in `docs/stacks`.
+"""The drawings of the vision-language recipes in `docs/stacks`.
 
-Each is shown with its recipe's line on the page of what it reads, between two marks.
+A page shows each drawing with its recipe's description, between two marks.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from workbench.recipe.spec import Recipe
 FOLDER, FAMILY = "stacks", "vision_language"
 BEGIN, END = "<!-- stacks: make pages -->\n", "<!-- end of stacks -->"
 IMAGES, VIDEOS = "vision-language/systems.md", "video-and-speech.md"
-"""The pages."""
+"""The pages of images, and of videos and speech."""
 
 
 def drawn() -> dict[str, list[Recipe]]:
-    """The recipes whose stacks are drawn, by page: those of videos and speech, and the others."""
+    """The recipes whose stacks are drawn, by page: recipes of videos and speech, and the others."""
     pages: dict[str, list[Recipe]] = {IMAGES: [], VIDEOS: []}
     for recipe in families()[FAMILY]:
         streams = {stream for network in recipe.networks.values() for stream in network.streams}
@@ -28,7 +28,7 @@ def drawn() -> dict[str, list[Recipe]]:
 
 
 def shown(page: str, recipes: Iterable[Recipe]) -> Iterator[str]:
-    """The lines of a page, which is named by its path within the documentation."""
+    """The lines of a page; `page` is its path within the documentation."""
     folder = "../" * page.count("/") + FOLDER
     for recipe in recipes:
         yield from ("", f"`{recipe.name}`: {recipe.description}", "", f"![{recipe.name}]({folder}/{recipe.name}.svg)")
@@ -49,7 +49,7 @@ def between(text: str, begin: str, end: str, lines: Iterable[str]) -> str:
 
 
 def write_stacks(docs: Path) -> None:
-    """Write the pages' parts and the drawings anew; those of recipes that there are no more go."""
+    """Write the drawings and the pages' sections; delete drawings of recipes that no longer exist."""
     folder, pages = docs / FOLDER, drawn()
     folder.mkdir(exist_ok=True)
     of_all = {recipe.name: recipe for recipes in pages.values() for recipe in recipes}

@@ -1,4 +1,4 @@
-"""A recipe as plain values, in the form in which recipes are written, and back."""
+"""Recipes as plain values, in the form in which recipes are written, and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.recipe.spec import Recipe, Spec
 
 
 def recipe_from_dict(tree: Mapping[str, Any], where: str = "") -> Recipe:
-    """A recipe from plain values (what `dataclasses.asdict` gave)."""
+    """A recipe from plain values (as `dataclasses.asdict` returns them)."""
     return check(Recipe, dict(tree), where)
 
 

@@ -39,7 +39,7 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path, make: Callable[[Path], 
     make(place)
     before = {path.name: stat.S_IFMT(path.lstat().st_mode) for path in tmp_path.iterdir()}
     for check in (check_writable, lambda path: write_text(path, "words")):
-        with pytest.raises(WorkbenchError, match=f"out is {found}; only a file may be written over"):
+        with pytest.raises(WorkbenchError, match=f"out is {found}; only a file may be overwritten"):
             check(place)
     assert {path.name: stat.S_IFMT(path.lstat().st_mode) for path in tmp_path.iterdir()} == before
 
@@ -54,7 +54,7 @@ def test_what_cannot_be_written_is_told_by_its_own_name(tmp_path: Path, monkeypa
                 check(Path(place))
             assert reported in str(refused.value)
             assert "@" not in str(refused.value), "a draft's name"
-    with pytest.raises(WorkbenchError, match=r"'\.' names no file"):
+    with pytest.raises(WorkbenchError, match=r"'\.' has no file name"):
         write_text(Path(""), "words")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 

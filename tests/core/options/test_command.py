@@ -70,7 +70,7 @@ def test_an_option_of_another_name_is_refused_by_the_name_that_the_user_typed() 
     def act(family: Annotated[ComponentName, typer.Option("--as", "-a")]) -> str:
         return family
 
-    with pytest.raises(WorkbenchError, match=r"^--as = ''; allowed: the name of a part"):
+    with pytest.raises(WorkbenchError, match=r"^--as = ''; allowed: the name of a component"):
         command(act)(family="")
 
 

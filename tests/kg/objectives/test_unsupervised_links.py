@@ -41,7 +41,7 @@ def test_what_a_control_took_away_is_told(losses: dict[str, float], caplog: pyte
     parts = [CandidatesTransform({"Q64": 0}, control="no-kg")]
     tasks: Any = {"text": SimpleNamespace(name="text", objectives=objectives, parts=parts)}
     first, result = FirstSteps(tasks, {}, control="no-kg", tells=True), cast(Any, SimpleNamespace(losses=losses))
-    reported = r"ontrol no-kg removes what Candidates would bring in"
+    reported = r"ontrol no-kg removes the contribution of Candidates"
     if losses:
         first.add(["text"], result, last=True)
         assert re.search(f"objective it found no label .*{reported}", caplog.records[0].message)

@@ -1,4 +1,4 @@
-"""Files of remote corpora, fetched once through fsspec and kept by their checksum."""
+"""A cache of remote corpus files: each is fetched once through fsspec and stored by its checksum."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROTOCOLS = (
     *("http", "https", "ftp", "sftp", "ssh", "smb", "hdfs", "webhdfs", "hf", "memory", "local"),
     *("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "lakefs"),
 )
-"""Stores of files. Other protocols of fsspec chain, run servers, or stand for places inside of files."""
+"""Protocols of file stores. Other protocols of fsspec chain others, run servers, or name places inside of files."""
 
 
 def is_url(place: str) -> bool:
@@ -34,28 +34,28 @@ def is_url(place: str) -> bool:
 
 
 def default_folder() -> Path:
-    """$WORKBENCH_CACHE, or ~/.cache/workbench."""
+    """The cache folder: $WORKBENCH_CACHE, or ~/.cache/workbench."""
     return Path(os.environ.get("WORKBENCH_CACHE") or Path.home() / ".cache" / "workbench")
 
 
 def fetch_bytes(url: str) -> bytes:
-    """The whole of a small remote file."""
+    """The content of a small remote file."""
     try:
         with fsspec.open(url, "rb") as file:
             return bytes(file.read())
-    except Exception as error:  # each store's library raises errors of its own
+    except Exception as error:  # each store's library has its own errors
         raise _unreachable(url, error) from error
 
 
 def copy_of(url: str, sha256: str, folder: Path) -> Path:
-    """Where the copy of a remote file lies, once it was fetched."""
+    """The path of the local copy of a remote file."""
     return folder / sha256[:2] / f"{sha256}{Path(url).suffix}"
 
 
 def fetch(url: str, sha256: str, folder: Path) -> Path:
-    """The local copy of a remote file, fetched if it is not there yet; several processes may ask at once.
+    """The local copy of a remote file, fetched if it does not exist; several processes may call this at once.
 
-    The copy's name is its checksum, so a changed remote file never meets an old copy. Copies are never deleted.
+    The name of a copy is its checksum, so a changed remote file never meets an old copy. Copies are never deleted.
 
     Raises:
         WorkbenchError: the file cannot be fetched, has another checksum, or the disk is full.
@@ -67,7 +67,7 @@ def fetch(url: str, sha256: str, folder: Path) -> Path:
         found = _download(url, target)
         if found != sha256:
             raise WorkbenchError(
-                f"{url}: the checksum is {found}, but corpus.json says {sha256}: the file changed after it was "
+                f"{url}: the checksum is {found}, but corpus.json has {sha256}: the file changed after it was "
                 "indexed, or the transfer was damaged. Index it again, or restore the file"
             )
     return local
@@ -77,13 +77,13 @@ def _download(url: str, target: BinaryIO) -> str:
     hasher = hashlib.sha256()
     try:
         source = fsspec.open(url, "rb").open()
-    except Exception as error:  # as above
+    except Exception as error:  # see `fetch_bytes`
         raise _unreachable(url, error) from error
     with source:
         while True:
             try:
                 chunk = source.read(CHUNK)
-            except Exception as error:  # as above
+            except Exception as error:  # see `fetch_bytes`
                 raise _unreachable(url, error) from error
             if not chunk:
                 return hasher.hexdigest()

@@ -1,20 +1,18 @@
-"""Whether a file still holds the bytes it was written with; each version of a file is hashed once per machine.
+"""Verified checksums of files, and folders of arrays that are sealed by a JSON file with their checksums.
 
-A file that was found to have its checksum is remembered by path, size, inode, and times of change, in memory and in
-`verified/` of the cache folder, so that loader workers, ranks and restarts do not hash it again. The time of the
-inode's change counts too, which no program can set back: a file that was written to is hashed again, even where its
-size and its modification time are as before. A file changed less than two seconds before it is hashed is not
-remembered, as a second change might carry the same time.
+Each version of a file is hashed once per machine. A file whose checksum was right is remembered by path, size, inode,
+and times of change, in memory and in `verified/` of the cache folder. So loader workers, ranks and restarts do not hash
+it again. The inode's change time counts too, which no program can reset: a file that was written to is hashed again
+even if its size and modification time are unchanged. A file that changed less than two seconds before it is hashed is
+not remembered, as a second change might have the same time. Bytes that change without a write through the file system
+(a failing disk) remain undetected; `workbench verify` always reads everything.
 
-What this cannot see are bytes that change without the file system being told (a failing disk): `workbench verify`
-always reads everything.
-
-Folders of arrays with a JSON file that seals them: what they are, and the checksum of every file.
+The JSON file of a sealed folder says what the folder holds, and has the checksum of every file:
 
     {"format": 2, ..., "files": {"triples.npy": "<SHA-256>", ...}, "digest": "<SHA-256 of all the other keys>"}
 
-A file is hashed once for each version of it (`workbench.core.files.checksums`): opening a sealed folder costs a few
-system calls for each file, and the first time on a machine as much as reading it.
+Opening a sealed folder costs a few system calls for each file. The first time on a machine it costs as much as reading
+the folder.
 """
 
 from __future__ import annotations
@@ -38,16 +36,16 @@ logger = logging.getLogger(__name__)
 
 
 SETTLED = 2_000_000_000
-"""Nanoseconds after which a further change of a file certainly has another time."""
+"""Nanoseconds after which a further change of a file has another time."""
 
 _remembered: dict[Path, set[str]] = {}
 _read: dict[Path, int] = {}
 
 
 def matches(path: Path, checksum: str, digest: Callable[[Path], str] = sha256_of) -> bool:
-    """Whether `digest(path)` is `checksum`, which is computed once for each version of a file.
+    """Whether `digest(path)` is `checksum`; the digest is computed once for each version of a file.
 
-    Processes that ask for the same file at once take turns, so that the first one's answer serves them all.
+    Processes that check the same file at once take turns, so that the first result serves all of them.
 
     Raises:
         OSError: the file is missing or cannot be read.
@@ -77,7 +75,7 @@ def _line(checksum: str, version: str, path: Path) -> str:
 
 
 def _record(path: Path) -> Path:
-    """The file that remembers the files of `path`'s folder."""
+    """The record file for the files in `path`'s folder."""
     folder = hashlib.sha256(os.fsencode(real_path(path.parent))).hexdigest()
     return default_folder() / "verified" / folder[:32]
 
@@ -86,12 +84,12 @@ def _known(record: Path, checksum: str, path: Path) -> bool:
     line = _line(checksum, _version(path), path)
     if line not in _remembered.get(record, ()):
         with contextlib.suppress(OSError):
-            _read_on(record)
+            _read_new_lines(record)
     return line in _remembered.get(record, ())
 
 
-def _read_on(record: Path) -> None:
-    """Learn what other processes have written since the record was last read."""
+def _read_new_lines(record: Path) -> None:
+    """Read the lines that other processes have written since the record was last read."""
     with open(record, "rb") as file:
         file.seek(_read.get(record, 0))
         whole, end, _ = file.read().rpartition(b"\n")
@@ -111,7 +109,8 @@ def _remember(record: Path, line: str) -> None:
 
 @contextlib.contextmanager
 def _turn(path: Path) -> Iterator[None]:
-    """One process of this machine at a time; where the file system has no locks, all at once."""
+    """A lock on the file for one process of this machine at a time; without locks in the file system all run at
+    once."""
     with open(path, "rb") as file:
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -122,7 +121,7 @@ FORMAT = 2
 
 
 def seal(folder: Path, name: str, about: Mapping[str, Any]) -> str:
-    """Write the file `name` that seals what is in the folder; returns its digest."""
+    """Write the file `name` that seals the content of the folder; returns its digest."""
     files = {path.name: sha256_of(path) for path in sorted(folder.iterdir()) if path.name != name}
     meta = {"format": FORMAT, **about, "files": files}
     digest = _digest(meta)
@@ -131,14 +130,14 @@ def seal(folder: Path, name: str, about: Mapping[str, Any]) -> str:
 
 
 def open_sealed(folder: Path, name: str, *, missing: str, again: str) -> dict[str, Any]:
-    """What `seal` wrote, when every file is as it was then.
+    """The content of the seal, after checking that every file is unchanged.
 
     Args:
-        missing: the message where there is no file `name`.
-        again: what to do about a folder that is damaged, for the message.
+        missing: the message if there is no file `name`.
+        again: advice for a damaged folder, for the message.
 
     Raises:
-        WorkbenchError: there is no such file, it is of another format, or a file is missing, changed or damaged.
+        WorkbenchError: there is no such file, it has another format, or a file is missing, changed or damaged.
     """
     place = folder / name
     try:
@@ -153,7 +152,7 @@ def open_sealed(folder: Path, name: str, *, missing: str, again: str) -> dict[st
 
 
 def damage(folder: Path, name: str) -> Iterator[tuple[str, str]]:
-    """(file, what is wrong with it) of everything that is not as `seal` left it; every byte is read."""
+    """(file, problem) for every file that differs from the seal. Every byte is read."""
     try:
         meta = _read_seal(folder / name)
     except OSError as error:
@@ -171,11 +170,11 @@ def damage(folder: Path, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_seal(place: Path) -> dict[str, Any]:
-    """What `seal` wrote, without its digest, which is right.
+    """The content of the seal without its digest, which is verified.
 
     Raises:
         OSError: there is no such file, or it cannot be read.
-        ValueError: what is wrong with it.
+        ValueError: the seal is damaged, changed or of another format.
     """
     try:
         meta = json.loads(place.read_bytes())

@@ -1,7 +1,4 @@
-"""Files that appear whole or not at all, and their checksums.
-
-Where a path leads.
-"""
+"""Files that are written completely or not at all; checks of paths; checksums of files."""
 
 from __future__ import annotations
 
@@ -29,14 +26,14 @@ DRAFT_SUFFIX = ".part"
 
 @contextlib.contextmanager
 def draft(path: Path) -> Iterator[Path]:
-    """A temporary path next to `path`, for a writer that wants a name. What stands there when the block ends takes the
-    name `path` at once; when the block fails nothing is left behind. Drafts that killed processes left go.
+    """A temporary path next to `path`. When the block ends, its file is renamed to `path`; when the block fails, it is
+    deleted. Drafts of killed processes are removed.
 
     Raises:
         MachineError: the disk is full.
-        WorkbenchError: the folder cannot be written, or what stands at `path` must stay (`check_replaceable`).
+        WorkbenchError: the folder cannot be written, or the file at `path` must stay (`check_replaceable`).
     """
-    with explained(path), _made(path.parent):
+    with explained(path), _created(path.parent):
         check_replaceable(path)
         clear_drafts(path)
         handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=DRAFT_SUFFIX, dir=path.parent)
@@ -53,8 +50,8 @@ def draft(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _made(folder: Path) -> Iterator[None]:
-    """A folder to write in; what of it had to be made goes again when the block fails and leaves it empty."""
+def _created(folder: Path) -> Iterator[None]:
+    """A folder to write in. Folders that had to be created are removed when the block fails and leaves them empty."""
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -68,7 +65,7 @@ def _made(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[BinaryIO]:
-    """A binary file that takes the name `path` when the block ends, and leaves nothing behind when it fails.
+    """A binary file that is renamed to `path` when the block ends, and deleted when the block fails.
 
     Raises:
         MachineError: the disk is full.
@@ -79,7 +76,7 @@ def atomic(path: Path) -> Iterator[BinaryIO]:
 
 
 def draft_folder(path: Path) -> Path:
-    """A new folder next to `path`, to be filled and then renamed to it.
+    """A new folder next to `path`, to be filled and then renamed to `path`.
 
     Raises:
         WorkbenchError: the folder cannot be written.
@@ -93,12 +90,12 @@ def draft_folder(path: Path) -> Path:
 
 
 def is_draft(entry: Path, path: Path) -> bool:
-    """Whether a file, or a folder, is a draft of `path`."""
+    """Whether a file or folder is a draft of `path`."""
     return entry.name.startswith(f".{path.name}.") and "@" in entry.name
 
 
 def clear_drafts(path: Path) -> None:
-    """Remove the drafts of `path` whose process was killed; those of living ones, and of other machines, stay."""
+    """Remove the drafts of `path` whose process was killed. Drafts of living processes and of other machines stay."""
     owned = re.compile(rf"{re.escape(f'.{path.name}.')}(\d+)@{re.escape(socket.gethostname())}\..*")
     for rest in path.parent.glob(f".{glob.escape(path.name)}.*@*"):
         owner = owned.fullmatch(rest.name)
@@ -111,12 +108,12 @@ def clear_drafts(path: Path) -> None:
 
 
 def _prefix(path: Path) -> str:
-    """Of a draft's name: what it is a draft of, and whose."""
+    """The prefix of a draft's name: the target and the owner."""
     return f".{path.name}.{os.getpid()}@{socket.gethostname()}."
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text in UTF-8, whole or not at all.
+    """Write a text in UTF-8, completely or not at all.
 
     Raises:
         MachineError: the disk is full.
@@ -128,45 +125,45 @@ def write_text(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turns the operating system's refusals to write `path` into messages that say what to do.
+    """A block in which errors of the operating system on writing `path` become messages that say what to do.
 
-    An error that names a file of another folder (an input that is read meanwhile) keeps that name; that of a draft is
-    never told.
+    An error that names a file of another folder (an input that is read meanwhile) keeps that name. The name of a draft
+    is never shown.
     """
     try:
         yield
     except OSError as error:
         named = error.filename if isinstance(error.filename, str | bytes) else None
-        elsewhere = named is not None and not _beside(Path(os.fsdecode(named)), path)
+        elsewhere = named is not None and not _is_next_to(Path(os.fsdecode(named)), path)
         raise system_error(error, None if elsewhere else path) from error
 
 
-def _beside(named: Path, path: Path) -> bool:
-    """Whether a file is of the folder of `path`, or a draft of it in another."""
+def _is_next_to(named: Path, path: Path) -> bool:
+    """Whether a file is in the folder of `path`, or a draft of it in another folder."""
     return is_draft(named, path) or os.path.abspath(named.parent) == os.path.abspath(path.parent)
 
 
 def check_replaceable(path: Path) -> None:
-    """Taking a name by renaming removes what had it: of a device, a pipe or a link that is never what was meant.
+    """Refuse a path whose file must not be replaced by a renamed file: a device, a pipe or a link.
 
     Raises:
-        WorkbenchError: `path` names no file, or something else than a file stands there.
+        WorkbenchError: `path` has no file name, or is not a regular file.
     """
     if not path.name:
-        raise WorkbenchError(f"{str(path)!r} names no file; say the file's name too")
+        raise WorkbenchError(f"{str(path)!r} has no file name; add one")
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
         return
     if not stat.S_ISREG(mode):
         found = "a link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "a pipe or device"
-        raise WorkbenchError(f"{path} is {found}; only a file may be written over: choose another place")
+        raise WorkbenchError(f"{path} is {found}; only a file may be overwritten: choose another place")
 
 
 def check_writable(path: Path) -> None:
-    """Whether a draft of `path` could be made and take its place, told before there is anything to write.
+    """Check whether a draft of `path` could be written and renamed, before there is anything to write.
 
-    Folders that are missing stay so: it is asked of the nearest one that exists.
+    Missing folders are not created: the nearest existing folder is checked.
 
     Raises:
         MachineError: the disk is full.
@@ -183,19 +180,20 @@ def check_writable(path: Path) -> None:
 
 
 def check_file(path: Path) -> None:
-    """
+    """Check that `path` is a file.
+
     Raises:
-        WorkbenchError: what stands at `path` is no file, but a folder, a link to nothing, or a pipe (whoever opens
-            one may wait for ever).
+        WorkbenchError: it is a folder, a link to nothing, or a pipe (opening one may block forever).
     """
     if not path.is_file():
         _refuse(path, "file")
 
 
 def check_folder(path: Path) -> None:
-    """
+    """Check that `path` is a folder.
+
     Raises:
-        WorkbenchError: what stands at `path` is no folder.
+        WorkbenchError: it is not a folder.
     """
     if not path.is_dir():
         _refuse(path, "folder")
@@ -203,15 +201,13 @@ def check_folder(path: Path) -> None:
 
 def _refuse(path: Path, meant: str) -> None:
     if path.exists() or path.is_symlink():
-        stands = "a folder" if path.is_dir() else "a file" if path.is_file() else "a pipe or device"
-        found = stands if path.exists() else "a link to nothing"
-        raise WorkbenchError(
-            f"{path} is {found}, and a {meant} is meant to be there; move it away, or choose another place"
-        )
+        kind = "a folder" if path.is_dir() else "a file" if path.is_file() else "a pipe or device"
+        found = kind if path.exists() else "a link to nothing"
+        raise WorkbenchError(f"{path} is {found}, but must be a {meant}; move it, or choose another place")
 
 
 def is_at(file: IO[Any], path: Path) -> bool:
-    """Whether an open file is the one that stands at `path` now."""
+    """Whether an open file is the one at `path` now."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
@@ -240,8 +236,8 @@ def _umask() -> int:
 
 
 def real_path(path: str | Path) -> Path:
-    """The path without links and `..`. A link that leads to itself stays: whoever opens it is told so by the system.
+    """The path without links and `..`. A link to itself stays: opening it raises an error of the system.
 
-    (`Path.resolve` raises a RuntimeError for that one.)
+    (`Path.resolve` raises a RuntimeError for such a link.)
     """
     return Path(os.path.realpath(path))

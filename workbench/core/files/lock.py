@@ -1,4 +1,4 @@
-"""One writer per folder: a lock that ends with its process, however that ends."""
+"""A lock for one writer per folder. It ends with its process, however the process ends."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ _held: set[Path] = set()
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold `folder` alone; it is made where it is missing, and removed again if it is empty in the end.
+    """Lock `folder` for this process. A missing folder is created, and removed again if it is empty in the end.
 
-    The lock is one of POSIX: it belongs to the process and not to its children, so one that was killed holds nothing
-    although its loader workers may live a moment longer. It works between the machines of a shared file system that
-    has locks; on one without, a warning is all there is.
+    The lock is a POSIX lock: it belongs to the process and not to its children. So a killed process holds no lock,
+    although its loader workers may live a moment longer. The lock works between the machines of a shared file system
+    with locks; without locks only a warning is logged.
 
     Raises:
-        WorkbenchError: another process, or this one, holds it (says which), or the folder cannot be written.
+        WorkbenchError: another process, or this one, holds the lock (the message says which), or the folder cannot be
+            written.
     """
-    made = not folder.exists()
+    created = not folder.exists()
     if folder.exists() and not folder.is_dir():
         raise WorkbenchError(f"{folder} is a file; choose another folder")
     place = real_path(folder) / LOCK
-    if place in _held:  # POSIX grants a process its own lock again
-        raise WorkbenchError(f"{folder} is in use by this very process; choose another folder")
+    if place in _held:  # a POSIX lock does not exclude its own process
+        raise WorkbenchError(f"{folder} is in use by this process itself; choose another folder")
     _held.add(place)
     try:
         try:
@@ -50,9 +51,9 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            with suppress(OSError):  # on a disk that fails the lock goes with the process
+            with suppress(OSError):  # on a failing disk the lock ends with the process
                 place.unlink(missing_ok=True)
-                if made and folder.is_dir() and not any(folder.iterdir()):
+                if created and folder.is_dir() and not any(folder.iterdir()):
                     folder.rmdir()
             file.close()
     finally:
@@ -76,14 +77,14 @@ def _acquire(folder: Path) -> TextIO:
             if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP):
                 file.close()
                 raise
-            logger.warning("the file system of %s has no locks: take care that nothing else writes there", folder)
+            logger.warning("the file system of %s has no locks; make sure that no other process writes there", folder)
         if is_at(file, place):
             break
-        file.close()  # the holder before removed the file while we waited for it
+        file.close()  # the previous holder removed the file in the meantime
     about = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%F %T"), "command": sys.argv}
     file.truncate()
-    with suppress(OSError):  # a full disk: the lock holds all the same, without saying whose it is
-        os.write(file.fileno(), json.dumps(about).encode())  # unbuffered: nothing is left to fail when it is closed
+    with suppress(OSError):  # on a full disk the lock holds without the record of its owner
+        os.write(file.fileno(), json.dumps(about).encode())  # unbuffered: closing cannot fail
     return file
 
 

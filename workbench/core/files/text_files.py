@@ -1,10 +1,8 @@
-"""The encoding of a text by its first bytes, wherever texts are read: files, members of tars, JSON.
+"""Text files and JSON from any source: encoding, lines, values.
 
-What a line of a text file is: it ends in a line feed, with or without a carriage return in front, and in no other.
-
-`str.splitlines` would also part a text at form feeds, at U+0085, U+2028 and their like, which stand within lines.
-
-JSON of other people.
+The encoding of a text is detected from its first bytes, in files, members of tars and JSON. A line ends in a line feed,
+with or without a carriage return before it. `str.splitlines` would also split at form feeds, at U+0085, U+2028 and
+similar characters, which occur within lines.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-ENCODINGS = {  # by the byte order mark; that of UTF-32 begins as that of UTF-16
+ENCODINGS = {  # by the byte order mark; the mark of UTF-32 begins like that of UTF-16
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -24,15 +22,15 @@ ENCODINGS = {  # by the byte order mark; that of UTF-32 begins as that of UTF-16
 
 
 def mark_of(first: bytes) -> bytes | None:
-    """The byte order mark that bytes begin with; None where there is none."""
+    """The byte order mark at the beginning of bytes, or None."""
     return next((mark for mark in ENCODINGS if first.startswith(mark)), None)
 
 
 def decoded(data: bytes) -> str:
-    """Bytes as text: by their byte order mark, which is left out, else as UTF-8.
+    """Bytes as text: decoded by their byte order mark, which is left out, or else as UTF-8.
 
     Raises:
-        UnicodeDecodeError: they are none.
+        UnicodeDecodeError: the bytes are no text in this encoding.
     """
     mark = mark_of(data)
     if mark is None or mark == codecs.BOM_UTF8:
@@ -52,10 +50,10 @@ def read_lines(path: Path) -> list[str]:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value that JSON text stands for.
+    """The value of a JSON text.
 
     Raises:
-        json.JSONDecodeError: it is none, or is nested too deeply for Python (a RecursionError otherwise).
+        json.JSONDecodeError: it is not JSON, or is nested too deeply for Python (otherwise a RecursionError).
         UnicodeDecodeError: the bytes are no text.
     """
     try:

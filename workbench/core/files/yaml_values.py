@@ -1,10 +1,10 @@
-"""YAML of other people, as plain values.
+"""YAML files from any source, as plain values.
 
-A recipe is OmegaConf's YAML without what reaches outside of it: `${key}` stands for another value of the same recipe;
-OmegaConf's resolvers (`${oc.env:TOKEN}` is the environment's) would put secrets into every copy of the recipe and into
-reports, and are refused. No tag makes an object: OmegaConf's loader is YAML's safe one.
+A recipe is OmegaConf's YAML without references to the outside. `${key}` is another value of the same recipe.
+OmegaConf's resolvers (`${oc.env:TOKEN}` reads the environment) would put secrets into every copy of the recipe and into
+reports, and are refused. No tag creates an object: OmegaConf uses YAML's safe loader.
 
-Keys that stand for several values at once: `model.**.dropout`, `model.layers[*].num_heads`.
+A pattern is a key that stands for several values at once: `model.**.dropout`, `model.layers[*].num_heads`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from yaml import CollectionEndEvent, CollectionStartEvent, YAMLError
 from workbench.core.errors import WorkbenchError, shown
 
 T = TypeVar("T")
-_STEP = re.compile(r"[^.\[\]]+")  # of an override's key: model.layers[0].num_heads
+_WORDS = re.compile(r"[^.\[\]]+")  # the words of a key: model.layers[0].num_heads
 _KEY = re.compile(r"\$\{[\w.\-\[\]]+\}")
-DEEPEST = 50  # lists and mappings inside of one another
-MOST = 200_000  # values, those that aliases repeat included; ultra-fine typing alone has 10,331 types
-_DEEP = f"values are nested too deeply; allowed are {DEEPEST} lists and mappings inside of one another"
+DEEPEST = 50  # levels of nested lists and mappings
+MOST = 200_000  # values, including repetitions by aliases; ultra-fine typing alone has 10,331 types
+_DEEP = f"values are nested too deeply; allowed: {DEEPEST} levels of lists and mappings"
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class OverrideError(WorkbenchError):
-    """An override that is none, or names nothing in the values it should change."""
+    """An override that is malformed, or names no existing value."""
 
 
 def _same(values: Any) -> Any:
@@ -51,12 +51,12 @@ def read_yaml(
     """The plain values of a recipe's file, with `key=value` overrides applied and every `${key}` replaced.
 
     Args:
-        make: what is built from the values.
-        prepare: what is done to OmegaConf's tree of the file before any override.
+        make: converts the values into the result.
+        prepare: changes OmegaConf's tree of the file before any override.
 
     Raises:
-        WorkbenchError: no YAML in UTF-8, an override that is none, something else than a key in `${...}`, or what
-            `make` refused; names the file, or the first override with which that happens.
+        WorkbenchError: no YAML in UTF-8, a malformed override, something other than a key in `${...}`, or an error of
+            `make`. The message names the file, or the first override that causes the error.
     """
 
     def load() -> Any:
@@ -65,16 +65,16 @@ def read_yaml(
             file.seek(0)
             return prepare(OmegaConf.load(file, max_yaml_expanded_nodes=MOST))
 
-    return _made(load, overrides, str(path), make)
+    return _result(load, overrides, str(path), make)
 
 
 def changed(tree: Any, overrides: Sequence[str], where: str, make: Callable[[Any], T] = _same) -> T:
     """Plain values with `key=value` overrides applied.
 
     Raises:
-        WorkbenchError: as `read_yaml`; `where` is what stands for the file.
+        WorkbenchError: as `read_yaml`; `where` replaces the file's name.
     """
-    return _made(lambda: OmegaConf.create(tree), overrides, where, make)
+    return _result(lambda: OmegaConf.create(tree), overrides, where, make)
 
 
 def assignments(values: Mapping[str, Any]) -> list[str]:
@@ -94,22 +94,22 @@ def _spelt(value: Any) -> str:
 
 
 def parse_value(text: str) -> Any:
-    """The plain value that stands behind an option's `name=`.
+    """The plain value of an option's `name=value`, from the text after `=`.
 
     Raises:
-        WorkbenchError: it is no YAML.
+        WorkbenchError: it is not YAML.
     """
     try:
         _refuse_deep(text)
         return OmegaConf.to_container(OmegaConf.create(f"value: {text}"), resolve=False)["value"]  # type: ignore
     except (OmegaConfBaseException, YAMLError, ValueError) as error:
-        raise WorkbenchError(f"the value is no YAML ({_words(error)})") from error
+        raise WorkbenchError(f"the value is not YAML ({_words(error)})") from error
     except RecursionError as error:
         raise WorkbenchError(_DEEP) from error
 
 
 def _refuse_deep(text: str | IO[str]) -> None:
-    """Parsers call themselves for what is nested, and YAML's C library does so until the process dies."""
+    """Refuse deep nesting before parsing: parsers are recursive, and YAML's C library would crash the process."""
     depth = 0
     try:
         for event in yaml.parse(text, Loader=_LOADER):
@@ -117,20 +117,20 @@ def _refuse_deep(text: str | IO[str]) -> None:
             if depth > DEEPEST:
                 raise WorkbenchError(_DEEP)
     except YAMLError as error:
-        if "nesting depth" in str(error):  # the limit of newer libyaml, which reads ahead of the events
+        if "nesting depth" in str(error):  # newer libyaml has a limit, and reads ahead of the events
             raise WorkbenchError(_DEEP) from error
         raise
 
 
-def _made(load: Callable[[], Any], overrides: Sequence[str], where: str, make: Callable[[Any], T]) -> T:
+def _result(load: Callable[[], Any], overrides: Sequence[str], where: str, make: Callable[[Any], T]) -> T:
     try:
         return make(_plain(load, overrides))
     except OverrideError:
         raise
     except WorkbenchError as error:
-        # the first override with which it comes to this: without an innocent one something else might be wrong too
-        to_this = (n for n in range(len(overrides)) if _refusal(load, overrides[:n], make) == str(error))
-        named = next(to_this, len(overrides))
+        # name the first override that causes the error; skipping others might cause different errors
+        causes = (n for n in range(len(overrides)) if _refusal(load, overrides[:n], make) == str(error))
+        named = next(causes, len(overrides))
         raise WorkbenchError(f"{_named(overrides[named - 1]) if named else where}: {error}") from error
 
 
@@ -150,8 +150,8 @@ def _plain(load: Callable[[], Any], overrides: Iterable[str]) -> Any:
         for value in _texts(OmegaConf.to_container(tree, resolve=False)):
             if "${" in _KEY.sub("", value):
                 raise WorkbenchError(
-                    f"{value!r}: only keys of the recipe itself may stand in ${{...}}, as in ${{vars.data}}; "
-                    "nothing is read from the environment. Give such a value as an override, key=value"
+                    f"{value!r}: only keys of the recipe itself are allowed in ${{...}}, as in ${{vars.data}}; "
+                    "the environment is not read. Set such a value with an override, key=value"
                 )
         return _with_keys(OmegaConf.to_container(tree, resolve=True), tree)
     except (OmegaConfBaseException, YAMLError, TypeError, ValueError) as error:
@@ -161,8 +161,8 @@ def _plain(load: Callable[[], Any], overrides: Iterable[str]) -> Any:
 
 
 def _with_keys(value: Any, tree: Any) -> Any:
-    """The values with `${key}` replaced in the keys of mappings too (`corpora: {"${vars.data}/a": 3}`), which OmegaConf
-    leaves as they are."""
+    """The values with `${key}` also replaced in the keys of mappings (`corpora: {"${vars.data}/a": 3}`), which
+    OmegaConf does not do."""
     if isinstance(value, list):
         return [_with_keys(inner, tree) for inner in value]
     if not isinstance(value, dict):
@@ -180,7 +180,7 @@ def _named_by(reference: str, tree: Any) -> str:
     value = OmegaConf.select(tree, reference[2:-1])
     if not isinstance(value, str | int | float):
         raise WorkbenchError(
-            f"{reference} in a key: the recipe has no such value, or it is no text or number ({value!r})"
+            f"{reference} in a key: the recipe has no such value, or it is neither text nor a number ({value!r})"
         )
     return str(value)
 
@@ -194,11 +194,11 @@ def _apply(tree: Any, text: str) -> None:
 
 
 def set_value(tree: Any, key: str, value: Any) -> None:
-    """Set the value at a dotted key of OmegaConf's tree (`train.lr`, `model.layers[0].num_heads`), or at all that a
-    pattern stands for (`model.**.num_heads`).
+    """Set the value at a dotted key of OmegaConf's tree (`train.lr`, `model.layers[0].num_heads`), or all values that a
+    pattern matches (`model.**.num_heads`).
 
     Raises:
-        WorkbenchError: the key leads through something that has no such element; or the pattern stands for nothing.
+        WorkbenchError: the key leads through a value without such an element; or the pattern matches nothing.
     """
     if is_pattern(key):
         for each in matching(tree, key):
@@ -212,19 +212,19 @@ def set_value(tree: Any, key: str, value: Any) -> None:
 
 
 def _check_elements(tree: Any, key: str) -> None:
-    """OmegaConf's own words on a list's elements say neither which list nor how many there are."""
+    """Refuse a list element that does not exist. OmegaConf's own message has neither the list's key nor its length."""
     so_far = ""
-    for step in _STEP.findall(key):
+    for word in _WORDS.findall(key):
         if isinstance(tree, ListConfig):
             there = f"{so_far} has {len(tree)} element{'s' * (len(tree) != 1)}, numbered from 0"
-            if not re.fullmatch(r"-?\d+", step) or not -len(tree) <= int(step) < len(tree):
+            if not re.fullmatch(r"-?\d+", word) or not -len(tree) <= int(word) < len(tree):
                 raise WorkbenchError(
-                    f"there is no {so_far}[{step}]: {there}. To add one, give the whole list: {so_far}=[...]"
+                    f"there is no {so_far}[{word}]: {there}. To add one, give the whole list: {so_far}=[...]"
                 )
         elif not isinstance(tree, DictConfig):
             return
-        so_far += f"[{step}]" if isinstance(tree, ListConfig) else f".{step}" if so_far else step
-        tree = tree[int(step)] if isinstance(tree, ListConfig) else tree.get(step)
+        so_far += f"[{word}]" if isinstance(tree, ListConfig) else f".{word}" if so_far else word
+        tree = tree[int(word)] if isinstance(tree, ListConfig) else tree.get(word)
 
 
 def _named(override: str) -> str:
@@ -232,8 +232,8 @@ def _named(override: str) -> str:
 
 
 def _words(error: Exception) -> str:
-    if "set_int_max_str_digits" in str(error):  # Python's advice to programmers
-        return f"a whole number has more than {sys.get_int_max_str_digits():,} digits, which is the most that is read"
+    if "set_int_max_str_digits" in str(error):  # Python's own message addresses programmers
+        return f"a whole number has more than {sys.get_int_max_str_digits():,} digits, which is the limit"
     return " ".join(str(error).split())
 
 
@@ -258,51 +258,50 @@ def _texts(tree: Any) -> Iterator[str]:
 
 
 ANY, ANY_DEPTH = "*", "**"
-_PATTERN_STEP = re.compile(r"[^.\[\]]+")
 
 
 def is_pattern(key: str) -> bool:
-    """Whether one of the steps of a key is `*` or `**`."""
-    return not {ANY, ANY_DEPTH}.isdisjoint(_PATTERN_STEP.findall(key))
+    """Whether a key contains `*` or `**`."""
+    return not {ANY, ANY_DEPTH}.isdisjoint(_WORDS.findall(key))
 
 
 def matching(tree: Any, key: str) -> list[str]:
-    """The keys of all values in OmegaConf's tree that a pattern stands for, in their order.
+    """The keys of all values in OmegaConf's tree that a pattern matches, in their order.
 
-    `*` is any one key of a mapping or any element of a list, `**` any number of them, none included. What a pattern
-    stands for is there already: it adds nothing.
+    `*` is any one key of a mapping or any element of a list; `**` is any number of them, including none. A pattern
+    matches existing values and adds nothing.
 
     Raises:
-        WorkbenchError: there is none.
+        WorkbenchError: no value matches.
     """
-    steps = _PATTERN_STEP.findall(key)
-    if steps[-1] in (ANY, ANY_DEPTH):
+    words = _WORDS.findall(key)
+    if words[-1] in (ANY, ANY_DEPTH):
         raise WorkbenchError(f"{key} names no value; a pattern ends with a name, as in model.{ANY_DEPTH}.dropout")
-    found = list(dict.fromkeys(_matching(tree, steps, "")))
+    found = list(dict.fromkeys(_matching(tree, words, "")))
     if not found:
         raise WorkbenchError(
-            f"{key} stands for no value that is there; {ANY} is any one key or element, {ANY_DEPTH} any number, "
-            "and what the file leaves to a default has to be named in full"
+            f"{key} matches no value; {ANY} is any one key or element, {ANY_DEPTH} any number of them. "
+            "A value that the file leaves to its default has to be named in full"
         )
     return found
 
 
-def _matching(tree: Any, steps: list[str], so_far: str) -> Iterator[str]:
-    if not steps:
+def _matching(tree: Any, words: list[str], so_far: str) -> Iterator[str]:
+    if not words:
         yield so_far
         return
-    step, *others = steps
-    if step == ANY_DEPTH:
+    word, *others = words
+    if word == ANY_DEPTH:
         yield from _matching(tree, others, so_far)
     for name, inner, place in _inner(tree, so_far):
-        if step == ANY_DEPTH:
-            yield from _matching(inner, steps, place)
-        elif step in (ANY, name):
+        if word == ANY_DEPTH:
+            yield from _matching(inner, words, place)
+        elif word in (ANY, name):
             yield from _matching(inner, others, place)
 
 
 def _inner(tree: Any, so_far: str) -> Iterator[tuple[str, Any, str]]:
-    """What a mapping or a list holds: its name, itself, and its key."""
+    """The children of a mapping or list: name, value and key of each."""
     if isinstance(tree, ListConfig):
         for number in range(len(tree)):
             yield str(number), tree._get_node(number), f"{so_far}[{number}]"

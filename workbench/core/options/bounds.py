@@ -1,9 +1,8 @@
-"""What an option may be: types with their bounds, for the signatures of parts and commands and the keys of recipes.
+"""Types of options with their bounds, for the signatures of components and commands and the keys of recipes.
 
-`workbench.core.options.values` checks values against them. A number of an option has one of these types, or bounds of
-its
-own next to the type (`Annotated[int, Ge(2)]`); a string has a `Literal`, or one of these types that says what the text
-means. The upper bounds are far above anything that is trained today; they are there for slips of the pen.
+`workbench.core.options.values` checks values against them. A numeric option has one of these types, or its own bounds
+next to the type (`Annotated[int, Ge(2)]`). A string option has a `Literal`, or one of these types that says what the
+text means. The upper bounds are far above anything that is trained today; they detect typing errors.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from pydantic import BeforeValidator, StringConstraints
 
 @dataclass(frozen=True)
 class Means:
-    """What a text stands for, in the words of a message: "allowed: ..."."""
+    """The meaning of a text, for messages: "allowed: ..."."""
 
     words: str
 
 
 def _from_text(value: Any) -> Any:
-    """`1e-4` is a number for people, and text for YAML 1.1, which wants a dot in it."""
+    """The number of a text such as `1e-4`, which YAML 1.1 reads as text because it has no dot."""
     if not isinstance(value, str):
         return value
     try:
@@ -33,7 +32,7 @@ def _from_text(value: Any) -> Any:
 
 
 Number = Annotated[float, BeforeValidator(_from_text)]
-"""Any finite number, also as YAML 1.1 writes it; without bounds it is not enough for an option."""
+"""Any finite number, also as YAML 1.1 writes it. An option needs bounds in addition."""
 
 # whole numbers
 Count = Annotated[int, Ge(1), Le(10**12)]
@@ -55,10 +54,10 @@ Seed = Annotated[int, Ge(0), Lt(2**32)]
 Share = Annotated[Number, Ge(0), Le(1)]
 SomeShare = Annotated[Number, Gt(0), Le(1)]
 PartShare = Annotated[Number, Gt(0), Lt(1)]
-Warmup = CountOrZero | PartShare  # of a run's updates: so many, or that share of them
+Warmup = CountOrZero | PartShare  # a number of updates, or a share of the run's updates
 Dropout = Annotated[Number, Ge(0), Lt(1)]
 Positive = Annotated[Number, Gt(0), Le(1e6)]
-MeanSpan = Annotated[Number, Ge(1), Le(1000)]  # rows of a span, on average
+MeanSpan = Annotated[Number, Ge(1), Le(1000)]  # mean number of rows of a span
 Seconds = Annotated[Number, Gt(0), Le(86_400)]
 Ratio = Annotated[Number, Ge(1), Le(1e6)]
 NotNegative = Annotated[Number, Ge(0), Le(1e6)]
@@ -67,7 +66,7 @@ Figure = Annotated[Number, Ge(-1e9), Le(1e9)]
 Epsilon = Annotated[Number, Gt(0), Lt(1)]
 Momentum = Annotated[Number, Ge(0), Lt(1)]
 Betas = Annotated[list[Momentum], Len(2, 2)]
-"""The decay of the two moments of an optimiser like Adam."""
+"""The decay rates of the two moments of an optimizer like Adam."""
 
 # texts
 Device = Literal["auto", "cpu", "cuda"]
@@ -80,7 +79,7 @@ FileName = Annotated[
 ]
 Location = Annotated[str, StringConstraints(pattern=r"^[^\x00]*[^\s\x00][^\x00]*$"), Means("a path or URL")]
 Name = Annotated[str, MinLen(1), Means("a name, not empty")]
-Source = Annotated[str, StringConstraints(pattern=r"\S"), Means("who says so: a paper and its table, a readme")]
+Source = Annotated[str, StringConstraints(pattern=r"\S"), Means("the source: a paper and its table, a readme")]
 PanelPath = Annotated[
     str,
     StringConstraints(pattern=r"^[^\W\d][\w.]*:[^\W\d]\w*$"),
@@ -97,6 +96,6 @@ PartOf = Annotated[
     str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}/[1-9][0-9]{0,3}$"), Means("i/n, the i-th of n parts: 2/4")
 ]
 Title = Annotated[str, Means("any text")]
-ComponentName = Annotated[str, MinLen(1), Means("the name of a part, or 'package.module:Class'")]
+ComponentName = Annotated[str, MinLen(1), Means("the name of a component, or 'package.module:Class'")]
 Role = Annotated[str, MinLen(1), Means("the role of a special token (cls, sep, bos, eos), or null for none")]
-ComponentSpec = Annotated[dict[str, Any], MinLen(1), Means("a mapping of a part's name and options")]
+ComponentSpec = Annotated[dict[str, Any], MinLen(1), Means("a mapping of a component's name and options")]

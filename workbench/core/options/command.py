@@ -1,4 +1,5 @@
-"""A function as a command: dataclass parameters stand for an option per field, values are checked by their types."""
+"""Functions as commands: a dataclass parameter stands for an option per field, and values are checked by their
+types."""
 
 from __future__ import annotations
 
@@ -24,32 +25,29 @@ from workbench.core.options.bounds import Word
 from workbench.core.options.outputs import check_outputs
 from workbench.core.options.values import bare_type, check, without_null
 
-Trust = Annotated[bool, typer.Option("--trust", help="Run the code that the recipe or run brings along.")]
-"""Whether parts that are not installed may be imported: see `workbench.components.trust`."""
+Trust = Annotated[bool, typer.Option("--trust", help="Allow the code of the recipe or run to be executed.")]
+"""Whether components that are not installed may be imported (`workbench.components.trust`)."""
 
-WhichNetwork = Annotated[
-    Word | None, typer.Option("--network", help="Which of the run's networks, where it has several.")
-]
-"""The name of a network; without one the only network (`Root.network_name`)."""
+WhichNetwork = Annotated[Word | None, typer.Option("--network", help="The network to use, where the run has several.")]
+"""The name of a network; without one the only network (`PretrainingModel.network_name`)."""
 
 Returned = TypeVar("Returned")
 Options = TypeVar("Options")
-COMMAND = "__command__"  # the attribute of a command that keeps the function it was built from
+COMMAND = "__command__"  # the attribute of a command that holds its original function
 
 
 def command(function: Callable[..., Returned]) -> Callable[..., Returned]:
-    """What typer is given for a function that is a command.
+    """The function as a command for typer.
 
-    A parameter that is a dataclass is spread over the command line, each field an option of its own; a subclass gives
-    a field another default. Parameters and fields carry typer's annotations, and the bounds of
-    `workbench.core.options.bounds` inside of them. The command takes its options by name, and is handed the
-    dataclasses.
+    A parameter that is a dataclass becomes one option per field; a subclass overrides the defaults of fields.
+    Parameters and fields carry typer's annotations, and inside of them the bounds of `workbench.core.options.bounds`.
+    The command takes its options by name, and the function receives the dataclasses.
 
-    As a decorator it makes the function callable like that from Python too; a command again is the same command.
+    As a decorator it gives the function this signature in Python too. A command stays unchanged.
 
     Raises (when it is called):
         WorkbenchError: a value that its annotation does not allow, or an output that cannot be written
-            (`check_outputs`), by the option's name.
+            (`check_outputs`); the message names the option.
     """
     if hasattr(function, COMMAND):
         return function
@@ -61,22 +59,22 @@ def command(function: Callable[..., Returned]) -> Callable[..., Returned]:
         return _call(function, values, where)
 
     shown = [parameter.replace(annotation=_for_typer(parameter.annotation)) for parameter in parameters]
-    del called.__wrapped__  # or inspect would show the dataclasses again
+    del called.__wrapped__  # otherwise inspect would show the dataclasses
     called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
-    called.__doc__ = escape(function.__doc__ or "")  # --help is rich's markup, which would swallow `[corpora/notes]`
+    called.__doc__ = escape(function.__doc__ or "")  # --help is rich markup, where `[corpora/notes]` is a tag
     setattr(called, COMMAND, function)
     return called
 
 
 def call_from_python(function: Callable[..., Returned], **values: Any) -> Returned:
-    """Call a command with its options as Python's keywords, checked as on the command line.
+    """Call a command with its options as Python keywords, checked as on the command line.
 
-    Python's types are taken as well: text for a path and a path for text, one value for a list of them, and a mapping
-    `{name: value}` for a list of NAME=VALUE.
+    Python types are converted: text to a path and a path to text, one value to a list, and a mapping `{name: value}` to
+    a list of NAME=VALUE.
 
     Raises:
-        WorkbenchError: no option has this name, or as of `command`.
+        WorkbenchError: no option has this name, or as for `command`.
         TypeError: a required option is missing.
     """
     function = getattr(function, COMMAND, function)
@@ -87,24 +85,24 @@ def call_from_python(function: Callable[..., Returned], **values: Any) -> Return
             raise unknown("option", name, allowed)
     missing = [each.name for each in parameters if each.default is Parameter.empty and each.name not in values]
     if missing:
-        raise TypeError(f"these options are required, and are missing: {', '.join(missing)}")
+        raise TypeError(f"these options are required and missing: {', '.join(missing)}")
     given = {name: _from_python(allowed[name], value) for name, value in values.items()}
     return _call(function, given, {name: name for name in allowed})
 
 
 def options_from_python(kind: type[Options], **values: Any) -> Options:
-    """The options of a command, a dataclass, from Python's keywords; as `call_from_python`."""
+    """The options of a command, a dataclass, from Python keywords, as `call_from_python` converts them."""
 
-    def taken(options: Any) -> Any:
+    def identity(options: Any) -> Any:
         return options
 
-    taken.__annotations__ = {"options": kind}
-    made: Options = call_from_python(taken, **values)
-    return made
+    identity.__annotations__ = {"options": kind}
+    result: Options = call_from_python(identity, **values)
+    return result
 
 
 def _from_python(hint: Any, value: Any) -> Any:
-    """A value of Python's as the type that the annotation of an option wants; one of no such type stays as it is."""
+    """A Python value as the type of an option's annotation; a value of another type is returned unchanged."""
     bare = bare_type(hint)
     if typing.get_origin(bare) is list:
         (inner,) = typing.get_args(bare)
@@ -120,10 +118,10 @@ def _from_python(hint: Any, value: Any) -> Any:
 
 
 def _call(function: Callable[..., Returned], values: dict[str, Any], where: dict[str, str]) -> Returned:
-    """Call a command with its options by name, checked, those of its dataclasses put into these.
+    """Call a command with its checked options by name; options of dataclasses become these dataclasses.
 
     Args:
-        where: what the user calls each option.
+        where: the user's spelling of each option.
     """
     hints = typing.get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
@@ -140,7 +138,7 @@ def _call(function: Callable[..., Returned], values: dict[str, Any], where: dict
 
 
 def options_of(function: Callable[..., Any]) -> Iterator[Parameter]:
-    """The options of a command, those of its dataclasses in their place, with their annotations."""
+    """The options of a command with their annotations; a dataclass is replaced by its fields."""
     function = getattr(function, COMMAND, function)
     hints = typing.get_type_hints(function, include_extras=True)
     for name, parameter in inspect.signature(function).parameters.items():
@@ -151,14 +149,14 @@ def options_of(function: Callable[..., Any]) -> Iterator[Parameter]:
 
 
 def changed(options: Any) -> list[str]:
-    """Those of a dataclass of options that are not as by default, as the user types them: `--words`, `--no-context`."""
-    reported = []
+    """The options of a dataclass that differ from their defaults, as typed: `--words`, `--no-context`."""
+    names = []
     for field in _fields(type(options)):
         value = getattr(options, field.name)
         if value != field.default:
             name = spelling(field.name, field.annotation)
-            reported.append(name.replace("--", "--no-", 1) if value is False else name)
-    return reported
+            names.append(name.replace("--", "--no-", 1) if value is False else name)
+    return names
 
 
 def _fields(group: Any) -> Iterator[Parameter]:
@@ -173,16 +171,16 @@ def _fields(group: Any) -> Iterator[Parameter]:
 
 
 def typer_info(hint: Any) -> ParameterInfo | None:
-    """What an annotation tells typer of an option: its help, its spelling."""
+    """The typer information of an annotation: the option's help and spelling."""
     return next((m for m in _metadata(hint) if isinstance(m, ParameterInfo)), None)
 
 
 def spelling(name: str, hint: Any) -> str:
-    """An option of this name and annotation as the user types it: `--batch-size`, or CORPUS for an argument."""
+    """The spelling of an option of this name and annotation: `--batch-size`, or CORPUS for an argument."""
     info = typer_info(hint)
     if isinstance(info, ArgumentInfo):
         return str(info.metavar or name.upper())
-    # typer keeps the first spelling of `Annotated[..., Option("--as")]` where a default would stand
+    # typer stores the first spelling of `Annotated[..., Option("--as")]` as the default
     stated = (getattr(info, "default", None), *(getattr(info, "param_decls", None) or ()))
     long = [given for given in stated if isinstance(given, str) and given.startswith("--")]
     return long[0] if long else f"--{name.replace('_', '-')}"
@@ -193,7 +191,7 @@ def _metadata(hint: Any) -> tuple[Any, ...]:
 
 
 def _for_typer(hint: Any) -> Any:
-    """The annotation without bounds, which typer would not understand inside of a union or a list."""
+    """The annotation without bounds, which typer does not understand inside of a union or a list."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         infos = tuple(m for m in arguments[1:] if isinstance(m, ParameterInfo))

@@ -1,4 +1,4 @@
-"""Where a command writes: what is refused of an `--output` before any work is done."""
+"""Checks of the output files of a command, before any work is done."""
 
 from __future__ import annotations
 
@@ -15,28 +15,27 @@ from workbench.core.files.drafts import check_writable, real_path
 
 @dataclass(frozen=True)
 class OutputMark:
-    """Marks the option of a file that the command writes when its work is done:
-    `workbench.runs.output_places.OutputFile`.
+    """The mark of an option that names a file which the command writes: `workbench.runs.output_places.OutputFile`.
 
     Attributes:
-        check: refuses a place, by a WorkbenchError, that belongs to something else.
+        check: raises a WorkbenchError for a place that belongs to something else.
     """
 
     check: Callable[[Path], None]
 
 
 def check_outputs(hints: Mapping[str, Any], values: Mapping[str, Any], where: Mapping[str, str]) -> None:
-    """Check the files that a command is to write.
+    """Check the output files of a command.
 
     Args:
         hints: the annotations of its options.
-        values: what it was given.
-        where: the options as the user types them.
+        values: the values of its options.
+        where: the options as typed.
 
     Raises:
         MachineError: the disk is full.
-        WorkbenchError: a file cannot be written, would replace what is no file or belongs to a run or a corpus, or is
-            an input or another output too; by the option's name.
+        WorkbenchError: a file cannot be written, would replace something that is no file or belongs to a run or a
+            corpus, or is also an input or another output; the message names the option.
     """
     marks = {name: written(hint) for name, hint in hints.items() if values.get(name) is not None}
     outputs = {name: mark for name, mark in marks.items() if mark}
@@ -50,12 +49,14 @@ def check_outputs(hints: Mapping[str, Any], values: Mapping[str, Any], where: Ma
         before = places.setdefault(real_path(values[name]), name)
         if before != name:
             raise WorkbenchError(
-                f"{where[name]}: {values[name]} is what {where[before]} writes, and would be lost; choose another place"
+                f"{where[name]}: {values[name]} is also the output of {where[before]} and would be overwritten; choose "
+                "another place"
             )
         for other, value in values.items():
             if other not in outputs and any(_same(values[name], place) for place in _paths(value)):
                 raise WorkbenchError(
-                    f"{where[name]}: {values[name]} is what {where[other]} reads, and would be lost; choose another "
+                    f"{where[name]}: {values[name]} is also the input {where[other]} and would be overwritten; choose "
+                    "another "
                     "place"
                 )
 
@@ -74,7 +75,7 @@ def _paths(value: Any) -> Iterator[str | Path]:
 
 
 def _same(output: Path, place: str | Path) -> bool:
-    """Whether both are one file; a text that names none is no file."""
+    """Whether both are the same file; a text that names no file is none."""
     try:
         return os.path.samefile(output, place)
     except (OSError, ValueError):

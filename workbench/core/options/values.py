@@ -1,7 +1,7 @@
-"""The one check of a value against an annotation: for keys of recipes, options of parts and options of commands.
+"""The check of a value against an annotation, for keys of recipes, options of components and options of commands.
 
-pydantic does it, strictly: no text becomes a whole number and no boolean a number, a whole number is fine where a
-number is wanted, NaN and infinity are nowhere. What is made here is the message: place, value, what is allowed.
+pydantic validates strictly: text is never a whole number, a boolean is never a number, a whole number is accepted for a
+number, NaN and infinity are refused. This module writes the message: place, value, what is allowed.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ CONTAINERS = (*LISTS, dict, Mapping)
 def check(hint: Any, value: Any, where: str) -> Any:
     """`value` as an instance of the annotation.
 
-    A mapping becomes a dataclass where the annotation is one; before that, the class's own `spelt_out(value)` turns
-    short forms into the full one. What the class says of a key that it lacks (`key_hint`) is told.
+    A mapping becomes a dataclass if the annotation is one. Before that, the class's own `spelt_out(value)` turns short
+    forms into the full form. The message for an unknown key includes the hint of the class (`key_hint`).
 
     Raises:
         WorkbenchError: an unknown or missing key, a wrong type, or a value out of bounds, with its place.
@@ -53,7 +53,7 @@ def check(hint: Any, value: Any, where: str) -> Any:
 
 
 def check_all(hints: Mapping[str, Any], values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """`check` for every value whose name has an annotation; the others stay as they are."""
+    """`check` for every value whose name has an annotation; the others are returned unchanged."""
     return {
         name: check(hints[name], value, f"{where}: {name}") if name in hints else value
         for name, value in values.items()
@@ -61,10 +61,10 @@ def check_all(hints: Mapping[str, Any], values: Mapping[str, Any], where: str) -
 
 
 def refuse_not_finite(value: Any, where: str) -> None:
-    """What holds for a value of any type, also of none.
+    """Refuse NaN and infinity in a value of any type, also without an annotation.
 
     Raises:
-        WorkbenchError: NaN or infinity stand somewhere in it.
+        WorkbenchError: NaN or infinity occur in it.
     """
     if isinstance(value, float) and not math.isfinite(value):
         raise _refusal("a finite number", value, where, is_type=False)
@@ -77,17 +77,17 @@ def refuse_not_finite(value: Any, where: str) -> None:
 
 
 def is_text(hint: Any) -> bool:
-    """Whether an annotation wants text, and nothing else."""
+    """Whether an annotation allows only text."""
     return (typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint) is str
 
 
 def group(hint: Any) -> type | None:
-    """The dataclass that a value may be by an annotation: of `X | None` X, if X is one."""
+    """The dataclass in an annotation: X for `X | None`, if X is one."""
     return next((member for member in _members(hint) if isinstance(member, type) and _holds_dataclass(member)), None)
 
 
 def without_null(hint: Any) -> Any:
-    """The annotation for a value that is given: of `X | None` X, also inside of `Annotated`."""
+    """The annotation without null: X for `X | None`, also inside of `Annotated`."""
     if typing.get_origin(hint) is Annotated:
         inner, *metadata = typing.get_args(hint)
         return Annotated[(without_null(inner), *metadata)]
@@ -96,7 +96,7 @@ def without_null(hint: Any) -> Any:
 
 
 def described(hint: Any) -> str:
-    """What an annotation allows, in words."""
+    """The values that an annotation allows, in words."""
     if dataclasses.is_dataclass(hint):
         return f"a mapping with {', '.join(field.name for field in dataclasses.fields(hint))}"
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -156,14 +156,14 @@ def _members(hint: Any) -> tuple[Any, ...]:
 
 
 def _holds_dataclass(hint: Any) -> bool:
-    """Whether it is a dataclass, or a mapping to some."""
+    """Whether it is a dataclass, or a mapping to dataclasses."""
     if typing.get_origin(hint) is dict:
         return any(map(dataclasses.is_dataclass, _members(typing.get_args(hint)[1])))
     return dataclasses.is_dataclass(hint)
 
 
 def _nested(kinds: list[Any], value: Any, where: str) -> Any:
-    """One dataclass, or several by name: a mapping that has a required key of the dataclass is one."""
+    """One dataclass, or several by name: a mapping with a required key of the dataclass is one."""
     single = next((kind for kind in kinds if dataclasses.is_dataclass(kind)), None)
     several = next((kind for kind in kinds if kind is not single), None)
     if several is None or (single is not None and isinstance(value, Mapping) and _required(single) & value.keys()):
@@ -178,7 +178,7 @@ def _nested(kinds: list[Any], value: Any, where: str) -> Any:
 
 
 def _fitting(kinds: tuple[Any, ...], value: Any) -> Any:
-    """The dataclass that has a required key in common with a mapping; the first where none has."""
+    """The dataclass that has a required key in common with a mapping; the first one if none has."""
     keys = value.keys() if isinstance(value, Mapping) else set()
     return next((kind for kind in kinds if _required(kind) & keys), kinds[0])
 
@@ -222,14 +222,14 @@ def _leaf(hint: Any, value: Any, where: str) -> Any:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         raise _located(hint, value, where, first["loc"], first["type"]) from None
-    except TypeError:  # a protocol that isinstance cannot look into
+    except TypeError:  # a protocol without runtime checks
         return value
 
 
 def _adapter(hint: Any) -> TypeAdapter[Any] | None:
     try:
         return _cached_adapter(hint)
-    except TypeError:  # annotations with unhashable metadata cannot be kept
+    except TypeError:  # annotations with unhashable metadata cannot be cached
         return _cached_adapter.__wrapped__(hint)
 
 
@@ -242,16 +242,16 @@ def _cached_adapter(hint: Any) -> TypeAdapter[Any] | None:
 
 
 def _located(hint: Any, value: Any, where: str, path: tuple[int | str, ...], kind: str) -> WorkbenchError:
-    """The message for what stands at `path` inside a value: into lists and mappings, up to a union."""
-    for step in path:
+    """The message for a value at `path` inside of another: through lists and mappings, up to a union."""
+    for key in path:
         inner = bare_type(hint)
         origin, arguments = typing.get_origin(inner), typing.get_args(inner)
-        if origin in LISTS and isinstance(step, int) and isinstance(value, list | tuple):
-            hint, value, where = arguments[0], value[step], f"{where}[{step}]"
-        elif origin in (dict, Mapping) and isinstance(value, Mapping) and step in value:
+        if origin in LISTS and isinstance(key, int) and isinstance(value, list | tuple):
+            hint, value, where = arguments[0], value[key], f"{where}[{key}]"
+        elif origin in (dict, Mapping) and isinstance(value, Mapping) and key in value:
             if path[-1] == "[key]":
-                return _refusal(described(arguments[0]), step, f"{where}: the key", is_type=False)
-            hint, value, where = arguments[1], value[step], f"{where}.{step}"
+                return _refusal(described(arguments[0]), key, f"{where}: the key", is_type=False)
+            hint, value, where = arguments[1], value[key], f"{where}.{key}"
         else:
             break
     return _refusal(described(hint), value, where, is_type=kind.endswith(("_type", "is_instance_of")))

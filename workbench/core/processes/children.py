@@ -1,9 +1,4 @@
-"""The cores of this machine, and what of them a process may take.
-
-A process that was started to work for another ends when that one does, however it ended.
-
-How a process ended that was not asked to, in words.
-"""
+"""Child processes: the number of cores, the end of a child with its parent, and how a child ended."""
 
 from __future__ import annotations
 
@@ -19,17 +14,17 @@ if TYPE_CHECKING:
 
 
 MOST_LOADERS = 16
-"""Loader processes of a GPU at most: each decodes some 130 photographs a second."""
+"""The maximal number of loader processes per GPU: each decodes about 130 photographs a second."""
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def loaders(device: torch.device) -> int:
-    """How many loader processes a rank on `device` should have: a GPU all of its share of the cores but one, at most
-    `MOST_LOADERS`; a CPU one, since training itself takes the cores."""
+    """The number of loader processes of a rank on `device`. A GPU gets all but one of its share of the cores, at most
+    `MOST_LOADERS`; a CPU gets one, since training itself needs the cores."""
     if device.type == "cpu":
         return 1
     share = cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
@@ -37,10 +32,10 @@ def loaders(device: torch.device) -> int:
 
 
 def follow_parent() -> None:
-    """End this process when its parent ends, killed ones included, even if that happened already.
+    """End this process when its parent ends, even if the parent was killed or has already ended.
 
-    To be called in the child. The parent is known by a pipe that its end closes, not by its number: a child that looks
-    for the number after its parent was killed finds whoever took the child over, and would wait for that one.
+    Call it in the child. The child watches a pipe that the parent's end closes, and not the parent's process id: after
+    the parent is killed, the id would be that of the process that adopted the child.
     """
     threading.Thread(target=_follow, daemon=True).start()
 
@@ -53,10 +48,10 @@ def _follow() -> None:
 
 
 def how_it_ended(process: BaseProcess, what: str) -> str:
-    """A process that has ended, and the signal that killed it or the exit code it gave.
+    """A description of how a process ended: the signal that killed it or its exit code.
 
     Args:
-        what: what it was for, as in 'a loader worker'.
+        what: the process's role, as in 'a loader worker'.
     """
     code = process.exitcode or 0
     by = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"

@@ -1,6 +1,6 @@
-"""The ranks of a run: set-up from torchrun's environment and the few collectives that the trainer uses.
+"""The ranks of a run: set-up from torchrun's environment, and the collectives that the trainer uses.
 
-Everything works on one process without a process group.
+Everything also works on one process without a process group.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from workbench.core.errors import MachineError, WorkbenchError, message, system_
 
 T = TypeVar("T")
 PATIENCE = timedelta(minutes=30)
-"""How long a rank waits for the others: longer than any save, so that only a rank that hangs is given up."""
+"""How long a rank waits for the others. It is longer than any save, so that only a rank that hangs is given up."""
 
 
 @dataclass(frozen=True)
 class World:
-    """This process among all: `rank` of `size`, and the device it computes on."""
+    """This process among all: `rank` of `size`, and its device."""
 
     rank: int = 0
     size: int = 1
@@ -39,7 +39,7 @@ class World:
         return self.rank == 0
 
     def sum(self, values: Tensor) -> Tensor:
-        """The element-wise sum over ranks, in place (a CPU tensor travels by gloo, a CUDA tensor by nccl)."""
+        """The element-wise sum over ranks, in place (gloo for a CPU tensor, nccl for a CUDA tensor)."""
         if self.size > 1:
             dist.all_reduce(values)
         return values
@@ -65,16 +65,17 @@ class World:
             dist.barrier()
 
     def from_main(self, make: Callable[[], T]) -> T:
-        """What `make` gives on the main rank, on every rank; its refusal is everybody's, so that nobody waits.
+        """The result of `make` on the main rank, on every rank. An error of `make` is raised on every rank, so that
+        none waits.
 
         Raises:
-            WorkbenchError: the one that `make` raised on the main rank, or the OSError, as a message.
+            WorkbenchError: the error of `make` on the main rank, or its OSError as a message.
         """
-        made: T | None = None
+        value: T | None = None
         refusal: WorkbenchError | None = None
         if self.is_main:
             try:
-                made = make()
+                value = make()
             except WorkbenchError as error:
                 refusal = error
             except OSError as error:
@@ -85,13 +86,13 @@ class World:
         if refused is not None:
             kind = MachineError if issubclass(refused[0], MachineError) else WorkbenchError
             raise kind(refused[1])
-        return cast(T, self.gather(made)[0])
+        return cast(T, self.gather(value)[0])
 
     def lanes(self, total: int) -> range:
-        """The lanes this rank runs: rank, rank + size, ...
+        """The lanes of this rank: rank, rank + size, ...
 
         Raises:
-            WorkbenchError: fewer lanes than ranks, which would leave a rank without work.
+            WorkbenchError: there are fewer lanes than ranks, which would leave a rank without work.
         """
         if total < self.size:
             raise WorkbenchError(
@@ -103,7 +104,7 @@ class World:
     def gather_rows(self, mine: dict[int, Tensor], total: int) -> list[Tensor]:
         """Tensors [rows_i, ...] of numbered lanes, gathered over ranks: a list in lane order, detached.
 
-        A rank may hold no lane; every rank gets the same list. Lanes that nobody holds are left out.
+        A rank may hold no lane; every rank gets the same list. Lanes without a tensor are left out.
         """
         about = self.gather({lane: (tuple(t.shape), str(t.dtype)) for lane, t in mine.items()})
         if self.size == 1:
@@ -133,10 +134,11 @@ class World:
 
 
 def data_parallel(module: nn.Module) -> DistributedDataParallel:
-    """The module as a replica that all ranks have, whose gradients are averaged over them.
+    """The module replicated over all ranks, with averaged gradients.
 
-    Which parameters a step uses is up to parts (a layer that is skipped, a head with a branch) and to data (a rank
-    without a micro-batch), so DDP looks, every time: a walk over the graph, done while a GPU is busy.
+    Components (a layer that is skipped, a head with a branch) and data (a rank without a micro-batch) decide which
+    parameters a step uses. So DDP searches for unused parameters in every step: a walk over the graph while a GPU is
+    busy.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -145,8 +147,9 @@ def data_parallel(module: nn.Module) -> DistributedDataParallel:
 
 
 class _Unadvised(torch.autograd.Function):
-    """Has DDP say what it says once in a process, that looking for unused parameters may not be needed, of a toy: its
-    C++ writes that to the error stream of every rank, but within a function of autograd it is a Python warning."""
+    """Triggers DDP's warning about the search for unused parameters once per process, with a toy module. DDP's C++
+    writes it to the error stream of every rank; within an autograd function it becomes a Python warning, which is
+    ignored."""
 
     @staticmethod
     def forward(ctx: Any, given: Tensor) -> Tensor:
@@ -156,9 +159,9 @@ class _Unadvised(torch.autograd.Function):
 
 
 def world_from_environment() -> World:
-    """The world that torchrun's variables describe (RANK, WORLD_SIZE, LOCAL_RANK), or a single process.
+    """The world described by torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK), or a single process.
 
-    Joins the process group: nccl for CUDA tensors next to gloo for CPU tensors, or gloo alone without a GPU.
+    It joins the process group: nccl for CUDA tensors and gloo for CPU tensors, or gloo alone without a GPU.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     rank = int(os.environ.get("RANK", "0"))
@@ -180,9 +183,9 @@ def world_from_environment() -> World:
 
 @contextmanager
 def distributed() -> Iterator[World]:
-    """The world for the length of a run; leaves the process group at the end.
+    """The world for the duration of a run; leaves the process group at the end.
 
-    After an error it leaves without waiting for the others: they see the connection close, and end too.
+    After an error it leaves without waiting for the other ranks: they detect the closed connection, and end too.
     """
     joined = dist.is_available() and dist.is_initialized()
     world = world_from_environment()

@@ -1,8 +1,7 @@
-"""Commands that are told to end by a signal end as by Ctrl-C: they clear what is half-written, and say so.
+"""Signals that end a command: SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C. A command cleans up its drafts before it ends.
 
-Ctrl-C, SIGTERM, SIGHUP, SIGUSR1: finish the step, save, say how to continue. A second one quits at once.
-
-SIGHUP comes when a terminal closes, SIGUSR1 from schedulers shortly before they take the machine away.
+A training run finishes the step, saves a checkpoint, and says how to continue; a second signal ends it at once. SIGHUP
+comes when a terminal closes, SIGUSR1 from schedulers shortly before they stop the job.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ logger = logging.getLogger(__name__)
 
 
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-"""What schedulers and closing terminals send; Ctrl-C is `Interrupted`."""
+"""The signals of schedulers and closing terminals; Ctrl-C is `Interrupted`."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C: whatever was at work then is not the cause, as it is for a KeyboardInterrupt that it raises itself."""
+    """Ctrl-C from the user. It names no component, unlike a KeyboardInterrupt that a component raises itself."""
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
@@ -45,11 +44,10 @@ class Ended(SystemExit):
 
 @contextmanager
 def ending() -> Iterator[None]:
-    """Within, the first signal of `ENDING` raises `Ended` in the main thread; a second one kills at once. Ctrl-C raises
-    `Interrupted`, where Python's own handler would have taken it.
+    """A block in which the first signal of `ENDING` raises `Ended` in the main thread; a second one kills the process.
+    Ctrl-C raises `Interrupted` if Python's own handler was installed.
 
-    Outside the main thread, where Python allows no handlers, nothing changes. A SIGHUP that the process was told to
-    ignore (nohup) stays ignored.
+    Outside the main thread, where Python allows no handlers, nothing changes. An ignored SIGHUP (nohup) stays ignored.
 
     Raises:
         Ended, Interrupted: a signal came.
@@ -80,10 +78,11 @@ WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
 class StopRequest:
-    """While entered, the first signal of `WATCHED` is only noted in `signal`; the second kills, or is Ctrl-C again.
+    """While entered, the first signal of `WATCHED` is only stored in `signal`. A second one kills the process, or
+    raises Ctrl-C.
 
-    Outside the main thread (where Python allows no handlers) it notes nothing. A SIGHUP that the process was told to
-    ignore (nohup) stays ignored.
+    Outside the main thread, where Python allows no handlers, nothing is stored. An ignored SIGHUP (nohup) stays
+    ignored.
     """
 
     def __init__(self) -> None:
@@ -92,8 +91,8 @@ class StopRequest:
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
-            told_to_ignore = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-            watched = [number for number in WATCHED if not (number == signal.SIGHUP and told_to_ignore)]
+            is_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+            watched = [number for number in WATCHED if not (number == signal.SIGHUP and is_ignored)]
             self._before = {number: signal.signal(number, self._note) for number in watched}
         return self
 
@@ -107,4 +106,7 @@ class StopRequest:
         self.signal = number
         for each in self._before:
             signal.signal(each, interrupt if each == signal.SIGINT else signal.SIG_DFL)
-        logger.warning("%s: finishing this step, then saving; once more to quit at once", signal.Signals(number).name)
+        logger.warning(
+            "%s: finishing this step and saving a checkpoint; send it again to stop at once",
+            signal.Signals(number).name,
+        )

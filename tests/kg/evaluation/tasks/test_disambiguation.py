@@ -149,7 +149,7 @@ def test_why_nothing_was_measured_is_told(untrained: Path, name: str) -> None:
     scoring = DisambiguationScoring(run=untrained / "run", corpus=str(untrained / name), limit=limit)
     with pytest.raises(WorkbenchError, match=CAUSES[name]):
         evaluate(Disambiguation(), scoring)
-    with pytest.raises(WorkbenchError, match=r"as control no-kg removes what step 'kg.candidates' would bring in"):
+    with pytest.raises(WorkbenchError, match=r"as control no-kg removes the contribution of transform 'kg.candidates'"):
         evaluate(Disambiguation(), replace(scoring, control="no-kg"))
 
 

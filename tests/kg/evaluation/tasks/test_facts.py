@@ -138,10 +138,10 @@ def test_controls(world: Path, make_run: Callable[..., Path]) -> None:
     assert re.match(rf"seed \d+, \d+\.\d\d % of the triples are still true; {guessed}", share)
     assert {"graph", "tokenizer", "candidates"} <= found["inputs"]["read"].keys()
     with pytest.raises(
-        WorkbenchError, match="its parts support mentions-only, no-kg, permuted-kg, random-entities, shuf"
+        WorkbenchError, match="its components support mentions-only, no-kg, permuted-kg, random-entities, shuf"
     ):
         run_evaluate(make_run("tree"), world / "facts", control="question-only")
-    with pytest.raises(WorkbenchError, match="its parts support none"):
+    with pytest.raises(WorkbenchError, match="its components support none"):
         run_evaluate(make_run("none"), world / "facts", control="no-kg")
 
 

@@ -93,5 +93,5 @@ def test_marked_stretches_become_masks_that_are_marked_too() -> None:
 def test_a_control_that_changes_nothing_of_marked_stretches_is_refused() -> None:
     spec = {"transform": "kg.entity_tokens", "vocabulary": VOCABULARY}
     check_control("no-kg", [build("transform", spec, control="no-kg")], "a run")
-    with pytest.raises(WorkbenchError, match="control no-kg would change nothing in a run: its parts support none"):
+    with pytest.raises(WorkbenchError, match="would change nothing in a run: its components support none"):
         check_control("no-kg", [build("transform", {**spec, "marks": True}, control="no-kg")], "a run")

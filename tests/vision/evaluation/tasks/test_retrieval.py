@@ -289,7 +289,7 @@ def test_wrong_inputs(
         evaluate(Retrieval(), RetrievalScoring(run=contrast, corpus=corpus, control="question-only"))
     with pytest.raises(WorkbenchError, match="finetune retrieval --control shuffled-captions` trains a run without"):
         evaluate(Retrieval(), RetrievalScoring(run=contrast, corpus=corpus, control="shuffled-captions"))
-    with pytest.raises(WorkbenchError, match="control same-features would not be one in"):
+    with pytest.raises(WorkbenchError, match="control same-features is not valid in"):
         fine_tune(Retrieval(), RetrievalTuning(run=contrast, corpus=corpus, control="same-features"))
     with pytest.raises(WorkbenchError, match="say how many with --rerank"):
         evaluate(Retrieval(), RetrievalScoring(run=matching, corpus=corpus, first_stage=contrast))
