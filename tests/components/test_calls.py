@@ -51,7 +51,7 @@ def trusted() -> tuple[FirstMicroBatches, Hook]:
 def test_every_call_outside_of_a_run_is_checked() -> None:
     for _ in range(3 * CHECKED):
         with pytest.raises(WorkbenchError, match="Hook returned 'text', or something"):
-            call(Hook("text"), "", NUMBER._replace(reported=lambda found, *_: f"{found!r}, or something"))
+            call(Hook("text"), "", NUMBER._replace(describe=lambda found, *_: f"{found!r}, or something"))
 
 
 def test_the_first_micro_batches_are_checked_at_once() -> None:

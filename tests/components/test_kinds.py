@@ -83,7 +83,9 @@ def test_an_unknown_name_is_refused_alike_before_anything_is_imported(package: P
 
 def test_a_class_of_a_file_that_is_no_component_is_refused(package: Path) -> None:
     if not package.is_dir():
-        with pytest.raises(WorkbenchError, match=r"'strange_noises\.draw' is no noise; allowed: a class derived from"):
+        with pytest.raises(
+            WorkbenchError, match=r"'strange_noises\.draw' is not of the kind noise; allowed: a class derived from"
+        ):
             find("noise", "strange_noises.draw")
         with pytest.raises(WorkbenchError, match=r"'strange_noises\.half' has no half, as every noise has"):
             find("noise", "strange_noises.half")
