@@ -108,3 +108,17 @@ def test_every_recipe_that_is_named_exists() -> None:
     named = set(re.findall(r"workbench (?:pretrain|verify-resume) ([a-z][\w-]*)(?=[\s`])", ALL))
     sizes = {f"{name}-{size}" for name, path in shipped().items() for size in sizes_of(path)}
     assert named - {"KEY", "recipe"} <= {*shipped(), *sizes}
+
+
+def test_the_files_that_the_architecture_names_exist() -> None:
+    """A name in a table is a file of the core, or begins with its package; in the glossary names have no slash."""
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    rows = "\n".join(line for line in text.splitlines() if line.startswith("|"))
+    named = re.findall(r"`([\w/]+/[\w/.]*\w)`", rows)
+    missing = [
+        name
+        for name in named
+        if not any((ROOT / room / f"{name.removesuffix('.py')}.py").exists() for room in ("", "workbench"))
+    ]
+    assert len(named) > 40
+    assert not missing
