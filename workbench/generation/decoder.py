@@ -141,6 +141,6 @@ def check_cache(network: Network, head: Head, continuation: Continuation, prompt
             "this network says something else of a next token when it reads the text a token at a time than when it "
             f"reads it at once (logits that differ by {difference / size:.2g} of their size): a layer of it mixes rows "
             "by other means than attention and has no cache. Let it attend through "
-            "workbench.models.sublayers.AttentionBlock, or take the rows before from Context.recall, as "
+            "workbench.models.blocks.AttentionBlock, or take the rows before from Context.recall, as "
             "docs/extending/layer-cache.md shows"
         )

@@ -11,9 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workbench.models.blocks import LayerOptions
+from workbench.models.blocks import AttentionBlock, FeedForwardBlock, LayerOptions
 from workbench.models.context import Context
-from workbench.models.sublayers import AttentionBlock, FeedForwardBlock
 
 
 class MentionLinker(nn.Module):

@@ -25,9 +25,8 @@ from annotated_types import Len
 from torch import Tensor, nn
 
 from workbench.core.options.bounds import Heads, Word
-from workbench.models.blocks import LayerOptions, Ungated
+from workbench.models.blocks import AttentionBlock, FeedForwardBlock, LayerOptions, Ungated
 from workbench.models.context import Context
-from workbench.models.sublayers import AttentionBlock, FeedForwardBlock
 
 
 class AggregatorLayer(nn.Module):

@@ -26,10 +26,9 @@ from torch import Tensor, nn
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Heads, Word
 from workbench.models.attention.key_values import KeyValues
-from workbench.models.blocks import LayerOptions, MultiHeadAttention
+from workbench.models.blocks import AttentionBlock, LayerOptions, MultiHeadAttention
 from workbench.models.layers.joint import JointLayer
 from workbench.models.layout import Layout, rotate
-from workbench.models.sublayers import AttentionBlock
 
 Names = tuple[str, ...]
 

@@ -27,10 +27,9 @@ from torch import Tensor, nn
 
 from kg.models.layers._mention_linker import MentionLinker
 from workbench.core.options.bounds import Figure, Heads, Size, Word
-from workbench.models.blocks import LayerOptions
+from workbench.models.blocks import AttentionBlock, FeedForwardBlock, LayerOptions
 from workbench.models.context import Context
 from workbench.models.initialisation import initialise
-from workbench.models.sublayers import AttentionBlock, FeedForwardBlock
 
 
 class KarLayer(nn.Module):

@@ -25,8 +25,8 @@ from workbench.core.errors import WorkbenchError
 from workbench.interop.checkpoint_files import find_files
 from workbench.interop.checkpoint_reader import read_checkpoint_folder
 from workbench.interop.family import FamilyConfig
+from workbench.models.blocks import AttentionBlock, FeedForwardBlock
 from workbench.models.network import Network
-from workbench.models.sublayers import AttentionBlock, FeedForwardBlock
 from workbench.objectives.mlm import MlmHead
 from workbench.pretraining.forward import ForwardPass, HeadInputs, ViewKey
 from workbench.sequences.batch import Batch

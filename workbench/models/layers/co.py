@@ -8,9 +8,8 @@ from annotated_types import Len
 from torch import Tensor, nn
 
 from workbench.core.options.bounds import Heads, Size, Word
-from workbench.models.blocks import LayerOptions
+from workbench.models.blocks import AttentionBlock, FeedForwardBlock, LayerOptions
 from workbench.models.context import Context
-from workbench.models.sublayers import AttentionBlock, FeedForwardBlock
 
 
 class CoLayer(nn.Module):

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from torch import Tensor, nn
 
 from workbench.core.options.bounds import Heads, Word
-from workbench.models.blocks import LayerOptions
+from workbench.models.blocks import AttentionBlock, FeedForwardBlock, LayerOptions
 from workbench.models.context import Context
-from workbench.models.sublayers import AttentionBlock, FeedForwardBlock
 
 
 class SelfLayer(nn.Module):

@@ -17,9 +17,8 @@ from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Heads, Word
-from workbench.models.blocks import LayerOptions
+from workbench.models.blocks import AttentionBlock, FeedForwardBlock, LayerOptions
 from workbench.models.context import Context
-from workbench.models.sublayers import AttentionBlock, FeedForwardBlock
 
 
 class TwoStreamLayer(nn.Module):
