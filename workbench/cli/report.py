@@ -28,7 +28,7 @@ def report(
     ] = None,
     title: Annotated[Title, typer.Option(help="the page's title (default: the runs' names)")] = "",
     opening: Annotated[
-        Path | None, typer.Option(help="JSON with the chapters before the results: title, text, head and rows of each")
+        Path | None, typer.Option(help="JSON: chapters before the results, of title, text, head, rows and figure (SVG)")
     ] = None,
     trust: Trust = False,
 ) -> None:
