@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from pipelines.demo.easy_vqa import write_easy_vqa
-from pipelines.demo.scene_files import write_scenes
+from pipelines.demo.easy_vqa_files import write_easy_vqa
+from pipelines.demo.scenes import write_scenes
 from pipelines.demo.world_files import write_world
 
 RAW_SPLITS: dict[str, Callable[[Path, int], object]] = {

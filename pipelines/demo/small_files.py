@@ -11,7 +11,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
-from pipelines.demo.files import write_jsonl
+from pipelines.demo.row_files import write_jsonl
 
 CITIES = {
     "oslo": ("Oslo", "norway"),

@@ -1,25 +1,196 @@
-"""Jobs side by side, one core each: small models gain little from a second one."""
+"""Jobs side by side, one core each: small models gain little from a second one.
+
+A job is a process. Imports cost more than many of the jobs, so processes are forked from one that has made them: on
+Linux the fork server of `multiprocessing` imports once what nearly all jobs need; elsewhere each process imports for
+itself. One bar shows the whole demo with the time left, and a line every job that is running.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
+import os
 import re
 import shlex
+import signal
+import sys
+import threading
 import time
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import TracebackType
 
 import psutil
 from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from pipelines.demo.plan import WRITE, DemoJob
-from pipelines.demo.processes import Processes
-from pipelines.demo.progress import Board
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.signals import StopRequest
 from workbench.runs.metrics_file import read_metrics
 from workbench.runs.names import RECIPE, is_run
+
+IMPORTED = (
+    "workbench.cli.app",
+    "workbench.cli.training",
+    "workbench.training.pretrain",
+    "workbench.training.verify_resume",
+    "workbench.cli.evaluation",
+    "workbench.evaluation.scoring.evaluation",
+    "workbench.evaluation.finetuning.finetuning",
+    "kg.evaluation.tasks.facts",
+    "kg.evaluation.tasks.entity_typing",
+    "kg.sequences.transforms.sentence_tree",
+    "vision.evaluation.tasks.vqa",
+    "vision.evaluation.tasks.retrieval",
+    "pipelines.commands.corpora.text",
+    "pipelines.commands.corpora.image_text",
+    "pipelines.stages.region_features",
+    "vision.features.region_sources",
+    "torch.utils.tensorboard",
+    "torch._dynamo",
+)
+
+
+class Processes:
+    """Starts jobs as processes, each with its log file and so many threads."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.kind: type[BaseProcess] = multiprocessing.get_context("spawn").Process
+        if sys.platform == "linux":
+            server = multiprocessing.get_context("forkserver")
+            server.set_forkserver_preload(list(IMPORTED))
+            self.kind = server.Process
+
+    def start(self, command: Sequence[str], log: Path) -> BaseProcess:
+        """A process that runs a command in the present folder; what it prints goes to `log`."""
+        # the raw files need none of the imports, and are written while these are made
+        kind = multiprocessing.get_context("spawn").Process if command[0] == WRITE else self.kind
+        process = kind(target=_work, args=(list(command), str(log), os.getcwd(), self.threads))
+        process.start()
+        return process
+
+
+def _work(command: list[str], log: str, folder: str, threads: int) -> None:
+    """What a process does. It ends when the demo does, and Ctrl-C is for the demo, which then stops its jobs."""
+    os.setpgid(0, 0)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with open(log, "ab", buffering=0) as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.chdir(folder)
+    if command[0] == WRITE:
+        from pipelines.demo.raw import write_raw_split
+
+        try:
+            write_raw_split(command[1], Path("raw"))
+        except WorkbenchError as error:
+            sys.exit(f"error: {error}")
+        return
+    import torch
+
+    from workbench.cli.app import main
+
+    torch.set_num_threads(threads)
+    sys.argv = ["workbench", *command]
+    main()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+WINDOW = 60.0
+PRIOR = 20.0
+
+
+class Pace:
+    """Work done -> seconds left, by the pace of the last minute.
+
+    At first the pace is that of quiet cores (`at_once` units of work a second), and for PRIOR seconds' weight it stays.
+    """
+
+    def __init__(self, total: float, at_once: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.total, self.at_once, self.clock = total, at_once, clock
+        self.seen = deque([(clock(), 0.0)])
+
+    def left(self, done: float) -> float:
+        """Seconds until all work is done, when so much is done now."""
+        now = self.clock()
+        self.seen.append((now, done))
+        while self.seen[0][0] < now - WINDOW:
+            self.seen.popleft()
+        since, before = self.seen[0]
+        pace = (self.at_once * PRIOR + done - before) / (PRIOR + now - since)
+        return (self.total - done) / pace
+
+
+class Board:
+    """Shows the jobs: bars on a terminal; elsewhere a line when a job starts or is done."""
+
+    def __init__(self, jobs: list[DemoJob], console: Console, at_once: int) -> None:
+        self.console, self.count, self.finished = console, len(jobs), 0
+        self.total, self.done = sum(job.weight for job in jobs), 0.0
+        self.shares: dict[str, float] = {}
+        self.pace = Pace(self.total, at_once)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+        )
+        self.live = Progress(*columns, console=console, disable=not console.is_terminal)
+        self.whole = self.live.add_task("[bold]demo", total=self.total, note="")
+        self.bars: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Board:
+        self.live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for bar in self.bars.values():
+            self.live.remove_task(bar)
+        self.live.stop()
+
+    def start(self, job: DemoJob, typed: str) -> None:
+        """A job begins; `typed` is its command line."""
+        self.console.print(f"[dim]$ {escape(typed)}[/]", highlight=False, soft_wrap=True)
+        self.bars[job.name] = self.live.add_task(escape(job.name), total=None, note="")
+
+    def follow(self, job: DemoJob, step: int, steps: int) -> None:
+        """A running job is at a step of so many; 0 of 0 where nothing is known."""
+        self.shares[job.name] = job.weight * (step / steps if steps else 0.0)
+        if steps:
+            self.live.update(self.bars[job.name], completed=step, total=steps, note=f"step {step}/{steps}")
+        self._update()
+
+    def end(self, job: DemoJob, seconds: float) -> None:
+        """A job is done."""
+        self.shares.pop(job.name, None)
+        self.done += job.weight
+        self.finished += 1
+        self.live.remove_task(self.bars.pop(job.name))
+        note = self._update()
+        if not self.console.is_terminal:
+            self.console.print(f"{job.name}: {seconds:.1f} s; {note}", highlight=False, soft_wrap=True, markup=False)
+
+    def _update(self) -> str:
+        done = self.done + sum(self.shares.values())
+        left = round(self.pace.left(done))
+        note = f"{self.finished}/{self.count} jobs, about {left // 60}:{left % 60:02} left"
+        self.live.update(self.whole, completed=done, note=note)
+        return note
+
 
 TAIL = 1500
 POLL = 0.2

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from pipelines.preparing.splits import HELD_OUT_TAIL, MAIN, Splits, part_folder
 from pipelines.readers.reader import LEFT_OUT, Drop, MalformedError, RawReader, Record
 from pipelines.stages import Stage, apply
-from pipelines.stages.clean_captions import without_captions
+from pipelines.stages.pair_filters import without_captions
 from workbench.components.error_context import ErrorContext
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import atomic, explained

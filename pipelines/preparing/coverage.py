@@ -11,7 +11,7 @@ import numpy as np
 from rich.table import Table
 
 from kg.sequences.linked_mentions import RIGHT
-from pipelines.stages.tag_sentiment import WORD
+from pipelines.stages.sentiment_tags import WORD
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema.schema import FIELDS, SchemaField, links_among
 from workbench.sequences.sequence import Sample
@@ -26,7 +26,7 @@ Spans = Sequence[Sequence[Any]]
 
 
 class TextLinker(Protocol):
-    """What links texts (`pipelines.stages.link_entities.LinkEntities`)."""
+    """What links texts (`pipelines.stages.entity_links.LinkEntities`)."""
 
     def stretches(self, sample: Sample, links: SchemaField) -> Any:
         """Where in the text that these links are of names are looked for; None: everywhere."""

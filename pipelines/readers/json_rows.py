@@ -10,7 +10,7 @@ from typing import Any
 from pipelines.readers.reader import Record
 from pipelines.sources import columnar
 from pipelines.sources.files import files, lines, stem
-from pipelines.sources.json_list import elements, is_list
+from pipelines.sources.json_files import elements, is_list
 
 log = logging.getLogger(__name__)
 SUFFIXES = (".jsonl", ".json", ".ndjson", *columnar.SUFFIXES)

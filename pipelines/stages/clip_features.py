@@ -8,9 +8,8 @@ from functools import lru_cache
 import torch
 
 from pipelines.readers.reader import Drop
-from pipelines.stages.stored_features import FeatureType, stored
-from pipelines.stages.times import LATE, are_late
-from pipelines.stages.unusable import OnError, unusable
+from pipelines.stages.stored_features import FeatureType, OnError, stored, unusable
+from pipelines.stages.truncation import LATE, are_late
 from vision.features import backbones
 from vision.video.clip_encoder import ClipEncoder
 from workbench.core.errors import BadValueError, WorkbenchError

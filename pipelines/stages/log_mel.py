@@ -18,9 +18,8 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from pipelines.readers.reader import Drop
-from pipelines.stages.cut_off import CUT_OFF, is_cut_off
 from pipelines.stages.stored_features import FeatureType, stored
-from pipelines.stages.times import LATE, are_late
+from pipelines.stages.truncation import CUT_OFF, LATE, are_late, is_cut_off
 from workbench.core.options.bounds import Positive
 from workbench.core.packages import library
 from workbench.sequences.sequence import Sample

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from pipelines.readers.reader import Drop
-from pipelines.stages.stored_features import FeatureType, stored
-from pipelines.stages.unusable import OnError, unusable
+from pipelines.stages.stored_features import FeatureType, OnError, stored, unusable
 from vision.features import backbones
 from vision.features.region_sources import DETECTORS, GridRegions, RegionSource, load_detector
 from vision.sequences.transforms.boxes_in_text import PREFIX

@@ -1,4 +1,7 @@
-"""Features as they are stored: half precision, where it holds them."""
+"""What stages that compute features share: how features are stored, and what happens to a sample that is unusable.
+
+Features are stored in half precision, where it holds them. An unusable sample stops the run, or is dropped and counted.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from workbench.core.errors import WorkbenchError
+from pipelines.readers.reader import Drop
+from workbench.core.errors import BadValueError, WorkbenchError
 
 FeatureType = Literal["float16", "float32"]
 
@@ -30,3 +34,20 @@ def stored(features: np.ndarray, dtype: FeatureType, where: str, maker: str) -> 
         f"{where}: {maker} gives features up to {most:.3g}, more than {dtype} holds "
         f"({np.finfo(dtype).max:,.0f}); store them with --dtype float32"
     )
+
+
+OnError = Literal["stop", "skip"]
+
+
+def unusable(error: BadValueError, on_error: OnError, what: str) -> Drop:
+    """The drop, by the error's reason.
+
+    Args:
+        what: what is left out, in the plural.
+
+    Raises:
+        WorkbenchError: nothing is to be left out.
+    """
+    if on_error == "skip":
+        return Drop(error.reason)
+    raise WorkbenchError(f"{error}; or leave such {what} out with --on-error skip") from error

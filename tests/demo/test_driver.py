@@ -15,10 +15,8 @@ import pytest
 from rich.console import Console
 
 from pipelines.demo.plan import WRITE, DemoJob, plan
-from pipelines.demo.processes import IMPORTED
-from pipelines.demo.progress import PRIOR, WINDOW, Board, Pace
 from pipelines.demo.raw import RAW_SPLITS, write_raw_split
-from pipelines.demo.together import DemoInterrupted, _ready, run_together
+from pipelines.demo.together import IMPORTED, PRIOR, WINDOW, Board, DemoInterrupted, Pace, _ready, run_together
 from workbench.core.errors import WorkbenchError
 from workbench.recipe.reading import find_recipe, recipe_names
 

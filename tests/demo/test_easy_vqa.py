@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.demo.easy_vqa import question_type, write_easy_vqa
+from pipelines.demo.easy_vqa_files import question_type, write_easy_vqa
 
 
 def test_export(tmp_path: Path) -> None:

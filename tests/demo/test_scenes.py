@@ -9,9 +9,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.demo.captions import Claim, Phrase, captions, ceiling
-from pipelines.demo.scene_files import write_scenes
-from pipelines.demo.scenes import COLOURS, PIXELS, Scene, Thing, make_scenes, render
+from pipelines.demo.scenes import (
+    COLOURS,
+    PIXELS,
+    Claim,
+    Phrase,
+    Scene,
+    Thing,
+    captions,
+    ceiling,
+    make_scenes,
+    render,
+    write_scenes,
+)
 from workbench.core.keyed import generator
 
 

@@ -9,9 +9,18 @@ from typing import Any
 
 import pytest
 
-from pipelines.demo.sentences import Passage, fill, rounded, templates
 from pipelines.demo.world import DemoWorld, build_world, plain
-from pipelines.demo.world_files import FACTS_PER_CITY, STATES_TYPE, held_out_cities, large_cities, write_world
+from pipelines.demo.world_files import (
+    FACTS_PER_CITY,
+    STATES_TYPE,
+    Passage,
+    fill,
+    held_out_cities,
+    large_cities,
+    rounded,
+    templates,
+    write_world,
+)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipelines.demo.files import write_jsonl
+from pipelines.demo.row_files import write_jsonl
 from pipelines.demo.small_files import write_small_files
 from tests.videos import tone, video
 from workbench.cli.app import main

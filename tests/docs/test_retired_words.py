@@ -15,7 +15,7 @@ PLACES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "Makefi
 PLACES += ("workbench", "kg", "vision", "pipelines", "tests", "benchmarks", "examples")
 SUFFIXES = (".md", ".py", ".yaml", ".css", ".svg")
 SPARED = ("docs/STYLE.md", "tests/docs/test_retired_words.py")
-SPARED += ("kg/linking/common_words.py", "pipelines/demo/captions.py")
+SPARED += ("kg/linking/common_words.py", "pipelines/demo/scenes.py")
 RETIRED = {
     r"tell(s|ing)?|(un)?told": "reports, logs, detects, says, distinguishes",
     r"(take|takes|taking|taken|took) away": "ablate, remove",

@@ -13,8 +13,7 @@ from PIL import Image, ImageCms, PngImagePlugin, features
 from rich.console import Console
 
 from pipelines.readers.reader import Drop
-from pipelines.stages.check_image import CheckImage
-from pipelines.stages.check_media import CheckMedia
+from pipelines.stages.media_checks import CheckImage, CheckMedia
 from tests.pipelines.test_commands import prepare
 from vision.images.decoding import decode
 from workbench.core.images import image_format

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from pipelines.readers.reader import Drop
-from pipelines.stages.check_video import CheckVideo
+from pipelines.stages.clip_codes import QuantizedClips
 from pipelines.stages.clip_features import ClipFeatures
-from pipelines.stages.clip_tokens import QuantizedClips
+from pipelines.stages.media_checks import CheckVideo
 from tests.videos import video
 from vision.images.transforms import SquareCrop
 from vision.video.clip_vocabulary import Vocabulary

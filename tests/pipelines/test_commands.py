@@ -24,7 +24,7 @@ from pipelines.commands.app import app as commands
 from pipelines.preparing.corpus_reader import SmoothedTexts
 from pipelines.preparing.coverage import coverage
 from pipelines.preparing.linkers import LinkerOptions
-from pipelines.stages.link_entities import LinkEntities
+from pipelines.stages.entity_links import LinkEntities
 from tests.preparing import app
 from tests.test_house import imports
 from workbench.core.errors import WorkbenchError

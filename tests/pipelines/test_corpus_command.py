@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from pipelines.readers.reader import Drop
-from pipelines.stages.filter_pairs import CaptionWords, Where
+from pipelines.stages.pair_filters import CaptionWords, Where
 from tests.pipelines.test_commands import prepare
 from tests.pipelines.test_near_duplicates import encoded, photo
 from workbench.core.errors import WorkbenchError

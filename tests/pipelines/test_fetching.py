@@ -16,8 +16,8 @@ import pytest
 
 from pipelines.readers.reader import Drop
 from pipelines.sources.web import Manners, opted_out, seconds_of
-from pipelines.stages.check_image import CheckImage
-from pipelines.stages.fetch_images import FetchImages
+from pipelines.stages.image_fetching import FetchImages
+from pipelines.stages.media_checks import CheckImage
 from tests.pipelines.faulty_server import sample, serving
 from tests.pipelines.test_commands import prepare
 from workbench.core.errors import WorkbenchError

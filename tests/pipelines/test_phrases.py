@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.stages.find_phrases import chunker
+from pipelines.stages.phrase_marks import chunker
 from tests.pipelines.test_commands import prepare
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus

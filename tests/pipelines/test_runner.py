@@ -20,7 +20,7 @@ from pipelines.preparing.chunks import Conversion, Limits, cut_chunks
 from pipelines.preparing.runner import check, run
 from pipelines.preparing.splits import check_parts, parse_splits, part_of
 from pipelines.readers.reader import Record
-from pipelines.stages.text_filters import MinimumLength
+from pipelines.stages.text_cleaning import MinimumLength
 from tests.pipelines.jobs import prepare
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.lock import locked

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.stages.tag_sentiment import TagSentiment
+from pipelines.stages.sentiment_tags import TagSentiment
 from tests.preparing import app
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import sha256_of

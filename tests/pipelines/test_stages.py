@@ -11,11 +11,9 @@ import pytest
 from PIL import EpsImagePlugin, Image
 
 from pipelines.readers.reader import Drop
-from pipelines.stages.check_image import CheckImage
-from pipelines.stages.clean_captions import clean_captions
-from pipelines.stages.normalise_text import NormaliseText
-from pipelines.stages.set_language import SetLanguage
-from pipelines.stages.text_filters import LetterShare, MinimumLength, RepeatedLines
+from pipelines.stages.media_checks import CheckImage
+from pipelines.stages.pair_filters import clean_captions
+from pipelines.stages.text_cleaning import LetterShare, MinimumLength, NormaliseText, RepeatedLines, SetLanguage
 
 
 def test_normalised_text():

@@ -19,7 +19,7 @@ from PIL import EpsImagePlugin, Image
 from pipelines.readers.reader import Drop
 from pipelines.sources import files
 from pipelines.sources.image_store import ImageStore
-from pipelines.stages.check_image import CheckImage
+from pipelines.stages.media_checks import CheckImage
 from tests.robustness import hostile
 from vision.images.decoding import decode as decode_image
 from workbench.core.errors import BadValueError, WorkbenchError

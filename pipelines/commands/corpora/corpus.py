@@ -14,9 +14,8 @@ from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
 from pipelines.preparing.duplicates import BITS, Duplicates, rows_of_band
 from pipelines.preparing.splits import Splits
 from pipelines.stages import Stage
-from pipelines.stages.check_image import CheckImage, Quality
-from pipelines.stages.clean_captions import clean_captions
-from pipelines.stages.filter_pairs import AspectRatio, CaptionWords, Where
+from pipelines.stages.media_checks import CheckImage, Quality
+from pipelines.stages.pair_filters import AspectRatio, CaptionWords, Where, clean_captions
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Assignment, Count, CountOrZero, HashBits, Name, Ratio, Share, Side
 

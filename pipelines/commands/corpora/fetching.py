@@ -12,8 +12,8 @@ import typer
 from pipelines.readers.formats import find_format, sorted_inputs
 from pipelines.readers.image_text.url_list import UrlList
 from pipelines.sources.web import Manners
-from pipelines.stages.check_image import CheckImage
-from pipelines.stages.fetch_images import FetchImages
+from pipelines.stages.image_fetching import FetchImages
+from pipelines.stages.media_checks import CheckImage
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Connections, Count, Retries, Seconds
 

@@ -11,10 +11,9 @@ from pipelines.commands.corpora.fetching import Fetching, check_list
 from pipelines.commands.options import CleaningOptions, ShardSize
 from pipelines.sources.files import expand
 from pipelines.stages import Stage
-from pipelines.stages.check_image import CheckImage, Quality
-from pipelines.stages.check_media import CheckMedia
-from pipelines.stages.clean_captions import clean_captions
-from pipelines.stages.normalise_text import NormaliseText
+from pipelines.stages.media_checks import CheckImage, CheckMedia, Quality
+from pipelines.stages.pair_filters import clean_captions
+from pipelines.stages.text_cleaning import NormaliseText
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, Location, Side
 

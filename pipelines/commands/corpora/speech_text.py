@@ -9,8 +9,8 @@ import typer
 
 from pipelines.commands.options import CleaningOptions, ShardSize
 from pipelines.stages.log_mel import LogMel, Mels, Rate
-from pipelines.stages.normalise_text import NormaliseText
 from pipelines.stages.stored_features import FeatureType
+from pipelines.stages.text_cleaning import NormaliseText
 from workbench.core.options.bounds import Location, Positive
 from workbench.core.packages import library
 

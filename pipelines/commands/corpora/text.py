@@ -8,9 +8,7 @@ import typer
 
 from pipelines.commands.options import CleaningOptions
 from pipelines.stages import Stage
-from pipelines.stages.normalise_text import NormaliseText
-from pipelines.stages.set_language import SetLanguage
-from pipelines.stages.text_filters import LetterShare, MinimumLength, RepeatedLines
+from pipelines.stages.text_cleaning import LetterShare, MinimumLength, NormaliseText, RepeatedLines, SetLanguage
 from workbench.core.options.bounds import CountOrZero, Share, Word
 
 

@@ -21,7 +21,7 @@ from pipelines.readers.reader import RawReader
 from pipelines.readers.triples.graph import OTHER_RELATION, UNNAMED
 from pipelines.readers.triples.wikidata_json import PROPERTY
 from pipelines.stages import Stage
-from pipelines.stages.without_facts import EXACT, PAIR, WithoutFacts
+from pipelines.stages.fact_filter import EXACT, PAIR, WithoutFacts
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import clear_drafts
 from workbench.core.files.lock import locked

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from pipelines.commands.options import CleaningOptions, ShardSize
-from pipelines.stages.check_video import CheckVideo
-from pipelines.stages.normalise_text import NormaliseText
+from pipelines.stages.media_checks import CheckVideo
+from pipelines.stages.text_cleaning import NormaliseText
 from workbench.core.options.bounds import Location, Side
 from workbench.core.packages import library
 

@@ -24,7 +24,7 @@ def clip_tokens(
       workbench prepare clip-tokens corpora/clips --vocabulary corpora/clip-vocabulary.safetensors -o corpora/tokens
     """
     opened = open_corpus(str(corpus))
-    from pipelines.stages.clip_tokens import QuantizedClips
+    from pipelines.stages.clip_codes import QuantizedClips
     from vision.video.clip_vocabulary import Vocabulary
 
     identity = Vocabulary.open(vocabulary).identity

@@ -14,7 +14,7 @@ from pipelines.commands.options import OnError, ShardSize, WritingOptions
 from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, all_samples, open_corpus
 from pipelines.readers.regions.region_files import DamagedRegionsError, RegionFiles, open_regions
-from pipelines.stages.join_regions import FeatureIndex, JoinRegions, find_regions, ids_of
+from pipelines.stages.region_join import FeatureIndex, JoinRegions, find_regions, ids_of
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, CountOrZero, Name, Share, Size
 from workbench.corpora.corpus import Corpus

@@ -86,7 +86,7 @@ def link(
     else:
         raise WorkbenchError("give one of --graph (a triples corpus or graph store) and --linker (a saved linker)")
     with extra("kg"):
-        from pipelines.stages.link_entities import LinkEntities, stretch_fields
+        from pipelines.stages.entity_links import LinkEntities, stretch_fields
     if inside is not None and inside not in (allowed := stretch_fields(opened.manifest.fields)):
         raise WorkbenchError(
             f"--inside {inside}: {corpus} has no stretches of a text in a field of this name; those that it has: "

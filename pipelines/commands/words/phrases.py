@@ -15,7 +15,7 @@ from pipelines.commands.options import WritingOptions
 from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, all_samples, open_corpus
 from pipelines.sources.spacy_pipeline import identity
-from pipelines.stages.find_phrases import FindPhrases, chunker, phrase_fields
+from pipelines.stages.phrase_marks import FindPhrases, chunker, phrase_fields
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Name
 from workbench.corpora.corpus import Corpus

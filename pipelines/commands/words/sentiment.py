@@ -48,7 +48,7 @@ def sentiment(
     with extra("kg"):
         from kg.lexicons.sentiment_lexicon import read_sentiment_lexicon
         from pipelines.preparing.coverage import polarities
-        from pipelines.stages.tag_sentiment import TagSentiment
+        from pipelines.stages.sentiment_tags import TagSentiment
     _report(lexicon, read_sentiment_lexicon(lexicon))
     checksum = sha256_of(Path(lexicon))
     stage = TagSentiment(str(Path(lexicon).resolve()), checksum)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.reader import Malformed, MalformedError, Match, Peek, as_object, require
 from pipelines.sources.files import files
-from pipelines.sources.json_file import read_json, rows_of
+from pipelines.sources.json_files import read_json, rows_of
 
 
 @dataclass(frozen=True)

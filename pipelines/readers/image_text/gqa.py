@@ -11,7 +11,7 @@ from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.image_text.questions import ImageQuestions, question_of
 from pipelines.readers.reader import Malformed, Peek, as_object, require
 from pipelines.sources.files import files
-from pipelines.sources.json_file import read_json
+from pipelines.sources.json_files import read_json
 from workbench.core.options.bounds import FileTemplate
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.reader import Malformed, MalformedError, Peek, as_object, require
 from pipelines.sources.files import files, stem
-from pipelines.sources.json_file import read_json, rows_of
+from pipelines.sources.json_files import read_json, rows_of
 from workbench.core.errors import unknown
 from workbench.core.options.bounds import Name
 

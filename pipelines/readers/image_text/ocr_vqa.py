@@ -12,7 +12,7 @@ from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.image_text.questions import Identifiers, question_of
 from pipelines.readers.reader import Malformed, MalformedError, Peek, as_object, require
 from pipelines.sources.files import files
-from pipelines.sources.json_file import read_json
+from pipelines.sources.json_files import read_json
 
 SPLITS = {1: "train", 2: "val", 3: "test"}
 

@@ -15,7 +15,7 @@ from pipelines.readers.image_text.images import ImageReader, box_within
 from pipelines.readers.json_rows import row_records
 from pipelines.readers.reader import Malformed, MalformedError, Match, Peek, as_object, parse_row, peek, require
 from pipelines.sources.files import files, stem
-from pipelines.sources.json_file import read_json, rows_of
+from pipelines.sources.json_files import read_json, rows_of
 from workbench.core.errors import WorkbenchError
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import numpy as np
 
 from pipelines.readers.regions._h5 import H5_FAILURES, opened
 from pipelines.readers.regions.region_files import DamagedRegionsError, ForeignRegions, RegionFiles
-from pipelines.sources.json_file import read_json
+from pipelines.sources.json_files import read_json
 from workbench.core.errors import WorkbenchError
 
 INFO = "gqa_objects_info.json"

@@ -16,7 +16,7 @@ from typing import ClassVar
 from pipelines.readers.reader import MalformedError, Peek, Record
 from pipelines.readers.text.related_mentions import RelatedMentions
 from pipelines.sources.files import files, stem
-from pipelines.sources.json_file import read_json, rows_of
+from pipelines.sources.json_files import read_json, rows_of
 from workbench.sequences.sequence import Sample
 
 MENTIONS = {"h": "head", "t": "tail"}

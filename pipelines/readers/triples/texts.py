@@ -23,7 +23,7 @@ from kg.graph.strings import digest64
 from pipelines.readers.reader import MalformedError, parse_row
 from pipelines.readers.triples.columns import SUFFIXES, column_rows
 from pipelines.sources.files import lines, plain_suffix
-from pipelines.sources.json_file import read_json
+from pipelines.sources.json_files import read_json
 from workbench.core.errors import WorkbenchError
 
 Row = Mapping[str, Any]

@@ -12,7 +12,7 @@ import pytest
 from annotated_types import Ge, Gt, Le, Len, Lt, MinLen
 
 from pipelines.readers.formats import formats
-from pipelines.stages import check_image, link_entities, normalise_text, region_features, text_filters
+from pipelines.stages import entity_links, media_checks, region_features, text_cleaning
 from tests.robustness.bad_values import all_commands, bad_values
 from workbench.components import building as parts
 from workbench.components.kinds import KINDS
@@ -26,7 +26,7 @@ from workbench.recipe.reading import load_recipe, recipe_names
 from workbench.recipe.spec import NetworkSpec, Paper, Recipe, Reported, SequenceSpec, TaskSpec, TrainSpec
 
 SPECS = (Recipe, Paper, Reported, NetworkSpec, SequenceSpec, TaskSpec, TrainSpec, Repetition, LayerGroup, Placement)
-STAGES = (check_image, link_entities, normalise_text, region_features, text_filters)
+STAGES = (media_checks, entity_links, region_features, text_cleaning)
 GIVEN = (
     "sizes",
     "num_layers",

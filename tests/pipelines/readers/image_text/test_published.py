@@ -11,8 +11,8 @@ import pytest
 
 from pipelines.preparing.chunks import Limits
 from pipelines.readers.formats import make_reader
-from pipelines.stages.clean_captions import clean_captions
-from pipelines.stages.normalise_text import NormaliseText
+from pipelines.stages.pair_filters import clean_captions
+from pipelines.stages.text_cleaning import NormaliseText
 from tests.contracts.material import photograph
 from tests.pipelines.jobs import Job
 from tests.pipelines.jobs import prepare as prepare_job

@@ -14,8 +14,8 @@ import pytest
 from pipelines.commands.options import ReadingOptions
 from pipelines.readers.formats import make_reader
 from pipelines.readers.reader import Drop, MalformedError
-from pipelines.stages.check_video import CheckVideo
-from pipelines.stages.times import LATE
+from pipelines.stages.media_checks import CheckVideo
+from pipelines.stages.truncation import LATE
 from tests.contracts.cases import ReaderCase
 from tests.contracts.raw_inputs import json_lines
 from workbench.corpora.corpus import Corpus

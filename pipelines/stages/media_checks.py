@@ -1,4 +1,8 @@
-"""Images: every one is decoded once here, so that training never meets a broken one; optionally made smaller."""
+"""Every medium is decoded once before it is stored, so that training never meets a damaged one.
+
+Images are decoded whole, and made smaller where that is asked for. Of a video the beginning is decoded. Of media by
+name each image is checked, and stored, as the one image of other samples is.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ from annotated_types import Ge, Le
 from PIL import Image, UnidentifiedImageError
 
 from pipelines.readers.reader import Drop
+from pipelines.stages.truncation import CUT_OFF, LATE, are_late, is_cut_off
+from workbench.core.errors import BadValueError, WorkbenchError
 from workbench.core.images import (
     FAILURES,
     TooManyPixelsError,
@@ -21,6 +27,7 @@ from workbench.core.images import (
     upright,
 )
 from workbench.core.options.bounds import Count, Side
+from workbench.corpora.schema.members import IMAGES, medium_kind
 from workbench.sequences.sequence import Sample
 
 STORED = ("JPEG", "PNG")
@@ -100,3 +107,60 @@ class CheckImage:
         buffer = io.BytesIO()
         image.save(buffer, "PNG" if transparent else "JPEG", quality=self.quality)
         return buffer.getvalue()
+
+
+@dataclass(frozen=True)
+class CheckMedia:
+    """Drops a sample with a medium of an unknown format, or an image that `check` would drop.
+
+    Sounds and videos are stored as they are; they are known by their first bytes, and dropped where they are cut off.
+    """
+
+    check: CheckImage
+
+    def __call__(self, sample: Sample) -> Sample | Drop:
+        if "media" not in sample:
+            return sample
+        stored = {}
+        for name, data in sample["media"].items():
+            checked = self._stored(name, data)
+            if isinstance(checked, Drop):
+                return checked
+            stored[name] = checked
+        return {**sample, "media": stored}
+
+    def _stored(self, name: str, data: bytes) -> bytes | Drop:
+        try:
+            if image_format(data) is None and medium_kind(name, data) not in IMAGES:  # AVIF's box looks like a video's
+                return Drop(f"a medium: {CUT_OFF.reason}") if is_cut_off(data) else data
+        except WorkbenchError:
+            pass  # an image of another format, perhaps, which is then stored as one of these
+        result = self.check({"image": data})
+        return Drop(f"a medium: {result.reason}") if isinstance(result, Drop) else result["image"]
+
+
+@dataclass(frozen=True)
+class CheckVideo:
+    """Drops what is no video, is cut off, has no image that can be decoded, or images with a side below `min_side`;
+    and a record that has captions behind the end of its video. Of clips alone the end is that of the last one.
+    """
+
+    min_side: Side = 1
+
+    def __call__(self, sample: Sample) -> Sample | Drop:
+        from vision.video.videos import frames, length
+
+        times = sample.get("caption_times", ())
+        if "video" not in sample:
+            return LATE if are_late(times, float(sample["clips"]["times"][-1, 1])) else sample
+        video, where = sample["video"], f"video {sample['key']!r}"
+        try:
+            first = next(frames(video, 1.0, where)).image
+            if is_cut_off(video):
+                return CUT_OFF
+            late = are_late(times, length(video, where))
+        except BadValueError as error:
+            return Drop(error.reason)
+        if min(first.size) < self.min_side:
+            return Drop("too small")
+        return LATE if late else sample

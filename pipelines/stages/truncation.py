@@ -1,12 +1,13 @@
-"""Videos and sounds that end before their own headers say, as a download or a copy that broke off leaves them.
+"""Media that end too early: before their own headers say, or before the times that a record gives.
 
-Only the outermost frames of a file are walked through: nothing is decoded. A file that was written as a stream does not
-say how long it is, and counts as whole.
+A download or a copy that broke off leaves such videos and sounds. Only the outermost frames of a file are walked
+through: nothing is decoded. A file that was written as a stream does not say how long it is, and counts as whole.
+Times behind the end are, as a rule, milliseconds that were read as seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from pipelines.readers.reader import Drop
 from workbench.core.errors import WorkbenchError
@@ -103,3 +104,18 @@ def _ogg(data: bytes) -> bool:
 
 
 _WALKS: dict[str, Callable[[bytes], bool]] = {"wav": _wav, "avi": _avi, "mp4": _mp4, "webm": _webm, "ogg": _ogg}
+
+
+LATE = Drop("times behind the end")
+SLACK = 5.0
+"""Seconds for which a text that begins before the end may stand behind it: recognised speech is shown for longer than
+it is heard."""
+
+
+def are_late(times: Iterable[Sequence[float]], length: float | None) -> bool:
+    """Whether one of the stretches [from, to] of seconds begins behind the end, or ends far behind it.
+
+    Args:
+        length: of the sound or video in seconds; None where it is not known.
+    """
+    return length is not None and any(start > length or end > length + SLACK for start, end in times)

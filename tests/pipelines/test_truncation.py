@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.stages.check_image import CheckImage
-from pipelines.stages.check_media import CheckMedia
-from pipelines.stages.check_video import CheckVideo
-from pipelines.stages.cut_off import CUT_OFF, is_cut_off
 from pipelines.stages.log_mel import LogMel
+from pipelines.stages.media_checks import CheckImage, CheckMedia, CheckVideo
+from pipelines.stages.truncation import CUT_OFF, is_cut_off
 from tests.videos import tone, video
 
 av = pytest.importorskip("av")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.sources import json_list
-from pipelines.sources.json_list import elements
+from pipelines.sources import json_files as json_list
+from pipelines.sources.json_files import elements
 from workbench.core.errors import WorkbenchError
 
 ROWS = [{"text": "é" * 40 + f" [{i}] }}, {{"} for i in range(9)]

@@ -1,19 +1,47 @@
-"""Filters on images and their captions. Each is off unless its option is set."""
+"""Stages on images and their captions: captions are stripped, empty ones go, and filters. Each filter is off unless its
+option is set.
+"""
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 from pipelines.readers.reader import Drop
-from pipelines.stages.clean_captions import without_captions
 from workbench.core.errors import WorkbenchError
 from workbench.core.images import FAILURES, open_image
 from workbench.core.options.bounds import CountOrZero, Name, Ratio
+from workbench.corpora.schema.schema import along, marks_of
 from workbench.sequences.sequence import Sample
+
+
+def clean_captions(sample: Sample) -> Sample | Drop:
+    """Strips captions and takes out empty ones; drops an image of which nothing is said.
+
+    Questions say something, and so do labels, of an image without captions its classes. Where all captions were empty
+    labels are no reason to keep it: they may have been those of the sentence (NLVR, SNLI-VE).
+    """
+    wordless = not sample.get("captions")
+    if "captions" in sample and "caption_spans" not in sample:
+        empty = {i for i, caption in enumerate(sample["captions"]) if not caption.strip()}
+        sample = without_captions(sample, empty) if empty else sample
+        sample["captions"] = [caption.strip() for caption in sample["captions"]]
+    if sample.get("captions") or sample.get("questions") or (wordless and sample.get("labels")):
+        return sample
+    return Drop("no caption")
+
+
+def without_captions(sample: Sample, left_out: Collection[int]) -> Sample:
+    """The sample without the captions of these numbers, and without what belongs to them: links, boxes, times."""
+    parallel = {"captions", *(field.name for field in (*marks_of("captions"), *along("captions")))}
+    return {
+        name: [one for i, one in enumerate(value) if i not in left_out] if name in parallel else value
+        for name, value in sample.items()
+    }
+
 
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,

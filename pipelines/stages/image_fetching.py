@@ -11,7 +11,7 @@ from threading import BoundedSemaphore
 
 from pipelines.readers.reader import Drop
 from pipelines.sources.web import Manners, NotFetchedError, web
-from pipelines.stages.check_image import CheckImage
+from pipelines.stages.media_checks import CheckImage
 from workbench.core.options.bounds import Connections, Count
 from workbench.core.processes.children import cores
 from workbench.sequences.sequence import Sample

@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from pipelines.demo.files import write_jsonl
+from pipelines.demo.row_files import write_jsonl
 from workbench.core.errors import WorkbenchError
 
 SHAPES = frozenset({"circle", "rectangle", "triangle"})
