@@ -1,4 +1,10 @@
-"""Random generators that depend on a key alone, so that no result depends on workers, ranks or restarts."""
+"""Random generators that depend on a key alone, so that no result depends on workers, ranks or restarts.
+
+The key of a sample is (seed, task, objective, draw), that of a micro-batch (seed, task, objective, number). Hooks,
+builders and transforms get them as `draws`, with the progress of the run: `draws.progress` is 0 at its start and 1 at
+its end, in held-out passes and in evaluation. The device generators are seeded from (seed, step, lane) before each
+micro-batch.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,17 @@
-"""What a head sees: one micro-batch on its way through the networks of a recipe.
+"""The inputs of a head: one micro-batch on its way through the networks of a recipe.
 
-A network reads a view once, whichever heads ask for it. Heads may also read other networks (a teacher, a discriminator,
-a momentum copy), run a network on a batch made on the device (sampled tokens, re-paired sequences), and take what a
-head before them has made.
+A network reads a view once, whichever heads ask for it. Everything is computed on demand:
+
+    inputs.targets              of this objective; inputs.states["text"][inputs.targets["rows"]] are the predicted rows
+    inputs.known("rows")        a target on the host, as the loader made it
+    inputs.states               hidden states of the objective's own network and view (`inputs.network`, `inputs.batch`)
+    inputs.read(network, view)  the same of others (a teacher, a momentum copy), with taps; hidden states and attention
+                                for heads with `reads_hidden`, `reads_attention`
+    inputs.run(batch, network)  of a batch made on the device (`batch.replace`, `batch.pick`): sampled tokens, re-paired
+                                sequences; `after` a tap, of the layers behind it
+    inputs.averaged("momentum") the moving average of the head's own modules, where a network follows its network
+    inputs.outputs("mlm")       `LossOutput.outputs` of another head; the objective comes `after` it
+    inputs.progress             of the run, 0 to 1
 """
 
 from __future__ import annotations

@@ -1,5 +1,10 @@
-"""The loader's processes: each is asked, and answers, through a socket of its own, so that one that dies or stops holds
-up no other, and is told of. They end when their owner is done with them, whatever happened."""
+"""The worker processes of the data loader. Each has a socket of its own, so one that dies or stops holds up no other.
+
+The main process checks the workers every second while it waits. A dead worker ends the run at once. One that is
+stopped, or neither computes nor reads, ends it within a minute. One that reads, or has a living child process, has half
+an hour. After a signal that stops a run, a micro-batch is waited for for ten seconds; then all ranks leave without that
+step and save the last one. Workers end with their owner.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""What lies in the folder of a run, by name, and what may be read there. Nobody else says these names."""
+"""The files in the folder of a run, by name, and which of them may be read. No other module has these names.
+
+    recipe.yaml, tokenizer.json   the resolved recipe; the run's own copy of the tokenizer
+    checkpoints/step-N/           weights, trainer and state; the memory by lane where texts are read continuously
+    best/, frozen.safetensors     the best weights; weights that are never trained, once
+    data.json, code/              identity of data, code and unchanged weights; code next to the recipe
+    metrics.jsonl, evaluations/, log.txt, tensorboard/
+
+Nothing else is state.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,15 @@
 """From the host to the device without a wait.
 
 A copy from ordinary memory to a GPU makes the host wait until it is done; one from pinned memory is queued behind the
-work that is there. So what the host makes of lengths (rows to be picked, permutations, grids) goes by way of pinned
-memory, of which torch keeps a store, and nobody waits.
+work that is there. So the rows, permutations and grids that the host computes from lengths go through pinned memory, of
+which torch keeps a store.
+
+The host asks the device for numbers once a step, at its end. So a forward pass uses no `item`, `tolist` or `nonzero` of
+a tensor on the device, no selection by a mask (`x[mask]` has an unknown size), and makes no tensor from Python numbers.
+The loader knows what depends on lengths or labels alone: `known` of a head's inputs, a batch and a stream, and
+`rows_where`. Rows that only change places go through `workbench.models.permutation`, sums over some rows through
+`torch.where`, and constants are buffers. `tests/recipes/test_waits.py` runs a step of every recipe on a device without
+values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Checks of the output files of a command, before any work is done."""
+"""Checks of the output files of a command, before any work is done.
+
+Can it be written? Would it replace a file and nothing else (no device, pipe, link or folder)? Is it also an input, or
+another output? Does a run or a corpus own it (`workbench.runs.output_places`)? `workbench.core.files.drafts` checks the
+first two again when a file is written.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The sequences that a run with images or videos was pretrained on, for another task or pass of the same run."""
+"""The sequences that a run with images or videos was pretrained on, for another task or pass of the same run.
+
+The recipe decides what captions belong to: the first task whose builder has a component for a medium, in the option
+that the builder's class names (`medium`). The builder names the one for a single caption (`caption_builder`), and
+splits a record into the media of captions: an image, or the segments of a video.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Tasks whose numbers are what their objective measures of a held-out pass (`Objective.measure`).
 
-So `evaluate` and a held-out pass in training tell the same, and `train.best` may name any of the numbers.
+`evaluate` and a held-out pass in training report the same numbers, and `train.best` may name any of them. A pass adds
+up the sums of `LossOutput.metrics` over micro-batches and ranks. Numbers that are no sums (an F1, a correlation) are
+computed by `measure` from tensors of the whole pass, which `measured` names among the outputs of the head.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Ranks that share the work of an evaluation: each takes every so-many-th group, and all get what all made."""
+"""Ranks that share the work of an evaluation.
+
+A task with `gathers` cuts its corpus into groups as for one rank. Each rank computes every n-th group of n ranks, and
+all ranks get the results of all groups, in their order. So numbers and files are those of one rank; the main rank
+writes the files. Tasks without `gathers` are scored by the main rank alone.
+"""
 
 from __future__ import annotations
 
