@@ -41,9 +41,9 @@ ABLATED: dict[str, frozenset[str]] = {
     "permuted-kg": frozenset({*KNOWLEDGE, "supersenses"}),
     "random-entities": KNOWLEDGE,
     "mentions-only": frozenset({LINKS, *KNOWLEDGE, "supersenses"}),
-    "question-only": frozenset({"image"}),
+    "question-only": frozenset({"image", "image_processor"}),
     "shuffled-captions": frozenset({"captions"}),
-    "same-features": frozenset({"image"}),
+    "same-features": frozenset({"image", "image_processor"}),
 }
 """By control: kinds of opened data, fields of samples, and kinds of components that it removes."""
 OF_SAMPLES = ("builder", "transform", "objective", "masking")

@@ -163,7 +163,7 @@ def _tree(
     sequence = task["sequence"]
     positions = [spec["max_positions"] for spec in streams.values() if spec.get("max_positions")]
     sequence = {"builder": sequence["builder"], "max_length": min([LENGTH, *positions]), **sequence}
-    reads = "backbone" in (sequence.get("image") or {})
+    reads = "backbone" in (sequence.get("image_processor") or {})
     alongside = folder if folder.is_dir() else folder.parent
     has_words = any(all((alongside / file).is_file() for file in files) for files in TOKENIZER)
     if has_words:

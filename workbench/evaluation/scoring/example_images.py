@@ -21,4 +21,4 @@ def keep_image(run: Path, data: bytes) -> str | None:
 
 def shown_image(run: Run, example: Record, alt: str) -> str:
     """The image of an example as HTML; empty where it has none."""
-    return example_image(run, example["image"], alt) if example.get("image_processor") else ""
+    return example_image(run, example["image"], alt) if example.get("image") else ""
