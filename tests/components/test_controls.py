@@ -26,7 +26,7 @@ def test_an_image_processor_that_stays_is_no_control(control: str) -> None:
     builder = record(Component(), BuildRecord("tasks.a.sequence: builder 'mine:Asked'", "builder", inside=(image,)))
     assert "image_processor" in ABLATED[control]
     with pytest.raises(
-        WorkbenchError, match=f"{control} would not be one in it: .*'mine:Pixels' reads image_processor"
+        WorkbenchError, match=f"{control} is not valid in it: .*'mine:Pixels' reads image_processor"
     ):
         check_control(control, [builder], "it")
     image.controls = (control,)

@@ -87,7 +87,7 @@ def test_a_class_of_a_file_that_is_no_component_is_refused(package: Path) -> Non
             WorkbenchError, match=r"'strange_noises\.draw' is not of the kind noise; allowed: a class derived from"
         ):
             find("noise", "strange_noises.draw")
-        with pytest.raises(WorkbenchError, match=r"'strange_noises\.half' has no half, as every noise has"):
+        with pytest.raises(WorkbenchError, match=r"'strange_noises\.half' lacks half, which every noise must define"):
             find("noise", "strange_noises.half")
 
 

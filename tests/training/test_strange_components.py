@@ -72,7 +72,7 @@ def test_an_optimizer_that_raises_is_named(train: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "reported"),
     [
-        (optimized("WithClosure"), r"^train\.optimizer: optimizer 'strange_components:WithClosure' has no step\(\)"),
+        (optimized("WithClosure"), r"^train\.optimizer: optimizer 'strange_components:WithClosure' lacks step\(\)"),
         (
             optimized("Flat"),
             r"^train\.optimizer: optimizer 'strange_components:Flat': it keeps other groups .*super\(\)\.__init__",
@@ -84,7 +84,7 @@ def test_an_optimizer_that_raises_is_named(train: Any) -> None:
         ),
         (
             scheduled("NoCall"),
-            r"^train\.lr_schedule: lr_schedule 'strange_components:NoCall' has no __call__, as every",
+            r"^train\.lr_schedule: lr_schedule 'strange_components:NoCall' lacks __call__, which every",
         ),
         (
             related("Unprepared"),

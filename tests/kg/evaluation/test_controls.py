@@ -47,7 +47,7 @@ class Heeding(Linked):
     controls = ("no-kg",)
 
     def __init__(self, control=None):
-        self.told = control
+        self.reported = control
 
 
 class Silent(Transform):  # reads links and says nothing of that
@@ -139,11 +139,11 @@ def checked(recipe: Recipe | dict[str, Any]) -> None:
 
 
 def with_part(world: Path, kind: str, part: str, control: str) -> dict[str, Any]:
-    """A model with K-BERT's step, which supports no-kg and shuffled-kg, and a part that supports nothing."""
+    """A model with K-BERT's transform, which supports no-kg and shuffled-kg, and a part that supports nothing."""
     recipe, graph = tree(world, control), str(world / "graph")
     task = recipe["tasks"]["facts"]
     spec = {kind: f"own_parts:{part}", **({} if part.startswith("Linked") else {"graph": graph})}
-    if kind == "step":
+    if kind == "transform":
         task["sequence"]["transforms"].append(spec)
     elif kind == "builder":
         task["sequence"]["builder"] = f"own_parts:{part}"
@@ -159,12 +159,12 @@ def with_part(world: Path, kind: str, part: str, control: str) -> dict[str, Any]
 @pytest.mark.parametrize(
     ("kind", "part", "control", "read"),
     [
-        ("step", "Linked", "no-kg", "linked entities"),
-        ("step", "Reading", "no-kg", "graph"),
-        ("step", "Reading", "shuffled-kg", "graph"),
-        ("step", "Reading", "permuted-kg", "graph"),
-        ("step", "Reading", "random-entities", "graph"),
-        ("step", "Linked", "mentions-only", "linked entities"),
+        ("transform", "Linked", "no-kg", "linked entities"),
+        ("transform", "Reading", "no-kg", "graph"),
+        ("transform", "Reading", "shuffled-kg", "graph"),
+        ("transform", "Reading", "permuted-kg", "graph"),
+        ("transform", "Reading", "random-entities", "graph"),
+        ("transform", "Linked", "mentions-only", "linked entities"),
         ("builder", "LinkedDocument", "no-kg", "linked entities"),
         ("masking", "LinkedTokens", "no-kg", "linked entities"),
         ("layer", "Layer", "shuffled-kg", "graph"),
@@ -180,7 +180,7 @@ def test_a_part_that_brings_it_and_heeds_nothing_is_named(
 
 
 def test_what_a_control_takes_nothing_of_may_stand_beside(world: Path) -> None:
-    recipe = with_part(world, "step", "Linked", "shuffled-kg")
+    recipe = with_part(world, "transform", "Linked", "shuffled-kg")
     checked(recipe)
     with pytest.raises(WorkbenchError, match="Valid controls here: permuted-kg, random-entities, shuffled-kg"):
         checked({**recipe, "control": "no-kg"})
@@ -211,7 +211,7 @@ def test_objectives_are_asked(world: Path, tmp_path: Path) -> None:
 
 
 def test_training_fine_tuning_and_evaluation_ask_alike(world: Path, tmp_path: Path) -> None:
-    recipe = with_part(world, "step", "Linked", "shuffled-kg")
+    recipe = with_part(world, "transform", "Linked", "shuffled-kg")
     recipe["train"] |= {"max_steps": 1, "lr_schedule": "linear"}
     run = pretrain(recipe_from_dict(recipe), tmp_path / "run")
     refused = r"control no-kg is not valid in .*own_parts:Linked' reads linked entities"
@@ -221,7 +221,7 @@ def test_training_fine_tuning_and_evaluation_ask_alike(world: Path, tmp_path: Pa
         open_run(run, Mlm, "", control="no-kg")
     assert open_run(run, Mlm, "", control="shuffled-kg").task.transforms
     corpus = str(world / "typing")
-    reported = ["train.num_workers=0", 'tasks.entity-typing.sequence.transforms=[{step: "own_parts:Linked"}]']
+    reported = ["train.num_workers=0", 'tasks.entity-typing.sequence.transforms=[{transform: "own_parts:Linked"}]']
     tuning = TypingTuning(run=run, corpus=corpus, overrides=reported, max_length=24, control="no-kg")
     with pytest.raises(WorkbenchError, match=refused):
         fine_tune(EntityTyping(), tuning)
