@@ -25,9 +25,7 @@ def test_an_image_processor_that_stays_is_no_control(control: str) -> None:
     image = record(Component(), BuildRecord("tasks.a.sequence.image_processor: 'mine:Pixels'", "image_processor"))
     builder = record(Component(), BuildRecord("tasks.a.sequence: builder 'mine:Asked'", "builder", inside=(image,)))
     assert "image_processor" in ABLATED[control]
-    with pytest.raises(
-        WorkbenchError, match=f"{control} is not valid in it: .*'mine:Pixels' reads image_processor"
-    ):
+    with pytest.raises(WorkbenchError, match=f"{control} is not valid in it: .*'mine:Pixels' reads image_processor"):
         check_control(control, [builder], "it")
     image.controls = (control,)
     check_control(control, [builder], "it")
