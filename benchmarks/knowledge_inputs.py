@@ -17,7 +17,6 @@ from typing import Any
 from benchmarks.knowledge_extras import prepare_extras
 from kg.graph.store import GraphStore
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.scoring.passes import all_records
 
 Row = dict[str, Any]
 Call = Callable[..., None]
@@ -120,7 +119,7 @@ def coverage(corpora: Path) -> dict[str, dict[str, float]]:
     found = {}
     for name in SETS:
         for part in ("train", "test"):
-            records = list(all_records(Corpus.open(str(corpora / f"{name}-{part}"))))
+            records = list(Corpus.open(str(corpora / f"{name}-{part}")))
             links = [{(s[0], s[1]) for s in r.get("spans", ()) if graph.ids.find(s[2]) >= 0} for r in records]
             marked = [any(m == link for link in of) for r, of in zip(records, links, strict=True) for m in marks(r)]
             texts = sum(map(bool, links)) / len(records)

@@ -12,7 +12,6 @@ from kg.linking.split_text import SplitText
 from kg.sequences.linked_mentions import are_candidates, mark_of, noted_linker
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.scoring.passes import all_records
 
 Stretch = tuple[int, int]
 
@@ -93,7 +92,7 @@ def annotated(
             "with; allowed: a text corpus whose field 'spans' has the right entities"
         )
     candidates, right = 0, False
-    for text in _texts(islice(all_records(corpus), limit), same):
+    for text in _texts(islice(corpus, limit), same):
         candidates, right = candidates + text.candidates, right or any(text.mentions.values())
         yield text.joined() if signs or text.signs else text
     if candidates and not right:

@@ -18,7 +18,6 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_fitting_objective
-from workbench.evaluation.scoring.passes import all_records
 from workbench.interop.run_or_checkpoint import load
 from workbench.models.network import Network
 from workbench.pretraining.objective import Head
@@ -131,7 +130,7 @@ class TripleRows:
                 f"corpus {corpus.name!r} holds {corpus.kind}; held-out triples are a corpus of their own: "
                 "`workbench prepare triples test.txt --output CORPUS`"
             )
-        named = [(str(s["id"]), t["relation"], t["tail"]) for s in all_records(corpus) for t in s["triples"]]
+        named = [(str(s["id"]), t["relation"], t["tail"]) for s in corpus for t in s["triples"]]
         rows, left_out = rows_of(graph, named)
         if not len(rows):
             raise WorkbenchError(

@@ -22,13 +22,6 @@ def open_corpus(place: str) -> Corpus:
     return Corpus.open(place)
 
 
-def all_samples(corpus: Corpus) -> Iterator[Sample]:
-    """Every record of a corpus, in the order of its shards."""
-    for shard, info in enumerate(corpus.shards):
-        for record in range(info.records):
-            yield corpus.read(shard, record)
-
-
 @dataclass(frozen=True)
 class CorpusReader(RawReader):
     """Every record of a corpus, under its key."""
@@ -62,7 +55,7 @@ class CorpusTexts:
         self.limit = limit
 
     def __iter__(self) -> Iterator[str]:
-        for sample in islice(chain.from_iterable(map(all_samples, self.corpora)), self.limit):
+        for sample in islice(chain.from_iterable(self.corpora), self.limit):
             yield from _texts_of(sample)
 
 

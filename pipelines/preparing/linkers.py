@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 import typer
 
-from pipelines.preparing.corpus_reader import all_samples, open_corpus
+from pipelines.preparing.corpus_reader import open_corpus
 from pipelines.sources.entity_names import (
     EntityName,
     read_counts,
@@ -183,7 +183,7 @@ class LinkedTexts:
         from kg.sequences.linked_mentions import right_links
 
         links = right = 0
-        for sample in all_samples(self.corpus):
+        for sample in self.corpus:
             spans = right_links(sample)
             links, right = links + len(sample.get("spans", ())), right + len(spans)
             yield sample["text"], spans

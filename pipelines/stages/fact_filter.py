@@ -38,8 +38,8 @@ class WithoutFacts:
         object.__setattr__(self, "pairs", pairs)
 
     @classmethod
-    def of(cls, corpora: Iterable[tuple[Corpus, Iterable[Sample]]]) -> WithoutFacts:
-        """The stage of some corpora of texts with two marked, linked mentions and their relation, next to the samples.
+    def of(cls, corpora: Iterable[Corpus]) -> WithoutFacts:
+        """The stage of some corpora of texts with two marked, linked mentions and their relation.
 
         Raises:
             WorkbenchError: one has no such text.
@@ -47,8 +47,8 @@ class WithoutFacts:
         from kg.evaluation.contamination import labelled_pair  # which loads torch
 
         sets, facts = list[tuple[str, str]](), set[Fact]()
-        for corpus, samples in corpora:
-            asked = [each for each in map(labelled_pair, samples) if each is not None]
+        for corpus in corpora:
+            asked = [each for each in map(labelled_pair, corpus) if each is not None]
             if not asked:
                 raise WorkbenchError(
                     f"--without {corpus.place}: no text there has a marked head and tail that are both linked; "

@@ -17,7 +17,6 @@ from pipelines.sources.templates import read_templates
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.command import command as as_command
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.scoring.passes import all_records
 
 TRIPLES = [
     ("o", "country", "n"),
@@ -54,7 +53,7 @@ def prepare(graph: Path, tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
         (tmp_path / "templates.tsv").write_text(templates)
         reported = {"graph": graph, "templates": tmp_path / "templates.tsv", "output": tmp_path / name, "workers": 1}
         as_command(command)(**reported, **options)
-        return list(all_records(Corpus.open(tmp_path / name)))
+        return list(Corpus.open(tmp_path / name))
 
     return run
 

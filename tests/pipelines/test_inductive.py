@@ -13,7 +13,6 @@ from kg.evaluation.task_options import LinkScoring
 from kg.evaluation.tasks.link_prediction import LinkPrediction
 from kg.graph.store import GraphStore
 from kg.objectives.triple_classification import TripleClassification
-from pipelines.preparing.corpus_reader import all_samples
 from pipelines.preparing.splits import part_of_entity
 from tests.kg.evaluation.graph_world import recipe_tree
 from tests.preparing import app
@@ -52,12 +51,12 @@ def prepare(folder: Path, output: str, *more: str) -> Path:
 
 
 def triples_of(place: Path) -> set[tuple[str, str, str]]:
-    samples = all_samples(Corpus.open(place))
+    samples = Corpus.open(place)
     return {(s["id"], fact["relation"], fact["tail"]) for s in samples for fact in s["triples"]}
 
 
 def ids_of(place: Path) -> set[str]:
-    return {str(sample["id"]) for sample in all_samples(Corpus.open(place))}
+    return {str(sample["id"]) for sample in Corpus.open(place)}
 
 
 SPLITS = ("--split", "valid=0.1", "--split", "test=0.2")
@@ -86,7 +85,7 @@ def test_held_out_entities_are_in_no_triple_of_training(source: Path, capsys: py
 
 def test_training_draws_none_of_them_for_its_false_triples(source: Path) -> None:
     out = prepare(source, "out", *SPLITS, "--inductive")
-    records = [{**sample, "draw": (n,)} for n, sample in enumerate(all_samples(Corpus.open(out))) if sample["triples"]]
+    records = [{**sample, "draw": (n,)} for n, sample in enumerate(Corpus.open(out)) if sample["triples"]]
     made = TripleClassification(str(out), negatives=40).arrange(records, Draws(0, "task", number=()))
     assert len(made) > 40
     met = {end for sample in made for end in (sample["id"], sample["triples"][0]["tail"])}

@@ -9,7 +9,6 @@ import tracemalloc
 import pytest
 
 from kg.graph.store import GraphStore
-from pipelines.preparing.corpus_reader import all_samples
 from pipelines.readers.formats import make_reader
 from pipelines.readers.reader import Drop, MalformedError
 from pipelines.readers.triples.graph import TripleLinks
@@ -255,7 +254,7 @@ def test_what_is_wrong_is_told_and_strict_stops(tmp_path, capsys, monkeypatch):
         "relations without a label": "1",
     }
     assert {name: reported.get(name) for name in expected} == expected
-    records = {s["id"]: s for s in all_samples(Corpus.open(tmp_path / "out"))}
+    records = {s["id"]: s for s in Corpus.open(tmp_path / "out")}
     assert (records["c"]["label"], records["a"]["aliases"]) == ("c", ["Lutetia"])
     with pytest.raises(WorkbenchError, match=r"a repeated triple: 1, .*another has: 2.*without --strict"):
         app([*arguments, "--strict"], standalone_mode=False)

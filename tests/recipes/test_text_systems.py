@@ -25,7 +25,6 @@ from tests.recipes.systems import ONE, objectives, one_step, reads_images, refus
 from workbench.components.building import short_names
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.analysis.encoding import Encoder
-from workbench.evaluation.scoring.passes import all_records
 from workbench.objectives.mlm import Mlm
 from workbench.pretraining.objective import Objective
 from workbench.recipe.reading import load_recipe, recipe_names
@@ -103,7 +102,7 @@ CAN = {
 def data(world: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The world's texts with what each task asks for, by task; `text` has what all of one text do."""
     folder, rows = tmp_path_factory.mktemp("tasks"), []
-    for number, sample in enumerate(all_records(Corpus.open(world.text))):
+    for number, sample in enumerate(Corpus.open(world.text)):
         row = {name: value for name, value in sample.items() if name not in TAKEN}
         (_, town, *_), (begin, end, *_) = row["spans"][0], row["mask_spans"][0]
         of = TOWNS.index(row["text"][:town])
@@ -168,7 +167,7 @@ def check_measured(run: Path, task: str) -> None:
 @torch.no_grad()
 def vectors(run: Path, corpus: Path, control: str | None = None) -> torch.Tensor:
     """With larger weights: fresh ones hand on so little from row to row that rounding would hide it."""
-    samples = [{**sample, "draw": (0, number)} for number, sample in enumerate(all_records(Corpus.open(corpus)))]
+    samples = [{**sample, "draw": (0, number)} for number, sample in enumerate(Corpus.open(corpus))]
     loaded = load(run, control=control)
     for parameter in loaded.model.parameters():
         parameter.mul_(5 if parameter.dim() > 1 else 1)

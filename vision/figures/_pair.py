@@ -21,7 +21,6 @@ from workbench.core.options.bounds import CountOrZero, Location, Name, Title
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema.places import take, with_texts
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
-from workbench.evaluation.scoring.passes import record_at
 from workbench.pretraining.task import Task, TaskObjective
 from workbench.report.run import save_figure
 from workbench.runs.output_places import OutputFile
@@ -88,7 +87,7 @@ def one_text(run: EvaluatedRun, corpus: Corpus, record: int, text: str | None) -
     assert unit is not None
     if record >= corpus.records:
         raise WorkbenchError(f"--record {record}: {corpus.place} has {corpus.records:,} records, counted from 0")
-    found: dict[str, Any] = {**record_at(corpus, record), "draw": (0, record)}
+    found: dict[str, Any] = {**corpus[record], "draw": (0, record)}
     if text is not None:
         if not text.strip():
             raise WorkbenchError("--text has no words; say a sentence")

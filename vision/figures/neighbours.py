@@ -29,7 +29,6 @@ from workbench.core.terminal import Terminal
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema.places import with_texts
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_objective
-from workbench.evaluation.scoring.passes import record_at
 from workbench.interop.run_or_checkpoint import load
 from workbench.pretraining.forward import read
 from workbench.sequences.batch import collate
@@ -73,11 +72,11 @@ def draw(
     known = embedded_items(opened, records, vectors)
     if text is not None:
         scores, places = KINDS[index](known.images).search(_of_text(opened, records, text), count)
-        images = [sample_image(record_at(records, place)) for place in places[0].tolist()]
+        images = [sample_image(records[place]) for place in places[0].tolist()]
         captions = [known.captions_of(place)[0] for place in places[0].tolist()]
         figure, title = images_figure(text, images, captions, scores[0]), f"The images nearest to: {text}"
     else:
-        asked = record_at(records, _checked(record, records)) if image is None else {"image": image.read_bytes()}
+        asked = records[_checked(record, records)] if image is None else {"image": image.read_bytes()}
         scores, places = KINDS[index](known.texts).search(_of_image(opened, records, asked), count)
         own = {*asked.get("captions", ())}
         lines = [known.captions[place] for place in places[0].tolist()]

@@ -17,7 +17,6 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import sha256_of
 from workbench.core.files.text_files import parse_json
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.scoring.passes import all_records
 from workbench.metrics.ranks import realistic_rank
 from workbench.sequences.sequence import Sample
 
@@ -120,7 +119,7 @@ def read_facts(
         WorkbenchError: a record that names no fact, one whose relation or object has no candidates, or graphs that know
             no subject.
     """
-    samples = list(all_records(corpus))
+    samples = list(corpus)
     true = _true_objects(samples, known)
     found: dict[str, ClozeFacts] = {}
     for sample in samples[:limit]:

@@ -23,7 +23,6 @@ from workbench.evaluation.options import Tuning
 from workbench.evaluation.scoring.downstream_task import DownstreamTask
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_objective
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
-from workbench.evaluation.scoring.passes import all_records
 from workbench.evaluation.scoring.result import Result
 from workbench.interop.run_or_checkpoint import load, recipe_at
 from workbench.metrics.ranks import chance, numbers_of, rank_scores, rank_tallies
@@ -82,7 +81,7 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
         )
 
     def draw(self, run: EvaluatedRun, corpus: Corpus, scoring: FactsScoring) -> None:
-        draw_subject(run, [fact_of(sample)[1] for sample in islice(all_records(corpus), scoring.limit)])
+        draw_subject(run, [fact_of(sample)[1] for sample in islice(corpus, scoring.limit)])
 
 
 def _ranked(run: EvaluatedRun, facts: Mapping[str, ClozeFacts], scoring: FactsScoring) -> dict[str, FactScores]:

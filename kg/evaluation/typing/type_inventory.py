@@ -8,7 +8,6 @@ from typing import Any
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.text_files import parse_json
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.scoring.passes import all_records
 
 OPEN_ENTITY = ("entity", "event", "group", "location", "object", "organization", "person", "place", "time")
 """The general types of Choi et al., ACL 2018: what ERNIE-THU and others report as Open Entity."""
@@ -35,7 +34,7 @@ def read_inventory(wanted: str | None, corpus: Corpus) -> list[str]:
 
 
 def _types_of(corpus: Corpus) -> set[str]:
-    return {name for sample in all_records(corpus) for name in sample.get("types", ())}
+    return {name for sample in corpus for name in sample.get("types", ())}
 
 
 def _named(wanted: str) -> list[str]:

@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from pipelines.commands.options import ReadingOptions, ShardSize
-from pipelines.preparing.corpus_reader import all_samples, open_corpus
+from pipelines.preparing.corpus_reader import open_corpus
 from pipelines.preparing.progress import console
 from pipelines.preparing.splits import HELD_OUT_TAIL, Splits, parse_splits, part_folder
 from pipelines.readers.reader import RawReader
@@ -131,7 +131,7 @@ def _without(places: Sequence[str]) -> list[Stage]:
     if not places:
         return []
     with extra("kg"):
-        return [WithoutFacts.of((corpus, all_samples(corpus)) for corpus in map(open_corpus, places))]
+        return [WithoutFacts.of(map(open_corpus, places))]
 
 
 def _check_triples(store: GraphStore, corpus: Corpus, split: bool) -> None:
@@ -200,8 +200,8 @@ def build_graph(corpus: Path, held_out: Sequence[Path] = ()) -> GraphStore:
                 log.warning("%s; it is built again", str(error).partition("; ")[0])
                 shutil.rmtree(folder)
         opened = Corpus.open(corpus)
-        described = ({**sample, "triples": []} for part in held_out for sample in all_samples(Corpus.open(part)))
-        records = chain(all_samples(opened), described)
+        described = ({**sample, "triples": []} for part in held_out for sample in Corpus.open(part))
+        records = chain(opened, described)
         about = opened.manifest.about
         store = GraphStore.from_records(
             records, folder, words=about.get(WORDS, False), namespace=about.get(NAMESPACE, "")

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 from annotated_types import Ge, Le
 
-from pipelines.preparing.corpus_reader import all_samples, open_corpus
+from pipelines.preparing.corpus_reader import open_corpus
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, Seed
 from workbench.corpora.corpus import Corpus
@@ -72,7 +72,7 @@ def _backbone(corpora: Sequence[Corpus]) -> str:
 
 def _features(corpora: Sequence[Corpus]) -> Iterator[np.ndarray]:
     for corpus in corpora:
-        for sample in all_samples(corpus):
+        for sample in corpus:
             if "clips" not in sample:
                 raise missing(sample, "clips")
             yield sample["clips"]["features"]

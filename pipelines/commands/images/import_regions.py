@@ -12,7 +12,7 @@ import typer
 
 from pipelines.commands.options import OnError, ShardSize, WritingOptions
 from pipelines.preparing.chunks import Conversion
-from pipelines.preparing.corpus_reader import CorpusReader, all_samples, open_corpus
+from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
 from pipelines.readers.regions.region_files import DamagedRegionsError, RegionFiles, open_regions
 from pipelines.stages.region_join import FeatureIndex, JoinRegions, find_regions, ids_of
 from workbench.core.errors import WorkbenchError
@@ -123,7 +123,7 @@ def _first(corpus: Corpus, found: FeatureIndex, named: Sequence[Path]) -> int:
         WorkbenchError: none of the first records has any.
     """
     looked: list[str] = []
-    for sample in islice(all_samples(corpus), LOOKED_AT):
+    for sample in islice(corpus, LOOKED_AT):
         looked = looked or [name for names in ids_of(sample).values() for name in names]
         for place in found.images(sample).values():
             size = None if place is None else _size(found, place)

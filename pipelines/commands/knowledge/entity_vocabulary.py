@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 
 from pipelines.commands import options
-from pipelines.preparing.corpus_reader import all_samples
 from pipelines.sources.files import decode, lines
 from pipelines.sources.luke_entities import read_entities
 from workbench.core.errors import WorkbenchError
@@ -71,7 +70,7 @@ def entity_vocabulary(
 
     counts: Counter[str] = Counter()
     fields = {field.name for corpus in opened for field in links_among(fields_of(corpus.kind))}
-    for sample in islice(chain.from_iterable(map(all_samples, opened)), limit):
+    for sample in islice(chain.from_iterable(opened), limit):
         for field in fields:
             counts.update(entities_in(sample.get(field, ())))
     frequent = Counter({entity: count for entity, count in counts.items() if count >= min_count})

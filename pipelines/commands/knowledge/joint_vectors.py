@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from pipelines.commands import options
-from pipelines.preparing.corpus_reader import all_samples
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Location
 from workbench.core.packages import extra
@@ -59,7 +58,7 @@ def joint_vectors(
     store = None if graph is None else GraphStore.open(graph)
 
     def texts() -> Iterator[Linked]:
-        for sample in islice(chain.from_iterable(map(all_samples, opened)), limit):
+        for sample in islice(chain.from_iterable(opened), limit):
             yield sample["text"], right_links(sample)
 
     words, entities = save_joint_vectors(output, texts, store, training)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipelines.commands import options
-from pipelines.preparing.corpus_reader import all_samples, open_corpus
+from pipelines.preparing.corpus_reader import open_corpus
 from pipelines.sources.spacy_pipeline import pipeline_version, spacy_pipeline
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import atomic
@@ -73,7 +73,7 @@ def _parser(name: str) -> Language:
 
 def _paragraphs(corpus: Corpus, limit: int | None) -> Iterator[str]:
     """The lines of the texts, with single spaces."""
-    texts = (sample["text"] for sample in islice(all_samples(corpus), limit) if "text" in sample)
+    texts = (sample["text"] for sample in islice(corpus, limit) if "text" in sample)
     return (" ".join(line.split()) for text in texts for line in text.splitlines() if line.strip())
 
 

@@ -13,7 +13,7 @@ import typer
 
 from pipelines.commands.options import WritingOptions
 from pipelines.preparing.chunks import Conversion
-from pipelines.preparing.corpus_reader import CorpusReader, all_samples, open_corpus
+from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
 from pipelines.sources.spacy_pipeline import identity
 from pipelines.stages.phrase_marks import FindPhrases, chunker, phrase_fields
 from workbench.core.errors import WorkbenchError
@@ -80,4 +80,4 @@ class _Texts:
 
     def __iter__(self) -> Iterator[str]:
         fields = [str(field.spans_of) for field in phrase_fields()]
-        return (sample[name] for sample in all_samples(self.corpus) for name in fields if name in sample)
+        return (sample[name] for sample in self.corpus for name in fields if name in sample)

@@ -14,7 +14,7 @@ import typer
 
 from pipelines.commands.options import SplitShares, WritingOptions
 from pipelines.preparing.chunks import Conversion
-from pipelines.preparing.corpus_reader import CorpusTexts, all_samples
+from pipelines.preparing.corpus_reader import CorpusTexts
 from pipelines.preparing.splits import Splits, part_folder
 from pipelines.readers.reader import RawReader, Record
 from workbench.core.errors import WorkbenchError, unknown
@@ -130,5 +130,5 @@ def _refuse_other(path: Path, provenance: Mapping[str, Any]) -> None:
 
 
 def _words(folder: Path) -> Iterator[str]:
-    for sample in all_samples(Corpus.open(folder)):
+    for sample in Corpus.open(folder):
         yield from (sample["text"].lower(), sample["second"].lower())

@@ -13,7 +13,6 @@ from kg.evaluation.tasks.relations import RelationClassification
 from kg.graph.store import GraphStore
 from pipelines.commands.corpora.text import text
 from pipelines.commands.corpora.triples import triples
-from pipelines.preparing.corpus_reader import all_samples
 from workbench.components.build_context import noted
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.command import command
@@ -52,7 +51,7 @@ def places(tmp_path):
 
 def test_facts_are_counted(places):
     command(triples)(inputs=[str(places / "graph.tsv")], output=places / "graph", workers=1)
-    samples = list(all_samples(Corpus.open(places / "test")))
+    samples = list(Corpus.open(places / "test"))
     assert stated_facts({}, samples) == {}
     with noted() as read:
         GraphStore.open(places / "graph")
@@ -78,7 +77,7 @@ def test_facts_are_left_out(places):
     assert Corpus.open(places / "test").identity in json.dumps(corpus.manifest.provenance)
     with noted() as read:
         GraphStore.open(places / "clean")
-    reported = stated_facts(read, all_samples(Corpus.open(places / "test")))
+    reported = stated_facts(read, Corpus.open(places / "test"))
     assert reported == {"facts that the graph states": 0, "pairs that the graph joins": 0}
 
 

@@ -14,7 +14,6 @@ from vision.evaluation.retrieval.pair_scores import ScoredPairs
 from vision.metrics.retrieval_scores import rank_images
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.scoring.example_images import keep_image
-from workbench.evaluation.scoring.passes import record_at
 
 EXAMPLES = 12
 FIRST = 10
@@ -83,5 +82,5 @@ def _example(found: ScoredPairs, corpus: Corpus, run: Path, text: int, rank: flo
 
 
 def _image(corpus: Corpus, found: ScoredPairs, number: int) -> bytes:
-    data: bytes = record_at(corpus, found.shown[number].record).get("image", b"")
+    data: bytes = corpus[found.shown[number].record].get("image", b"")
     return data

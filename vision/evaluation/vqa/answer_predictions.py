@@ -19,7 +19,7 @@ from workbench.core.files.drafts import write_text
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_objective
 from workbench.evaluation.scoring.example_images import keep_image
-from workbench.evaluation.scoring.passes import forward_pass, record_at, sample_pass
+from workbench.evaluation.scoring.passes import forward_pass, sample_pass
 from workbench.evaluation.scoring.rank_shares import shared_groups
 from workbench.runs.loaded_run import LoadedRun
 from workbench.sequences.sequence import Sample
@@ -200,7 +200,7 @@ def _of_different_images(names: Iterable[Any], answered: AnsweredQuestion) -> It
 
 def _example(folder: Path, corpus: Corpus, answered: AnsweredQuestion, scores: VqaResult, name: Any) -> dict[str, Any]:
     return {
-        "image": keep_image(folder, record_at(corpus, answered.records[name]).get("image", b"")),
+        "image": keep_image(folder, corpus[answered.records[name]].get("image", b"")),
         "question": answered.asked[name]["question"],
         "prediction": answered.predictions[name],
         "answers": list(answered.asked[name]["answers"]),

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.scoring.passes import all_records
 from workbench.sequences.sequence import Sample
 
 logger = logging.getLogger(__name__)
@@ -35,7 +34,7 @@ def chosen_label(corpus: Corpus, label: str | None, example: str = '"positive"')
     Raises:
         WorkbenchError: the corpus has no labels, no such label, or several and none was named.
     """
-    counts = label_counts(all_records(corpus))
+    counts = label_counts(corpus)
     if not counts:
         fields = ", ".join(corpus.manifest.fields)
         raise WorkbenchError(f"corpus {corpus.name!r} has no labels (it has {fields}); {_advice(corpus, example)}")
@@ -89,7 +88,7 @@ def _counted(name: str, counts: Mapping[str, int]) -> str:
 
 def _advice(corpus: Corpus, example: str) -> str:
     """How to get labels: of a column that the reader left to `meta`, where there is one."""
-    meta = next(all_records(corpus)).get("meta", {})
+    meta = next(iter(corpus)).get("meta", {})
     left = [name for name, value in meta.items() if name not in OF_READERS and isinstance(value, int | float | str)]
     images = "image" in corpus.manifest.fields
     form = "--format media-jsonl --option media_field=image " if images else ""

@@ -18,7 +18,6 @@ from workbench.components.kinds import KINDS
 from workbench.core.errors import WorkbenchError, choices, unknown
 from workbench.core.processes.distributed import World
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.scoring.passes import all_records
 from workbench.interop.run_or_checkpoint import load
 from workbench.models.network import Network
 from workbench.pretraining.checks import check_linked_texts
@@ -120,7 +119,7 @@ class EvaluatedRun:
         if not self.task.spec.corpora:
             return None  # of a checkpoint
         try:
-            return [sample for place in self.task.spec.corpora for sample in all_records(Corpus.open(place))]
+            return [sample for place in self.task.spec.corpora for sample in Corpus.open(place)]
         except WorkbenchError as error:
             logger.warning("no baseline of the training set, which is not at hand: %s", error)
             return None

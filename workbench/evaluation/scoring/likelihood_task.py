@@ -19,7 +19,7 @@ from workbench.evaluation.scoring.downstream_task import DownstreamTask
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.likelihood import Cost, PredictedTokens, entropy, unigram_loss
-from workbench.evaluation.scoring.passes import all_records, sample_pass
+from workbench.evaluation.scoring.passes import sample_pass
 from workbench.evaluation.scoring.rank_shares import shared_groups
 from workbench.evaluation.scoring.result import Result, corpus_input
 from workbench.metrics.tallies import Tally
@@ -159,7 +159,7 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
 
     def _known(self, run: EvaluatedRun, corpus: Corpus) -> Counter[int]:
         known: Counter[int] = Counter()
-        for sample in all_records(corpus):
+        for sample in corpus:
             known.update(self.predictable(run, run.tokenizer.encode(sample_text(sample))).tolist())
         return known
 

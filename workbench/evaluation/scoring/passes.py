@@ -59,22 +59,6 @@ def sample_pass(
         yield samples
 
 
-def all_records(corpus: Corpus) -> Iterator[Sample]:
-    """Every record of a corpus as it is stored, in the order of its shards."""
-    for shard, info in enumerate(corpus.shards):
-        for record in range(info.records):
-            yield corpus.read(shard, record)
-
-
-def record_at(corpus: Corpus, number: int) -> Sample:
-    """The number-th record of a corpus, counted over its shards."""
-    for shard, info in enumerate(corpus.shards):
-        if number < info.records:
-            return corpus.read(shard, number)
-        number -= info.records
-    raise IndexError(number)
-
-
 @torch.inference_mode()
 def forward_pass(
     network: Network, transform: SequenceBuilding, samples: Iterable[list[Sample]], first: int = 0

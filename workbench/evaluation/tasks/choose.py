@@ -18,7 +18,6 @@ from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.image_sequences import image_sequence
 from workbench.evaluation.scoring.objective_task import GatheredTensors, ObjectiveTask
-from workbench.evaluation.scoring.passes import all_records
 from workbench.evaluation.task_options import ChooseScoring, ChooseTuning
 from workbench.metrics.ranks import rank_tallies, realistic_rank
 from workbench.objectives.multiple_choice import UNKNOWN, MultipleChoice
@@ -80,7 +79,7 @@ class MultipleChoiceTask(ObjectiveTask[ChooseTuning, ChooseScoring]):
 
 def _check_choices(corpus: Corpus) -> None:
     """Raises WorkbenchError where no record leaves a choice, with the right one told."""
-    if any("answer" in sample and len(sample.get("choices", ())) > 1 for sample in all_records(corpus)):
+    if any("answer" in sample and len(sample.get("choices", ())) > 1 for sample in corpus):
         return
     fields = corpus.manifest.fields
     if "choices" in fields and "answer" in fields:

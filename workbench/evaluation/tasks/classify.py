@@ -20,7 +20,6 @@ from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.image_sequences import image_sequence
 from workbench.evaluation.scoring.objective_task import GatheredTensors, ObjectiveTask
-from workbench.evaluation.scoring.passes import all_records
 from workbench.evaluation.task_options import ClassifyScoring, ClassifyTuning, LabelTuning
 from workbench.metrics.classes import by_class, class_counts
 from workbench.objectives.classify import UNLABELLED, Classify
@@ -112,7 +111,7 @@ def class_objective(tuning: LabelTuning) -> dict[str, Any]:
     label, counts = chosen_label(corpus, tuning.label)
     check_varied(corpus, label, counts)
     warn_alike(corpus.name, label, counts)
-    held_out = label_counts(all_records(Corpus.open(tuning.held_out))) if tuning.held_out else {}
+    held_out = label_counts(Corpus.open(tuning.held_out)) if tuning.held_out else {}
     return {"objective": "classify", "classes": ordered({*counts, *held_out.get(label, ())}), "label": label}
 
 
@@ -120,7 +119,7 @@ def _check_media(corpus: Corpus, media: list[str] | None) -> None:
     """Records with several images and no `image` need to be told which are read."""
     if media or corpus.manifest.fields.get("image") or not corpus.manifest.fields.get("media"):
         return
-    names = next(sample["media"] for sample in all_records(corpus) if "media" in sample)
+    names = next(sample["media"] for sample in corpus if "media" in sample)
     raise WorkbenchError(
         f"corpus {corpus.name!r} has several media a record; name the images that are read, in their order: "
         f"{' '.join(f'--media {name}' for name in names)}"

@@ -17,7 +17,6 @@ from workbench.evaluation.scoring.downstream_task import Setup
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.objective_task import GatheredTensors, ObjectiveTask
-from workbench.evaluation.scoring.passes import all_records
 from workbench.evaluation.task_options import ExtractScoring, ExtractTuning
 from workbench.metrics.answers import answer_tallies
 from workbench.objectives.span_extraction import SpanExtraction, answer_target
@@ -80,7 +79,7 @@ def has_questions_without_answer(corpus: Corpus) -> bool:
     Raises:
         WorkbenchError: no record is a question with an answer whose place is known.
     """
-    asked = [sample for sample in all_records(corpus) if "second" in sample and "answers" in sample]
+    asked = [sample for sample in corpus if "second" in sample and "answers" in sample]
     if any(sample["answers"] and sample.get("answer_spans") for sample in asked):
         return any(not sample["answers"] for sample in asked)
     fields = corpus.manifest.fields

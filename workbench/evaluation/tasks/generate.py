@@ -17,7 +17,7 @@ from workbench.evaluation.finetuning.inheritance import text_length
 from workbench.evaluation.scoring.downstream_task import DownstreamTask, Setup
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, of_task
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
-from workbench.evaluation.scoring.passes import all_records, sample_pass
+from workbench.evaluation.scoring.passes import sample_pass
 from workbench.evaluation.scoring.result import Result
 from workbench.evaluation.scoring.writers import Writer, find_writer
 from workbench.evaluation.task_options import GenerateScoring, GenerateTuning
@@ -137,7 +137,7 @@ def _check_languages(corpus: Corpus, tuning: GenerateTuning) -> None:
         if language is None and field not in fields
     ]
     if unsaid and "translations" in fields:
-        languages = list(next(iter(all_records(corpus))).get("translations", {}))
+        languages = list(next(iter(corpus)).get("translations", {}))
         raise WorkbenchError(
             f"corpus {corpus.name!r} holds translations ({', '.join(languages)}): say which language is read and which "
             f"is written, --source and --target; {' and '.join(unsaid)} {'is' if len(unsaid) == 1 else 'are'} not said"

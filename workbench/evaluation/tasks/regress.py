@@ -21,7 +21,6 @@ from workbench.evaluation.scoring.downstream_task import Setup
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.objective_task import GatheredTensors, ObjectiveTask
-from workbench.evaluation.scoring.passes import all_records
 from workbench.evaluation.task_options import RegressScoring, RegressTuning
 from workbench.metrics.correlations import number_tallies
 from workbench.objectives.regression import Regression
@@ -83,7 +82,7 @@ class RegressionTask(ObjectiveTask[RegressTuning, RegressScoring]):
 
 def _check_numbers(corpus: Corpus, label: str) -> None:
     """Raises WorkbenchError where a text's label is no finite number: with the first of them and their number."""
-    found = ((sample, sample["labels"][label]) for sample in all_records(corpus) if label in sample.get("labels", {}))
+    found = ((sample, sample["labels"][label]) for sample in corpus if label in sample.get("labels", {}))
     odd = [(sample, value) for sample, value in found if not (isinstance(value, Real) and math.isfinite(value))]
     if odd:
         sample, value = odd[0]

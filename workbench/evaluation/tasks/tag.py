@@ -18,7 +18,6 @@ from workbench.evaluation.scoring.downstream_task import Setup
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.objective_task import GatheredTensors, ObjectiveTask
-from workbench.evaluation.scoring.passes import all_records
 from workbench.evaluation.task_options import TagScoring, TagTuning
 from workbench.metrics.chunks import OUTSIDE, WORD_TAG, chunk_counts, chunks, tag_tallies
 from workbench.metrics.classes import by_class
@@ -116,7 +115,7 @@ def tags_of(corpora: list[Corpus]) -> list[str]:
 def _names(corpus: Corpus) -> set[str]:
     """What the tags of a corpus are called, without O."""
     names: set[str] = set()
-    for sample in all_records(corpus):
+    for sample in corpus:
         tags = sample.get("tags", ())
         check_apart(tags, f"corpus {corpus.name!r}, key {sample['key']!r}")
         names.update(name for _, _, name in tags)

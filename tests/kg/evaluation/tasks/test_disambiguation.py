@@ -17,7 +17,6 @@ from tests.kg.evaluation.conftest import TOWNS, WORDINGS, country_of, fact, make
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.scoring.evaluation import evaluate
-from workbench.evaluation.scoring.passes import all_records
 from workbench.recipe.trees import recipe_from_dict
 from workbench.training.pretrain import pretrain
 
@@ -155,7 +154,7 @@ def test_why_nothing_was_measured_is_told(untrained: Path, name: str) -> None:
 
 def test_what_was_used_and_left_out_names_its_stream_where_there_are_several(untrained: Path) -> None:
     task = Disambiguation().open(DisambiguationScoring(run=untrained / "run", corpus="")).task
-    sample = next(all_records(Corpus.open(str(untrained / "told-test"))))
+    sample = next(iter(Corpus.open(str(untrained / "told-test"))))
     samples: list[Any] = [{**sample, "draw": (0, 0, 0)}]
     task.sequences(samples)
     assert task.take_used() == {"mentions": 2}

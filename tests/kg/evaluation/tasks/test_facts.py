@@ -23,7 +23,6 @@ from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.scoring.evaluated_run import open_run
 from workbench.evaluation.scoring.evaluation import evaluate
-from workbench.evaluation.scoring.passes import all_records
 from workbench.objectives.mlm import Mlm
 from workbench.recipe.trees import recipe_from_dict
 from workbench.runs.loaded_run import load
@@ -69,8 +68,8 @@ def test_each_mention_is_counted_once(world: Path, make_run: Callable[..., Path]
     corpus, listed = Corpus.open(world / "facts"), json.loads((world / "candidates.json").read_text())
     listed["country"].append({"id": "c9", "label": f"{COUNTRIES[0]} {COUNTRIES[1]}"})
     (tmp_path / "candidates.json").write_text(json.dumps(listed))
-    slots = [sample["mask_spans"][0][:2] for sample in all_records(corpus)]
-    spans = [sample["spans"] for sample in all_records(corpus)]
+    slots = [sample["mask_spans"][0][:2] for sample in corpus]
+    spans = [sample["spans"] for sample in corpus]
     mentions = sum(span[:2] != slot for of, slot in zip(spans, slots, strict=True) for span in of)
     found = run_evaluate(make_run("tree"), world / "facts", candidates=tmp_path / "candidates.json")
     assert found["used"]["mentions"] + sum(found["dropped"].values()) == mentions
@@ -146,7 +145,7 @@ def test_controls(world: Path, make_run: Callable[..., Path]) -> None:
 
 
 def test_a_control_changes_what_the_model_sees(world: Path, make_run: Callable[..., Path]) -> None:
-    samples = [{**fact, "draw": (i,)} for i, fact in enumerate(all_records(Corpus.open(world / "facts-unseen")))]
+    samples = [{**fact, "draw": (i,)} for i, fact in enumerate(Corpus.open(world / "facts-unseen"))]
 
     def tokens(control: str | None) -> list[list[int]]:
         task = open_run(make_run("tree"), Mlm, "", control=control).task
@@ -189,7 +188,7 @@ def test_a_sentence_is_never_cut(world: Path, tmp_path: Path) -> None:
     tree["tasks"]["facts"]["sequence"] = {"builder": "sentence_pair", "max_length": 24}
     tree["train"] |= {"max_steps": 1, "lr_schedule": "linear"}
     run = open_run(pretrain(recipe_from_dict(tree), tmp_path / "run"), Mlm, "")
-    samples = [{**sample, "draw": (i,)} for i, sample in enumerate(all_records(Corpus.open(world / "facts")))]
+    samples = [{**sample, "draw": (i,)} for i, sample in enumerate(Corpus.open(world / "facts"))]
     for sequence in run.task.sequences(samples):
         text = sequence.streams["text"]
         assert (text["input_ids"] == run.tokenizer.id("sep")).sum() == 1
