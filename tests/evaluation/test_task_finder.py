@@ -102,7 +102,7 @@ def test_its_options_have_bounds_and_stand_in_the_help(theirs: str, capsys: pyte
 
 
 GUESSES = """
-from workbench.evaluation.scoring.evaluation_items import Items
+from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.options import Scoring
 from workbench.evaluation.scoring.result import Result
 from workbench.evaluation.scoring.downstream_task import DownstreamTask

@@ -70,7 +70,7 @@ def test_what_follows_a_prefix_is_the_second_segment(decoders: Any) -> None:
     cached, _ = decoders(PREFIX)
     cached.begin()
     cached.step([7, 8, 9, 10], [0, 1, 2, 3])
-    stream = cached._past.stream("text")
+    stream = cached._cache.stream("text")
     fields = stream.fields
     ends = (stream.offsets[1:] - 1).tolist()
     assert fields["token_type_ids"].sum() == 4
@@ -82,9 +82,9 @@ def test_masks_that_ask_for_a_token_leave_nothing(decoders: Any, tokenizer: Any)
     """UniLM: the mask stands in the next token's place, which then takes it; the target's type is 5 in a mixture."""
     cached, _ = decoders(MIXTURE, objective="mlm")
     cached.begin()
-    lengths = list(cached._past.streams["text"].lengths)
+    lengths = list(cached._cache.streams["text"].lengths)
     cached.step([7, 8, 9, 10], [0, 1, 2, 3])
-    stream = cached._past.stream("text")
+    stream = cached._cache.stream("text")
     assert stream.lengths == [length + 1 for length in lengths]
     assert tokenizer.id("mask") not in stream.fields["input_ids"].tolist()
     ends = (stream.offsets[1:] - 1).tolist()
@@ -235,7 +235,7 @@ def test_what_stays_of_a_prompt_is_not_moved() -> None:
     decoder = Decoder(network, TokenHead(network, "target"), Continuation("target", None), Batch(streams))
 
     def kept() -> int:
-        return decoder._past.kept["0.1"]["text"].data_ptr()
+        return decoder._cache.kept["0.1"]["text"].data_ptr()
 
     decoder.begin()
     decoder.step([1, 2, 3, 4], [0, 0, 1, 1])
@@ -243,9 +243,9 @@ def test_what_stays_of_a_prompt_is_not_moved() -> None:
     decoder.step([5, 6, 7, 8], [1, 0, 3, 3])
     decoder.step([5, 6, 7, 8], [0, 1, 2, 3])
     assert kept() == first
-    assert decoder._past.streams["text"].lengths == [3, 3, 2, 2]
+    assert decoder._cache.streams["text"].lengths == [3, 3, 2, 2]
     decoder.step([5, 6], [0, 3])
-    assert decoder._past.streams["text"].lengths == [3, 2]
+    assert decoder._cache.streams["text"].lengths == [3, 2]
 
 
 @pytest.mark.parametrize("temperature", [5e-324, 1e-308, 1e6])

@@ -60,7 +60,7 @@ def test_it_learns_and_a_held_out_pass_tells_the_same(tuned: Path, prepared: Cal
     assert found.counts == {"questions": 9, "choices": 21}
     assert found.baselines["always the first"]["accuracy"] == pytest.approx(6 / 9)
     last = read_metrics(tuned)[-1]
-    assert {name: last[f"held_out/choose/{name}"] for name in found.numbers} == pytest.approx(found.numbers)
+    assert {name: last[f"held_out/multiple_choice/{name}"] for name in found.numbers} == pytest.approx(found.numbers)
     assert found.examples[0]["choices"] == rows()[0]["choices"]
     shown = chosen(load_run(tuned))
     assert shown is not None

@@ -65,7 +65,7 @@ def test_it_learns_and_a_held_out_pass_tells_the_same(tuned: Path, prepared: Cal
     assert found.counts == {"questions": 27, "without an answer": 9}
     assert found.baselines["never an answer"]["exact_match"] == pytest.approx(1 / 3)
     last = read_metrics(tuned)[-1]
-    assert {name: last[f"held_out/extract/{name}"] for name in found.numbers} == pytest.approx(found.numbers)
+    assert {name: last[f"held_out/span_extraction/{name}"] for name in found.numbers} == pytest.approx(found.numbers)
     shown = answered(load_run(tuned))
     assert shown is not None
     assert "<mark>old</mark>" in shown

@@ -56,7 +56,7 @@ CASE = EvaluationCase(world=contract_world)
 @pytest.fixture(scope="module")
 def tuned(pretrained: Path, prepared: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     train, dev = prepared("tags", rows(STATES[:2])), prepared("tags-dev", rows(STATES[1:]))
-    best = ["train.evaluate_every=10", "train.best=tag/f1"]
+    best = ["train.evaluate_every=10", "train.best=token_classification/f1"]
     output = tmp_path_factory.mktemp("tag") / "run"
     return fine_tune(TokenClassificationTask(), tuning(pretrained, train, output=output, overrides=best, held_out=dev))
 
@@ -66,9 +66,11 @@ def test_it_learns_and_a_held_out_pass_tells_the_same(tuned: Path, prepared: Cal
     assert found.numbers["f1"] > 0.6
     assert found.counts == {"words": 72, "chunks": 24, "tags": 5, "classes never predicted": 0}
     assert found.baselines["always O"] == pytest.approx({"accuracy": 0.5, "precision": 0, "recall": 0, "f1": 0})
-    measured = [line for line in read_metrics(tuned) if "held_out/tag/f1" in line]
-    best = max(measured, key=lambda line: line["held_out/tag/f1"])
-    assert {name: best[f"held_out/tag/{name}"] for name in found.numbers} == pytest.approx(found.numbers)
+    measured = [line for line in read_metrics(tuned) if "held_out/token_classification/f1" in line]
+    best = max(measured, key=lambda line: line["held_out/token_classification/f1"])
+    assert {name: best[f"held_out/token_classification/{name}"] for name in found.numbers} == pytest.approx(
+        found.numbers
+    )
 
 
 def test_the_report_shows_chunks(tuned: Path, prepared: Callable[..., str]) -> None:
