@@ -58,7 +58,7 @@ def test_a_plan_of_a_new_run(recipe: Recipe, tmp_path: Path, nothing_is_touched:
     assert list(plan.tasks) == list(plan.readers) == ["text"]
     assert plan.held_out == {}
     assert plan.data["read"].keys() == {"corpus", "tokenizer"}
-    assert all(parameter.device == torch.device("cpu") for parameter in plan.root.parameters())
+    assert all(parameter.device == torch.device("cpu") for parameter in plan.model.parameters())
 
 
 def test_a_plan_of_a_run_that_resumes(recipe: Recipe, tmp_path: Path, nothing_is_touched: Any) -> None:

@@ -59,7 +59,7 @@ class Plan:
         tokenizer: None where the recipe names none.
         tasks: by name, their half in the loader.
         readers, held_out: by task, the endless stream of its corpora, and the pass over its held-out ones, if any.
-        root: networks and heads on the CPU, with the weights that a new run starts from.
+        model: networks and heads on the CPU, with the weights that a new run starts from.
         schedule, lr_schedule: which tasks a step has, and its learning rate.
     """
 
@@ -73,7 +73,7 @@ class Plan:
     tasks: dict[str, Task]
     readers: dict[str, Reader]
     held_out: dict[str, FinitePass]
-    root: PretrainingModel
+    model: PretrainingModel
     schedule: TaskSchedule
     lr_schedule: LearningRateSchedule
 
@@ -106,16 +106,16 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
         check_fields(tasks.values())
         check_links(tasks.values(), recipe.control)
         check_memory(lambda: make_model(recipe, tasks, tokenizer), recipe.train, world.device)
-        root = make_model(recipe, tasks, tokenizer)
+        model = make_model(recipe, tasks, tokenizer)
     with noted() as read_held_out:
         passes = {name: held_out_pass(recipe, task) for name, task in tasks.items() if task.spec.held_out}
     read |= {} if resume.path is None else recorded_base_identity(run)
     data = check_data(run, read, read_held_out, resume.step, world, accept=accept_changes)
     if resume.path is None:
-        _start(recipe, tasks, root, tokenizer, read)
-    _check_optimizer(root, recipe, world)
+        _start(recipe, tasks, model, tokenizer, read)
+    _check_optimizer(model, recipe, world)
     _check_held_out(recipe, passes)
-    found = tokenizer, tasks, readers, passes, root, schedule, lr_schedule
+    found = tokenizer, tasks, readers, passes, model, schedule, lr_schedule
     return Plan(recipe, run, world, arithmetic, resume, data, *found)
 
 
@@ -133,24 +133,24 @@ def _tokenizer(recipe: Recipe, run: Path, resume: Whole) -> Tokenizer | None:
 
 
 def _start(
-    recipe: Recipe, tasks: Mapping[str, Task], root: PretrainingModel, tokenizer: Tokenizer | None, read: Identities
+    recipe: Recipe, tasks: Mapping[str, Task], model: PretrainingModel, tokenizer: Tokenizer | None, read: Identities
 ) -> None:
     """Give the model of a new run the weights that it starts from (`init_from`)."""
     refuse_foreign(read, read.get(START, {}))
-    check_recipe_control(recipe, tasks, root)
-    warn_unused_memory(tasks.values(), root)
+    check_recipe_control(recipe, tasks, model)
+    warn_unused_memory(tasks.values(), model)
     for network, spec in recipe.networks.items():
         for entry in spec.init_from:
             refuse_changed(Path(entry.weights), read)
-        initialise(root, network, spec, tokenizer, learning_signals(recipe, network))
-    root.start_followers()
+        initialise(model, network, spec, tokenizer, learning_signals(recipe, network))
+    model.start_followers()
 
 
-def _check_optimizer(root: PretrainingModel, recipe: Recipe, world: World) -> None:
+def _check_optimizer(model: PretrainingModel, recipe: Recipe, world: World) -> None:
     """Something must be trained, by an optimizer that takes it, and every rank must have work."""
-    freeze(root, recipe.train)
+    freeze(model, recipe.train)
     world.lanes(recipe.train.lanes)
-    make_optimizer(root, recipe.train)
+    make_optimizer(model, recipe.train)
 
 
 def _check_held_out(recipe: Recipe, passes: Mapping[str, FinitePass]) -> None:
@@ -167,11 +167,11 @@ def _check_held_out(recipe: Recipe, passes: Mapping[str, FinitePass]) -> None:
         )
 
 
-def check_recipe_control(recipe: Recipe, tasks: Mapping[str, Task], root: PretrainingModel) -> None:
+def check_recipe_control(recipe: Recipe, tasks: Mapping[str, Task], model: PretrainingModel) -> None:
     """The recipe's control must be supported by all components that it concerns; where none does, it must come with the
     run that the weights start from."""
     of_tasks = [component for task in tasks.values() for component in task.parts]
-    found, inherited = [*of_tasks, *components_within(root)], recipe.control in _inherited(recipe)
+    found, inherited = [*of_tasks, *components_within(model)], recipe.control in _inherited(recipe)
     check_control(recipe.control, found, f"the recipe {recipe.name!r}", inherited=inherited)
 
 

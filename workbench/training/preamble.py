@@ -58,13 +58,13 @@ class Preamble:
 
     def _model(self) -> str:
         """The layers as the recipe says them, and how wide the streams are."""
-        networks = [network for network in self.plan.root.networks.values() if isinstance(network, Network)]
+        networks = [network for network in self.plan.model.networks.values() if isinstance(network, Network)]
         widths = dict.fromkeys(f"{stream} {size:,}" for each in networks for stream, size in each.sizes.items())
         return f"{stack(self.plan.recipe)} (width: {', '.join(widths)})"
 
     def _parameters(self) -> str:
-        every = sum(p.numel() for p in self.plan.root.parameters())
-        trained = sum(p.numel() for p in self.plan.root.parameters() if p.requires_grad)
+        every = sum(p.numel() for p in self.plan.model.parameters())
+        trained = sum(p.numel() for p in self.plan.model.parameters() if p.requires_grad)
         return f"{every:,}, all trained" if trained == every else f"{trained:,} trained of {every:,}"
 
     def _device(self) -> str:
@@ -84,7 +84,7 @@ class Preamble:
 
     def _precision(self) -> str:
         """What is computed in; weights and moments are those of the model."""
-        kept = " and ".join(dict.fromkeys(str(p.dtype).removeprefix("torch.") for p in self.plan.root.parameters()))
+        kept = " and ".join(dict.fromkeys(str(p.dtype).removeprefix("torch.") for p in self.plan.model.parameters()))
         computed = self.plan.arithmetic.dtype
         how = kept if computed is None else f"{str(computed).removeprefix('torch.')}, weights in {kept}"
         used = (
@@ -121,7 +121,7 @@ class Preamble:
                 return "not known: a trial on the first micro-batch failed, as the first step may"
             free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
             return f"about {_gib(self.memory)} of {_gib(free)}, by a trial on the first micro-batch"
-        held, free = resident(self.plan.root, self.plan.recipe.train), free_memory(device)
+        held, free = resident(self.plan.model, self.plan.recipe.train), free_memory(device)
         return f"weights, gradients and moments take {_gib(held)} of {_gib(free)}; activations come on top"
 
 

@@ -136,7 +136,7 @@ def _write_folder(plan: Plan) -> FrozenNames | None:
     keep_code(run, recipe)
     if plan.resume.path is not None:
         return None
-    kept = save_frozen(run, plan.root.constants(), _checkpoints_of(recipe))
+    kept = save_frozen(run, plan.model.constants(), _checkpoints_of(recipe))
     if kept:
         keep_base(run, base_identity(run))
     return kept

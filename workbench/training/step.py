@@ -1,7 +1,7 @@
 """One optimiser step: counts, forward and backward of every micro-batch, reduction, clipping, the update.
 
 The count of every objective is summed over all micro-batches and ranks before any forward, so each micro-batch
-backpropagates its share of sum over objectives of weight * sum / global count (`step_losses.py`).
+backpropagates its share of sum over objectives of weight * sum / global count (`losses.py`).
 """
 
 from __future__ import annotations

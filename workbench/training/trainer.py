@@ -58,7 +58,7 @@ class Trainer:
         self.run, self.world, tasks = plan.run, plan.world, plan.tasks
         self.console = console or Terminal(stderr=True)
         self.batches = MicroBatches(tasks, plan.readers)
-        self.root = plan.root.to(self.world.device)
+        self.root = plan.model.to(self.world.device)
         self.built = BuiltTensors(self.root)
         frozen = freeze(self.root, self.spec)
         if frozen:
