@@ -21,7 +21,7 @@ def test_known_words_are_marked_in_place_of_other_tags(
 ) -> None:
     logging.getLogger("pipelines").setLevel(logging.NOTSET)
     lexicon = tmp_path / "polarity.tsv"
-    lexicon.write_text("good\ta\t0.7\nhate\tv\t-0.8\nfilm\tn\t0\nold-fashioned\ta\t-0.1\n")
+    lexicon.write_text("good\ta\t0.7\nhate\tv\t-0.8\nvideo\tn\t0\nold-fashioned\ta\t-0.1\n")
     rows = [
         {"text": "A good old-fashioned video, I hated it.", "labels": {"stars": 2}, "tags": [[0, 1, "x"]]},
         {"text": "No known word"},

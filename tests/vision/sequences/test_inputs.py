@@ -13,9 +13,10 @@ from torch.nn import functional as F
 from torchvision.transforms import v2
 
 from vision.images import transforms
-from vision.images.boxes import box_numbers, grid_boxes
+from vision.images.boxes import grid_boxes
 from vision.images.decoding import EncodedImage
 from vision.images.transforms import SquareCrop, random_region, speaks_of_sides
+from vision.models.embeddings.regions import box_numbers
 from vision.sequences.image_processors.patches import PatchesProcessor, cut
 from vision.sequences.image_processors.pixels import PixelsProcessor
 from vision.sequences.image_processors.regions import RegionsProcessor

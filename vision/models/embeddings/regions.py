@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
-from vision.images.boxes import box_numbers
 from vision.models.embeddings._rows import ImageTypes, field, hide, vector
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Dropout, Epsilon, Images, Size
@@ -79,3 +79,18 @@ class RegionsEmbedding(nn.Module):
         if self.type_vector is not None:
             hidden = hidden + self.type_vector
         return self.dropout(self.norm(self.image_types(hidden, fields)))
+
+
+def box_numbers(boxes: Tensor, size: int) -> Tensor:
+    """What a published model reads of boxes [rows, 4]: [rows, size].
+
+    4: the corners (LXMERT); 5: and the area (ViLBERT); 7: corners, width, height, area (UNITER).
+    """
+    if size == 4:
+        return boxes
+    width, height = boxes[:, 2:3] - boxes[:, 0:1], boxes[:, 3:4] - boxes[:, 1:2]
+    if size == 5:
+        return torch.cat([boxes, width * height], dim=1)
+    if size == 7:
+        return torch.cat([boxes, width, height, width * height], dim=1)
+    raise ValueError(f"box_size = {size}; allowed: 4 (corners), 5 (and area), 7 (and width, height, area)")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vision.images.boxes import box_waves
 from vision.models.embeddings._rows import field, hide, vector
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, Dropout, Size
@@ -47,3 +47,16 @@ class VisualFeatureEmbedding(nn.Module):
         size = boxes.shape[1]
         hidden = F.linear(boxes, self.combine.weight[:, :size]) + F.linear(features, self.combine.weight[:, size:])
         return F.relu(hidden + self.combine.bias)
+
+
+def box_waves(boxes: Tensor, waves: int) -> Tensor:
+    """Sines and cosines of boxes [rows, 4]: [rows, 4 * 2 * waves] (Vaswani et al.; VL-BERT's geometry embedding).
+
+    Of the centre's x and y, width and height, each times 100: at `waves` rates that fall from 1 to nearly 1 / 1000,
+    first the sines of a number, then its cosines.
+    """
+    low, high = boxes[:, :2], boxes[:, 2:]
+    numbers = torch.cat([(low + high) / 2, high - low], dim=1) * 100
+    rates = 1000 ** (torch.arange(waves, device=boxes.device, dtype=boxes.dtype) / waves)
+    angles = numbers[:, :, None] / rates
+    return torch.cat([angles.sin(), angles.cos()], dim=-1).flatten(1)

@@ -9,8 +9,7 @@ import torch
 
 from tests.contracts.cases import EmbeddingCase
 from tests.contracts.material import FEATURES
-from vision.images.boxes import box_waves
-from vision.models.embeddings.visual_feature import VisualFeatureEmbedding
+from vision.models.embeddings.visual_feature import VisualFeatureEmbedding, box_waves
 from workbench.core.errors import WorkbenchError
 
 CASE = EmbeddingCase({"hidden_size": 8, "feature_size": FEATURES, "waves": 2}, {"frozen": "every parameter is trained"})
