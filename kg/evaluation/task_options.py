@@ -66,7 +66,7 @@ class DisambiguationScoring(Scoring):
 
 @dataclass(frozen=True, kw_only=True)
 class TypingTuning(Tuning):
-    """Fine-tune a pretrained run to tell the types of a marked mention. The defaults are those of Open Entity.
+    """Fine-tune a pretrained run for entity typing of a marked mention. The defaults are those of Open Entity.
 
     CORPUS holds texts with `mention` and `types`. The transforms that bring in knowledge (entity stream, sentence tree)
     are those of the run's pretraining; the controls no-kg, shuffled-kg and random-entities take it away.
@@ -178,7 +178,7 @@ class LinkScoring(TripleScoring):
     """Rank the tail of each triple among all entities of the graph, given head and relation, and its head likewise.
 
     Entities that make another known triple don't compete (the filtered setting): those of --graph, of CORPUS, and of
-    every --known. Name all the parts that your graph was split into. Ranks are realistic, so that equal scores get
+    every --known. Name all splits of your graph. Ranks are realistic, so that equal scores get
     the middle of their places.
 
     A run that reads a triple as a whole (KG-BERT) scores one candidate after the other: --candidates ranks among
@@ -214,7 +214,7 @@ class LinkingScoring(MeasuringOptions):
     linker stands what each name means most often, whatever the text, and the first candidate of a corpus that has them.
     Of candidates (`prepare link --candidates N --supervise`) the one that is marked is right; mentions without such a
     one are left out, and counted. Texts that were linked with `prepare link --signs` are read without spaces, as they
-    were then; --signs says it of texts whose links are other people's.
+    were then; --signs declares it for texts with third-party links.
 
     Examples:
 
@@ -238,8 +238,8 @@ class RelationPredictionScoring(Scoring):
     """Rank the relation of each triple among all relations of the graph that RUN was trained on, given head and tail.
 
     CORPUS is a triples corpus: the held-out triples. Other relations that are known to hold between the two don't
-    compete (the filtered setting): those of the run's graph, of CORPUS, and of every --known. Name all the parts that
-    your graph was split into. Ranks are realistic, so that equal scores get the middle of their places.
+    compete (the filtered setting): those of the run's graph, of CORPUS, and of every --known. Name all splits of your
+    graph. Ranks are realistic, so that equal scores get the middle of their places.
 
     Next to the ranks stand those of the graph's most frequent relations, whatever the two are, and of the relations
     that the head, and the tail, have in the graph.
@@ -256,7 +256,7 @@ class RelationPredictionScoring(Scoring):
 
 @dataclass(frozen=True, kw_only=True)
 class RelationTuning(LabelTuning):
-    """Fine-tune a pretrained run to tell the relation between the head and the tail of a text.
+    """Fine-tune a pretrained run for relation classification between the head and the tail of a text.
 
     CORPUS holds texts with `marks` (head and tail) and the label `relation`, as `prepare text` makes of FewRel, TACRED
     and SemEval-2010 task 8, and of the sets published with ERNIE-THU. The transforms that bring in knowledge are those
@@ -285,7 +285,7 @@ class RelationScoring(ClassifyScoring):
     """Accuracy and macro F1 (FewRel); of a run with a --negative class also the scores without it: micro precision,
     recall and F1 (TACRED), and `relations_macro_f1`, a relation's directions taken together (SemEval-2010 task 8).
 
-    Next to them stand the most frequent relation, what the two mentions tell alone (by their words, by their entities),
+    Next to them stand the most frequent relation, what the mentions alone reveal (by their words, by their entities),
     and for a run that reads entity vectors a linear probe on those of the two.
 
     Examples:
@@ -301,7 +301,7 @@ class SupersenseScoring(Scoring):
     """How often the supersense of a hidden word is one that it may have, next to always the commonest one.
 
     RUN was pretrained with kg.supersense, CORPUS holds texts. Words are hidden as in pretraining. Of words with a
-    single supersense the share is that of right answers; of others a lexicon cannot tell which one is meant.
+    single supersense the share is that of right answers; for others a lexicon cannot decide which one is meant.
 
     Example:
 
@@ -322,7 +322,9 @@ class TripleClassificationScoring(TripleScoring):
 corpora/valid --valid-negatives corpora/valid-false --graph corpora/codex
     """
 
-    negatives: Annotated[Location, typer.Option(help="A triples corpus: false triples to tell from CORPUS.")]
+    negatives: Annotated[
+        Location, typer.Option(help="A triples corpus of false triples, to be distinguished from CORPUS.")
+    ]
     valid: Annotated[Location, typer.Option(help="True triples that the thresholds are chosen on.")]
     valid_negatives: Annotated[Location, typer.Option(help="False triples that the thresholds are chosen on.")]
     alongside: Annotated[

@@ -33,7 +33,7 @@ class Relations(Classify):
         classes, label, stream, dropout: as for `classify`.
         read: the network's pooler, the first row itself, the markers of head and tail, or their entity tokens
             (`stream: entity`).
-        negative: the class of pairs without a relation (no_relation, NA, Other): with one, held-out passes also tell
+        negative: the class of pairs without a relation (no_relation, NA, Other): with one, held-out passes also report
             the micro precision, recall and F1 of the others (TACRED), and `relations_macro_f1` over these
             (SemEval-2010 task 8).
     """

@@ -60,7 +60,7 @@ class CaptionScoring(WritingScoring):
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalTuning(Tuning):
-    """Fine-tune a pretrained run to tell which captions belong to which images or videos.
+    """Fine-tune a pretrained run for retrieval between captions and images or videos.
 
     CORPUS holds images with `captions`, or videos with these, of which each caption is to find the clips of its time.
     The control shuffled-captions trains on those of other images. Batches are larger than other tasks': the negatives
@@ -117,7 +117,9 @@ class RetrievalScoring(Scoring):
         "realistic"
     )
     batch_size: Annotated[Count, typer.Option(help="Images (videos), or pairs of one and a caption, at once.")] = 128
-    folds: Annotated[Count, typer.Option(help="Parts of the images, each ranked by itself; the mean is told.")] = 1
+    folds: Annotated[
+        Count, typer.Option(help="Number of folds of the images, each ranked by itself; the mean is reported.")
+    ] = 1
     captions: Annotated[
         Count | None, typer.Option(help="Only so many captions of each image, the first ones (COCO: 5).")
     ] = None
@@ -154,7 +156,7 @@ class VqaTuning(Tuning):
 class VqaScoring(Scoring):
     """VQA accuracy by the official rules, or ANLS, per answer type, next to the majority answer.
 
-    CORPUS holds images with `questions` and their answers. Where they have none, as in the parts for test servers,
+    CORPUS holds images with `questions` and their answers. Where they have none, as in the splits of test servers,
     there is nothing to score, and a file of predictions is all that is made.
 
     Examples:

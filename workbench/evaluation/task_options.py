@@ -47,7 +47,7 @@ class LabelTuning(Tuning):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyTuning(LabelTuning):
-    """Fine-tune a pretrained run to tell the class of a text, or of a text and its `second`.
+    """Fine-tune a pretrained run for classification of a text, or of a text and its `second`.
 
     CORPUS holds texts with `labels`: by name the number or the name of a class. The transforms that bring in knowledge
     are those of the run's pretraining.
@@ -262,7 +262,7 @@ class PseudoPerplexityScoring(LikelihoodScoring):
 
 @dataclass(frozen=True, kw_only=True)
 class RegressTuning(LabelTuning):
-    """Fine-tune a pretrained run to tell a number of a text, or of a text and its `second`.
+    """Fine-tune a pretrained run for regression on a text, or on a text and its `second`.
 
     CORPUS holds texts with `labels`: by name a number. The transforms that bring in knowledge are those of the run's
     pretraining.

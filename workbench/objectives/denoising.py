@@ -33,8 +33,8 @@ class Denoising(DecoderObjective):
     the decoder writes the original text.
 
     Args:
-        noises: parts of the kind `noise`, each with its options, in the order in which they act on a text; by default
-            those of the paper's large model: all sentences permuted, and 30 % of the tokens in spans.
+        noises: components of the kind `noise`, each with its options, in the order in which they act on a text; by
+            default those of the paper's large model: all sentences permuted, and 30 % of the tokens in spans.
         stream: the encoder's stream.
         target: the decoder's stream.
 

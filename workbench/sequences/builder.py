@@ -67,8 +67,8 @@ class Builder:
         begin, end: roles of the special tokens around segments; None for none.
         partial: mentions that begin or end inside a token: `cover` or `drop`.
         segments: how many segments a sequence has at most.
-        visibility: which rows of the text each one sees; the same wherever the run reads text. A mixture gives each
-            sample of the training one of its visibilities; elsewhere texts are then read in both directions, unless a
+        visibility: which rows of the text each one sees; the same wherever the run reads text. With a mixture each
+            training sample has one of its visibilities; elsewhere texts are then read in both directions, unless a
             sample says otherwise (its `visibility`).
     """
 

@@ -30,7 +30,7 @@ class ImageTable(ImageReader):
     """A row is a record. Its image is a column of bytes, or of {bytes, path}; a path alone is looked for in --images.
 
     The columns are found by their usual names, or named: captions (a text, or a list), a question with its answers, a
-    label (the class's name where the file tells it). `fields` says which columns are other fields of a sample
+    label (the class's name where the file has it). `fields` says which columns are other fields of a sample
     (docs/samples.md). What is left goes to `meta`. The questions of an image that several rows have stay records of
     their own.
     """

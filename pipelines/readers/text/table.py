@@ -34,7 +34,7 @@ class Table(RawReader):
 
     `fields={text: premise, second: hypothesis, labels: [gold_label], choices: [ending0, ending1], tags: label}`; text,
     second text and label are found by themselves where they have a usual name. `tags` are one for each word between
-    spaces. What is left goes to the sample's `meta`; a table whose text and label were found so is told with it.
+    spaces. What is left goes to the sample's `meta`; the command reports the columns of text and label that it found.
     Without `header` columns are called 0, 1, ... By default the separator is a comma or semicolon in a .csv, as the
     first line has it, else a tab. `quoted` says whether cells may be quoted; by default only commas and semicolons have
     quoted cells.

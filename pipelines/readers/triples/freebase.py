@@ -36,7 +36,7 @@ class Freebase(GraphReader):
 
     Ids become `m.0abc` however they are written, and relations `location.country.capital` (FB15k-237 has
     `/location/country/capital`), those of files with texts too (FB15k's mid2name has `/m/0abc`).
-    `type.object.type` gives an entity's types.
+    `type.object.type` lists an entity's types.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".tsv", ".txt")

@@ -26,7 +26,7 @@ PROPERTY = "a property, whose label names its relation"
 
 @dataclass(frozen=True)
 class WikidataJson(RawReader):
-    """Items with their texts in `language` and their claims whose value is an item; P31 gives the types as well.
+    """Items with their texts in `language` and their claims whose value is an item; P31 also lists the types.
 
     `rank: best` takes of each property the preferred claims, or else the normal ones (Wikidata's truthy statements),
     `rank: all` both; deprecated claims are never taken. Qualifiers with items are those of their fact. Other values

@@ -1,4 +1,4 @@
-"""Features of videos that other people made, and captions, as JSON lines: {clips: "a.npy", captions: [...], times:
+"""Precomputed features of videos, and captions, as JSON lines: {clips: "a.npy", captions: [...], times:
 ...}.
 
 The captions are those of the format `videos-jsonl`. A video's features are an array [clips, numbers] in a .npy file, as

@@ -20,7 +20,7 @@ class ClipsEmbedding(nn.Module):
         feature_size: numbers of a stored feature.
         max_positions: rows of the table of places.
         feature_norm: n is a LayerNorm (UniVL's code), else nothing.
-        type_vector: a learned vector is added to every row, which tells it from words in joint layers.
+        type_vector: a learned vector is added to every row, which distinguishes it from words in joint layers.
     """
 
     reached_by_some = ("mask",)

@@ -33,7 +33,7 @@ class PatchesEmbedding(nn.Module):
         interpolate: positions of patches that make another grid, as those of an image that keeps its shape, lie between
             those of this one (ViLT).
         bias: whether W has one (CLIP's has none).
-        type_vector: add a learned vector to every row, which tells them from words.
+        type_vector: add a learned vector to every row, which distinguishes them from words.
         mask_vector: a learned patch stands for masked ones.
         norm: a LayerNorm at the end (CLIP's `ln_pre`).
         images: how many images a sequence may have, distinguished by a learned vector each (`media` of the builder).

@@ -32,8 +32,8 @@ class VideoCaptionBuilder(ImageCaptionBuilder):
     behind the end of the video is left out, and counted.
 
     Args:
-        video: the part that makes the video stream, with its options; null for the words alone (VideoBERT's text-only
-            regime).
+        video: the component that makes the video stream, with its options; null for the words alone (VideoBERT's
+            text-only regime).
         captions: `each` caption is an item of the epoch, or `one` place in every video is drawn per epoch.
         pairs: with `one`: so many captions that follow each other there, each a sequence; they are of one video (the
             positive pairs of UniVL).

@@ -118,9 +118,7 @@ SCHEMA = (
         "words, sorted, and how many characters further their head begins (0: the word is the sentence's root)",
         spans_of="text",
     ),
-    SchemaField(
-        "marks", _TEXT, NAMED, "stretches with a part to play (head, tail, pronoun, ...), sorted", spans_of="text"
-    ),
+    SchemaField("marks", _TEXT, NAMED, "spans with a role (head, tail, pronoun, ...), sorted", spans_of="text"),
     SchemaField("second", _TEXT, TEXT, "a second text: of a pair, or the question on the text"),
     SchemaField("second_spans", _TEXT, LINKS, "linked mentions of entities in it, sorted", spans_of="second"),
     SchemaField("second_mask_spans", _TEXT, MARKS, "as `mask_spans`", spans_of="second"),
@@ -145,7 +143,7 @@ SCHEMA = (
         "media",
         _IMAGE,
         MEDIA,
-        "images, sounds and videos with a part to play (left, right)",
+        "images, sounds and videos with a role (left, right)",
         AS_MEDIA,
         instead_of="image",
     ),

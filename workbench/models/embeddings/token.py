@@ -22,7 +22,7 @@ class TokenEmbedding(nn.Module):
         embedding_size: width of the tables; where it is another one, a linear map to `hidden_size` follows (ALBERT,
             arXiv:1909.11942, section 3.1; ELECTRA).
         max_positions: rows of the learned position table; null leaves it out (rotary positions).
-        token_types: rows of the segment table; 0 leaves it out, and 1 tells no segments apart: all rows have it
+        token_types: rows of the segment table; 0 leaves it out, and with 1 all segments have the same row
             (RoBERTa's pairs).
         extra: further integer fields of the stream, which builders or steps write, and how many rows the table of each
             has: `{language_ids: 15}` (XLM, arXiv:1901.07291).

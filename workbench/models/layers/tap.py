@@ -10,7 +10,7 @@ from workbench.models.context import Context
 
 class TapLayer(nn.Module):
     """Named point of a stack that changes nothing. Heads find the streams of this point in `Read.taps`, and can run the
-    layers behind it again on other rows (`Seen.run`).
+    layers behind it again on other rows (`HeadInputs.run`).
 
     Args:
         name: of the tap; each has its own in a network.

@@ -34,7 +34,7 @@ class ImageCaptionBuilder(Builder):
         image_processor: the component that makes the image stream, by import path with its options; null for captions
         alone. captions: `each` caption is an item of the epoch, or `one` drawn per record and epoch.
         media: where records have several images, by name (`media: {left: ..., right: ...}`), the names of those that
-            are read, in this order; the embedding of the stream tells them apart (`images: 2`). null: their `image`.
+            are read, in this order; the embedding of the stream distinguishes them (`images: 2`). null: their `image`.
         begin, end: roles of the special tokens around the caption; null for none.
         partial: mentions that begin or end inside a token: `cover` or `drop`.
         control: the recipe's; `question-only` leaves the image out, `shuffled-captions` gives every image the captions

@@ -30,7 +30,7 @@ class SentencePairBuilder(Builder):
         visibility: which tokens each one sees: all (`bidirectional`), those up to itself (`causal`), itself and those
             after it (`anticausal`), or in the second segment those up to itself and in the first one that segment
             (`prefix`). Or a mixture, each with its weight (UniLM, arXiv:1905.03197, section 2.4): every text is given
-            one of them, its segments have types that tell which, and where it is read one way it stays one segment.
+            one of them, the types of its segments name it, and a text that is read one way stays one segment.
         split: cut a text in two that is no pair; or else a record is one item, in one segment where it is no pair.
     """
 
