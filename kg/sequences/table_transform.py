@@ -5,6 +5,7 @@ Which row of a table of entity vectors is whose.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -20,7 +21,7 @@ from workbench.sequences.sequence import Sequence, Span
 WITHOUT_VECTOR = "entities without a vector"
 
 
-class TableTransform(LinkedTransform):
+class TableTransform(LinkedTransform, ABC):
     """Base of such a transform.
 
     Args:
@@ -44,9 +45,9 @@ class TableTransform(LinkedTransform):
         self.linked = control != "no-kg"
         self.alike = control == "mentions-only"
 
+    @abstractmethod
     def add(self, sequence: Sequence) -> None:
         """Bring the entities into a sequence, in place; nothing here is drawn."""
-        raise NotImplementedError(f"{type(self).__name__} must define add")
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         """The same sequences, each changed by `add`."""
