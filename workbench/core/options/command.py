@@ -43,14 +43,10 @@ def command(function: Callable[..., Returned]) -> Callable[..., Returned]:
     Parameters and fields carry typer's annotations, and inside of them the bounds of `workbench.core.options.bounds`.
     The command takes its options by name, and the function receives the dataclasses.
 
-    As a decorator it gives the function this signature in Python too. A command stays unchanged.
-
     Raises (when it is called):
         WorkbenchError: a value that its annotation does not allow, or an output that cannot be written
             (`check_outputs`); the message names the option.
     """
-    if hasattr(function, COMMAND):
-        return function
     parameters = list(options_of(function))
     where = {parameter.name: spelling(parameter.name, parameter.annotation) for parameter in parameters}
 
