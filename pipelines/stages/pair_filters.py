@@ -14,7 +14,7 @@ from pipelines.readers.reader import Drop
 from workbench.core.errors import WorkbenchError
 from workbench.core.images import FAILURES, open_image
 from workbench.core.options.bounds import CountOrZero, Name, Ratio
-from workbench.corpora.schema.schema import along, marks_of
+from workbench.corpora.schema.schema import marks_of, parallel_fields
 from workbench.sequences.sequence import Sample
 
 
@@ -36,7 +36,7 @@ def clean_captions(sample: Sample) -> Sample | Drop:
 
 def without_captions(sample: Sample, left_out: Collection[int]) -> Sample:
     """The sample without the captions of these numbers, and without what belongs to them: links, boxes, times."""
-    parallel = {"captions", *(field.name for field in (*marks_of("captions"), *along("captions")))}
+    parallel = {"captions", *(field.name for field in (*marks_of("captions"), *parallel_fields("captions")))}
     return {
         name: [one for i, one in enumerate(value) if i not in left_out] if name in parallel else value
         for name, value in sample.items()

@@ -79,7 +79,7 @@ def test_a_sparse_member(tmp_path: Path) -> None:
 def test_a_name_of_256_gibibytes(tmp_path: Path, kind: bytes) -> None:
     header = entry("././@LongLink", 256 << 30, type=kind).tobuf(tarfile.GNU_FORMAT)
     tar = raw_tar(tmp_path / "set" / "a.tar", header)
-    with pytest.raises(WorkbenchError, match=r"a\.tar: the tar is truncated or damaged .*a header asks for 2748779"):
+    with pytest.raises(WorkbenchError, match=r"a\.tar: the tar is truncated or damaged .*a header requests 2748779"):
         index_foreign([tar.parent], tmp_path / "out")
 
 
@@ -93,4 +93,4 @@ def test_what_is_no_file_is_counted(tmp_path: Path, caplog: pytest.LogCaptureFix
         tar.addfile(entry("a.txt", 3), io.BytesIO(b"abc"))
     with caplog.at_level(logging.WARNING):
         assert index_foreign([path.parent], tmp_path / "out").records == 1
-    assert "left out, as they are no files: 2 symbolic links, 1 hard links, 1 devices" in caplog.text
+    assert "left out because they are no files: 2 symbolic links, 1 hard links, 1 devices" in caplog.text

@@ -274,7 +274,7 @@ def test_a_truncated_tar_names_shard_and_key(write: Any, texts: Any) -> None:
 def test_a_missing_shard_or_index_is_named(write: Any, texts: Any) -> None:
     corpus = write(texts(10), shard_size=5)
     Path(corpus.place, "part-000005.tar").unlink()
-    with pytest.raises(WorkbenchError, match=r"part-000005\.tar is listed .* but is not there"):
+    with pytest.raises(WorkbenchError, match=r"part-000005\.tar is listed .* but is missing"):
         corpus.read(1, 0)
     Path(corpus.place, "part-000000.index").write_bytes(b"short")
     with pytest.raises(WorkbenchError, match=r"part-000000\.index: the checksum of this index differs"):
@@ -284,7 +284,7 @@ def test_a_missing_shard_or_index_is_named(write: Any, texts: Any) -> None:
 def test_wrong_units_and_small_corpora_are_explained(write: Any, texts: Any, images: Any) -> None:
     corpus = write(texts(5))
     with pytest.raises(
-        WorkbenchError, match=r"'a corpus' is of kind text, which is not cut by 'captions'; allowed: text"
+        WorkbenchError, match=r"'a corpus' is of kind text, which has no unit 'captions'; allowed: text"
     ):
         CorpusItems(corpus, "captions")
     with pytest.raises(WorkbenchError, match=r"5 items for 8 lanes"):
@@ -344,7 +344,7 @@ def test_a_remote_corpus_is_fetched_once_and_checked(
         path.unlink()
     memory.pipe("memory://bucket/remote/part-000005.tar", b"something else")
     again = Corpus.open("memory://bucket/remote")
-    with pytest.raises(WorkbenchError, match=r"part-000005\.tar: the checksum is .*, but corpus\.json says"):
+    with pytest.raises(WorkbenchError, match=r"part-000005\.tar: the checksum is .*, but corpus\.json has"):
         again.read(1, 0)
     with pytest.raises(WorkbenchError, match=r"part-000000\.tar cannot be read"):
         again.read(0, 0)

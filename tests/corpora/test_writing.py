@@ -226,7 +226,7 @@ def test_damaged_manifests_are_explained(data: bytes, message: str) -> None:
 
 
 def test_opening_something_else_says_what_to_do(tmp_path: Path, make_tar: Any) -> None:
-    with pytest.raises(WorkbenchError, match="no such folder"):
+    with pytest.raises(WorkbenchError, match="the folder does not exist"):
         Corpus.open(tmp_path / "nowhere")
     with pytest.raises(WorkbenchError, match="workbench prepare"):
         Corpus.open(tmp_path)

@@ -222,4 +222,4 @@ def test_damaged_exif_is_no_news(recwarn: pytest.WarningsRecorder) -> None:
 def test_show_tells_the_size_that_is_seen() -> None:
     shown = Console(width=200, record=True, file=io.StringIO())
     shown.print(preview({"corpus": "c", "key": "k", "image": turned()}))
-    assert "JPEG 40 x 20 (turned by EXIF)" in shown.export_text()
+    assert "JPEG 40 x 20 (rotated by EXIF)" in shown.export_text()

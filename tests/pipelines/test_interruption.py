@@ -132,7 +132,7 @@ def test_what_a_killed_preparation_left_is_no_corpus(folder: Path) -> None:
     """It is not indexed as one either: only the command that began it makes it whole."""
     assert killed_at_rename(3, "text")
     assert list(Path("pairs").glob("*.tar"))
-    unfinished = r"pairs is being prepared, or its preparation was stopped: run the same command again, it continues"
+    unfinished = r"pairs is being prepared, or its preparation was stopped: run the same command again to continue it"
     with pytest.raises(WorkbenchError, match=unfinished):
         Corpus.open("pairs")
     with pytest.raises(WorkbenchError, match=unfinished):

@@ -70,11 +70,17 @@ def test_translations_need_no_text(json_lines: Any, read: Any) -> None:
             {"answers": ["Rome"], "answer_spans": [[5, 9]]},
             r"d\.jsonl:1: the field 'answer_spans' does not fit .*reads 'text', but answers has 'Rome'",
         ),
-        ({"tags": [[4, 5, "x"]]}, r"d\.jsonl:1: the field 'tags' does not fit .*white space alone"),
-        ({"labels": {"score": float("nan")}}, r"d\.jsonl:1: .*(NaN|no finite number)"),
-        ({"labels": {"score": "1e999"}}, r"d\.jsonl:1: the field 'labels' does not fit .*'score' = inf is no finite"),
-        ({"labels": {"score": " "}}, r"d\.jsonl:1: the field 'labels' does not fit .*is empty: a class has a name"),
-        ({"choices": ["a"], "answer": 1}, r"d\.jsonl:1: the field 'answer' does not fit .*no place in choices"),
+        ({"tags": [[4, 5, "x"]]}, r"d\.jsonl:1: the field 'tags' does not fit .*is white space"),
+        ({"labels": {"score": float("nan")}}, r"d\.jsonl:1: .*(NaN|not a finite number)"),
+        (
+            {"labels": {"score": "1e999"}},
+            r"d\.jsonl:1: the field 'labels' does not fit .*'score' = inf is not a finite",
+        ),
+        (
+            {"labels": {"score": " "}},
+            r"d\.jsonl:1: the field 'labels' does not fit .*is empty; give the name of the class",
+        ),
+        ({"choices": ["a"], "answer": 1}, r"d\.jsonl:1: the field 'answer' does not fit .*not an index of choices"),
     ],
 )
 def test_what_does_not_fit_says_where_and_the_way_out(json_lines: Any, read: Any, row: Any, message: str) -> None:

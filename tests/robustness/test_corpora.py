@@ -82,7 +82,9 @@ def test_the_advice_on_a_damaged_manifest_is_true(
     """Preparing again does not fix it, deleting the folder before does."""
     command = ("prepare", "text", "notes.txt", "--output", "corpora/text", "--shard-size", "10")
     damage(world / "corpora/text/corpus.json")
-    assert "delete the folder (and those of its held-out parts) and prepare the corpus again" in refused(*command)
+    assert "delete the folder (and the folders of its held-out splits) and prepare the corpus again" in refused(
+        *command
+    )
     shutil.rmtree(world / "corpora/text")
     assert workbench(*command).code == 0
     assert workbench("verify", "corpora/text").code == 0
@@ -94,7 +96,7 @@ def test_the_advice_on_a_damaged_manifest_of_a_foreign_webdataset_is_true(
     foreign_tar(here / "set" / "a.tar", ["1.txt", "2.txt"])
     assert workbench("index", "set").code == 0
     truncate(here / "set" / "corpus.json", 0.1)
-    assert "delete this file alone, and index it again" in refused("show", "set")
+    assert "delete only this file and index it again" in refused("show", "set")
     (here / "set" / "corpus.json").unlink()
     assert workbench("index", "set").code == 0
     (here / "set" / "a.index").unlink()

@@ -1,4 +1,4 @@
-"""A corpus opened for reading: shards mapped into memory, records at any place at once."""
+"""A corpus opened for reading: shards mapped into memory, with random access to records."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from workbench.sequences.sequence import Sample
 
 logger = logging.getLogger(__name__)
 OPEN_SHARDS = 128
-"""Shards that stay mapped; each holds two file descriptors."""
+"""The number of shards that stay mapped; each holds two file descriptors."""
 LONG_RECORD = 1 << 16
-"""Decoded records of at least so many bytes are kept for their other windows (the last few)."""
+"""The size in bytes from which the last decoded records are cached for their other windows."""
 CACHED_RECORDS = 16
 
 
 class Shard:
-    """One open shard. `raw` is the hot path: slices of the mapped tar, no parsing of tar headers."""
+    """An open shard. `raw` is the hot path: slices of the mapped tar, without parsing tar headers."""
 
     def __init__(self, path: Path, index: ShardIndex, info: ShardInfo) -> None:
         self.name, self.index, self.path = info.name, index, path
@@ -61,10 +61,10 @@ class Shard:
 
 
 class Corpus:
-    """A corpus: the records of all shards in their order, iterable and indexable. Make one with `Corpus.open`.
+    """A corpus: the records of all shards in their order, iterable and indexable. `Corpus.open` opens one.
 
     It may be pickled and forked into workers. `name` is the folder's name, `kind` one of text, image-text, triples.
-    `verify` says whether a shard's checksum is compared when the shard is opened; an index's always is.
+    `verify` says whether a shard's checksum is compared when the shard is opened; an index's checksum always is.
     """
 
     def __init__(self, place: str, manifest: Manifest, cache: Path, *, verify: bool = True) -> None:
@@ -73,19 +73,19 @@ class Corpus:
         self.kind = manifest.kind
         self._shards: OrderedDict[int, Shard] = OrderedDict()
         self._indexes: OrderedDict[int, ShardIndex] = OrderedDict()
-        self._kept: OrderedDict[tuple[int, int], Sample] = OrderedDict()
+        self._cached: OrderedDict[tuple[int, int], Sample] = OrderedDict()
 
     @classmethod
     def open(cls, place: str | Path, *, cache: str | Path | None = None, verify: bool = True) -> Self:
         """Open a corpus at a path or an fsspec URL.
 
         Args:
-            place: the folder that holds corpus.json.
-            cache: where shards of a URL are kept; by default $WORKBENCH_CACHE or ~/.cache/workbench.
+            place: the folder with corpus.json.
+            cache: the folder for shards of a URL; by default $WORKBENCH_CACHE or ~/.cache/workbench.
             verify: compare the checksums of shards, once for each version of a file (`workbench.core.files.checksums`).
 
         Raises:
-            WorkbenchError: nothing there, not a corpus, or an unreadable manifest.
+            WorkbenchError: the folder does not exist, is not a corpus, or has an unreadable manifest.
         """
         where = str(place).removeprefix("file://")
         folder = Path(cache) if cache is not None else default_folder()
@@ -107,16 +107,16 @@ class Corpus:
         return self.records
 
     def __iter__(self) -> Iterator[Sample]:
-        """Every record as it is stored, in the order of the shards."""
+        """Every stored record, in the order of the shards."""
         for shard, info in enumerate(self.shards):
             for record in range(info.records):
                 yield self.read(shard, record)
 
     def __getitem__(self, number: int) -> Sample:
-        """The number-th record, counted over the shards, or from the end where the number is below 0.
+        """The number-th record, counted across the shards; a negative number counts from the end.
 
         Raises:
-            IndexError: there are not so many.
+            IndexError: there is no such record.
         """
         record = operator.index(number) + (self.records if number < 0 else 0)
         for shard, info in enumerate(self.shards if record >= 0 else ()):
@@ -139,10 +139,10 @@ class Corpus:
         return self.manifest.identity
 
     def index(self, shard: int) -> ShardIndex:
-        """A shard's index; a remote one is fetched without its shard.
+        """The index of a shard; the index of a remote shard is fetched without the shard.
 
         Raises:
-            WorkbenchError: it is missing, damaged, or not the one that corpus.json describes.
+            WorkbenchError: it is missing, damaged, or not the one in corpus.json.
         """
         index = self._indexes.get(shard)
         if index is None:
@@ -171,8 +171,8 @@ class Corpus:
         return opened
 
     def wrong_sizes(self) -> list[str]:
-        """The shards on this machine whose size is not that of corpus.json, in words. Opens no file, so that it may be
-        asked after one was cut off while it was mapped."""
+        """Messages about the local shards whose size differs from corpus.json. No file is opened, so this also works
+        after a mapped file was truncated."""
         found = []
         for info in self.shards:
             where = self._where(info.name)
@@ -186,14 +186,14 @@ class Corpus:
         return (self._shards.get(shard) or self.shard(shard)).raw(record)
 
     def read(self, shard: int, record: int) -> Sample:
-        """A whole record as a sample. Long records are kept for a while: do not change the sample's lists in place.
+        """A record as a sample. Long records are cached for a while: do not change the sample's lists in place.
 
         Raises:
-            BadRecordError: a member is damaged; names shard, key and reason.
+            BadRecordError: a member is damaged; the message names shard, key and reason.
         """
-        kept = self._kept.get((shard, record))
-        if kept is not None:
-            return dict(kept)
+        cached = self._cached.get((shard, record))
+        if cached is not None:
+            return dict(cached)
         opened = self._shards.get(shard) or self.shard(shard)
         members = opened.raw(record)
         key = opened.index.key(record)
@@ -204,7 +204,7 @@ class Corpus:
             raise BadRecordError(self._where(opened.name), key, reason, detail) from error
         sample["key"], sample["corpus"] = key, self.name
         if self.kind == "text" and opened.size_of(record) >= LONG_RECORD:
-            _keep(self._kept, (shard, record), sample, CACHED_RECORDS)
+            _keep(self._cached, (shard, record), sample, CACHED_RECORDS)
             return dict(sample)
         return sample
 
@@ -215,12 +215,12 @@ class Corpus:
         path = Path(where)
         if not path.is_file():
             raise WorkbenchError(
-                f"{path} is listed in {self.place}/{FILE_NAME} but is not there; restore it, or {self._mend}"
+                f"{path} is listed in {self.place}/{FILE_NAME} but is missing; restore it, or {self._repair}"
             )
         return path
 
     def _fetched(self, url: str, sha256: str) -> Path:
-        """The cached copy of a remote file; one that was changed or damaged since it was fetched is fetched again."""
+        """The cached copy of a remote file. A copy that was changed or damaged is fetched again."""
         path = fetch(url, sha256, self.cache)
         if not matches(path, sha256):
             logger.warning("the cached copy %s of %s was changed or damaged; it is fetched again", path, url)
@@ -229,22 +229,22 @@ class Corpus:
         return path
 
     @property
-    def _mend(self) -> str:
+    def _repair(self) -> str:
         again = "index it" if self.manifest.foreign else "prepare it"
-        return f"{again} again with the same command, which fixes it"
+        return f"{again} again with the same command"
 
     def _changed(self, path: Path, what: str) -> str:
         unless = "" if what == "index" else "; train.verify=false reads it as it is"
         return (
             f"{path}: the checksum of this {what} differs from the one in {self.place}/{FILE_NAME}: it was changed or "
-            f"damaged after it was written. Restore it, or {self._mend}{unless}"
+            f"damaged after it was written. Restore it, or {self._repair}{unless}"
         )
 
     def _where(self, name: str) -> str:
         return name if is_url(name) or name.startswith("/") else f"{self.place.rstrip('/')}/{name}"
 
     def __getstate__(self) -> dict[str, Any]:
-        empty: dict[str, Any] = {"_shards": OrderedDict(), "_indexes": OrderedDict(), "_kept": OrderedDict()}
+        empty: dict[str, Any] = {"_shards": OrderedDict(), "_indexes": OrderedDict(), "_cached": OrderedDict()}
         return self.__dict__ | empty
 
 
@@ -255,7 +255,7 @@ def _keep(store: OrderedDict[Any, Any], key: Any, value: Any, limit: int) -> Non
 
 
 def _other_size(path: Path, size: int, info: ShardInfo) -> str:
-    return f"shard {path}: it has {size} bytes, but {info.bytes} when it was indexed"
+    return f"shard {path}: it has {size} bytes, but had {info.bytes} when it was indexed"
 
 
 def _wrong_size(path: Path, size: int, index: ShardIndex, info: ShardInfo) -> str:
@@ -265,7 +265,7 @@ def _wrong_size(path: Path, size: int, index: ShardIndex, info: ShardInfo) -> st
     ends = index.member_offsets + index.member_sizes
     lost = (ends > size).nonzero()[0]
     if not len(lost):
-        return f"{message}: its end was cut off; fetch or prepare it again"
+        return f"{message}: it is truncated; fetch or prepare it again"
     record = int((index.member_starts <= lost[0]).sum()) - 1
     return (
         f"{message}: it is truncated in or before key {index.key(record)!r}, and {index.records - record} of "
@@ -275,10 +275,10 @@ def _wrong_size(path: Path, size: int, index: ShardIndex, info: ShardInfo) -> st
 
 def _no_corpus(path: Path) -> str:
     if not path.exists():
-        return f"there is no corpus at {path}: no such folder"
+        return f"there is no corpus at {path}: the folder does not exist"
     tars = sorted(p.name for p in path.glob("*.tar")) if path.is_dir() else []
     if (unfinished := preparation_in(path)) is not None:
         return unfinished
     if tars:
-        return f"{path} holds {len(tars)} tars but no {FILE_NAME}; make it a corpus with `workbench index '{path}'`"
-    return f"{path} is not a corpus: it holds no {FILE_NAME}; make one with `workbench prepare`"
+        return f"{path} holds {len(tars)} tars but no {FILE_NAME}; index them with `workbench index '{path}'`"
+    return f"{path} is not a corpus: it has no {FILE_NAME}; create one with `workbench prepare`"

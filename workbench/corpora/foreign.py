@@ -1,4 +1,4 @@
-"""Making a corpus of somebody else's WebDataset: its tars are indexed, never rewritten."""
+"""Indexing an existing WebDataset as a corpus. Its tars are read and never rewritten."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from workbench.corpora.shards.writer import preparation_in
 from workbench.sequences.sequence import Sample
 
 logger = logging.getLogger(__name__)
-TELLING = {"image-text": "image", "video-text": "video", "speech-text": "sound", "text": "text"}
-"""The field whose members tell the kind, where a set has any of them."""
-LOOKED_AT = 100
-"""So many records are looked at to find the kind."""
-SPOKEN_OF = ("image-text", "video-text", "speech-text")
-SAID = ("captions", "questions", "labels", "transcript")
-"""What is said of an image, a video or a sound. A record may have none, but a set hardly means that."""
+DISTINCTIVE = {"image-text": "image", "video-text": "video", "speech-text": "sound", "text": "text"}
+"""By kind, the field whose members identify it."""
+EXAMINED = 100
+"""The number of records that are examined to find the kind."""
+ANNOTATED = ("image-text", "video-text", "speech-text")
+ANNOTATIONS = ("captions", "questions", "labels", "transcript")
+"""Annotations of an image, a video or a sound. A record may have none, but a data set without any is unlikely."""
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 
 
@@ -48,12 +48,12 @@ def index_foreign(
     Args:
         inputs: `.tar` files, or folders that are searched for them.
         output: the corpus folder; it may be the folder of the tars.
-        kind: `text`, `image-text` or `triples`; found from the members of the first records when None.
-        on_error: whether a record that cannot be used (no image, text that is not UTF-8) stops, or is left out and
+        kind: `text`, `image-text` or `triples`; None detects it from the members of the first records.
+        on_error: whether an unusable record (no image, text that is not UTF-8) stops the indexing, or is left out and
             counted by its reason.
 
     Raises:
-        WorkbenchError: no tars, compressed tars, members of a key not side by side, undecodable records, or an
+        WorkbenchError: no tars, compressed tars, members of a key that are not adjacent, undecodable records, or an
             `output` that already holds a prepared corpus.
     """
     if kind is not None and kind not in KINDS:
@@ -105,20 +105,20 @@ def _refuse_own(output: Path) -> None:
     manifest = output / FILE_NAME
     if manifest.is_file() and b'"foreign": true' not in manifest.read_bytes():
         raise WorkbenchError(
-            f"{output} is a corpus that `workbench prepare` wrote, with its index; there is nothing to index. "
-            "Choose another --output for a foreign WebDataset"
+            f"{output} is a corpus that `workbench prepare` wrote, with its index; it needs no indexing. "
+            "Choose another --output for the index of another WebDataset"
         )
 
 
 def _guess_kind(tars: Sequence[Path]) -> str:
-    """What most of the first records of the first tar with records tells: one of them may have lost its image."""
+    """The kind that the members of the first records imply. Several are examined, since one may have lost its image."""
     tar = next((tar for tar in tars if next(records(tar), None) is not None), None)
     if tar is None:
         raise WorkbenchError(f"no records in {len(tars)} tars; the first is {tars[0]}")
-    first = list(islice(records(tar), LOOKED_AT))
-    for kind, telling in TELLING.items():
+    first = list(islice(records(tar), EXAMINED))
+    for kind, distinctive in DISTINCTIVE.items():
         if any(
-            names & set(FIELDS[telling].foreign) or several_media(names, kind)
+            names & set(FIELDS[distinctive].foreign) or several_media(names, kind)
             for names in ({member.name for member in members} for _, members in first)
         ):
             return kind
@@ -127,7 +127,7 @@ def _guess_kind(tars: Sequence[Path]) -> str:
     if JSON_MEMBER in names:
         return _kind_of_json(tar, key, members)
     raise WorkbenchError(
-        f"{tar}: cannot tell the kind from the members {sorted(names)}; known are {sorted(FOREIGN_MEMBERS)}."
+        f"{tar}: the kind cannot be detected from the members {sorted(names)}; known: {sorted(FOREIGN_MEMBERS)}."
         f"{_trap(names)}"
     )
 
@@ -139,7 +139,7 @@ def _kind_of_json(tar: Path, key: str, members: Sequence[Member]) -> str:
         return "text"
     if "triples" in keys:
         return "triples"
-    raise WorkbenchError(f"{tar}: cannot tell the kind from the json keys {sorted(keys)}; give --kind")
+    raise WorkbenchError(f"{tar}: the kind cannot be detected from the json keys {sorted(keys)}; add --kind")
 
 
 def _load(tar: Path, members: Sequence[Member], wanted: set[str] | frozenset[str]) -> dict[str, bytes]:
@@ -153,18 +153,18 @@ def _load(tar: Path, members: Sequence[Member], wanted: set[str] | frozenset[str
 
 
 def _warn_bare(bare: int, records: int, kind: str) -> None:
-    """Say of how many records nothing is said: a caption under another name would be missed silently."""
+    """Warn about records without annotations: a caption under another name would be missed silently."""
     if bare:
-        named = ", ".join(name for name in SAID if name in fields_of(kind))
+        named = ", ".join(name for name in ANNOTATIONS if name in fields_of(kind))
         logger.warning(
-            "%d of %d records have none of %s. A caption is read from the member .txt, or from the JSON fields "
+            "%d of %d records have none of %s. Captions are read from the member .txt, or from the JSON fields "
             "caption, captions and text",
             *(bare, records, named),
         )
 
 
 def _index_shard(tar: Path, name: str, index_path: Path, kind: str, on_error: OnError, bare: Counter[str]) -> ShardInfo:
-    """Write a shard's index; `bare` counts the records of which nothing is said."""
+    """Write a shard's index; `bare` counts the records without annotations."""
     index = IndexBuilder(units_of(kind))
     fields: Counter[str] = Counter()
     characters: Counter[str] = Counter()
@@ -187,7 +187,7 @@ def _index_shard(tar: Path, name: str, index_path: Path, kind: str, on_error: On
             what, _, values = error.reason.partition(": ")
             dropped[f"{what} that cannot be read" if values else what] += 1
             continue
-        bare["records"] += kind in SPOKEN_OF and not sample.keys() & {*SAID}
+        bare["records"] += kind in ANNOTATED and not sample.keys() & {*ANNOTATIONS}
         index.add(key, members, lengths_of(sample, kind), cuts_of(sample))
         fields.update(list(sample))
         characters.update(characters_of(sample))
@@ -197,14 +197,14 @@ def _index_shard(tar: Path, name: str, index_path: Path, kind: str, on_error: On
         logger.warning("%s: records that cannot be used are left out: %s", tar, reasons)
     if strange:
         logger.warning(
-            "%s: members that no field comes from: %s.%s",
+            "%s: members that belong to no field: %s.%s",
             tar,
             ", ".join(f"{n} x {member}" for member, n in strange.items()),
             _trap(strange),
         )
     if left_out:
         logger.warning(
-            "%s: left out, as they are no files: %s. Repack with what they point at (tar --dereference ...)",
+            "%s: left out because they are no files: %s. Repack with their targets (tar --dereference ...)",
             tar,
             ", ".join(f"{n} {what}" for what, n in left_out.items()),
         )
@@ -232,7 +232,7 @@ def _decoded(tar: Path, key: str, members: Mapping[str, bytes], kind: str) -> Sa
 
 
 def _empty(field: SchemaField) -> Any:
-    """What stands for a value whose member was not read."""
+    """A placeholder for a value whose member was not read."""
     return field.type() if isinstance(field.type, type) else None
 
 
@@ -245,7 +245,11 @@ def _require(sample: Sample, kind: str, tar: Path, key: str, names: set[str]) ->
 
 
 def _check(sample: Sample, tar: Path, key: str) -> None:
-    """Raises BadRecordError where a text cannot be encoded, or a stretch does not lie in it."""
+    """Check that texts can be encoded and that stretches lie in their texts.
+
+    Raises:
+        BadRecordError: they can't, or they don't.
+    """
     try:
         check_sample(sample)
         for text in texts_in(sample):
@@ -257,11 +261,12 @@ def _check(sample: Sample, tar: Path, key: str) -> None:
 
 
 def _trap(names: Mapping[str, int] | set[str]) -> str:
-    """The hint for members such as `input.jpg`: the file was called `x.input.jpg`; the key ends at the first dot."""
+    """The hint about members such as `input.jpg`: the file is named `x.input.jpg`, and the key ends at the first
+    dot."""
     dotted = [n for n in names if "." in n and n.rsplit(".", 1)[1] in FOREIGN_MEMBERS and n not in FOREIGN_MEMBERS]
     if not dotted:
         return ""
     return (
         f" The member {sorted(dotted)[0]!r} comes from a file name with two dots: WebDataset ends the key at the first "
-        "dot, so that x.input.jpg is key x with member input.jpg, and no reader finds an image there. Rename the files"
+        "dot, so that x.input.jpg is key x with member input.jpg, and no image is found there. Rename the files"
     )

@@ -1,4 +1,4 @@
-"""A record of somebody else's WebDataset as a sample: members by the schema's `foreign` names, and fields of JSON."""
+"""Records of an existing WebDataset as samples: members by the schema's `foreign` names, and fields of JSON."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ FOREIGN_MEMBERS = frozenset({JSON_MEMBER, *(member for field in SCHEMA for membe
 
 @cache
 def foreign_fields(kind: str) -> dict[str, SchemaField]:
-    """The fields of a kind by the members that other people have them in."""
+    """The fields of a kind, by the members that WebDatasets commonly use for them."""
     return {member: field for field in fields_of(kind).values() for member in field.foreign}
 
 
 def decode_foreign(members: Mapping[str, bytes], kind: str) -> Sample:
-    """The sample of a record of somebody else's WebDataset.
+    """The sample of a record of an existing WebDataset.
 
-    `txt` is the text, or the caption of an image; `json` fields that fit the schema are taken, the rest goes to `meta`;
-    `cls` becomes `labels["cls"]`; image members become `image`, several named ones `media`. Other members are left out.
+    `txt` is the text, or the caption of an image. JSON fields that fit the schema are used; the others go to `meta`.
+    `cls` becomes `labels["cls"]`. An image member becomes `image`; several named ones become `media`. Other members are
+    left out.
 
     Raises:
         ValueError: a member is damaged; the message names it.
@@ -49,7 +50,7 @@ def decode_foreign(members: Mapping[str, bytes], kind: str) -> Sample:
 
 
 def _captions(stored: Mapping[str, Any]) -> Sample:
-    """What other people call captions in their JSON: one text, or a list of them."""
+    """The captions in a JSON object under their common names: one text, or a list of texts."""
     for name in ("caption", "text"):
         found = stored.get(name)
         texts = [found] if isinstance(found, str) else found
@@ -59,9 +60,9 @@ def _captions(stored: Mapping[str, Any]) -> Sample:
 
 
 def several_media(members: Iterable[str], kind: str) -> list[str]:
-    """The members NAME.FORMAT that are `media`: there are several, and no image.
+    """The members NAME.FORMAT that form `media`: at least two, and no image.
 
-    A single one, as a rule, is an image whose file was called x.NAME.FORMAT, which nobody meant.
+    A single one is usually an image whose file was accidentally named x.NAME.FORMAT.
     """
     names = list(members)
     if "media" not in fields_of(kind) or any(name in FIELDS["image"].foreign for name in names):
@@ -71,13 +72,14 @@ def several_media(members: Iterable[str], kind: str) -> list[str]:
 
 
 def _fits(field: SchemaField, value: Any) -> bool:
-    """Whether it is meant as this field. Texts and their stretches are by their type alone, and must then be right."""
+    """Whether a value is meant as this field. Texts and their stretches are recognised by their type alone, and are
+    then checked."""
     spoken = field.value in (TEXT, TEXTS, TEXTS_BY_NAME) or field.spans_of is not None
     return isinstance(value, field.type) and (spoken or not field.value.wrong(value))
 
 
 def _value(field: SchemaField, before: Any, member: str, data: bytes) -> Any:
-    """A field's value with this member: what other people write where we write JSON."""
+    """A field's value with this member, in the form that WebDatasets commonly use instead of JSON."""
     if field.value is TEXT:
         return _text(member, data)
     if field.value is TEXTS:

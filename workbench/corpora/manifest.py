@@ -1,4 +1,4 @@
-"""corpus.json: what a corpus holds and where it comes from."""
+"""The manifest of a corpus, corpus.json: its content and its provenance."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from workbench.corpora.schema.schema import KINDS
 FILE_NAME = "corpus.json"
 _CHECKSUM = re.compile("[0-9a-f]{128}")
 HOW_TO_FIX_CORPUS = (
-    "Restore it, or delete the folder (and those of its held-out parts) and prepare the corpus again; of somebody "
-    "else's WebDataset delete this file alone, and index it again"
+    "Restore it, or delete the folder (and the folders of its held-out splits) and prepare the corpus again; if it is "
+    "an "
+    "indexed WebDataset, delete only this file and index it again"
 )
-"""Preparing again fixes shards and indexes, but not this file, which alone notes what the shards were built from."""
+"""Preparing again fixes shards and indexes, but not this file: only it records what the shards were built from."""
 DIGEST = "digest"
 SCHEMA = 1
 
@@ -33,9 +34,9 @@ SCHEMA = 1
 class ShardInfo:
     """One shard: `name` and `index` are file names in the corpus folder, absolute paths or URLs.
 
-    `lengths` is the total per unit (characters of text, elements of a list), `fields` how many records have each
-    field, `characters` how many each field of texts has, `dropped` how many samples its preparation left out, by
-    reason.
+    `lengths` is the total per unit (characters of text, elements of a list). `fields` is the number of records with
+    each field, `characters` the number of characters in each field of texts, and `dropped` the number of samples that
+    the preparation left out, by reason.
     """
 
     name: str
@@ -54,8 +55,9 @@ class ShardInfo:
 class Manifest:
     """The contents of corpus.json.
 
-    `provenance` is {command, options, inputs, ...}; `about` holds facts on the whole corpus that others check (the
-    backbone of its region features, its linker); `foreign` says that the shards follow somebody else's schema.
+    `provenance` is {command, options, inputs, ...}. `about` holds facts on the whole corpus that other code checks (the
+    backbone of its region features, its linker). `foreign` says that the shards are an indexed WebDataset with another
+    schema.
     """
 
     kind: str
@@ -87,7 +89,7 @@ class Manifest:
 
     @property
     def identity(self) -> str:
-        """A checksum over those of all shards and indexes: two corpora that have it in common read the same."""
+        """A checksum over those of all shards and indexes; corpora with equal identities have equal content."""
         shards = [[shard.sha256, shard.index_sha256] for shard in self.shards]
         return _digest({"kind": self.kind, "foreign": self.foreign, "shards": shards})
 
@@ -117,9 +119,9 @@ def finish_corpus(
     dropped: Mapping[str, int] | None = None,
     foreign: bool = False,
 ) -> Manifest:
-    """Write the corpus.json of shards that are complete, however many processes wrote them.
+    """Write the corpus.json of complete shards, however many processes wrote them.
 
-    Shards without records are listed nowhere; what they dropped still counts. `dropped` adds to the shards' counts.
+    Shards without records are not listed; what they dropped still counts. `dropped` is added to the shards' counts.
 
     Raises:
         WorkbenchError: no shard holds a record; the message lists what was dropped and why.
@@ -157,7 +159,7 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
             "or use the version that wrote it"
         )
     stated = tree.pop(DIGEST, None)
-    if stated is not None and stated != _digest(tree):  # corpora of earlier versions have none
+    if stated is not None and stated != _digest(tree):  # earlier versions wrote none
         raise WorkbenchError(
             f"{where} was changed or damaged after it was written (its digest does not fit). {HOW_TO_FIX_CORPUS}"
         )
@@ -178,7 +180,7 @@ def parse_shard(tree: Any) -> ShardInfo:
         ValueError: a negative count, or no checksums.
     """
     if not isinstance(tree, dict):
-        raise TypeError(f"a shard is described by {tree!r}")
+        raise TypeError(f"a shard's entry is {tree!r}; allowed: an object")
     info = ShardInfo(**_typed(ShardInfo, tree))
     if not _CHECKSUM.fullmatch(info.sha256 + info.index_sha256):  # checksums name files in the cache
         raise ValueError(f"the shard {info.name!r} has no SHA-256 checksums")
@@ -206,7 +208,11 @@ def _digest(tree: Mapping[str, Any]) -> str:
 
 
 def _typed(kind: type, tree: Mapping[str, Any]) -> dict[str, Any]:
-    """The tree itself. Raises TypeError where a value is not of the type of its field."""
+    """The tree itself, after checking the types of its values.
+
+    Raises:
+        TypeError: a value is not of the type of its field.
+    """
     hints = _hints(kind)
     for name, value in tree.items():
         if name in hints and not _fits(value, hints[name]):

@@ -1,4 +1,4 @@
-"""A corpus for the eye: counts, fields, provenance, and a few samples."""
+"""Human-readable views of a corpus: counts, fields, provenance, and a few samples."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COLOURS = ("green", "cyan", "magenta", "yellow", "blue")
 
 
 def describe(corpus: Corpus) -> RenderableType:
-    """Counts, what was dropped, and fields."""
+    """The counts, the dropped records, and the fields of a corpus."""
     manifest = corpus.manifest
     counts = Table(title=Text(f"{corpus.name} ({manifest.kind})"), show_header=False, title_justify="left")
     counts.add_row("records", f"{manifest.records:,}")
@@ -49,8 +49,8 @@ def describe(corpus: Corpus) -> RenderableType:
 
 
 def origin(corpus: Corpus) -> RenderableType:
-    """Where the corpus comes from: the command, its options and inputs, and what was noted of it."""
-    table = Table(title="made by", show_header=False, title_justify="left")
+    """The provenance of a corpus: the command, its options and inputs, and facts about the corpus."""
+    table = Table(title="provenance", show_header=False, title_justify="left")
     for name, value in [*corpus.manifest.provenance.items(), *corpus.manifest.about.items()]:
         table.add_row(Text(name), Text(_short(value)))
     return table
@@ -69,7 +69,7 @@ def preview(sample: Sample) -> RenderableType:
 
 
 def previews(corpus: Corpus, number: int, *, seed: int = 0) -> list[RenderableType]:
-    """Previews of `number` records, drawn from all over the corpus, the same for equal seeds."""
+    """Previews of `number` records, sampled from the whole corpus; equal seeds draw equal records."""
     items = CorpusItems(corpus)
     places = np.arange(min(number, items.total))
     shards, records = EpochOrder(items.counts, seed=seed, group_shards=len(items.counts)).locate(0, places)
@@ -92,7 +92,8 @@ def marked(text: str, spans: list[list[Any]]) -> Text:
 
 
 def _value(name: str, value: Any, marks: Sequence[SchemaField], sample: Sample) -> RenderableType:
-    """A field's value; texts with the entities and names that `marks` give their stretches, once for each of these."""
+    """A field's value. A text is shown once for each field in `marks`, with the entities and names that the field
+    marks."""
     codec = FIELDS[name].codec if name in FIELDS else None
     if codec is AS_IMAGE:
         return _image(value)
@@ -124,8 +125,8 @@ def _linked(text: str, spans: list[list[Any]]) -> Text:
 def _image(data: bytes) -> Text:
     try:
         with open_image(data) as image:
-            (width, height), turned = upright_size(image), orientation(image) != 1
-            return Text(f"{image.format} {width} x {height}{' (turned by EXIF)' * turned}, {_bytes(len(data))}")
+            (width, height), rotated = upright_size(image), orientation(image) != 1
+            return Text(f"{image.format} {width} x {height}{' (rotated by EXIF)' * rotated}, {_bytes(len(data))}")
     except FAILURES as error:
         return Text(f"cannot be decoded: {error}", style="red")
 

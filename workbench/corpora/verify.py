@@ -1,4 +1,4 @@
-"""Checking a corpus from end to end: what is on disk, what it decodes to, and whether it fits the graph."""
+"""Verification of a corpus: the files, the decoded records, and the agreement with the graph."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ from workbench.corpora.shards.tars import records
 from workbench.sequences.sequence import Sample
 
 GRAPH, GRAPH_SEAL = "graph", "graph.json"
-"""The graph store's folder next to a triples corpus, and the file there that seals it
-(`workbench.core.files.checksums`)."""
+"""The folder of the graph store in a triples corpus, and its seal (`workbench.core.files.checksums`)."""
 
 
 class Problem(NamedTuple):
-    """Something wrong; `key` is empty where it concerns the whole shard (or file of the graph store)."""
+    """A problem; `key` is empty if it concerns the whole shard (or a file of the graph store)."""
 
     shard: str
     key: str
@@ -36,15 +35,15 @@ class Problem(NamedTuple):
 
 
 def verify(corpus: Corpus, graph_entities: Container[str] | None = None) -> Iterator[Problem]:
-    """Every problem of a corpus, shard by shard; nothing is changed.
+    """Every problem of a corpus, shard by shard. The corpus is not changed.
 
-    Checks checksums (every byte is read), the tar's structure against the index (keys side by side, unique), that
-    every member decodes, spans inside their texts, boxes in range, the index's lengths and cut points, keys that shards
-    share, and the checksums of the graph store next to a triples corpus. With `graph_entities` also that every linked
-    entity and every head of a triple is in the graph.
+    The checks: checksums (every byte is read), the tar's structure against the index (adjacent, unique keys),
+    decodability of every member, spans inside their texts, boxes in range, the index's lengths and cut points, keys
+    that shards share, and the checksums of the graph store of a triples corpus. With `graph_entities`, every linked
+    entity and every entity of a triple must be in the graph.
     """
-    corpus = Corpus(corpus.place, corpus.manifest, corpus.cache, verify=False)  # a changed shard is looked at too
-    seen: dict[str, str] = {}
+    corpus = Corpus(corpus.place, corpus.manifest, corpus.cache, verify=False)  # a changed shard is checked too
+    shards_by_key: dict[str, str] = {}
     for number, info in enumerate(corpus.shards):
         try:
             shard = corpus.shard(number)
@@ -52,14 +51,14 @@ def verify(corpus: Corpus, graph_entities: Container[str] | None = None) -> Iter
             yield Problem(info.name, "", str(error))
             continue
         yield from _structure(shard, info, corpus.manifest.foreign)
-        yield from _records(corpus, shard, number, seen, graph_entities)
+        yield from _records(corpus, shard, number, shards_by_key, graph_entities)
     graph = Path(corpus.place, GRAPH)
     if corpus.kind == "triples" and graph.is_dir():
         yield from (Problem(f"{GRAPH}/{file}", "", reason) for file, reason in damage(graph, GRAPH_SEAL))
 
 
 def check_image(data: bytes) -> str | None:
-    """What is wrong with an encoded image; None where it decodes."""
+    """The problem of an encoded image; None if it can be decoded."""
     try:
         with open_image(data, PIXEL_LIMIT) as image:
             image.load()
@@ -73,7 +72,7 @@ def check_image(data: bytes) -> str | None:
 
 
 def check_medium(name: str, data: bytes) -> str | None:
-    """What is wrong with a medium; sounds and videos are known by their first bytes alone."""
+    """The problem of a medium; sounds and videos are only checked by their first bytes."""
     try:
         kind = medium_kind(name, data)
     except WorkbenchError as error:
@@ -82,15 +81,15 @@ def check_medium(name: str, data: bytes) -> str | None:
 
 
 def _records(
-    corpus: Corpus, shard: Shard, number: int, seen: dict[str, str], graph_entities: Container[str] | None
+    corpus: Corpus, shard: Shard, number: int, shards_by_key: dict[str, str], graph_entities: Container[str] | None
 ) -> Iterator[Problem]:
     for record in range(shard.index.records):
         key = shard.index.key(record)
-        if seen.setdefault(key, shard.name) != shard.name:
-            yield Problem(shard.name, key, f"the shard {seen[key]} has the same key")
+        if shards_by_key.setdefault(key, shard.name) != shard.name:
+            yield Problem(shard.name, key, f"the shard {shards_by_key[key]} has the same key")
         try:
             reasons = list(_record(corpus, shard, number, record, graph_entities))
-        except Exception as error:  # whatever a damaged record makes the libraries do, the others are checked
+        except Exception as error:  # a damaged record may cause any error; continue with the others
             reasons = [f"it cannot be checked: {type(error).__name__}: {error}"]
         yield from (Problem(shard.name, key, reason) for reason in reasons)
 
@@ -101,12 +100,12 @@ def _structure(shard: Shard, info: ShardInfo, foreign: bool) -> Iterator[Problem
     if sha256_of(shard.index.path) != info.index_sha256:
         yield Problem(info.name, "", "the index's checksum differs from the one in corpus.json: it was damaged")
     if shard.index.records != info.records:
-        yield Problem(info.name, "", f"the index has {shard.index.records} records, corpus.json says {info.records}")
+        yield Problem(info.name, "", f"the index has {shard.index.records} records, corpus.json has {info.records}")
     yield from _against_tar(shard, info.name, sum(info.dropped.values()) if foreign else 0)
 
 
 def _against_tar(shard: Shard, name: str, left_out: int) -> Iterator[Problem]:
-    """The tar next to the index, which lacks so many of its records (`workbench index --on-error skip`)."""
+    """Differences between the tar and the index, which lacks `left_out` records (`workbench index --on-error skip`)."""
     index, record = shard.index, 0
     try:
         for key, members in records(Path(shard.path)):
@@ -153,7 +152,7 @@ def _record(
 
 
 def _stored(sample: Sample) -> Iterator[str]:
-    """What is wrong with images and arrays."""
+    """The problems of images and arrays."""
     for name, value in sample.items():
         codec = FIELDS[name].codec if name in FIELDS else None
         if codec is AS_IMAGE and (problem := check_image(value)):
@@ -187,7 +186,7 @@ def _regions(regions: dict[str, np.ndarray]) -> Iterator[str]:
 
 
 def _in_time(name: str, found: dict[str, np.ndarray]) -> Iterator[str]:
-    """What is wrong with the clips of a video, or the frames of a sound."""
+    """The problems of the clips of a video, or the frames of a sound."""
     of = "times" if name == "clips" else "step"
     if "features" not in found or of not in found:
         yield f"{name} need features and {of}; found {sorted(found)}"

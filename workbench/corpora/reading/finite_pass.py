@@ -13,8 +13,8 @@ from workbench.sequences.sequence import Sample, Slot
 
 
 class FiniteBatch(NamedTuple):
-    """Items of a micro-batch of a finite pass: their places `at` among all [items]; where texts are read on, their
-    slots and whether each slot begins."""
+    """Items of a micro-batch of a finite pass: their indices `at` among all [items]. For texts in continuous order it
+    also has their slots, and whether each slot begins."""
 
     at: np.ndarray
     slots: np.ndarray | None = None
@@ -22,41 +22,42 @@ class FiniteBatch(NamedTuple):
 
 
 class EvenRuns:
-    """Micro-batch (number, lane) is the (number * lanes + lane)-th run of `size` items; the last one may be short, and
-    lanes beyond it get none. Where there are more runs than `max_steps` steps take, those that are read lie at equal
-    distances over the whole, always the same ones."""
+    """Micro-batch (number, lane) is the (number * lanes + lane)-th run of `size` items; the last run may be short, and
+    lanes beyond it get none. If there are more runs than `max_steps` steps read, the runs that are read are evenly
+    spaced over the whole, always the same ones."""
 
     def __init__(self, total: int, lanes: int, size: int, max_steps: int | None = None) -> None:
         self.total, self.lanes, self.size = total, lanes, size
         self._runs = -(-total // size)
-        self._taken = self._runs if max_steps is None else min(self._runs, max_steps * lanes)
+        self._read_runs = self._runs if max_steps is None else min(self._runs, max_steps * lanes)
 
     @property
     def read(self) -> int:
-        """Items of the pass: fewer than `total` where `max_steps` leaves some out."""
-        beyond = (self._run(self._taken - 1) + 1) * self.size - self.total  # what the last run is short of
-        return self._taken * self.size - max(beyond, 0)
+        """Items of the pass: fewer than `total` if `max_steps` leaves some out."""
+        beyond = (self._run(self._read_runs - 1) + 1) * self.size - self.total  # missing items of the last run
+        return self._read_runs * self.size - max(beyond, 0)
 
     @property
     def steps(self) -> int:
-        """Micro-batches of each lane, the last of which may be short or empty."""
-        return -(-self._taken // self.lanes)
+        """Micro-batches of each lane; the last one may be short or empty."""
+        return -(-self._read_runs // self.lanes)
 
-    def part(self, number: int, lane: int) -> FiniteBatch:
+    def batch(self, number: int, lane: int) -> FiniteBatch:
+        """Micro-batch `number` of a lane."""
         turn = number * self.lanes + lane
-        if turn >= self._taken:
+        if turn >= self._read_runs:
             return FiniteBatch(np.arange(0))
         first = self._run(turn) * self.size
         return FiniteBatch(np.arange(first, min(first + self.size, self.total)))
 
     def _run(self, turn: int) -> int:
-        """Which run of items is read in this turn: the middle one of the turn's equal share of all runs."""
-        return (2 * turn + 1) * self._runs // (2 * self._taken)
+        """The run of items that a turn reads: the middle one of the turn's equal share of all runs."""
+        return (2 * turn + 1) * self._runs // (2 * self._read_runs)
 
 
-class SideBySide:
-    """All items are cut into a range for every slot of every lane, and micro-batch (number, lane) has the number-th
-    item of each of the lane's ranges; `max_steps` leaves out the rest of each."""
+class ParallelRanges:
+    """All items are split into a range for every slot of every lane. Micro-batch (number, lane) has the number-th item
+    of each of the lane's ranges; `max_steps` truncates the ranges."""
 
     def __init__(self, total: int, lanes: int, size: int, max_steps: int | None = None) -> None:
         self.total, self.lanes, self.size = total, lanes, size
@@ -67,27 +68,28 @@ class SideBySide:
 
     @property
     def read(self) -> int:
-        """As of `EvenRuns`."""
+        """See `EvenRuns`."""
         return int(self._widths.sum())
 
     @property
     def steps(self) -> int:
-        """As of `EvenRuns`."""
+        """See `EvenRuns`."""
         return int(self._widths.max())
 
-    def part(self, number: int, lane: int) -> FiniteBatch:
+    def batch(self, number: int, lane: int) -> FiniteBatch:
+        """Micro-batch `number` of a lane."""
         slots = np.arange(self.size)
         slots = slots[self._widths[lane * self.size + slots] > number]
         return FiniteBatch(self._starts[lane * self.size + slots] + number, slots, np.full(len(slots), number == 0))
 
 
 class FinitePass:
-    """Every item exactly once, in the corpora's own order, or those that `cut` takes. Made by `Reader.finite`.
+    """Every item once, in the corpora's own order, or those that `cut` selects. `Reader.finite` creates it.
 
-    Every rank takes the same `steps`; a lane's micro-batch may be short or [] at the end.
+    Every rank makes the same number of `steps`; a lane's micro-batch may be short or [] at the end.
     """
 
-    def __init__(self, source: SampleSource, cut: EvenRuns | SideBySide) -> None:
+    def __init__(self, source: SampleSource, cut: EvenRuns | ParallelRanges) -> None:
         self._source, self._cut = source, cut
         self.lanes, self.micro_batch_size = cut.lanes, cut.size
         self.total, self.read, self.steps = cut.total, cut.read, cut.steps
@@ -101,15 +103,15 @@ class FinitePass:
         return self._source.skipped
 
     def skip(self, error: WorkbenchError, reason: str) -> None:
-        """As `Reader.skip`."""
+        """See `Reader.skip`."""
         self._source.skip(error, reason)
 
     def wrong_sizes(self) -> list[str]:
-        """As `Reader.wrong_sizes`."""
+        """See `Reader.wrong_sizes`."""
         return self._source.wrong_sizes()
 
     def of_first(self, records: int) -> int:
-        """How many items the first records of the corpora have, of all together."""
+        """The number of items in the first records of all corpora together."""
         found, left = 0, records
         for corpus, shard in self._shards:
             if left <= 0:
@@ -124,8 +126,8 @@ class FinitePass:
         return self._source.read(self.places(number, lane))
 
     def places(self, number: int, lane: int) -> list[SamplePlace]:
-        """Where the samples of a micro-batch lie, without reading them."""
-        index, slots, begins = self._cut.part(number, lane)
+        """The places of the samples of a micro-batch, without reading them."""
+        index, slots, begins = self._cut.batch(number, lane)
         places = []
         for n, x in enumerate(index.tolist()):
             at = int(np.searchsorted(self._ends, x, side="right"))

@@ -22,11 +22,11 @@ from workbench.sequences.sequence import Sample
 logger = logging.getLogger(__name__)
 OPEN_TABLES = 256
 REMEMBERED = 1_000_000
-"""Corpora of so many records keep their window counts in the cache folder (a microsecond a record to count)."""
+"""The number of records from which window counts are cached on disk (counting takes a microsecond a record)."""
 
 
 class Stretch(NamedTuple):
-    """Where an item lies: `start` and `end` count elements of the unit; both are -1 where the item is the record."""
+    """The position of an item: `start` and `end` count elements of the unit; both are -1 if the item is the record."""
 
     record: int
     start: int
@@ -39,7 +39,7 @@ class CorpusItems:
     Args:
         corpus: the corpus.
         unit: None (an item is a record), `text`, or a list field of the corpus's kind.
-        window: width of the windows in characters; needed for `text` and only there. Without it a text is one item.
+        window: width of the windows in characters, for `text` only. Without it a text is one item.
 
     `counts` [shards] is the number of items of each shard.
 
@@ -50,9 +50,9 @@ class CorpusItems:
     def __init__(self, corpus: Corpus, unit: str | None = None, window: int | None = None) -> None:
         if unit is not None and unit not in units_of(corpus.kind):
             raise WorkbenchError(
-                f"corpus {corpus.name!r} is of kind {corpus.kind}, which is not cut by {unit!r}; "
+                f"corpus {corpus.name!r} is of kind {corpus.kind}, which has no unit {unit!r}; "
                 f"allowed: {', '.join(units_of(corpus.kind))}. Does the task's builder fit this corpus? "
-                f"One with {unit}: {how_to_prepare(unit)}"
+                f"To prepare a corpus with {unit}: {how_to_prepare(unit)}"
             )
         if window is not None and window < 1:
             raise WorkbenchError(f"a window has at least 1 character; found {window}")
@@ -71,22 +71,22 @@ class CorpusItems:
         return int(self.counts.sum())
 
     def stretch(self, shard: int, item: int) -> Stretch:
-        """Where an item of a shard lies."""
+        """The position of an item of a shard."""
         if self.unit is None:
             return Stretch(item, -1, -1)
         record, start, end = self._table(shard)
         return Stretch(int(record[item]), int(start[item]), int(end[item]))
 
     def runs(self, shard: int) -> np.ndarray:
-        """How many items each record of a shard has, of items that are no whole records [records]."""
+        """The number of items of each record of a shard [records], for items that are not whole records."""
         return np.bincount(self._table(shard)[0], minlength=self.corpus.shards[shard].records)
 
     def of_first(self, shard: int, records: int) -> int:
-        """How many items the first records of a shard have."""
+        """The number of items in the first records of a shard."""
         return min(records, int(self.counts[shard])) if self.unit is None else int(self.runs(shard)[:records].sum())
 
     def goes_on(self, shard: int, item: int) -> bool:
-        """Whether an item continues where the one before it in the shard ends: in the text of one record."""
+        """Whether an item continues the previous item of the shard, in the text of the same record."""
         return self.stretch(shard, item).start > 0
 
     def read(self, shard: int, item: int) -> Sample:
@@ -101,7 +101,7 @@ class CorpusItems:
         return [info.lengths.get(self.unit, 0) if self.unit else info.records for info in shards]
 
     def _window_counts(self) -> np.ndarray:
-        """Windows of each shard, which takes a look at every index; kept in the cache where there are many records."""
+        """The windows of each shard, counted in every index; cached on disk if there are many records."""
         shards = self.corpus.shards
         if self.corpus.records < REMEMBERED:
             return np.array([len(self._table(shard)[0]) for shard in range(len(shards))], np.int64)
@@ -131,7 +131,7 @@ class CorpusItems:
 
 
 def _read_counts(path: Path) -> np.ndarray | None:
-    """The counts kept at `path` under their checksum; None where there are none, or damaged ones."""
+    """The counts at `path`, with a checksum; None if the file is missing or damaged."""
     if not path.is_file():
         return None
     data = path.read_bytes()

@@ -1,10 +1,10 @@
-"""Which items a micro-batch reads: how an epoch's order is cut among the lanes; functions of (number, lane).
+"""The items that a micro-batch reads: how an epoch's order is split among the lanes, as functions of (number, lane).
 
-`shuffled`: every lane has a range of an epoch's order, and a micro-batch reads on in it. `continuous`: every sample of
-a micro-batch has a range of its own, its slot's, so that the samples at a slot of successive micro-batches follow each
-other in the order, in which the windows of a text are neighbours (`Order`).
+`shuffled`: every lane has a range of an epoch's order, and successive micro-batches advance in it. `continuous`: every
+sample of a micro-batch has its own range, that of its slot. So the samples at a slot of successive micro-batches follow
+each other in the order, where the windows of a text are neighbours (`EpochOrder`).
 
-Drawing from several corpora by weight: exact over blocks of draws, shuffled by (seed, lane, block), stateless.
+Several corpora are drawn by weight: exactly over blocks of draws, shuffled by (seed, lane, block), without state.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from workbench.core.keyed import generator
 
 
 class Reads(NamedTuple):
-    """What a micro-batch reads, an entry a sample [samples]: of a corpus, in an epoch, the place in the epoch's order.
+    """The samples of a micro-batch, one entry a sample [samples]: the corpus, the epoch, and the index in the epoch's
+    order.
 
-    `begins`, of continuous order alone: whether the slot's range begins there, before which it read something else.
+    `begins` exists in continuous order only: whether the slot's range begins there.
     """
 
     corpus: np.ndarray
@@ -32,11 +33,11 @@ class Reads(NamedTuple):
 
 
 class ShuffledLanes:
-    """A lane's draws are shared among the corpora by weight.
+    """Lanes of shuffled order: a lane's draws are shared among the corpora by weight.
 
     Args:
         totals: items of an epoch of each corpus.
-        weights: of the corpora.
+        weights: weights of the corpora.
         lanes: micro-batches of a step.
         size: samples of a micro-batch.
     """
@@ -57,10 +58,10 @@ class ShuffledLanes:
 
 
 class ContinuousLanes:
-    """Every slot of every lane reads one corpus; the slots are shared among the corpora by weight.
+    """Lanes of continuous order: every slot of every lane reads one corpus; slots are shared among corpora by weight.
 
     Raises:
-        WorkbenchError: a corpus has too small a weight for a slot.
+        WorkbenchError: the weight of a corpus is too small for a slot.
     """
 
     def __init__(self, totals: Sequence[int], weights: list[float], *, lanes: int, size: int) -> None:
@@ -68,7 +69,7 @@ class ContinuousLanes:
         self.totals = np.array(totals, np.int64)
         self.needed = _slots_each(weights, lanes * size)
         self.per_step = np.array(self.needed, np.float64)
-        turns = [(np.arange(count) + 0.5) / count for count in self.needed]  # so that every lane gets some of each
+        turns = [(np.arange(count) + 0.5) / count for count in self.needed]  # every lane gets some of each corpus
         order = np.argsort(np.concatenate(turns), kind="stable")
         self._corpus = np.repeat(np.arange(len(self.needed)), self.needed)[order]
         self._turn = np.concatenate([np.arange(count) for count in self.needed])[order]
@@ -83,12 +84,12 @@ class ContinuousLanes:
 
 
 def _slots_each(weights: list[float], slots: int) -> list[int]:
-    """How many slots read each corpus: the nearest numbers to the weights."""
+    """The number of slots that read each corpus, nearest to the weights."""
     counts = nearest_counts(weights, slots)
     if not counts.all():
         raise WorkbenchError(
-            f"order: continuous shares the {slots} texts that are read side by side (train.global_batch_size) among "
-            f"the corpora by their weights {weights}, and one gets none; raise its weight or global_batch_size"
+            f"order: continuous divides the {slots} texts that are read in parallel (train.global_batch_size) among "
+            f"the corpora by their weights {weights}, and one corpus gets none; raise its weight or global_batch_size"
         )
     return [int(count) for count in counts]
 
@@ -98,11 +99,11 @@ USUAL_BLOCK = 64
 
 
 def block_counts(weights: list[float]) -> np.ndarray:
-    """How many draws of a block go to each corpus: the shortest block that gives the weights exactly, repeated to a
-    useful length; for weights without a short common block the nearest counts over 10,000 draws.
+    """The number of draws of each corpus in a block: the shortest block with the exact weights, repeated to a useful
+    length. Weights without a short common block get the nearest counts over 10,000 draws.
 
     Raises:
-        WorkbenchError: a weight is not positive, or too small next to the others to be drawn at all.
+        WorkbenchError: a weight is not positive, or too small relative to the others to be drawn at all.
     """
     shares = _shares(weights)
     lengths = np.arange(1, LONGEST_BLOCK + 1)
@@ -120,7 +121,7 @@ def block_counts(weights: list[float]) -> np.ndarray:
 
 
 def nearest_counts(weights: list[float], total: int) -> np.ndarray:
-    """`total` divided among the corpora: the whole numbers that are nearest to their weights.
+    """`total` divided among the corpora: the whole numbers nearest to their weights.
 
     Raises:
         WorkbenchError: a weight is not positive.
@@ -138,7 +139,7 @@ def _shares(weights: list[float]) -> np.ndarray:
 
 
 class Mixture:
-    """Which corpus each draw of a lane reads, and how many draws of that corpus came before it in the lane."""
+    """The corpus that each draw of a lane reads, and the number of earlier draws of that corpus in the lane."""
 
     def __init__(self, weights: list[float], *, seed: int) -> None:
         self.counts = block_counts(weights)
@@ -147,7 +148,7 @@ class Mixture:
         self._block = lru_cache(256)(self._shuffled)
 
     def draws(self, lane: int, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """For the draws [first, first + count) of a lane: corpus [count], and its number among that corpus's draws."""
+        """For the draws [first, first + count) of a lane: corpus [count], and the number of the draw in its corpus."""
         if len(self.counts) == 1:
             return np.zeros(count, np.int64), np.arange(first, first + count)
         draw = np.arange(first, first + count)

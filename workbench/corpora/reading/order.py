@@ -1,8 +1,7 @@
 """The order of an epoch: shards shuffled, then items inside groups of shards; a function of (seed, epoch) alone.
 
-Where texts are read on, records are shuffled in place of items, and a record's items stay neighbours.
-
-A place in the order is found at once, from any index, so that nothing has to be replayed on resuming.
+In continuous order, records are shuffled instead of items, and a record's items stay neighbours. Any index of the order
+is computed directly, so that nothing has to be replayed on resuming.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ import numpy as np
 from workbench.core.keyed import generator
 
 GROUP_SHARDS = 8
-"""Shards whose items are shuffled together."""
+"""The number of shards whose items are shuffled together."""
 CACHED_BYTES = 256 << 20
 
 
 class _Epoch(NamedTuple):
     shards: np.ndarray  # [shards] the shuffled shard numbers
-    ends: np.ndarray  # [shards] items up to and with each shuffled shard
-    group_ends: np.ndarray  # [groups] items up to and with each group
+    ends: np.ndarray  # [shards] items up to and including each shuffled shard
+    group_ends: np.ndarray  # [groups] items up to and including each group
 
 
 class EpochOrder:
@@ -32,8 +31,8 @@ class EpochOrder:
     Args:
         counts: [shards] items of each shard.
         seed: the run's seed.
-        group_shards: how many shards are shuffled together.
-        runs: for an order in which the items of a record stay together: how many items each record of a shard has.
+        group_shards: number of shards that are shuffled together.
+        runs: returns the number of items of each record of a shard, if a record's items stay together.
     """
 
     def __init__(
@@ -49,10 +48,10 @@ class EpochOrder:
         self.total = int(self.counts.sum())
         self._epochs: OrderedDict[int, _Epoch] = OrderedDict()
         self._groups: OrderedDict[tuple[int, int], np.ndarray] = OrderedDict()
-        self._kept = 0
+        self._cached_bytes = 0
 
     def locate(self, epoch: int, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Shard and item-in-shard at places of an epoch's order; all arrays have the shape of `index`."""
+        """Shard and item within the shard at indices of an epoch's order; all arrays have the shape of `index`."""
         order = self._epoch(epoch)
         group = np.searchsorted(order.group_ends, index, side="right")
         shard = np.empty_like(index)
@@ -85,13 +84,13 @@ class EpochOrder:
             if size < 1 << 31:
                 known = known.astype(np.int32)
             self._groups[epoch, group] = known
-            self._kept += known.nbytes
-            while self._kept > CACHED_BYTES and len(self._groups) > 1:
-                self._kept -= self._groups.popitem(last=False)[1].nbytes
+            self._cached_bytes += known.nbytes
+            while self._cached_bytes > CACHED_BYTES and len(self._groups) > 1:
+                self._cached_bytes -= self._groups.popitem(last=False)[1].nbytes
         return known
 
     def _shuffled(self, epoch: int, group: int, size: int) -> np.ndarray:
-        """The items of a group, numbered through its shards, in their order."""
+        """The items of a group in their order, numbered across its shards."""
         shuffle = generator(self.seed, "items", epoch, group)
         if self.runs is None:
             return shuffle.permutation(size)
@@ -102,4 +101,4 @@ class EpochOrder:
         return np.arange(size) + np.repeat(starts[order] - (np.cumsum(shuffled) - shuffled), shuffled)
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_epochs": OrderedDict(), "_groups": OrderedDict(), "_kept": 0}
+        return self.__dict__ | {"_epochs": OrderedDict(), "_groups": OrderedDict(), "_cached_bytes": 0}

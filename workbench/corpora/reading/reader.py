@@ -1,7 +1,7 @@
-"""Reading micro-batches: a pure function of (number, lane), whatever the ranks, workers and restarts.
+"""Reading micro-batches as a pure function of (number, lane), independent of ranks, workers and restarts.
 
-An epoch's order is cut into L equal ranges, one per lane; micro-batch (number, lane) reads on in its lane, across
-the ends of epochs. So the state of a reader is the number of the next micro-batch.
+An epoch's order is split into L equal ranges, one per lane; micro-batch (number, lane) advances in its lane, across the
+ends of epochs. So the state of a reader is the number of the next micro-batch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.corpora.reading.finite_pass import EvenRuns, FinitePass, SideBySide
+from workbench.corpora.reading.finite_pass import EvenRuns, FinitePass, ParallelRanges
 from workbench.corpora.reading.lanes import ContinuousLanes, ShuffledLanes
 from workbench.corpora.reading.order import EpochOrder
 from workbench.corpora.reading.source import OnError, SamplePlace, SampleSource
@@ -32,18 +32,18 @@ class Reader:
         seed: governs the order.
         lanes: micro-batches of one step over all ranks.
         micro_batch_size: samples of a micro-batch.
-        unit: what the task's builder cuts records by: None, `text`, or a list field.
+        unit: the unit in which the task's builder splits records: None, `text`, or a list field.
         window: width of text windows in characters.
-        order: `shuffled`, or `continuous`: every sample of a micro-batch continues where the sample at its place in the
-            lane's micro-batch before ended, until the text is read; the samples say so (`slot`).
-        by_item: the draws of an item differ by the epoch alone, for those who draw the same for it again.
+        order: `shuffled`, or `continuous`: every sample of a micro-batch continues the sample at the same index in the
+            lane's previous micro-batch, until the text ends; the samples' `slot` says so.
+        by_item: the draws of an item differ by the epoch alone, for tasks that repeat draws in later epochs.
         on_error: `stop` at a record that cannot be read or used, or `skip` it: the sample is missing from its
             micro-batch (which stays a pure function of number and lane) and counted in `skipped`, by reason.
-        skip_limit: how many samples each process may skip before it stops.
+        skip_limit: number of samples that each process may skip before it stops.
 
     Raises:
-        WorkbenchError: an empty corpus, a unit that a corpus lacks, fewer items than lanes, or no windows of texts to
-            be read on.
+        WorkbenchError: an empty corpus, a unit that a corpus lacks, fewer items than lanes, or continuous order without
+            windows of texts.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class Reader:
         self.lanes, self.micro_batch_size, self.by_item = lanes, micro_batch_size, by_item
         self._cut: ShuffledLanes | ContinuousLanes
         if order == "continuous":
-            self._source.check_read_on()
+            self._source.check_continuous()
             self._orders = [EpochOrder(each.counts, seed=seed, runs=each.runs) for each in items]
             self._cut = ContinuousLanes(totals, weights, lanes=lanes, size=micro_batch_size)
-            what = "texts that are read side by side (train.global_batch_size)"
+            what = "texts that are read in parallel (train.global_batch_size)"
         else:
             self._orders = [EpochOrder(each.counts, seed=seed) for each in items]
             self._cut = ShuffledLanes(totals, weights, lanes=lanes, size=micro_batch_size, seed=seed)
@@ -83,7 +83,7 @@ class Reader:
 
     @property
     def corpora(self) -> list[Corpus]:
-        """What is read, in the order of `items` and `epochs`."""
+        """The corpora, in the order of `items` and `epochs`."""
         return [items.corpus for items in self._source.items]
 
     @property
@@ -92,15 +92,15 @@ class Reader:
         return self._source.skipped
 
     def skip(self, error: WorkbenchError, reason: str) -> None:
-        """A sample that was read turned out to be unusable.
+        """Skip a sample that was read and is unusable.
 
         Raises:
-            WorkbenchError: `error` itself unless `on_error` is `skip`, or that more than `skip_limit` were skipped.
+            WorkbenchError: `error` itself unless `on_error` is `skip`; or more than `skip_limit` samples were skipped.
         """
         self._source.skip(error, reason)
 
     def wrong_sizes(self) -> list[str]:
-        """See `Corpus.wrong_sizes`, of all corpora."""
+        """`Corpus.wrong_sizes` of all corpora."""
         return self._source.wrong_sizes()
 
     def items(self, corpus: int) -> int:
@@ -111,12 +111,12 @@ class Reader:
         """The samples of micro-batch `number` (from 0) of a lane.
 
         Raises:
-            BadRecordError: a record cannot be read; names shard, key and reason.
+            BadRecordError: a record cannot be read; the message names shard, key and reason.
         """
         return self._source.read(self.places(number, lane))
 
     def places(self, number: int, lane: int) -> list[SamplePlace]:
-        """Where the samples of a micro-batch lie, without reading them."""
+        """The places of the samples of a micro-batch, without reading them."""
         if not 0 <= lane < self.lanes or number < 0:
             raise ValueError(f"micro-batch {number} of lane {lane}: there are lanes 0..{self.lanes - 1}")
         reads = self._cut.reads(number, lane)
@@ -140,7 +140,7 @@ class Reader:
         ]
 
     def epochs(self, number: int) -> list[float]:
-        """How many times each corpus has been read before micro-batch `number` of every lane."""
+        """The number of times that each corpus was read before micro-batch `number` of every lane."""
         read = number * self._cut.per_step
         return [float(items / order.total) for items, order in zip(read, self._orders, strict=True)]
 
@@ -160,7 +160,7 @@ class Reader:
         """One pass for evaluation; see `FinitePass`."""
         source = SampleSource(corpora, unit, window, on_error, skip_limit)
         if order == "continuous":
-            source.check_read_on()
+            source.check_continuous()
         total = sum(items.total for items in source.items)
-        cut = (SideBySide if order == "continuous" else EvenRuns)(total, lanes, micro_batch_size, max_steps)
+        cut = (ParallelRanges if order == "continuous" else EvenRuns)(total, lanes, micro_batch_size, max_steps)
         return FinitePass(source, cut)

@@ -1,4 +1,4 @@
-"""Reading the samples at places, and keeping count of what could not be read."""
+"""Reading the samples at places, and counting the samples that cannot be read."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ OnError = Literal["stop", "skip"]
 
 
 class SamplePlace(NamedTuple):
-    """Where a draw reads: corpus, shard, item in the shard; `draw` is (corpus, epoch, index in the epoch's order), or
-    (corpus, epoch, shard, item) where what is drawn for an item is to be the same again in a later epoch.
+    """The place of a draw: corpus, shard, item in the shard. `draw` is (corpus, epoch, index in the epoch's order), or
+    (corpus, epoch, shard, item) if an item's draws repeat in a later epoch.
 
-    `slot` is there where texts are read on.
+    `slot` exists in continuous order only.
     """
 
     corpus: int
@@ -33,11 +33,11 @@ class SamplePlace(NamedTuple):
 
 
 class SampleSource:
-    """Reads the samples at places; keeps count of what could not be read.
+    """Reads the samples at places; counts the samples that cannot be read.
 
     Args:
-        unit, window: as of `CorpusItems`.
-        on_error, limit: as of `Reader`.
+        unit, window: see `CorpusItems`.
+        on_error, limit: see `Reader`.
     """
 
     def __init__(
@@ -49,17 +49,18 @@ class SampleSource:
         self.on_error, self.limit = on_error, limit
         self.skipped: Counter[str] = Counter()
 
-    def check_read_on(self) -> None:
-        """
+    def check_continuous(self) -> None:
+        """Check that continuous order is possible.
+
         Raises:
-            WorkbenchError: the items are not windows of texts, which alone are read one after the other.
+            WorkbenchError: the items are not windows of texts.
         """
         for items in self.items:
             if items.unit != "text":
                 unit = f"elements of {items.unit}" if items.unit else "whole records"
                 raise WorkbenchError(
-                    f"order: continuous reads texts window after window, but of corpus {items.corpus.name!r} the "
-                    f"task's builder reads {unit}; choose a builder of windows (document), or order: shuffled"
+                    f"order: continuous reads texts window after window, but the task's builder reads {unit} of corpus "
+                    f"{items.corpus.name!r}; choose a builder of windows (document), or order: shuffled"
                 )
 
     def read(self, places: Sequence[SamplePlace]) -> list[Sample]:
@@ -80,7 +81,7 @@ class SampleSource:
         return [found for items in self.items for found in items.corpus.wrong_sizes()]
 
     def skip(self, error: WorkbenchError, reason: str) -> None:
-        """Count a sample that cannot be used. Raises `error` itself where samples are not to be skipped."""
+        """Count a sample that cannot be used. Raises `error` itself if samples must not be skipped."""
         if self.on_error == "stop":
             raise error
         self.skipped[reason] += 1

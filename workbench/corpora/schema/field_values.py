@@ -1,4 +1,4 @@
-"""What the value of a field may be, whatever the field: its form in words, its type, and what may be wrong inside."""
+"""Forms of field values: each has a description, a type, and a check of its content."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def _anything(value: Any) -> None:
 class Value:
     """A form of values.
 
-    `type` is the outermost type, which alone decides whether a field of somebody else's record is taken over; `wrong`
-    says what is wrong inside a value of that type, in words, or None.
+    `type` is the outermost type; it alone decides whether a field of an indexed WebDataset's record is used. `wrong`
+    returns a message about an invalid value of that type, or None.
     """
 
     form: str
@@ -33,9 +33,9 @@ class Value:
 class Stretches(Value):
     """Stretches of a text: lists that begin with [start, end), in characters.
 
-    `wrong` is asked of one stretch. `single` means that the value is a stretch, not a list of them; `ordered` that they
-    are sorted; `entities` that the third element is an entity's id; `visible` that none is of white space alone;
-    `pointing` that the third is the distance of another place in the text, which edits between the two would change.
+    `wrong` checks one stretch. `single` means that the value is one stretch, not a list of stretches; `ordered` that
+    they are sorted; `entities` that the third element is an entity's id; `visible` that none consists of white space;
+    `pointing` that the third element is the distance to another place in the text, which edits in between would change.
     """
 
     single: bool = False
@@ -46,14 +46,14 @@ class Stretches(Value):
 
 
 def is_place(stretch: Any) -> bool:
-    """Whether it begins with two integers."""
+    """Whether a stretch begins with two integers."""
     return (
         isinstance(stretch, list | tuple) and len(stretch) >= 2 and type(stretch[0]) is int and type(stretch[1]) is int
     )
 
 
 def stretch(form: str, *more: type | tuple[type, ...]) -> Callable[[Any], str | None]:
-    """The check of a stretch: [start, end] and then elements of these types, no others."""
+    """A check of stretches: [start, end] followed by exactly elements of these types."""
 
     def wrong(found: Any) -> str | None:
         right = is_place(found) and len(found) == 2 + len(more) and all(map(isinstance, found[2:], more))
@@ -63,7 +63,7 @@ def stretch(form: str, *more: type | tuple[type, ...]) -> Callable[[Any], str | 
 
 
 def named(found: Any) -> str | None:
-    """The check of a stretch with a name: a word that can be seen."""
+    """Check a stretch with a name, which must be a visible word."""
     wrong = _NAMED(found)
     if wrong:
         return wrong
@@ -73,7 +73,7 @@ def named(found: Any) -> str | None:
 
 
 def marked(found: Any) -> str | None:
-    """The check of a stretch with anything behind [start, end]."""
+    """Check a stretch with any elements after [start, end]."""
     return None if is_place(found) else f"{found!r} is not [start, end, ...]"
 
 
@@ -83,7 +83,7 @@ _PLAIN_LINK = stretch(_LINK, str, (int, float))
 
 
 def link(found: Any) -> str | None:
-    """The check of a linked mention: labels may stand behind the score, by name a whole number."""
+    """Check a linked mention; labels, whole numbers by name, may follow the score."""
     if not (isinstance(found, list | tuple) and len(found) == 5 and isinstance(found[4], dict)):
         return _PLAIN_LINK(found)
     wrong = [label for label in found[4].values() if type(label) is not int]
@@ -91,7 +91,7 @@ def link(found: Any) -> str | None:
 
 
 def strings(values: Iterable[Any]) -> str | None:
-    """What is wrong with values that must be strings."""
+    """Check that values are strings."""
     for value in values:
         if not isinstance(value, str):
             return f"{str(value)[:80]!r} is of type {type(value).__name__}, not a string"
@@ -99,33 +99,33 @@ def strings(values: Iterable[Any]) -> str | None:
 
 
 def strings_by_name(values: Mapping[Any, Any]) -> str | None:
-    """What is wrong with an object that must hold strings."""
+    """Check that an object holds strings."""
     return strings([*values, *values.values()])
 
 
 def labels(values: Mapping[Any, Any]) -> str | None:
-    """What is wrong with labels: each is a number or the name of a class."""
+    """Check labels: each is a number or the name of a class."""
     for name, label in values.items():
         if isinstance(label, bool) or not isinstance(label, int | float | str):
             return f"label {name!r} = {str(label)[:80]} is neither a number nor the name of a class"
         if isinstance(label, float) and not math.isfinite(label):
-            return f"label {name!r} = {label} is no finite number"
+            return f"label {name!r} = {label} is not a finite number"
         if isinstance(label, str) and not label.strip():
-            return f"label {name!r} = {label[:80]!r} is empty: a class has a name, and a text without a label none"
+            return f"label {name!r} = {label[:80]!r} is empty; give the name of the class, or leave the label out"
     return None
 
 
 def number(value: Any) -> str | None:
-    """What is wrong with a number from 0."""
+    """Check that a number is not negative."""
     return f"{value!r} is not a number from 0" if isinstance(value, bool) or value < 0 else None
 
 
 def rows(found: Sequence[Any], required: Mapping[str, Any], optional: Mapping[str, Any] | None = None) -> str | None:
-    """What is wrong with a list of objects that have keys of these types, and any others."""
+    """Check a list of objects that have keys of these types; other keys are allowed."""
     kinds = [*required.items(), *(optional or {}).items()]
     for row in found:
         if not isinstance(row, dict):
-            return f"{str(row)[:80]!r} is no object"
+            return f"{str(row)[:80]!r} is not an object"
         for name, kind in kinds:
             if name not in row:
                 if name in required:
@@ -136,12 +136,12 @@ def rows(found: Sequence[Any], required: Mapping[str, Any], optional: Mapping[st
 
 
 def questions(found: Sequence[Any]) -> str | None:
-    """What is wrong with questions on an image."""
+    """Check questions on an image."""
     return rows(found, {"question": str, "answers": list})
 
 
 def triples(found: Sequence[Any]) -> str | None:
-    """What is wrong with the triples of a head entity, or with the qualifiers of one of them."""
+    """Check the triples of a head entity and their qualifiers."""
     fact: dict[str, Any] = {"relation": str, "tail": str}
     texts = {"relation_text": str, "tail_text": str}
     wrong = rows(found, fact, {**texts, "qualifiers": list})
@@ -152,7 +152,7 @@ def triples(found: Sequence[Any]) -> str | None:
 
 
 def media(found: Mapping[Any, Any]) -> str | None:
-    """What is wrong with media by name; a name becomes a part of a member's name."""
+    """Check media by name; a member's name contains the medium's name."""
     for name, data in found.items():
         if not (isinstance(name, str) and _MEDIUM.fullmatch(name)):
             return f"{name!r} cannot name a medium; allowed: lower-case letters, digits and _"
@@ -162,7 +162,7 @@ def media(found: Mapping[Any, Any]) -> str | None:
 
 
 def times(found: Sequence[Any]) -> str | None:
-    """What is wrong with stretches of time: [from, to] in seconds, the first not behind the second."""
+    """Check stretches of time: [from, to] in seconds, in this order."""
     for stretch in found:
         right = isinstance(stretch, list | tuple) and len(stretch) == 2 and all(map(_is_from_0, stretch))
         if not right or stretch[0] > stretch[1]:
@@ -171,23 +171,23 @@ def times(found: Sequence[Any]) -> str | None:
 
 
 def boxes(found: Sequence[Any]) -> str | None:
-    """What is wrong with boxes: x1, y1, x2, y2 in 0..1, neither side empty, or nothing where there is none."""
+    """Check boxes: x1, y1, x2, y2 in 0..1 with positive width and height, or [] for none."""
     for box in found:
         if not isinstance(box, list | tuple) or len(box) not in (0, 4) or not all(map(_is_from_0, box)):
-            return f"{str(box)[:80]} is not [x1, y1, x2, y2], or [] where there is none"
+            return f"{str(box)[:80]} is neither [x1, y1, x2, y2] nor [] for none"
         if box and not (box[0] < box[2] <= 1 and box[1] < box[3] <= 1):
             return f"{str(box)[:80]} is not x1 < x2 and y1 < y2 in 0..1 of the width and height"
     return None
 
 
 def phrase(found: Any) -> str | None:
-    """The check of a phrase and of the boxes of what it speaks of."""
+    """Check a phrase and the boxes of its object."""
     wrong = _PHRASE(found) or named(list(found[:3]))
     return wrong or boxes(found[4])
 
 
 def spoken(found: Any) -> str | None:
-    """The check of a stretch that is said from one second to another."""
+    """Check a stretch that is spoken from one second to another."""
     wrong = _SPOKEN(found)
     return wrong or times([found[2:]])
 

@@ -1,4 +1,4 @@
-"""Codecs: which members of a shard hold a field's value, and how it is read back."""
+"""Codecs: the members of a shard that hold a field's value, and how the value is read."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ IMAGES = ("jpg", "png", "webp")
 
 @dataclass(frozen=True)
 class Codec:
-    """Where a value is stored. This one: under its name in the member `json`, together with all such fields."""
+    """The storage of a value. This base class stores it under its name in the member `json`, with other fields."""
 
     where: str = "`json`"
 
     def write(self, value: Any) -> dict[str, bytes]:
-        """The members of a value; none where it goes into `json`."""
+        """The members of a value; none if it goes into `json`."""
         return {}
 
     def reads(self, member: str) -> bool:
-        """Whether this member is (a part of) the value."""
+        """Whether this member holds the value or one of its elements."""
         return False
 
     def read(self, before: Any, member: str, data: bytes) -> Any:
-        """The value with this member; `before` is what other members gave, or None.
+        """The value with this member; `before` is the value from earlier members, or None.
 
         Raises:
             ValueError: the member is damaged.
@@ -38,7 +38,7 @@ class Codec:
 
 @dataclass(frozen=True)
 class ImageCodec(Codec):
-    """An image as it is encoded, in a member that is named for the format."""
+    """An encoded image, in a member that is named after the format."""
 
     where: str = "`jpg`, `png` or `webp`"
 
@@ -54,7 +54,7 @@ class ImageCodec(Codec):
 
 @dataclass(frozen=True)
 class ArraysCodec(Codec):
-    """Arrays in one npz file, read without pickle; each keeps the type that it was stored with."""
+    """Arrays in one npz file, read without pickle; each has its stored type."""
 
     where: str = "`regions.npz`"
     member: str = "regions.npz"
@@ -71,7 +71,7 @@ class ArraysCodec(Codec):
 
 
 def image_kind(data: bytes) -> str:
-    """The member that an image is stored as, one of `IMAGES`, read off its first bytes."""
+    """The member name of an image, one of `IMAGES`, detected from its first bytes."""
     if data.startswith(b"\xff\xd8\xff"):
         return "jpg"
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -79,7 +79,7 @@ def image_kind(data: bytes) -> str:
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "webp"
     raise WorkbenchError(
-        f"the image starts with {bytes(data[:12])!r}: neither JPEG nor PNG nor WebP; convert it, or look whether the "
+        f"the image starts with {bytes(data[:12])!r}: neither JPEG nor PNG nor WebP; convert it, or check whether the "
         "download saved an error page"
     )
 
@@ -87,7 +87,7 @@ def image_kind(data: bytes) -> str:
 _STARTS = {b"fLaC": "flac", b"OggS": "ogg", b"ID3": "mp3", b"\x1aE\xdf\xa3": "webm"}
 _INSIDE = ((0, b"RIFF", 8, b"WAVE", "wav"), (0, b"RIFF", 8, b"AVI ", "avi"), (4, b"ftyp", 0, b"", "mp4"))
 MEDIA = (*IMAGES, *_STARTS.values(), *(kind for *_, kind in _INSIDE))
-"""The formats of media, as members are named for them."""
+"""The formats of media, which are the members' names."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class MediaCodec(Codec):
 
     def write(self, value: Mapping[str, bytes]) -> dict[str, bytes]:
         if not value:
-            raise WorkbenchError("media names no medium; leave the field out, or name at least one")
+            raise WorkbenchError("media is empty; leave the field out, or add a medium")
         return {f"{name}.{medium_kind(name, data)}": data for name, data in value.items()}
 
     def reads(self, member: str) -> bool:
@@ -110,7 +110,7 @@ class MediaCodec(Codec):
 
 
 def medium_kind(name: str, data: bytes) -> str:
-    """The format of a medium, one of `MEDIA`, read off its first bytes."""
+    """The format of a medium, one of `MEDIA`, detected from its first bytes."""
     for start, kind in _STARTS.items():
         if data.startswith(start):
             return kind
@@ -124,13 +124,13 @@ def medium_kind(name: str, data: bytes) -> str:
     except WorkbenchError:
         raise WorkbenchError(
             f"the medium {name!r} starts with {bytes(data[:12])!r}, which is none of {', '.join(MEDIA)}; convert it, "
-            "or look whether the download saved an error page"
+            "or check whether the download saved an error page"
         ) from None
 
 
 @dataclass(frozen=True)
 class MediumCodec(Codec):
-    """One video or sound as it is encoded, in a member that is named for the format."""
+    """One encoded video or sound, in a member that is named after the format."""
 
     formats: tuple[str, ...] = ()
     name: str = "medium"

@@ -1,7 +1,7 @@
-"""Stretches in the texts of a sample: whether they lie inside them, and what of them lies in a part.
+"""Stretches in the texts of a sample: whether they lie inside the texts, and how they change with windows and edits.
 
-One rule for all fields with `spans_of`: of a text the value is a stretch or a list of them, of several texts there is a
-list for each. Stretches are half-open and count characters of the stored text.
+One rule holds for all fields with `spans_of`: for one text the value is a stretch or a list of stretches; for several
+texts there is a list for each. Stretches are half-open and count characters of the stored text.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any, cast
 
 from workbench.core.errors import WorkbenchError, shown
 from workbench.corpora.schema.field_values import TEXT, TEXTS, TEXTS_BY_NAME, Stretches
-from workbench.corpora.schema.schema import FIELDS, SchemaField, along, links_among, marks_of
+from workbench.corpora.schema.schema import FIELDS, SchemaField, links_among, marks_of, parallel_fields
 from workbench.sequences.sequence import Sample
 
 
 def linked_entities(sample: Sample) -> Iterator[str]:
-    """The ids of the entities that are linked in the texts of a sample, as often as they are."""
+    """The ids of the entities that are linked in the texts of a sample, with repetitions."""
     for field in links_among(sample):
         yield from (str(link[2]) for _, links in marked_texts(sample, field) for link in links)
 
@@ -31,12 +31,14 @@ def marked_texts(sample: Sample, field: SchemaField) -> list[tuple[str, list[Any
     """The texts that a field of the sample marks, each with its stretches, in the order of the texts.
 
     Raises:
-        WorkbenchError: there is no such text, or not a list of stretches for each.
+        WorkbenchError: there is no such text, or a text has no list of stretches.
     """
     assert field.spans_of is not None
     found, text = sample[field.name], sample.get(field.spans_of)
     if text is None:
-        raise WorkbenchError(f"there are {field.name}, but no {field.spans_of} that they lie in")
+        raise WorkbenchError(
+            f"there are {field.name}, but no {field.spans_of}; add the {field.spans_of}, or leave {field.name} out"
+        )
     if isinstance(text, str):
         return [(text, [found] if _stretches(field).single else found)]
     if isinstance(text, dict):
@@ -53,7 +55,7 @@ def marked_texts(sample: Sample, field: SchemaField) -> list[tuple[str, list[Any
 
 
 def texts_in(sample: Sample) -> Iterator[str]:
-    """Every text of a sample that people read."""
+    """Every natural-language text of a sample."""
     for name, value in sample.items():
         field = FIELDS.get(name)
         if field is None or field.spans_of:
@@ -67,9 +69,10 @@ def texts_in(sample: Sample) -> Iterator[str]:
 
 
 def check_places(sample: Sample) -> None:
-    """Raises WorkbenchError where a stretch does not lie inside its text, or does not read what it must.
+    """Check the stretches of a sample, whose values have the schema's types.
 
-    The values are of the schema's types.
+    Raises:
+        WorkbenchError: a stretch does not lie inside its text, or does not contain the quoted text.
     """
     for name in sample:
         field = FIELDS.get(name)
@@ -81,45 +84,47 @@ def check_places(sample: Sample) -> None:
 
 
 def stretches_in(sample: Sample, text: str) -> Iterator[Any]:
-    """All stretches that fields of the sample mark in one of its texts (a string), whatever they mean."""
+    """All stretches that fields of the sample mark in one of its texts (a string)."""
     for field in marks_of(text):
         if field.name in sample:
             yield from [sample[field.name]] if _stretches(field).single else sample[field.name]
 
 
 def take(sample: Sample, unit: str, start: int, end: int) -> Sample:
-    """The part [start, end) of a sample: characters of a text with the stretches inside, or elements of a list.
+    """The slice [start, end) of a sample: characters of a text with the stretches inside, or elements of a list.
 
-    A sample without the unit is whole.
+    A sample without the unit is returned whole.
     """
-    part = dict(sample)
+    cut = dict(sample)
     if unit not in sample:
-        return part
-    part[unit] = sample[unit][start:end]
-    if isinstance(part[unit], str):
-        return _with_marks(part, unit, lambda stretches: _inside(stretches, start, end))
-    return part | {
-        field.name: sample[field.name][start:end] for field in (*marks_of(unit), *along(unit)) if field.name in sample
+        return cut
+    cut[unit] = sample[unit][start:end]
+    if isinstance(cut[unit], str):
+        return _with_marks(cut, unit, lambda stretches: _inside(stretches, start, end))
+    return cut | {
+        field.name: sample[field.name][start:end]
+        for field in (*marks_of(unit), *parallel_fields(unit))
+        if field.name in sample
     }
 
 
 def with_texts(sample: Sample, unit: str, texts: list[Any]) -> Sample:
-    """The sample with other texts in one of its lists: nothing is marked in them, as many keep their times."""
+    """The sample with other texts in one of its lists, without marks; if the number is unchanged, times stay."""
     gone = {field.name for field in marks_of(unit)}
     if len(texts) != len(sample.get(unit, ())):
-        gone |= {field.name for field in along(unit)}
+        gone |= {field.name for field in parallel_fields(unit)}
     return {**{name: value for name, value in sample.items() if name not in gone}, unit: texts}
 
 
 def splice(sample: Sample, unit: str, edits: Sequence[tuple[int, int, str]]) -> Sample:
-    """The sample with other characters in the place of stretches of one of its texts.
+    """The sample with stretches of one of its texts replaced.
 
-    What fields mark in the text follows. A stretch that an edit replaces covers what is there then; one that an edit
-    overlaps otherwise is left out, and so are those that point elsewhere, as their distances are others then.
+    Stretches that fields mark in the text move with it. A stretch that an edit replaces covers the new characters. A
+    stretch that an edit overlaps otherwise is left out; so are stretches with distances, which would be wrong.
 
     Args:
         unit: the text, a string.
-        edits: (start, end, characters), sorted and apart.
+        edits: (start, end, characters), sorted and disjoint.
     """
     text, pieces, done = sample[unit], [], 0
     for start, end, new in edits:
@@ -174,7 +179,7 @@ def _check(field: SchemaField, text: str, stretches: Sequence[Any]) -> None:
                 "half-open and count characters (not bytes) of the stored text"
             )
         if value.visible and text[start:end].isspace():
-            raise WorkbenchError(f"{field.name}: [{start}, {end}) holds white space alone; mark words")
+            raise WorkbenchError(f"{field.name}: [{start}, {end}) is white space; mark words")
         if value.ordered and (start, end) < previous:
             raise WorkbenchError(
                 f"{field.name}: [{start}, {end}) comes after [{previous[0]}, {previous[1]}); sort them"
@@ -186,13 +191,13 @@ def _check_quoted(name: str, read: list[str], sample: Sample, quoted: str) -> No
     wanted = sample.get(quoted, [])
     if len(read) != len(wanted):
         raise WorkbenchError(
-            f"{name}: {len(read)} for {len(wanted)} {quoted}; give none, or one for each of them, in their order"
+            f"{name}: {len(read)} for {len(wanted)} {quoted}; give none, or one for each, in the same order"
         )
     for number, (here, there) in enumerate(zip(read, wanted, strict=True)):
         if here != there:
             raise WorkbenchError(
-                f"{name}: {number} reads {shown(here)}, but {quoted} has {shown(there)} in this place; both must be "
-                "the same to the letter"
+                f"{name}: {number} reads {shown(here)}, but {quoted} has {shown(there)} at this index; both must be "
+                "identical"
             )
 
 

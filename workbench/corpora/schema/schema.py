@@ -1,7 +1,7 @@
-"""The schema of samples: one table, read by all that writes, reads, checks, shows or documents records.
+"""The schema of samples: one table that is used to write, read, check, show and document records.
 
-A new kind of annotation is a row here. What it may hold is a `Value`, where it is stored a `Codec`; a field that marks
-stretches of a text says so (`spans_of`), and is then checked against that text and moved with its windows.
+A new kind of annotation is a row here. Its `Value` describes the content, its `Codec` the storage. A field that marks
+stretches of a text names it (`spans_of`); the stretches are then checked against that text and moved with its windows.
 """
 
 from __future__ import annotations
@@ -55,13 +55,12 @@ KINDS = ("text", "image-text", "video-text", "speech-text", "triples")
 class SchemaField:
     """A field of samples.
 
-    `content` is for the reader of the docs. `spans_of` names the field of texts whose characters the values count; of
-    several texts there is a list of stretches for each. `quotes` names the list of texts that its stretches read, one
-    for each where there is any. `each_of` names a list that it has an
-    element for each of. `index_of` names the list that its value is a place in. A record of the field's kinds
-    must have it where `required`, unless it has one that says `instead_of`. Items may be cut from it where it is a
-    `unit`: windows of a text, elements of a list. `foreign` are the members in which other people's WebDatasets have
-    it.
+    `content` is the description in the docs. `spans_of` names the field of texts whose characters the values count; for
+    several texts there is a list of stretches for each. `quotes` names a list of texts that the stretches must equal;
+    there are none, or one for each text. `each_of` names a list of the same length. `index_of` names the list in which
+    the value is an index. A record of the field's kinds needs a `required` field, or a field that is `instead_of` it.
+    Items may be cut from a `unit`: windows of a text, elements of a list. `foreign` are the members that WebDatasets
+    commonly use for it.
     """
 
     name: str
@@ -80,7 +79,7 @@ class SchemaField:
 
     @property
     def type(self) -> type | tuple[type, ...]:
-        """The outermost type of its values: of texts by name there are stretches by name."""
+        """The outermost type of its values; texts by name have stretches by name."""
         by_name = self.spans_of is not None and FIELDS[self.spans_of].value is TEXTS_BY_NAME
         return dict if by_name else self.value.type
 
@@ -95,15 +94,15 @@ SCHEMA = (
         "spans",
         _TEXT,
         LINKS,
-        'linked mentions of entities, sorted; behind the score may stand labels, `{"right": 1}` where somebody said '
-        "whether this entity is meant (`prepare link --supervise`)",
+        'linked mentions of entities, sorted; labels may follow the score, `{"right": 1}` where an annotation says '
+        "whether this entity is right (`prepare link --supervise`)",
         spans_of="text",
     ),
     SchemaField(
         "mask_spans",
         _TEXT,
         MARKS,
-        "what the masking strategy `field` masks as a whole (a fact's object, a phrase)",
+        "stretches that the masking strategy `field` masks as a whole (a fact's object, a phrase)",
         spans_of="text",
     ),
     SchemaField("mention", _TEXT, MARK, "the mention to be typed", spans_of="text"),
@@ -115,27 +114,29 @@ SCHEMA = (
         "dependencies",
         _TEXT,
         ARCS,
-        "words, sorted, and how many characters further their head begins (0: the word is the sentence's root)",
+        "words, sorted, and the distance in characters to the beginning of their head (0: the root of the sentence)",
         spans_of="text",
     ),
     SchemaField("marks", _TEXT, NAMED, "spans with a role (head, tail, pronoun, ...), sorted", spans_of="text"),
-    SchemaField("second", _TEXT, TEXT, "a second text: of a pair, or the question on the text"),
-    SchemaField("second_spans", _TEXT, LINKS, "linked mentions of entities in it, sorted", spans_of="second"),
+    SchemaField("second", _TEXT, TEXT, "a second text: the other text of a pair, or the question on the text"),
+    SchemaField("second_spans", _TEXT, LINKS, "linked mentions of entities in `second`, sorted", spans_of="second"),
     SchemaField("second_mask_spans", _TEXT, MARKS, "as `mask_spans`", spans_of="second"),
-    SchemaField("answers", _TEXT, TEXTS, "right answers, each of them right; none where there is none"),
+    SchemaField("answers", _TEXT, TEXTS, "right answers; an empty list if the question has no answer"),
     SchemaField(
-        "answer_spans", _TEXT, PLACES, "where the answers stand in the text", spans_of="text", quotes="answers"
+        "answer_spans", _TEXT, PLACES, "the places of the answers in the text", spans_of="text", quotes="answers"
     ),
     SchemaField("choices", _WRITTEN, TEXTS, "texts to choose from"),
-    SchemaField("choice_spans", _WRITTEN, LINKS, "linked mentions of entities in them", spans_of="choices"),
+    SchemaField("choice_spans", _WRITTEN, LINKS, "linked mentions of entities in the choices", spans_of="choices"),
     SchemaField("answer", _WRITTEN, NUMBER, "the right choice", index_of="choices"),
-    SchemaField("language", _TEXT, NAME, "what the text is in (`en`)"),
+    SchemaField("language", _TEXT, NAME, "the language of the text (`en`)"),
     SchemaField(
         "translations", _TEXT, TEXTS_BY_NAME, "the same text in several languages, by language", instead_of="text"
     ),
-    SchemaField("turns", _TEXT, TEXTS, "what is said in a dialogue, in turn", instead_of="text"),
-    SchemaField("speakers", _TEXT, NAMES, "who says each of the turns; without them two speak in turn"),
-    SchemaField("translation_spans", _TEXT, LINKS, "linked mentions of entities in them", spans_of="translations"),
+    SchemaField("turns", _TEXT, TEXTS, "the utterances of a dialogue, in order", instead_of="text"),
+    SchemaField("speakers", _TEXT, NAMES, "the speaker of each turn; without them two speakers alternate"),
+    SchemaField(
+        "translation_spans", _TEXT, LINKS, "linked mentions of entities in the translations", spans_of="translations"
+    ),
     SchemaField(
         "image", _IMAGE, IMAGE, "JPEG, PNG or WebP", AS_IMAGE, required=True, foreign=("jpg", "jpeg", "png", "webp")
     ),
@@ -143,7 +144,7 @@ SCHEMA = (
         "media",
         _IMAGE,
         MEDIA,
-        "images, sounds and videos with a role (left, right)",
+        "images, sounds and videos by their role (left, right)",
         AS_MEDIA,
         instead_of="image",
     ),
@@ -155,15 +156,15 @@ SCHEMA = (
         "caption_boxes",
         _IMAGE,
         BOXES,
-        "what each caption speaks of, in 0..1 of the image's width and height; [] where that is not known",
+        "the box of each caption's object, in 0..1 of the image's width and height; [] if it is unknown",
         each_of="captions",
     ),
     SchemaField(
         "caption_marks",
         _IMAGE,
         PHRASES,
-        "phrases of each caption: their type, the number of what they speak of, which is the same in all captions, and "
-        "the boxes where that is seen, as in `caption_boxes`",
+        "phrases of each caption: their type, the number of their object, which is the same in all captions, and its "
+        "boxes, as in `caption_boxes`",
         spans_of="captions",
     ),
     SchemaField(
@@ -173,19 +174,19 @@ SCHEMA = (
         "`{question_id, question, answers: [str], answer_type?, question_type?, answer?, answerable?, rationales?}`",
         unit=True,
     ),
-    SchemaField("ocr_tokens", _IMAGE, TEXTS, "words that are read in the image, in the order of reading"),
+    SchemaField("ocr_tokens", _IMAGE, TEXTS, "words that OCR finds in the image, in reading order"),
     SchemaField(
         "ocr_boxes",
         _IMAGE,
         BOXES,
-        "where each of them stands, in 0..1 of the image's width and height; [] where that is not known",
+        "the box of each word, in 0..1 of the image's width and height; [] if it is unknown",
         each_of="ocr_tokens",
     ),
     SchemaField(
         "regions",
         _IMAGE,
         ARRAYS,
-        "`features [n, d]`, `boxes [n, 4]` (x1, y1, x2, y2 in 0..1); optional what a detector says of each: `classes`, "
+        "`features [n, d]`, `boxes [n, 4]` (x1, y1, x2, y2 in 0..1); optional outputs of a detector: `classes`, "
         "`confidence`, `attributes`, `attribute_confidence [n]`, `scores [n, classes]`",
         AS_ARRAYS,
         foreign=("regions.npz",),
@@ -195,46 +196,46 @@ SCHEMA = (
         "clips",
         _VIDEO,
         ARRAYS,
-        "`features [n, d]`, `times [n, 2]` in seconds, of the clips that the video was cut into; optional their visual "
-        "tokens, `codes [n]`",
+        "`features [n, d]`, `times [n, 2]` in seconds, of the clips of the video; optional their "
+        "visual tokens, `codes [n]`",
         AS_CLIPS,
         instead_of="video",
         foreign=("clips.npz",),
     ),
-    SchemaField("caption_times", _VIDEO, TIMES, "when each caption is said or seen", each_of="captions"),
+    SchemaField("caption_times", _VIDEO, TIMES, "when each caption is spoken or shown", each_of="captions"),
     SchemaField("sound", _SPEECH, IMAGE, "speech", AS_SOUND, required=True, foreign=("wav", "flac", "mp3", "ogg")),
     SchemaField(
         "frames",
         _SPEECH,
         ARRAYS,
-        "`features [n, d]`, a log-mel spectrum for every frame of the speech; `step []`, the seconds from one to the "
-        "next",
+        "`features [n, d]`, a log-mel spectrum for every frame of the speech; `step []`, the seconds between two "
+        "frames",
         AS_FRAMES,
         instead_of="sound",
         foreign=("frames.npz",),
     ),
-    SchemaField("transcript", _SPEECH, TEXT, "what is said", foreign=("txt", "text")),
+    SchemaField("transcript", _SPEECH, TEXT, "the spoken text", foreign=("txt", "text")),
     SchemaField(
         "words",
         _SPEECH,
         SPOKEN,
-        "when each word of the transcript is said, sorted",
+        "when each word of the transcript is spoken, sorted",
         spans_of="transcript",
     ),
     SchemaField("id", _TRIPLES, NAME, "the head entity", required=True),
-    SchemaField("label", _TRIPLES, TEXT, "its name"),
-    SchemaField("aliases", _TRIPLES, TEXTS, "its other names"),
-    SchemaField("description", _TRIPLES, TEXT, "what it is"),
+    SchemaField("label", _TRIPLES, TEXT, "the entity's name"),
+    SchemaField("aliases", _TRIPLES, TEXTS, "the entity's other names"),
+    SchemaField("description", _TRIPLES, TEXT, "a description of the entity"),
     SchemaField(
         "triples",
         _TRIPLES,
         TRIPLES,
-        "`{relation, tail, relation_text?, tail_text?, qualifiers?}`, all of the head entity; "
-        "qualifiers are a list of the same, without qualifiers",
+        "`{relation, tail, relation_text?, tail_text?, qualifiers?}`, all triples of the head entity; "
+        "qualifiers are a list of such objects without qualifiers",
         required=True,
         unit=True,
     ),
-    SchemaField("labels", KINDS, LABELS, "classes and scores; carried to `Sequence.labels`", foreign=("cls",)),
+    SchemaField("labels", KINDS, LABELS, "classes and scores; copied to `Sequence.labels`", foreign=("cls",)),
     SchemaField("meta", KINDS, OBJECT, "provenance: source, licence, url, sha256, linker, backbone, ..."),
 )
 FIELDS = {field.name: field for field in SCHEMA}
@@ -243,7 +244,7 @@ READING = {
     "corpus": "name of the corpus",
     "draw": "tuple of integers that identifies this sample in this epoch; keys every generator",
 }
-"""What the reader adds to a sample; it is not stored."""
+"""Fields that the reader adds to a sample; they are not stored."""
 
 
 @cache
@@ -253,7 +254,7 @@ def fields_of(kind: str) -> dict[str, SchemaField]:
 
 
 def lacking(kind: str, names: Container[str]) -> list[str]:
-    """What a sample of the kind with these fields lacks, each with what may stand in its place: "image or media"."""
+    """The required fields that a sample of the kind lacks, each with its alternatives: "image or media"."""
     fields = fields_of(kind).values()
     wanted = [
         [field.name, *(f.name for f in fields if f.instead_of == field.name)] for field in fields if field.required
@@ -269,7 +270,7 @@ def units_of(kind: str) -> tuple[str, ...]:
 
 @cache
 def field_of_member(member: str) -> SchemaField | None:
-    """The field that a member of a shard holds, or holds a part of; None for `json` and for what no field is in."""
+    """The field that a member of a shard belongs to; None for `json` and for members of no field."""
     return next((field for field in SCHEMA if field.codec.reads(member)), None)
 
 
@@ -280,11 +281,11 @@ def marks_of(text: str) -> tuple[SchemaField, ...]:
 
 
 @cache
-def along(unit: str) -> tuple[SchemaField, ...]:
-    """The fields that have an element for each of a list's."""
+def parallel_fields(unit: str) -> tuple[SchemaField, ...]:
+    """The fields that have an element for each element of a list."""
     return tuple(field for field in SCHEMA if field.each_of == unit)
 
 
 def links_among(fields: Iterable[str]) -> list[SchemaField]:
-    """Those of the fields that hold linked entities."""
+    """The fields among these that hold linked entities."""
     return [FIELDS[name] for name in fields if name in FIELDS and getattr(FIELDS[name].value, "entities", False)]

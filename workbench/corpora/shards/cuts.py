@@ -1,8 +1,8 @@
-"""Where a text may be cut into windows, and the windows of a width.
+"""Cut points of a text, and its windows of a given width.
 
-A cut point is strong (after a sentence or a paragraph) or weak (after white space, or between two characters
-where there is none within reach). No cut point lies inside a mention. Positions are in characters; a stored cut
-point is `2 * position + strong`, so that one sorted array carries both.
+A cut point is strong (after a sentence or a paragraph) or weak (after white space, or between two characters if there
+is none within reach). No cut point lies inside a mention. Positions are in characters; a stored cut point is `2 *
+position + strong`, so that one sorted array holds both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 REACH = 64
-"""A stretch without strong cut points gets a weak one at least every so many characters (mentions aside)."""
+"""The maximal distance in characters between cut points, except inside mentions."""
 
 _ABBREVIATION = r"(?<!\bMr)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bMrs)(?<!\bvs)(?<!\b[A-Z])"
 _STRONG = re.compile(rf"""(?=[.!?…]){_ABBREVIATION}[.!?…]+["'”’»)\]]*\s+|[。！？；…]+[”’」』）]*\s*|\s*\n\s*\n\s*""")
@@ -26,9 +26,9 @@ Mention = Sequence[int | str | float]
 
 
 def cut_points(text: str, spans: Iterable[Mention] = ()) -> list[int]:
-    """The stored cut points of a text, ascending; `spans` start with (start, end) in characters, half-open.
+    """The stored cut points of a text, ascending, without the ends of the text.
 
-    The ends of the text are not listed.
+    `spans` start with (start, end) in characters, half-open.
     """
     closed = _merged(spans)
     strong = _outside([m.end() for m in _STRONG.finditer(text) if 0 < m.end() < len(text)], closed)
@@ -75,7 +75,7 @@ def _weak(text: str, a: int, b: int, spaces: list[int], closed: list[tuple[int, 
 
 
 def _hard(text: str, a: int, closed: list[tuple[int, int]]) -> int:
-    """A point near a + REACH between two characters: before a mention that is in the way, else after it."""
+    """A point near a + REACH between two characters: before a mention that covers it, or else after the mention."""
     point = a + REACH
     while point > a + 1 and unicodedata.combining(text[point]):
         point -= 1
@@ -90,14 +90,14 @@ def windows(lengths: np.ndarray, cut_starts: np.ndarray, cuts: np.ndarray, width
     """The windows of every record of a shard: arrays record, start, end [windows], in order.
 
     A record's windows cover its text exactly, one after the other. A window ends at the last strong cut point within
-    `width` characters if that is in its second half, else at the last cut point; it is wider than `width` only
-    where no cut point is in reach (a mention wider than the window).
+    `width` characters if that point is in its second half, else at the last cut point. It is wider than `width` only if
+    no cut point is in reach (a mention wider than the window).
 
     Args:
         lengths: [records] characters.
-        cut_starts: [records + 1] where each record's points begin in `cuts`.
+        cut_starts: [records + 1] the beginnings of each record's points in `cuts`.
         cuts: stored cut points of all records.
-        width: in characters, at least 1.
+        width: the width in characters, at least 1.
     """
     lengths = np.asarray(lengths, np.int64)
     long = np.flatnonzero(lengths > width)
@@ -116,7 +116,7 @@ def windows(lengths: np.ndarray, cut_starts: np.ndarray, cuts: np.ndarray, width
 def _long_windows(
     long: np.ndarray, lengths: np.ndarray, cut_starts: np.ndarray, cuts: np.ndarray, width: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Windows of the records `long`, laid end to end on one line; every point knows its window's end, then one walk."""
+    """Windows of the records `long`, concatenated: the end of the window from every point, then one walk."""
     ends = np.cumsum(lengths[long])
     bases = ends - lengths[long]
     counts = cut_starts[long + 1] - cut_starts[long]
@@ -138,10 +138,10 @@ def _long_windows(
 
 
 def _walk(following: np.ndarray) -> np.ndarray:
-    """The places that one passes from place 0 to the last, going from each to the one that follows it."""
-    steps, last = following.data, len(following) - 1
+    """The indices on the way from index 0 to the last, where `following` maps each index to the next."""
+    successors, last = following.data, len(following) - 1
     at, visited = 0, [0]
     while at < last:
-        at = steps[at]
+        at = successors[at]
         visited.append(at)
     return np.array(visited)

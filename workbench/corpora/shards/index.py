@@ -1,12 +1,9 @@
-"""The index of a shard: where every member of every record lies, how long each record is, where its text may be cut.
+"""The index of a shard: the places of members, the lengths of records, and the cut points of texts.
 
-One safetensors file per shard, mapped into memory: opening it costs the same for ten records as for ten million.
-
-The bytes of an index file -> its arrays; nothing is taken on trust.
-
-An index is a safetensors file of flat arrays (see `workbench.corpora.shards.index.IndexBuilder`). Offsets must lie in
-the file and in the shard, starts must rise, keys must be UTF-8: so whatever is read by way of an index exists, and no
-array is larger than the file.
+There is one safetensors file of flat arrays per shard (`IndexBuilder`), mapped into memory: opening it costs the same
+for ten records as for ten million. Everything in the file is checked on reading. Offsets must lie in the file and in
+the shard, starts must rise, and keys must be UTF-8. So whatever an index refers to exists, and no array is larger than
+the file.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from workbench.core.files.drafts import atomic
 from workbench.corpora.shards.cuts import windows
 
 SUFFIX = ".index"
-HOW_TO_FIX_INDEX = "run the `workbench prepare` or `workbench index` that made it again, which fixes it"
+HOW_TO_FIX_INDEX = "run the `workbench prepare` or `workbench index` command that created it again"
 
 
 def index_name(shard_name: str) -> str:
@@ -57,7 +54,7 @@ class IndexBuilder:
         lengths: Mapping[str, int],
         cuts: Sequence[int] | None = None,
     ) -> None:
-        """One record; `members` are (name, offset of the data in the tar, size), both in bytes."""
+        """Add a record; `members` are (name, offset of the data in the tar, size), both in bytes."""
         self._keys.append(key.encode())
         self._members.extend((self.names.setdefault(n, len(self.names)), offset, size) for n, offset, size in members)
         self._member_starts.append(len(self._members))
@@ -92,7 +89,7 @@ class IndexBuilder:
             "cuts": np.array(self._cuts, np.int64 if max(self._cuts, default=0) >= 2**31 else np.int32),
         }
         arrays |= {f"{LENGTH}{unit}": np.array(lengths, np.int64) for unit, lengths in self._lengths.items()}
-        # one entry alone: safetensors writes several in an order that changes from run to run
+        # a single entry: safetensors writes several entries in random order
         about = {"index": json.dumps({"names": list(self.names), "shard": dict(shard)})}
         with atomic(path) as file:
             file.write(save(arrays, about))
@@ -167,17 +164,17 @@ _ARRAYS = {
     "cuts": ("I32", "I64"),
 }
 LENGTH = "length."
-_PREFIX = 8  # bytes that say how long the header is
+_PREFIX = 8  # bytes of the header's length
 
 Arrays = dict[str, np.ndarray]
 
 
 def read_layout(path: Path) -> tuple[Arrays, dict[str, Any]]:
-    """The arrays of an index file as views of the mapped file, and what is stored with them (`names`, `shard`).
+    """The arrays of an index file as views of the mapped file, and its metadata (`names`, `shard`).
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is damaged; says what is wrong.
+        ValueError: the file is damaged; the message says how.
     """
     with open(path, "rb") as file:
         try:
@@ -195,13 +192,13 @@ def read_layout(path: Path) -> tuple[Arrays, dict[str, Any]]:
 
 
 def _header(view: mmap.mmap) -> tuple[dict[str, Any], int]:
-    """The header, and where the arrays' bytes begin."""
+    """The header, and the offset of the arrays' bytes."""
     size = int.from_bytes(view[:_PREFIX], "little")
     if len(view) < _PREFIX or size > len(view) - _PREFIX:
         raise ValueError("it is truncated")
     header = _json(view[_PREFIX : _PREFIX + size])
     if not isinstance(header, dict):
-        raise ValueError("its header is no table of arrays")
+        raise ValueError("its header is not a table of arrays")
     return header, _PREFIX + size
 
 
@@ -244,7 +241,11 @@ def _integers(value: Any, count: int) -> bool:
 
 
 def _check(arrays: Arrays, about: dict[str, Any]) -> None:
-    """Raises ValueError where arrays contradict each other or the shard's size."""
+    """Check the arrays.
+
+    Raises:
+        ValueError: arrays contradict each other or the shard's size.
+    """
     size = about["shard"]["bytes"]
     records, members = len(arrays["member_starts"]) - 1, len(arrays["member_names"])
     _check_starts(arrays, "member_starts", records, members)
@@ -260,7 +261,7 @@ def _check(arrays: Arrays, about: dict[str, Any]) -> None:
             raise ValueError(f"a member lies outside of the shard of {size} bytes")
     _check_keys(arrays["keys"], arrays["key_starts"])
     for name, lengths in arrays.items():
-        # no text has more characters, and no list more elements, than its record has bytes
+        # a text has at most as many characters, and a list at most as many elements, as its record has bytes
         if name.startswith(LENGTH) and (
             len(lengths) != records or (lengths < 0).any() or lengths.sum(dtype=np.float64) > size
         ):

@@ -1,6 +1,6 @@
-"""A record: the members of a shard that share a key, and the sample they stand for.
+"""A record: the members of a shard that share a key, and the sample that they encode.
 
-Which fields there are, what they may hold and which members hold them is the table `workbench.corpora.schema.schema`.
+The table `workbench.corpora.schema.schema` lists the fields, their values and their members.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from workbench.sequences.sequence import Sample
 
 
 class BadRecordError(WorkbenchError):
-    """A record that cannot be read. `reason` is short and the same for equal causes, so that it can be counted."""
+    """A record that cannot be read. `reason` is short and equal for equal causes, so that it can be counted."""
 
     def __init__(self, shard: str, key: str, reason: str, detail: str = "") -> None:
         super().__init__(f"shard {shard}, key {key!r}: {reason}{f' ({detail})' if detail else ''}")
@@ -34,11 +34,11 @@ class BadRecordError(WorkbenchError):
 
 
 class NotFiniteError(WorkbenchError):
-    """A sample with a number that JSON does not have."""
+    """A sample with NaN or infinity, which JSON does not have."""
 
 
 class EncodedRecord(NamedTuple):
-    """What a shard stores of a sample: members, length per unit, stored cut points of the text."""
+    """A sample as a shard stores it: members, length per unit, stored cut points of the text."""
 
     members: dict[str, bytes]
     lengths: dict[str, int]
@@ -46,7 +46,7 @@ class EncodedRecord(NamedTuple):
 
 
 def without_nan(value: Any) -> tuple[Any, int]:
-    """A value of JSON with null for NaN and infinity, which JSON does not have, and how many these were."""
+    """A JSON value with null for NaN and infinity, which JSON does not have, and their number."""
     if isinstance(value, float) and not math.isfinite(value):
         return None, 1
     if isinstance(value, dict):
@@ -62,8 +62,8 @@ def encode(sample: Sample, kind: str) -> EncodedRecord:
     """The record of a sample. `key`, `corpus` and `draw` are not stored.
 
     Raises:
-        WorkbenchError: a field is missing, unknown or holds what the schema does not allow; a stretch lies outside its
-            text; the image is neither JPEG nor PNG nor WebP; a value is not JSON. Nothing is repaired silently.
+        WorkbenchError: a field is missing, unknown or has an invalid value; a stretch lies outside its text;
+            the image is neither JPEG nor PNG nor WebP; a value is not JSON. Nothing is repaired silently.
     """
     _check_fields(sample, kind)
     check_sample(sample)
@@ -86,7 +86,11 @@ def encode(sample: Sample, kind: str) -> EncodedRecord:
 
 
 def check_sample(sample: Sample) -> None:
-    """Raises WorkbenchError where a field holds what the schema does not allow; the types themselves are right."""
+    """Check the values of a sample's fields, which have the right types.
+
+    Raises:
+        WorkbenchError: a field has an invalid value.
+    """
     for name, value in sample.items():
         field = FIELDS.get(name)
         if field is not None and not field.spans_of:
@@ -98,7 +102,7 @@ def check_sample(sample: Sample) -> None:
                     f"{name}: {len(value)} for {len(sample.get(field.each_of, ()))} {field.each_of}; give one for each"
                 )
             if field.index_of and value >= len(sample.get(field.index_of, ())):
-                raise WorkbenchError(f"{name}: {value} is no place in {field.index_of}; they count from 0")
+                raise WorkbenchError(f"{name}: {value} is not an index of {field.index_of}, which counts from 0")
     check_places(sample)
 
 
@@ -108,7 +112,7 @@ def lengths_of(sample: Sample, kind: str) -> dict[str, int]:
 
 
 def characters_of(sample: Sample) -> dict[str, int]:
-    """Characters of each field of texts; of texts by name (`translations`) of each by itself: `translations.en`."""
+    """Characters of each field of texts. Texts by name (`translations`) are counted separately: `translations.en`."""
     found: dict[str, int] = {}
     for name, value in sample.items():
         kind = FIELDS[name].value if name in FIELDS else None
@@ -117,17 +121,17 @@ def characters_of(sample: Sample) -> dict[str, int]:
         elif kind is TEXTS:
             found[name] = sum(map(len, value))
         elif kind is TEXTS_BY_NAME:
-            found |= {f"{name}.{part}": len(text) for part, text in value.items()}
+            found |= {f"{name}.{key}": len(text) for key, text in value.items()}
     return found
 
 
 def cuts_of(sample: Sample) -> list[int] | None:
-    """Stored cut points of the sample's text; None where it has no text."""
+    """Stored cut points of the sample's text; None if it has no text."""
     return cut_points(sample["text"], stretches_in(sample, "text")) if "text" in sample else None
 
 
 def decode(members: Mapping[str, bytes]) -> Sample:
-    """The sample of a record written by `encode`. An integer beyond 64 bits comes back as a float.
+    """The sample of a record written by `encode`. An integer beyond 64 bits becomes a float.
 
     Raises:
         ValueError: a member is damaged; the message names it.
@@ -142,10 +146,10 @@ def decode(members: Mapping[str, bytes]) -> Sample:
 
 
 def parse_object(data: bytes) -> dict[str, Any]:
-    """The object that a member `json` holds.
+    """The object in a member `json`.
 
     Raises:
-        ValueError: it is damaged, or holds something else.
+        ValueError: it is damaged, or is not an object.
     """
     try:
         value = orjson.loads(data)
@@ -157,9 +161,9 @@ def parse_object(data: bytes) -> dict[str, Any]:
 
 
 def _lenient(data: bytes) -> Any:
-    """As Python reads JSON: with NaN and half a surrogate pair, which other people's tools write."""
+    """A JSON value read by Python's parser, which accepts NaN and unpaired surrogates, as other tools write them."""
     try:
-        return parse_json(decoded(data))  # of bytes it would guess UTF-16 without a mark, too
+        return parse_json(decoded(data))  # json.loads would also guess UTF-16 without a byte order mark
     except UnicodeDecodeError as error:
         raise ValueError(f"member json is not {error.encoding.upper()}: {error}") from error
     except ValueError as error:
@@ -174,11 +178,9 @@ def _check_fields(sample: Sample, kind: str) -> None:
         if name in READING:
             continue
         if name not in known:
-            raise unknown("field", name, known, f"a sample of kind {kind} (anything else belongs into 'meta')")
+            raise unknown("field", name, known, f"a sample of kind {kind} (other data belongs into 'meta')")
         if not isinstance(value, known[name].type):
-            raise WorkbenchError(
-                f"field {name!r} is of type {type(value).__name__}; the schema says {known[name].value.form}"
-            )
+            raise WorkbenchError(f"field {name!r} is of type {type(value).__name__}; allowed: {known[name].value.form}")
     missing = lacking(kind, sample)
     if missing:
         raise WorkbenchError(f"a sample of kind {kind} lacks {', '.join(missing)}; found {sorted(sample)}")

@@ -1,4 +1,4 @@
-"""The members of a tar, grouped into records the way WebDataset groups them."""
+"""The members of a tar, grouped into records as WebDataset groups them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd", b"BZ": "bzip2", b"\xfd7
 
 
 class Member(NamedTuple):
-    """A member of a record: its name after the first dot, where its data begins in the tar, its size in bytes."""
+    """A member of a record: its name after the first dot, the offset of its data in the tar, its size in bytes."""
 
     name: str
     offset: int
@@ -35,7 +35,11 @@ class Member(NamedTuple):
 
 
 def refuse_compressed(path: Path) -> None:
-    """Raises WorkbenchError where the tar is compressed: a compressed tar cannot be read at an offset."""
+    """Refuse a compressed tar, which cannot be read at an offset.
+
+    Raises:
+        WorkbenchError: the tar is compressed.
+    """
     with open(path, "rb") as file:
         start = file.read(2)
     packer = _COMPRESSED.get(start)
@@ -47,14 +51,14 @@ def refuse_compressed(path: Path) -> None:
 
 
 def records(path: Path, left_out: Counter[str] | None = None) -> Iterator[tuple[str, list[Member]]]:
-    """(key, members) of every record of a tar, in order. The key is what stands before the base name's first dot.
+    """(key, members) of every record of a tar, in order. The key is the name up to the base name's first dot.
 
     Args:
-        left_out: gets the number of entries that are no files by what they are (symbolic links, devices, ...).
+        left_out: counts the entries that are no files by their type (symbolic links, devices, ...).
 
     Raises:
         WorkbenchError: compressed, truncated or damaged tar; a name that is not UTF-8, a sparse file; a key whose
-            members are not side by side; a member that occurs twice. The message names shard and key.
+            members are not adjacent; a member that occurs twice. The message names shard and key.
     """
     refuse_compressed(path)
     seen: set[str] = set()
@@ -69,8 +73,8 @@ def records(path: Path, left_out: Counter[str] | None = None) -> Iterator[tuple[
                 yield key, members
             if prefix in seen:
                 raise WorkbenchError(
-                    f"{path}: the members of the key {prefix!r} are not side by side (member {name!r} comes after "
-                    "another key), so a WebDataset reader would make two broken records of it. Sort the names and "
+                    f"{path}: the members of the key {prefix!r} are not adjacent (member {name!r} comes after "
+                    "another key), so a WebDataset reader would read two broken records. Sort the names and "
                     "repack: tar --sort=name -cf ..."
                 )
             seen.add(prefix)
@@ -105,16 +109,16 @@ def _files(path: Path, left_out: Counter[str]) -> Iterator[tuple[str, int, int]]
                 _check_end(path, end, last)
                 start = _next_archive(file, end, total)
                 if start < total:
-                    logger.warning("%s: another tar begins behind the end mark; its records are read too", path)
+                    logger.warning("%s: another tar begins after the end mark; its records are read too", path)
     except (tarfile.TarError, ValueError, OverflowError) as error:
         place = f"at or after member {last!r}" if last else "at its start"
         raise WorkbenchError(
-            f"{path}: the tar is truncated or damaged {place} ({error}); fetch or make this shard again"
+            f"{path}: the tar is truncated or damaged {place} ({error}); fetch or create this shard again"
         ) from error
 
 
 def _next_archive(file: BinaryIO, end: int, total: int) -> int:
-    """Where the next archive of a file of several (`cat a.tar b.tar`) begins, behind zeros; the file's end if none."""
+    """The beginning of the next archive in a file of several (`cat a.tar b.tar`), after zeros; or the file's end."""
     file.seek(end)
     at = end
     while block := file.read(LONGEST_HEADER):
@@ -127,7 +131,7 @@ def _next_archive(file: BinaryIO, end: int, total: int) -> int:
 def _check_entry(path: Path, entry: tarfile.TarInfo) -> None:
     if entry.issparse():
         raise WorkbenchError(
-            f"{path}: the member {entry.name!r} is stored as a sparse file, whose bytes are not side by side. Repack "
+            f"{path}: the member {entry.name!r} is stored as a sparse file, whose bytes are not contiguous. Repack "
             "without --sparse"
         )
     if not _is_text(entry.name):
@@ -143,9 +147,9 @@ def _is_text(name: str) -> bool:
 
 
 class _Headers(io.BufferedIOBase):
-    """The tar as tarfile may read it: headers alone, none of which needs more than a mebibyte.
+    """The tar as a file for tarfile: only headers may be read, at most a mebibyte at once.
 
-    A damaged length of a name would otherwise make it ask for all memory.
+    Otherwise tarfile would try to allocate any amount of memory for a damaged length of a name.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -153,7 +157,7 @@ class _Headers(io.BufferedIOBase):
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or not 0 <= size <= LONGEST_HEADER:
-            raise tarfile.ReadError(f"a header asks for {size} bytes")
+            raise tarfile.ReadError(f"a header requests {size} bytes")
         return self._file.read(size)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
@@ -164,7 +168,7 @@ class _Headers(io.BufferedIOBase):
 
 
 def _check_end(path: Path, offset: int, last: str) -> None:
-    """tarfile takes a header that it cannot read for the end; the end is a block of zeros."""
+    """Check that the end is a block of zeros: tarfile also ends at a header that it cannot read."""
     with open(path, "rb") as file:
         file.seek(offset)
         block = file.read(tarfile.BLOCKSIZE)

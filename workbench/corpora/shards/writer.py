@@ -1,6 +1,6 @@
-"""Writing a shard: an ordinary WebDataset tar and its index, whole or not at all.
+"""Writing a shard: an ordinary WebDataset tar and its index, completely or not at all.
 
-Corpora whose preparation is under way, or was stopped: a note next to the shards says so until they are complete.
+A note next to the shards marks a corpus whose preparation is under way or was stopped.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _UNSAFE = re.compile(r"[^\w-]+")
 
 
 def safe_key(text: str) -> str:
-    """A key that WebDataset groups rightly: dots, slashes and white space become `_`."""
+    """A valid WebDataset key: dots, slashes and white space become `_`."""
     return _UNSAFE.sub("_", text).strip("_") or "_"
 
 
 def finished_shard(path: Path) -> ShardInfo | None:
-    """The finished shard at `path`, or None where it is missing, half-written or of another size than its index says.
+    """The finished shard at `path`, or None if it is missing, half-written or of another size than in its index.
 
-    A shard is finished when its index exists: the index appears last.
+    A shard is finished when its index exists: the index is written last.
     """
     index_path = path.with_name(index_name(path.name))
     if not path.is_file() or not index_path.is_file():
@@ -51,11 +51,11 @@ def finished_shard(path: Path) -> ShardInfo | None:
 
 
 NOT_FINITE = "a number that is NaN or infinite, written as null"
-"""The reason under which such numbers are counted; their records are kept."""
+"""The reason under which such numbers are counted; their records are not dropped."""
 
 
 class ShardWriter:
-    """Writes one shard. Use it in a `with` block: an error inside leaves neither tar nor index behind.
+    """Writer of one shard. Use it in a `with` block: an error inside leaves neither tar nor index.
 
     Args:
         path: the tar's path, ending in `.tar`; its index lies next to it.
@@ -66,7 +66,7 @@ class ShardWriter:
 
     def __init__(self, path: Path, *, kind: str) -> None:
         if path.suffix != ".tar" or "." in path.stem:
-            raise WorkbenchError(f"{path}: a shard is called NAME.tar, with no other dot in its name")
+            raise WorkbenchError(f"{path}: the name of a shard must be NAME.tar without another dot")
         if kind not in KINDS:
             raise unknown("kind of corpus", kind, KINDS)
         self.path, self.kind = path, kind
@@ -123,7 +123,7 @@ class ShardWriter:
         return self._output.tell()
 
     def add(self, key: str, sample: Sample) -> None:
-        """Encode and write a sample. NaN and infinity, which JSON does not have, become null, and are counted.
+        """Encode and write a sample. NaN and infinity, which JSON does not have, become null and are counted.
 
         Raises:
             WorkbenchError: the sample does not fit the schema, or as for `write`.
@@ -148,10 +148,10 @@ class ShardWriter:
     def write(
         self, key: str, members: Mapping[str, bytes], lengths: Mapping[str, int], cuts: Sequence[int] | None = None
     ) -> None:
-        """Write a record's members, side by side.
+        """Write a record's members next to each other.
 
         Raises:
-            WorkbenchError: the key was written before or cannot be a key; a member's name cannot be one; disk full.
+            WorkbenchError: the key was written before or is invalid; a member's name is invalid; the disk is full.
         """
         check_key(key, self.path.name)
         if key in self._keys:
@@ -163,8 +163,8 @@ class ShardWriter:
         for name in members:
             if not _MEMBER_NAME.fullmatch(name):
                 raise WorkbenchError(
-                    f"{self.path.name}, key {key!r}: {name!r} cannot be a member's name: lower-case letters, digits "
-                    "and _, parts joined by dots"
+                    f"{self.path.name}, key {key!r}: {name!r} cannot be a member's name; allowed: words of "
+                    "lower-case letters, digits and _, joined by dots"
                 )
         with explained(self.path):
             entries = [(name, self._append(f"{key}.{name}", data), len(data)) for name, data in members.items()]
@@ -179,16 +179,20 @@ class ShardWriter:
 
 
 def check_key(key: str, shard: str) -> None:
-    """Raises WorkbenchError where WebDataset would not read `key` back as one record's key."""
+    """Check a key.
+
+    Raises:
+        WorkbenchError: WebDataset would not read `key` back as one record's key.
+    """
     if not key or not key.isprintable() or any(c in key for c in "./\\") or key.startswith("__"):
         raise WorkbenchError(
-            f"{shard}: {key!r} cannot be a key: WebDataset cuts names at the first dot and reads slashes as folders; "
+            f"{shard}: {key!r} cannot be a key: WebDataset splits names at the first dot and reads slashes as folders; "
             f"use letters, digits, - and _ (for example {safe_key(key)!r})"
         )
 
 
 class _Hashed:
-    """What tarfile needs of a file, keeping the checksum of what passes through."""
+    """A file for tarfile that computes the checksum of the written bytes."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.hasher = hashlib.sha256()
@@ -209,7 +213,7 @@ STATE = ".prepare.json"
 
 
 def preparation_in(folder: Path) -> str | None:
-    """What to say of a folder whose preparation has not ended; None where there is none."""
+    """The message about a folder whose preparation has not ended; None for other folders."""
     place = folder / STATE
     if not place.is_file():
         return None
@@ -219,5 +223,5 @@ def preparation_in(folder: Path) -> str | None:
         command = ""
     named = f": {command}" if isinstance(command, str) and command else ""
     return (
-        f"{folder} is being prepared, or its preparation was stopped: run the same command again, it continues{named}"
+        f"{folder} is being prepared, or its preparation was stopped: run the same command again to continue it{named}"
     )
