@@ -15,8 +15,8 @@ from torch import Tensor
 
 from tests.contracts.case_finder import case_of, cases_of, over
 from tests.interop.worlds import WORDS, tokenizer
+from tests.loaded_runs import encode_texts
 from workbench.core.errors import WorkbenchError
-from workbench.evaluation.analysis.encoding import encode_texts
 from workbench.interop.checkpoint_files import find_files
 from workbench.interop.checkpoint_reader import make_family, read_checkpoint_folder, recognised
 from workbench.interop.checkpoint_writer import exported_weights, write_checkpoint_folder

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from tests.evaluation.conftest import network, recipe_tree
+from tests.loaded_runs import generate_texts
 from workbench.cli.generation import generate
 from workbench.core.errors import WorkbenchError
-from workbench.evaluation.analysis.generation import Generator, generate_texts
+from workbench.evaluation.analysis.generation import Generator
 from workbench.generation.decoding import Decoding
 from workbench.recipe.trees import recipe_from_dict
 from workbench.runs.loaded_run import load

@@ -14,10 +14,9 @@ from safetensors.torch import load_file, save_file
 from tests.evaluation.conftest import prepare
 from tests.interop.test_language_models import released
 from tests.interop.worlds import WORDS, equal, tokenizer
+from tests.loaded_runs import encode_texts, generate_texts
 from workbench.cli.export import export
 from workbench.core.errors import WorkbenchError
-from workbench.evaluation.analysis.encoding import encode_texts
-from workbench.evaluation.analysis.generation import generate_texts
 from workbench.evaluation.finetuning.finetuning import fine_tune, recipe_of, run_folder
 from workbench.evaluation.scoring.evaluation import evaluate, results_of
 from workbench.evaluation.task_options import ClassifyScoring, ClassifyTuning

@@ -12,8 +12,8 @@ import transformers
 
 from tests.contracts.case_finder import cases_of, over
 from tests.contracts.test_families import made
+from tests.loaded_runs import encode_texts
 from workbench.cli.export import export
-from workbench.evaluation.analysis.encoding import encode_texts
 from workbench.interop.checkpoint_reader import make_family
 from workbench.interop.checkpoint_writer import exported_weights, write_checkpoint_folder
 from workbench.interop.run_or_checkpoint import load

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from tests.generation.conftest import Uncached
+from tests.loaded_runs import generate_texts
 from workbench.components.building import build
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws, generator
-from workbench.evaluation.analysis.generation import generate_texts
 from workbench.generation.beams import beam_search
 from workbench.generation.decoder import Decoder
 from workbench.generation.decoding import Decoding, draw

@@ -11,9 +11,10 @@ import torch
 from safetensors import safe_open
 from typer.testing import CliRunner
 
+from tests.loaded_runs import encode_texts
 from workbench.cli.encoding import encode
 from workbench.core.errors import WorkbenchError
-from workbench.evaluation.analysis.encoding import Encoder, encode_texts
+from workbench.evaluation.analysis.encoding import Encoder
 from workbench.recipe.reading import load_recipe
 from workbench.runs.loaded_run import load
 from workbench.training.pretrain import pretrain

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from tests.loaded_runs import encode_texts, generate_texts
 from workbench.core.errors import WorkbenchError
-from workbench.evaluation.analysis.encoding import Encoder, encode_texts
-from workbench.evaluation.analysis.generation import generate_texts
+from workbench.evaluation.analysis.encoding import Encoder
 from workbench.generation.decoding import Decoding
 from workbench.recipe.reading import load_recipe
 from workbench.runs.loaded_run import LoadedRun, load

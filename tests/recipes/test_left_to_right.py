@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from workbench.evaluation.analysis.encoding import Encoder, encode_texts
+from tests.loaded_runs import encode_texts
+from workbench.evaluation.analysis.encoding import Encoder
 from workbench.evaluation.finetuning.finetuning import recipe_of
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.scoring.downstream_task import DownstreamTask, Setup

@@ -9,10 +9,11 @@ import pytest
 import torch
 from transformers import AutoModel
 
+from tests.loaded_runs import encode_texts, generate_texts
 from workbench.cli.export import export
 from workbench.core.keyed import Draws
-from workbench.evaluation.analysis.encoding import Encoder, encode_texts
-from workbench.evaluation.analysis.generation import Generator, generate_texts
+from workbench.evaluation.analysis.encoding import Encoder
+from workbench.evaluation.analysis.generation import Generator
 from workbench.generation.decoding import Decoding
 from workbench.recipe.reading import load_recipe
 from workbench.runs.loaded_run import LoadedRun, load

@@ -12,8 +12,8 @@ import sacrebleu
 
 from tests.contracts.cases import EvaluationCase, World
 from tests.evaluation.conftest import make_texts, network, prepare, recipe_tree
+from tests.loaded_runs import generate_texts
 from workbench.core.errors import WorkbenchError
-from workbench.evaluation.analysis.generation import generate_texts
 from workbench.evaluation.finetuning.finetuning import fine_tune, recipe_of
 from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.task_options import GenerateScoring, GenerateTuning

@@ -1,4 +1,4 @@
-"""Vectors of texts or images from a trained run: `workbench encode`, and `encode_texts` in Python."""
+"""Vectors of texts or images from a trained run: `workbench encode`, and `Model.encode`."""
 
 from __future__ import annotations
 
@@ -151,15 +151,6 @@ class Encoder:
             return torch.stack([rows.mean(0) for rows in states[self.stream].split(lengths)])
         head: Any = self.loaded.model.heads[self.pool]
         return head.vectors(forward.read, self.stream)
-
-
-def encode_texts(loaded: LoadedRun, texts: list[str], *, pool: str = "mean", batch_size: int = 64) -> Tensor:
-    """Vectors of texts [texts, size] from a run that `workbench.load` gave.
-
-    Raises:
-        WorkbenchError: as `Encoder`.
-    """
-    return Encoder(loaded, "text", pool)(text_samples(list(enumerate(texts, 1)), batch_size), built=False)[1]
 
 
 def encode_file(

@@ -1,4 +1,4 @@
-"""Texts that a trained run continues with: `workbench generate`, and `generate_texts` in Python."""
+"""Texts that a trained run continues with: `workbench generate`, and `Model.generate`."""
 
 from __future__ import annotations
 
@@ -146,22 +146,6 @@ def prompt_name(sample: Sample) -> str:
     """What a sample is called in messages: a line of a file, counted from 1, or a record of a corpus."""
     key = sample["key"]
     return f"prompt {key!r}" if "corpus" in sample else f"line {key}"
-
-
-def generate_texts(
-    loaded: LoadedRun, prompts: list[str], decoding: Decoding | None = None, *, batch_size: int = 16, **where: Any
-) -> list[str]:
-    """What a run that `workbench.load` gave continues with, for each prompt; the prompt itself isn't repeated.
-
-    Args:
-        where: `network_name`, `stream` and `objective`, as `Generator`.
-
-    Raises:
-        WorkbenchError: as `Generator`.
-    """
-    generator = Generator(loaded, decoding or Decoding(), **where)
-    groups = text_samples(list(enumerate(prompts, 1)), batch_size)
-    return [generator.spelling.text(made.tokens) for group in groups for made in generator(group)]
 
 
 def generate_lines(
