@@ -1,4 +1,4 @@
-"""Which candidate a mention means, by a model that links.
+"""Entity disambiguation: a model with a linker selects the candidate of each mention.
 
 Entity disambiguation by a model that links: which candidate does a given mention mean?
 """

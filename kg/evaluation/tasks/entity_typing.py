@@ -1,4 +1,4 @@
-"""The types of a marked mention, multi-label: strict, loose macro and loose micro scores.
+"""Entity typing of a marked mention, multi-label: strict, loose macro and loose micro scores.
 
 Entity typing: the types of a marked mention (Open Entity, FIGER, ultra-fine), multi-label.
 """

@@ -1,4 +1,4 @@
-"""Rank the object of a fact in a sentence with a slot.
+"""Fact retrieval: the object of a fact is ranked in a cloze sentence.
 
 Facts: does the model know the object of a fact, or can it read it from the graph?
 """

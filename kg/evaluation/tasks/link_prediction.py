@@ -1,4 +1,4 @@
-"""The missing end of a triple: its rank among all entities, of a run or of vectors: MRR, Hits@k, mean rank.
+"""Link prediction: the missing end of a triple, ranked among all entities: MRR, Hits@k, mean rank.
 
 Link prediction: the rank of the right entity, for (h, r, ?) and (?, r, t).
 """

@@ -1,4 +1,4 @@
-"""Which entities a linker finds in a text: of given mentions, and with finding the mentions.
+"""Entity linking: the entities of given mentions, and of mentions that the linker finds.
 
 Entity linking: a linker against texts whose links are known.
 """

@@ -1,4 +1,4 @@
-"""The relation between two entities: its rank among all relations of the graph: mean rank, Hits@k, MRR.
+"""Relation prediction: the relation of two entities, ranked among all relations: mean rank, Hits@k, MRR.
 
 Relation prediction: the rank of the right relation, for (h, ?, t) (KG-BERT, arXiv 1909.03193, section 4).
 """

@@ -1,4 +1,4 @@
-"""The relation between two marked mentions of a text: accuracy, macro F1, TACRED's scores.
+"""Relation classification between two marked mentions of a text: accuracy, macro F1, TACRED's scores.
 
 Relation classification: which relation a text states between two marked mentions (FewRel, TACRED, SemEval-2010).
 """

@@ -1,4 +1,4 @@
-"""The supersense of hidden words: whether it is one that the word may have, next to the commonest.
+"""Supersense prediction for masked words, compared with the most frequent supersense.
 
 The supersenses of hidden words (SenseBERT, arXiv:1908.05646), as pretraining hides and predicts them.
 """

@@ -1,4 +1,4 @@
-"""Is a triple true? By a threshold for each relation, of a run or of vectors: accuracy, precision, recall, F1.
+"""Triple classification with a threshold for each relation: accuracy, precision, recall, F1.
 
 Triple classification: true triples told from false ones by their scores.
 

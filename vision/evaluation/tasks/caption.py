@@ -1,4 +1,4 @@
-"""Captioning: BLEU and CIDEr-D of what a run says of images or videos, next to several references.
+"""Captioning of images or videos: BLEU and CIDEr-D against several references.
 
 Captioning: what a run that predicts captions token by token says of images or videos it has not seen.
 """

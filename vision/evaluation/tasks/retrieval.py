@@ -1,4 +1,4 @@
-"""Retrieval of images or videos by texts, and of texts by these: recall at 1, 5, 10 and median rank.
+"""Text-to-image and image-to-text retrieval, also of videos: recall at 1, 5, 10 and median rank.
 
 Retrieval of images or videos by texts, and of texts by these.
 

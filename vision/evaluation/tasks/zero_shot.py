@@ -1,4 +1,4 @@
-"""Zero-shot classification: images to classes that are named, by the vectors of a dual encoder.
+"""Zero-shot image classification with named classes, by the vectors of a dual encoder.
 
 Zero-shot classification (CLIP, arXiv:2103.00020, section 3.1): the class whose words are nearest to the image.
 

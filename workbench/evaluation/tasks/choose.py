@@ -1,4 +1,4 @@
-"""The right one of several texts (multiple choice; candidates to be ranked): accuracy and mean reciprocal rank.
+"""Multiple choice, or ranking of candidates: accuracy and mean reciprocal rank.
 
 Multiple choice: SWAG, RACE, CommonsenseQA, COPA, A-OKVQA; or candidates to be ranked, one of them right.
 """

@@ -1,4 +1,4 @@
-"""The class of a text, a pair of texts, or a caption with its images: accuracy, macro F1, Matthews correlation.
+"""Classification of a text, a pair of texts, or a caption with its images: accuracy, macro F1, Matthews correlation.
 
 Classification of texts, of pairs of texts (sentiment, natural language inference, paraphrase, ...), of captions with
 their image or images (SNLI-VE, NLVR2), and of speech (intents, speakers).

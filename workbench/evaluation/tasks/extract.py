@@ -1,4 +1,4 @@
-"""The stretch of a text that answers a question (SQuAD 1.1 and 2.0): exact match and F1 over words.
+"""Extractive question answering (SQuAD 1.1 and 2.0): exact match and F1 over words.
 
 Extraction of answers: reading comprehension whose answers stand in the text (SQuAD, Natural Questions, CMRC).
 """

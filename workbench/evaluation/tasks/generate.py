@@ -1,4 +1,4 @@
-"""Writing: a translation, a summary, an answer to a text (BLEU, chrF, ROUGE).
+"""Sequence to sequence: translation, summaries, answers (BLEU, chrF, ROUGE).
 
 Text to text: translation, summarisation and whatever else reads a text and writes one (T5, arXiv:1910.10683).
 """

@@ -1,4 +1,4 @@
-"""How well a model that writes text predicts every next token: perplexity, bits per byte, next to unigrams.
+"""Perplexity and bits per byte of a causal language model, compared with a unigram baseline.
 
 Perplexity of models that predict tokens one after another (GPT, Transformer-XL; T5 and BART of their targets).
 

@@ -1,4 +1,4 @@
-"""How well a masked language model predicts every token from all others: pseudo-perplexity, next to unigrams.
+"""Pseudo-perplexity of a masked language model, compared with a unigram baseline.
 
 Pseudo-perplexity of masked language models (Salazar et al., arXiv:1910.14659, section 2): of a text w_1 .. w_n
 

@@ -1,4 +1,4 @@
-"""The number of a text or a pair of texts (similarity, a rating): Pearson and Spearman correlation.
+"""Regression for a text or a pair of texts (similarity, ratings): Pearson and Spearman correlation.
 
 Regression on texts and pairs of texts: semantic similarity, ratings.
 """

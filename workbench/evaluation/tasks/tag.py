@@ -1,4 +1,4 @@
-"""The tags of the words of a text (named entities, parts of speech): accuracy, and F1 of the chunks that they spell.
+"""Token classification (named entities, parts of speech): accuracy, and F1 of the chunks.
 
 Tagging of words: named entities, parts of speech, chunks (CoNLL 2003, OntoNotes, MSRA NER, ...).
 """
