@@ -82,7 +82,7 @@ class BrokenGlobalBatchHead(GlobalBatchHead):
         return self.broken.at("loss", LossOutput(embedded["score"][own].square().sum(), {}))
 
 
-class BrokenStep(Transform):
+class BrokenTransform(Transform):
     def __init__(self, how: str) -> None:
         self.broken = Break(how, "__call__")
 

@@ -20,7 +20,7 @@ HOOKS = ("__init__", "arrange", "corrupt", "count", "head", "forward")
 OBJECTIVE = "tasks.text.objectives[1]: objective 'broken_components:BrokenObjective'"
 GLOBAL_BATCH = "tasks.text.objectives[1]: objective 'broken_components:BrokenGlobalBatch'"
 PLACES = {
-    "step": "tasks.text.sequence.transforms[0]: step 'broken_components:BrokenStep'",
+    "transform": "tasks.text.sequence.transforms[0]: transform 'broken_components:BrokenTransform'",
     "builder": "tasks.text.sequence: builder 'broken_components:BrokenBuilder'",
     "masking": "tasks.text.objectives[0].masking: masking 'broken_components:BrokenMasking'",
     "layer": "model.layers[1]: layer 'broken_components:BrokenLayer'",
@@ -30,14 +30,14 @@ PLACES = {
     "global-batch embed": f"{GLOBAL_BATCH}, its head",
     "global-batch loss": f"{GLOBAL_BATCH}, its head",
 }
-WORKERS = ("step", "builder", "masking", "objective arrange", "objective corrupt", "objective count")
+WORKERS = ("transform", "builder", "masking", "objective arrange", "objective corrupt", "objective count")
 
 
 def broken(tree: dict[str, Any], part: str, how: str) -> None:
     kind, _, when = part.partition(" ")
     task, model = tree["tasks"]["text"], tree["model"]
     spec = {kind: f"broken_components:Broken{kind.title()}", "how": how}
-    if kind == "step":
+    if kind == "transform":
         task["sequence"]["transforms"] = [spec]
     elif kind == "builder":
         task["sequence"].update(spec)
@@ -67,7 +67,7 @@ def test_a_bug_is_told_with_its_part(make_recipe: Any, tmp_path: Path, part: str
     assert raised.value.__notes__ == [f"raised in {PLACES[part]}"]
 
 
-@pytest.mark.parametrize("part", ["layer", "objective __init__", "objective head", "step"])
+@pytest.mark.parametrize("part", ["layer", "objective __init__", "objective head", "transform"])
 def test_a_part_that_cannot_be_made_leaves_no_run(make_recipe: Any, tmp_path: Path, part: str) -> None:
     with pytest.raises(RuntimeError, match=r"^boom"):
         train(make_recipe, tmp_path / "run", part, "raise")
@@ -84,11 +84,11 @@ def test_a_bug_in_a_worker_is_told_with_its_part(make_recipe: Any, tmp_path: Pat
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_refusal_is_told_with_its_part(make_recipe: Any, launch: Any, tmp_path: Path, workers: int) -> None:
     def change(tree: dict[str, Any]) -> None:
-        broken(tree, "step", "refuse")
+        broken(tree, "transform", "refuse")
         tree["train"].update(num_workers=workers)
 
     code, said = launch(make_recipe(change), tmp_path / "run").wait()
-    assert (code, said.splitlines()[-1]) == (2, f"error: {PLACES['step']}: this cannot be")
+    assert (code, said.splitlines()[-1]) == (2, f"error: {PLACES['transform']}: this cannot be")
 
 
 def test_a_bug_in_a_layer_that_recomputes_is_told_with_its_part(make_recipe: Any, tmp_path: Path) -> None:

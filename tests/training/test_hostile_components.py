@@ -94,7 +94,9 @@ def test_no_metric_takes_the_name_of_the_loss(train: Any) -> None:
 
 def test_what_a_step_counts_is_counts(make_recipe: Any, tmp_path: Path) -> None:
     path = make_recipe(
-        lambda tree: tree["tasks"]["text"]["sequence"].update(steps=[{"transform": "hostile_components:Miscounting"}])
+        lambda tree: tree["tasks"]["text"]["sequence"].update(
+            transforms=[{"transform": "hostile_components:Miscounting"}]
+        )
     )
     with pytest.raises(
         WorkbenchError, match=r"^tasks\.text\.sequence\.transforms\[0\].*take_dropped returned a dict with short: -1"
@@ -216,7 +218,7 @@ def test_a_loss_without_gradient_is_refused_at_the_first_step(
 
 def test_a_run_without_sequences_ends(make_recipe: Any, tmp_path: Path) -> None:
     path = make_recipe(
-        lambda tree: tree["tasks"]["text"]["sequence"].update(steps=[{"transform": "hostile_components:Nothing"}])
+        lambda tree: tree["tasks"]["text"]["sequence"].update(transforms=[{"transform": "hostile_components:Nothing"}])
     )
     with pytest.raises(WorkbenchError, match=r"nothing was learned in 20 steps: no objective \(mlm\)"):
         pretrain(load_recipe(str(path), trust=True), tmp_path / "run")
@@ -231,7 +233,7 @@ def test_an_objective_without_labels_is_told_once(train: Any, tmp_path: Path) ->
 
 def test_no_sequences_are_shown_as_such(make_recipe: Any, capsys: pytest.CaptureFixture[str]) -> None:
     path = make_recipe(
-        lambda tree: tree["tasks"]["text"]["sequence"].update(steps=[{"transform": "hostile_components:Nothing"}])
+        lambda tree: tree["tasks"]["text"]["sequence"].update(transforms=[{"transform": "hostile_components:Nothing"}])
     )
     show_batch(str(path), [], 2, trust=True)
     assert "task text, view main: 0 sequences" in capsys.readouterr().out

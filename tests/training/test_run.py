@@ -180,7 +180,7 @@ def test_an_error_in_the_loader_keeps_its_words(make_recipe: Any, tmp_path: Path
 
     with pytest.raises(
         WorkbenchError,
-        match=r"^tasks\.text\.sequence\.transforms\[0\]: step 'toy_components:Failing': sample r\d+ is bad$",
+        match=r"^tasks\.text\.sequence\.transforms\[0\]: transform 'toy_components:Failing': sample r\d+ is bad$",
     ):
         pretrain(load_recipe(str(make_recipe(change)), trust=True), tmp_path / "run")
 
