@@ -20,7 +20,6 @@ from rich.markup import escape
 from typer.models import ArgumentInfo, ParameterInfo
 
 from workbench.core.errors import unknown
-from workbench.core.files.yaml_values import assignments
 from workbench.core.options.bounds import Word
 from workbench.core.options.outputs import check_outputs
 from workbench.core.options.values import bare_type, check, without_null
@@ -103,6 +102,8 @@ def _from_python(hint: Any, value: Any) -> Any:
     if typing.get_origin(bare) is list:
         (inner,) = typing.get_args(bare)
         if isinstance(value, Mapping):
+            from workbench.core.files.yaml_values import assignments  # loads omegaconf, which no --help needs
+
             return assignments(value)
         listed = [value] if isinstance(value, str | os.PathLike) else value
         return [_from_python(inner, each) for each in listed] if isinstance(listed, list | tuple) else listed
