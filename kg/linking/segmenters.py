@@ -18,7 +18,7 @@ from kg.linking.lexicon import Lexicon
 from kg.linking.word_ends import WordEnds
 from workbench.core.errors import WorkbenchError
 from workbench.text import segmenters
-from workbench.text.segmenters import SEGMENTERS, WITHOUT_SEGMENTER, Looks, unspaced
+from workbench.text.segmenters import SEGMENTERS, WITHOUT_SEGMENTER, LanguageDetection, unspaced
 
 log = logging.getLogger(__name__)
 
@@ -40,16 +40,16 @@ class LinkingSegmenter(segmenters.Segmenter, WordEnds):
 
 def chosen_for(names: Iterable[str]) -> WordEnds | None:
     """The segmenter of the language that names look to be in; None, with a warning, where there is none installed."""
-    looks, unknown = Looks(), 0
+    language, unknown = LanguageDetection(), 0
     for name in names:
-        unknown += not looks.see(name) and any(map(unspaced, name))
+        unknown += not language.see(name) and any(map(unspaced, name))
     if unknown:
         log.warning(
             "%s names are in a script without spaces that no segmenter here knows (%s): they "
             "are found inside of longer words too; --words FILE cuts texts into the words of a list",
             *(f"{unknown:,}", WITHOUT_SEGMENTER),
         )
-    chosen = looks.segmenter
+    chosen = language.segmenter
     if chosen is None:
         return None
     known = SEGMENTERS[chosen]
@@ -60,7 +60,7 @@ def chosen_for(names: Iterable[str]) -> WordEnds | None:
             "%s names look %s, which has no spaces: they are found inside of longer words too; "
             "pip install 'pretraining-workbench[%s]' cuts texts into words (%s), --words FILE by a list of them; "
             "--words none says that you mean it",
-            *(f"{looks.seen:,}", known.language, known.extra, chosen),
+            *(f"{language.count:,}", known.language, known.extra, chosen),
         )
         return None
     log.info("texts in %s are cut into words by %s", known.language, found)

@@ -61,7 +61,7 @@ def test_other_files_and_damaged_ones_are_refused(tmp_path: Path) -> None:
     with pytest.raises(WorkbenchError, match=r"holds no similar words \(its tensors: entity\)"):
         SimilarWords(path)
     path.write_bytes(b"nothing")
-    with pytest.raises(WorkbenchError, match="no safetensors file, or damaged"):
+    with pytest.raises(WorkbenchError, match="no safetensors file, or is damaged"):
         SimilarWords(path)
     kept(path)
     data = bytearray(path.read_bytes())

@@ -18,7 +18,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema.places import texts_in
 from workbench.recipe.spec import NO_SEGMENTER, Recipe, TaskSpec
-from workbench.text.segmenters import SEGMENTERS, WITHOUT_SEGMENTER, Looks, Segmenter, SegmenterName, shares
+from workbench.text.segmenters import SEGMENTERS, WITHOUT_SEGMENTER, LanguageDetection, Segmenter, SegmenterName, shares
 from workbench.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -69,10 +69,10 @@ def _called_for(where: str, by: str, corpora: list[str]) -> SegmenterName | None
         )
     if known < UNSPACED:
         return None
-    looks = Looks()
+    language = LanguageDetection()
     for text in texts:
-        looks.see(text)
-    name = looks.segmenter
+        language.see(text)
+    name = language.segmenter
     assert name is not None
     try:
         segmenter = Segmenter(name)

@@ -1,17 +1,16 @@
-"""A checkpoint: a folder with everything needed to continue, written, checked and read.
+"""A checkpoint: a folder with everything that is needed to resume, written, checked and read.
 
-    model.safetensors   weights (shared tensors once; without those that never change: `kept.py`)
-    trainer.pt          optimiser moments by parameter name (tensors only)
-    memory.safetensors  what is remembered of the texts that are read on, where there are such
-    state.json          step, best metric, running sums, versions, checksums of all
+    model.safetensors   weights (shared tensors once; without frozen weights: `workbench.runs.frozen_weights`)
+    trainer.pt          optimizer moments by parameter name (tensors only)
+    memory.safetensors  the memory of texts in continuous order, if there is one
+    state.json          step, best metric, running sums, versions, checksums of all files
 
-Random generators and the reader need no state: both are functions of the step. A checkpoint is compared with its
-checksums before it is used: neither safetensors nor torch's files have any.
+Random generators and the reader need no state: both are functions of the step. The files are compared with their
+checksums before use: neither safetensors nor torch's files have any.
 
-The optimiser's state by parameter name.
-
-Next to that of each parameter an optimiser may keep numbers and tensors of a group (`group["step"]`), which then hold
-for every parameter of the group. Both are saved under the parameters' names, so that order and grouping do not matter.
+The optimizer's state is stored by parameter name. Besides the state of each parameter, an optimizer may have numbers
+and tensors per group (`group["step"]`), which hold for every parameter of the group. Both are saved under the
+parameters' names, so that order and grouping do not matter.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ from workbench.runs.weights import load_weights, read_weights, save_weights
 
 CHECKSUMS, KEPT = "sha256", "kept"
 NAME = re.compile("step-(0|[1-9][0-9]*)")
-"""Of a checkpoint's folder: the finished updates. `best` has another name."""
+"""The name of a checkpoint's folder, with the number of finished updates. `best` has another name."""
 State = dict[str, Any]
 
 
 class DamagedError(WorkbenchError):
-    """A checkpoint that is not what was saved: incomplete, changed, or under another name."""
+    """A checkpoint that differs from what was saved: incomplete, changed, or renamed."""
 
 
 def write_checkpoint(
@@ -53,12 +52,12 @@ def write_checkpoint(
     optimizer: torch.optim.Optimizer | None = None,
     memory: dict[str, Tensor] | None = None,
 ) -> None:
-    """Fill a folder with weights, moments (with an optimiser), what is remembered of texts, and the state.
+    """Fill a folder with weights, moments (with an optimizer), the memory of texts, and the state.
 
-    All of it is on the disk afterwards.
+    Everything is on the disk when this returns.
 
     Args:
-        kept: the weights that are left out.
+        kept: the frozen weights, which are left out.
     """
     state = {**state, KEPT: kept} if kept else state
     save_weights(draft / MODEL, {name: tensor for name, tensor in root.state_dict().items() if name not in kept})
@@ -75,7 +74,7 @@ def _save_moments(path: Path, moments: dict[str, dict[str, Tensor]]) -> None:
     with path.open("wb") as file:
         try:
             torch.save(moments, file)
-        except RuntimeError as error:  # torch covers the error of its file with one of its own
+        except RuntimeError as error:  # torch replaces the error of the file by its own
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from error
             raise
@@ -83,7 +82,7 @@ def _save_moments(path: Path, moments: dict[str, dict[str, Tensor]]) -> None:
 
 
 def _checksum(state: State) -> str:
-    """Of the state as it is read back: written as JSON, keys sorted."""
+    """The checksum of the state as it is read back: as JSON with sorted keys."""
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
@@ -91,7 +90,7 @@ def read_state(folder: Path) -> State:
     """The state of a checkpoint, compared with its checksum; the checksums of the other files are in `sha256`.
 
     Raises:
-        DamagedError: it is missing, damaged, or of another step than the folder's name says.
+        DamagedError: it is missing, damaged, or of another step than in the folder's name.
         WorkbenchError: a folder, a pipe or a link to nothing has its name.
     """
     check_file(folder / STATE)
@@ -110,11 +109,11 @@ def read_state(folder: Path) -> State:
 
 
 def verify_checkpoint(folder: Path) -> State:
-    """The state of a checkpoint (or of `best`) whose files all have the checksums they were saved with.
+    """The state of a checkpoint (or of `best`) whose files all have their recorded checksums.
 
     Raises:
         DamagedError: a file is missing or was changed.
-        WorkbenchError: a folder, a pipe or a link to nothing has the name of one.
+        WorkbenchError: a folder, a pipe or a link to nothing has the name of a file.
     """
     state = read_state(folder)
     for name, expected in state[CHECKSUMS].items():
@@ -134,7 +133,7 @@ def read_checkpoint(folder: Path) -> dict[str, Tensor]:
     """The weights of a checkpoint (or of `best`), compared with their checksum.
 
     Raises:
-        DamagedError: they are not what was saved; says what to do.
+        DamagedError: they were changed; the message says what to do.
     """
     try:
         verify_checkpoint(folder)
@@ -144,12 +143,12 @@ def read_checkpoint(folder: Path) -> dict[str, Tensor]:
 
 
 def frozen_of(folder: Path) -> FrozenNames:
-    """The weights that a checkpoint does not hold, as the run doesn't change them."""
+    """The frozen weights, which a checkpoint does not contain."""
     return read_state(folder).get(KEPT, {})
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The files that hold the weights of a checkpoint: its own, and that of those which the run does not change."""
+    """The files with the weights of a checkpoint: its own file, and the file of the frozen weights."""
     return [folder / MODEL, *([_run_of(folder) / FROZEN] if frozen_of(folder) else [])]
 
 
@@ -162,7 +161,7 @@ def _run_of(folder: Path) -> Path:
 
 
 def restore(folder: Path, root: nn.Module, optimizer: torch.optim.Optimizer) -> State:
-    """Load weights and optimiser from a checkpoint that was verified; returns its state.
+    """Load weights and optimizer from a verified checkpoint; returns its state.
 
     Raises:
         WorkbenchError: a damaged checkpoint, or one of another model.
@@ -174,7 +173,7 @@ def restore(folder: Path, root: nn.Module, optimizer: torch.optim.Optimizer) -> 
 
 
 def read_memory(folder: Path) -> dict[str, Tensor]:
-    """What a checkpoint that was verified remembers of the texts that are read on."""
+    """The memory of texts in continuous order, from a verified checkpoint."""
     return read_weights(folder / MEMORY) if (folder / MEMORY).exists() else {}
 
 
@@ -190,14 +189,14 @@ def _short(error: Exception) -> str:
 
 
 OF_GROUP = "group."
-"""Begins the names of what is kept of a parameter's group."""
+"""The prefix of state that an optimizer keeps per group."""
 
 
 def optimizer_state(root: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, State]:
-    """What the optimiser keeps of each parameter, by its name, and of its group.
+    """The optimizer's state of each parameter, by its name, and of its group.
 
     Raises:
-        WorkbenchError: something that is no number, text or tensor.
+        WorkbenchError: a value is not a number, text or tensor.
     """
     groups = {p: _kept(group, optimizer) for group in optimizer.param_groups for p in group["params"]}
     states = {}
@@ -237,7 +236,7 @@ def load_optimizer_state(root: nn.Module, optimizer: torch.optim.Optimizer, stat
 
 
 def _kept(group: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> State:
-    """What the optimiser itself has put into a group: all that neither its options nor the recipe's groups say."""
+    """The state that the optimizer itself put into a group: everything except its options and the recipe's groups."""
     stated = {"params", "lr", "weight_decay", *optimizer.defaults, *STATED}
     return {f"{OF_GROUP}{key}": value for key, value in group.items() if key not in stated}
 

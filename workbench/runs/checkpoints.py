@@ -1,6 +1,6 @@
-"""The checkpoints of a run: the last few and the best, each exchanged for another at once.
+"""The checkpoints of a run: the last few and the best. Each is replaced atomically.
 
-    checkpoints/step-N/   after N finished updates (`workbench.runs.checkpoint` says what lies in it)
+    checkpoints/step-N/   after N finished updates (`workbench.runs.checkpoint` lists the files)
     best/                 the weights and state of the step with the best held-out metric
 
 Only the main rank writes.
@@ -30,12 +30,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Whole:
-    """What a run resumes from.
+    """The checkpoint from which a run resumes.
 
     Attributes:
-        step: of the last checkpoint that is whole; 0 where there is none.
+        step: the step of the last valid checkpoint; 0 if there is none.
         path: its folder.
-        damaged: the folders of later ones, with what is wrong with each.
+        damaged: the folders of later checkpoints, with the damage of each.
     """
 
     step: int = 0
@@ -47,7 +47,7 @@ class Checkpoints:
     """The checkpoints of a run folder.
 
     Args:
-        kept: the weights that the run doesn't change and its checkpoints don't hold.
+        kept: the frozen weights, which the checkpoints do not contain.
     """
 
     def __init__(self, run: Path, keep_last: int = 2, kept: FrozenNames | None = None) -> None:
@@ -63,7 +63,7 @@ class Checkpoints:
         """The steps that have a complete checkpoint, ascending.
 
         Raises:
-            WorkbenchError: something that is no folder has the name of one.
+            WorkbenchError: something that is not a folder has the name of a checkpoint.
         """
         check_folder(self.folder)
         if not self.folder.exists():
@@ -77,15 +77,15 @@ class Checkpoints:
         return self.folder / f"step-{step}"
 
     def latest(self) -> Path | None:
-        """The last checkpoint, as it lies there."""
+        """The last checkpoint, unchecked."""
         steps = self.steps()
         return self.path(steps[-1]) if steps else None
 
     def whole(self) -> Whole:
-        """The last checkpoint that is what was saved, and the later ones that are not. Nothing is touched.
+        """The last valid checkpoint, and the damaged ones after it. Nothing is changed.
 
         Raises:
-            WorkbenchError: there are checkpoints, but none is whole, or it is of another run.
+            WorkbenchError: there are checkpoints, but none is valid, or it belongs to another run.
         """
         damaged: dict[Path, str] = {}
         for step in reversed(self.steps()):
@@ -104,30 +104,31 @@ class Checkpoints:
         return Whole()
 
     def put_aside(self, whole: Whole) -> None:
-        """Keep the damaged checkpoints behind the one that is whole under other names, with a warning for each."""
+        """Rename the damaged checkpoints after the valid one, with a warning for each."""
         for path, reason in whole.damaged.items():
             aside = _free(path.with_name(f"damaged-{path.name}"))
             path.rename(aside)
             logger.warning("%s; it is kept as %s, continuing from step %d", reason, aside.name, whole.step)
 
     def best_or_last(self) -> Path | None:
-        """The checkpoint whose weights are used: `best` where it is this run's, else the last one.
+        """The checkpoint whose weights are used: `best` if it belongs to this run, else the last one.
 
         Raises:
-            WorkbenchError: the last one is of another run.
+            WorkbenchError: the last one belongs to another run.
         """
         last = self.latest()
         if last is not None:
-            with suppress(DamagedError):  # is told by whoever reads it
+            with suppress(DamagedError):  # reading it reports the damage
                 self._check_own(last, read_state(last))
         if self.best.is_dir() and (last is None or _same_run(self.best, last)):
             return self.best
         return last
 
     def _check_own(self, path: Path, state: State) -> None:
-        """
+        """Check that a checkpoint was written by the run of this folder.
+
         Raises:
-            WorkbenchError: the folder is that of another run than the one that wrote this checkpoint.
+            WorkbenchError: another run wrote it.
         """
         own = run_id(self.run)
         if own is not None and state.get("run") != own:
@@ -137,12 +138,12 @@ class Checkpoints:
             )
 
     def clear_best(self) -> None:
-        """Remove what an attempt without a checkpoint left: whoever starts anew does not begin with its `best`."""
+        """Remove the files of an attempt without a checkpoint, so that a new start has no old `best`."""
         for folder in (self.best, _hidden(self.best, "old")):
             shutil.rmtree(folder, ignore_errors=True)
 
     def clean(self) -> None:
-        """Remove what an interrupted save left behind, and finish an interrupted exchange of `best`."""
+        """Remove the remains of an interrupted save, and finish an interrupted replacement of `best`."""
         old = _hidden(self.best, "old")
         if old.is_dir() and not self.best.exists():
             old.rename(self.best)
@@ -155,10 +156,10 @@ class Checkpoints:
     def save(
         self, root: nn.Module, optimizer: torch.optim.Optimizer, state: State, memory: dict[str, Tensor] | None = None
     ) -> Path:
-        """Write `step-N` under a temporary name, rename it, then drop the oldest beyond `keep_last`.
+        """Write `step-N` under a temporary name, rename it, then remove the oldest beyond `keep_last`.
 
         Raises:
-            MachineError: the disk is full or not writable; nothing half-written stays, earlier checkpoints are whole.
+            MachineError: the disk is full or not writable; no partial checkpoint stays, earlier checkpoints are valid.
         """
         path = self.path(state["step"])
         with self._draft(path) as draft:
@@ -172,10 +173,10 @@ class Checkpoints:
         return path
 
     def save_best(self, root: nn.Module, state: State) -> None:
-        """Replace `best/` with these weights.
+        """Replace `best/` by these weights.
 
         Raises:
-            MachineError: the disk is full or not writable; the `best` before is whole.
+            MachineError: the disk is full or not writable; the previous `best` is valid.
         """
         old = _hidden(self.best, "old")
         with self._draft(self.best) as draft:
@@ -189,7 +190,7 @@ class Checkpoints:
 
     @contextmanager
     def _draft(self, path: Path) -> Iterator[Path]:
-        """A new folder to be renamed to `path`; whatever goes wrong, it does not stay."""
+        """A new folder that is to be renamed to `path`; after any error it is removed."""
         draft = _hidden(path, "tmp")
         try:
             with explained(path):
@@ -204,7 +205,8 @@ class Checkpoints:
 
 
 def _same_run(one: Path, other: Path) -> bool:
-    """Whether two checkpoints were written by the same run (a damaged one is left to whoever reads it)."""
+    """Whether two checkpoints were written by the same run. A damaged one counts as such; reading it reports the
+    damage."""
     try:
         return bool(read_state(one)["run"] == read_state(other)["run"])
     except (DamagedError, KeyError):
@@ -212,7 +214,7 @@ def _same_run(one: Path, other: Path) -> bool:
 
 
 def _free(path: Path) -> Path:
-    """This path, or the first of path-2, path-3, ... where nothing stands."""
+    """This path, or the first unused one of path-2, path-3, ..."""
     number, found = 1, path
     while found.exists():
         number += 1
@@ -233,8 +235,8 @@ def _hidden(path: Path, kind: str) -> Path:
 
 
 def _remove(path: Path) -> None:
-    """Take a checkpoint away at once: rename first, so that no half-removed one keeps its name."""
-    gone = _hidden(path, "tmp")
-    shutil.rmtree(gone, ignore_errors=True)
-    path.rename(gone)
-    shutil.rmtree(gone)
+    """Remove a checkpoint atomically: it is renamed first, so that no partial one keeps its name."""
+    hidden = _hidden(path, "tmp")
+    shutil.rmtree(hidden, ignore_errors=True)
+    path.rename(hidden)
+    shutil.rmtree(hidden)

@@ -1,17 +1,16 @@
-"""`data.json` of a run: the identity of everything it reads, so that it never continues with other data unnoticed.
+"""`data.json` of a run: the identity of all data that it reads, so that it never resumes with other data unnoticed.
 
     {"since_step": 0, "read": {"corpus": {"corpora/wiki": "<SHA-256>"}, "graph": {...}, "tokenizer": {...}},
      "held_out": {"corpus": {...}}, "run": "<the id in its checkpoints>",
      "accepted": [{"step": 300, "changes": ["part mine.py: other content"], "before": {"part": {...}}}]}
 
-To it belongs the code that lies next to the recipe (`part`), as it decides the numbers too. What counts is content: the
-same corpus at another place is the same data. Held-out corpora may change, as the recipe's `held_out` may: that is
-told, and the record then names those that were read last. Weights to start from (`weights`) were used at step 0 alone:
-they may be gone, or have changed where they are, but a run is not of weights that it did not start from. Those that it
-never changes (`base`) it reads whenever it is read, so they are as data. The id is
-noted with the first checkpoint: a record with one is that of a run that has checkpoints, and of those with that id
-alone. Who continues with other data knowingly (`pretrain --accept-changes`) has that written under `accepted`, for
-good.
+The record includes the code next to the recipe (`part`), since it decides the numbers too. Identities are those of
+content: the same corpus at another place is the same data. Held-out corpora may change, as the recipe's `held_out` may:
+a warning is logged, and the record names the last ones. Weights to start from (`weights`) are used at step 0 only: they
+may be missing or changed later, but a run cannot resume with other weights to start from. Frozen weights (`base`) are
+read every time, so they count as data. The id is recorded with the first checkpoint: a record with an id belongs to a
+run with checkpoints, and only to those with this id. Resuming with other data on purpose (`pretrain --accept-changes`)
+is recorded permanently under `accepted`.
 """
 
 from __future__ import annotations
@@ -32,32 +31,32 @@ from workbench.runs.names import DATA, RECIPE
 logger = logging.getLogger(__name__)
 RUN = "run"
 BASE = "base"
-"""What the file is noted as that holds the weights which the run does not change (`workbench.runs.frozen_weights`)."""
+"""The kind under which the file of frozen weights is recorded (`workbench.runs.frozen_weights`)."""
 ALL_PARTS = "part"
-"""What `workbench.components.trust` notes the files of parts as that lie next to the recipe."""
+"""The kind under which `workbench.components.trust` records the code of components next to the recipe."""
 MADE_FOR = "made for weights"
-"""What is noted of things that fit certain weights alone, such as vectors in the space of a model's words: whose they
-are, as `START` names them, or `NOTHING` where they were made for none."""
+"""The kind of data that fits certain weights only, such as vectors in a model's embedding space. Its identity is that
+of the weights (`START`), or `NOTHING` if it fits any."""
 NOTHING = "none"
 START = "weights"
-"""What `workbench.interop.weight_sources` notes the weights as that a run starts from: `<family> <SHA-256>`."""
+"""The kind under which `workbench.interop.weight_sources` records the weights to start from: `<family> <SHA-256>`."""
 
 
 DataRecord = dict[str, Any]
-"""What `data.json` says."""
+"""The content of `data.json`."""
 
 
 def check_data(
     run: Path, read: Identities, held_out: Identities, step: int, world: World, *, accept: bool = False
 ) -> DataRecord:
-    """Compare what a run reads with what it read before; returns what its record is then to say. Nothing is written.
+    """Compare the data that a run reads with its record; returns the new record. Nothing is written.
 
     Args:
-        step: of the checkpoint that the run resumes from; at 0 there is nothing to compare with.
-        accept: resume with other data, and note what it was.
+        step: the step of the checkpoint that the run resumes from; at 0 there is nothing to compare with.
+        accept: resume with other data, and record the change.
 
     Raises:
-        WorkbenchError: the data is not that of the record, or differs between ranks; names what does.
+        WorkbenchError: the data differs from the record, or between ranks; the message names the differences.
     """
     for rank, theirs in enumerate(world.gather(read)):
         if theirs != read:
@@ -89,13 +88,13 @@ def check_data(
 
 
 def keep_data(run: Path, record: DataRecord) -> None:
-    """Write down what a run reads."""
+    """Write the record of the data that a run reads."""
     with atomic(run / DATA) as file:
         file.write(json.dumps(record, ensure_ascii=False, indent=1).encode())
 
 
 def keep_base(run: Path, base: Identities) -> None:
-    """Note which weights a new run will not change.
+    """Record the frozen weights of a new run.
 
     Raises:
         WorkbenchError: the record is damaged, or cannot be written.
@@ -107,9 +106,9 @@ def keep_base(run: Path, base: Identities) -> None:
 
 @contextmanager
 def read_from_here(run: Path) -> Iterator[None]:
-    """Adds to an error of opening what a run reads that it reads files of the folder in which it was trained.
+    """A block in which an error of opening data mentions the folder of the training, if relative paths are missing.
 
-    Corpora and weights to start from are not opened again, so that they may be gone.
+    Corpora and weights to start from are not opened again, so they may be missing.
     """
     try:
         yield
@@ -127,7 +126,7 @@ def read_from_here(run: Path) -> Iterator[None]:
 
 
 def keep_run(run: Path, identity: str) -> None:
-    """Note whose checkpoints lie in the folder, once the first one does.
+    """Record the id of the run with its first checkpoint.
 
     Raises:
         WorkbenchError: the record is damaged, or cannot be written.
@@ -138,7 +137,7 @@ def keep_run(run: Path, identity: str) -> None:
 
 
 def run_id(run: Path) -> str | None:
-    """The id in the checkpoints of a run; None where it has none, or no record of it.
+    """The id in the checkpoints of a run; None if it has none, or no record of it.
 
     Raises:
         WorkbenchError: the record is damaged.
@@ -151,7 +150,7 @@ def _without_start(read: Identities) -> Identities:
 
 
 def _changed_start(run: Path, before: Identities, now: Identities) -> list[str]:
-    """Where the weights lie that a run started from and that have changed since, which decides nothing any more.
+    """The places of the weights that the run started from and that changed since, which no longer matters.
 
     Raises:
         WorkbenchError: the recipe names other weights to start from than those that the run started from.
@@ -164,14 +163,14 @@ def _changed_start(run: Path, before: Identities, now: Identities) -> list[str]:
         elif identity not in first.values():
             started = ", ".join(first) or "fresh weights"
             raise WorkbenchError(
-                f"{run} started from {started}, but init_from names {place}, which are others. Go on with the old "
+                f"{run} started from {started}, but init_from names {place}, which are others. Resume with the old "
                 "value, or choose another run folder"
             )
     return changed
 
 
 def _warn_mixed(before: Identities, after: Identities, step: int) -> None:
-    """Held-out corpora may change, but not without a word: their losses do not compare."""
+    """Warn about changed held-out corpora: losses before and after do not compare."""
     if before and after and _known(before) != _known(after):
         logger.warning(
             "the held-out data is not that of the steps before %d:\n%s\nThe run's held-out losses are of two sets and "
@@ -182,22 +181,22 @@ def _warn_mixed(before: Identities, after: Identities, step: int) -> None:
 
 
 def _other(run: Path, differences: list[str]) -> WorkbenchError:
-    """The error for a run that would continue with other data or other code."""
+    """The error for a run that would resume with other data or other code."""
     code = any(line.startswith(f"{ALL_PARTS} ") for line in differences)
     what = "with other code" if code else "on other data"
     copy = f" ({run} has the code as it was)" if code else ""
     return WorkbenchError(
         f"{run} was trained {what}:\n{_listed(differences)}\nRestore it{copy}, or choose another run folder. To "
         f"continue "
-        f"with the new {'one' if code else 'data'} knowingly, say --accept-changes; {DATA} then tells what changed"
+        f"with the new {'one' if code else 'data'} on purpose, add --accept-changes; {DATA} then records the changes"
     )
 
 
 def refuse_other(run: Path, read: Identities) -> None:
-    """Check what was opened to use a trained run: each thing must be one that the run was trained with.
+    """Check the data that was opened to use a trained run: it must be the data of the training.
 
     Raises:
-        WorkbenchError: a graph, vectors, a tokenizer or frozen weights with another content; names it.
+        WorkbenchError: a graph, vectors, a tokenizer or frozen weights with another content; the message names it.
     """
     before = read_data(run)
     if before is None:
@@ -215,13 +214,13 @@ def refuse_other(run: Path, read: Identities) -> None:
 
 
 def refuse_changed(run: Path, read: Identities) -> None:
-    """Check what a new run reads against the run that its weights come from: what both name must be the same.
+    """Check the data that a new run reads against the run that its weights come from: shared data must be the same.
 
-    Corpora, the code of parts and what those weights started from are left out, as weights may continue to others; so
-    is what lies at another place (and not in the run's own folder), which was meant.
+    Corpora, the code of components and the weights that those started from are not checked, since weights may be used
+    with others. Neither is data at another place outside of that run's own folder, which is a choice.
 
     Raises:
-        WorkbenchError: something has changed since; names it.
+        WorkbenchError: data changed since; the message names it.
     """
     before = read_data(run)
     known = before["read"] if before else {}
@@ -237,10 +236,10 @@ def refuse_changed(run: Path, read: Identities) -> None:
 
 
 def read_data(run: Path) -> DataRecord | None:
-    """The record of a run; None where it has none (runs of earlier versions).
+    """The record of a run; None if it has none (runs of earlier versions).
 
     Raises:
-        WorkbenchError: it is damaged, or no file.
+        WorkbenchError: it is damaged, or not a file.
     """
     path = run / DATA
     check_file(path)

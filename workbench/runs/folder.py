@@ -1,4 +1,4 @@
-"""The folder of a run: its recipe, and whether another recipe may continue in it."""
+"""The folder of a run: its recipe, and the check whether another recipe may resume in it."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ MAY_CHANGE = (
         )
     ),
 )
-"""Keys of a recipe that a run may continue with other values of; all others decide the numbers.
+"""Keys of a recipe that may change when a run resumes; all others decide the numbers.
 
-`train.max_steps` may change too where the learning rate does not go by it: its schedule doesn't ask for it, and the
-warm-up is a number of steps. What goes by the progress of the run (a rate of masking that falls) goes by the new number
-from there on.
+`train.max_steps` may change too if the learning rate does not depend on it: the schedule does not take it, and the
+warm-up is a number of steps. Values that depend on the progress of the run (a falling masking rate) follow the new
+number from there on.
 """
 MAX_STEPS = "train.max_steps"
 
@@ -67,11 +67,11 @@ MAX_STEPS = "train.max_steps"
 def check_run(run: Path, recipe: Recipe) -> None:
     """Check that the recipe in the folder is this one, or that there is none; nothing is written.
 
-    A folder without a checkpoint has nothing to resume: there another recipe may start.
+    A folder without a checkpoint has nothing to resume: another recipe may start there.
 
     Raises:
-        WorkbenchError: a folder with other things in it, a run of another recipe (lists the keys that differ), or one
-            whose checkpoints are gone, or that has a folder or a pipe where a file is meant.
+        WorkbenchError: a folder with other content, a run of another recipe (the message lists the keys that differ), a
+            run whose checkpoints are missing, or a folder or a pipe in place of a file.
     """
     check_folder(run)
     for name in FILES:
@@ -89,8 +89,8 @@ def check_run(run: Path, recipe: Recipe) -> None:
 
 
 def open_run(run: Path, recipe: Recipe) -> None:
-    """Write the resolved recipe into a folder that `check_run` allows; what an earlier start without a checkpoint left
-    there goes."""
+    """Write the resolved recipe into a folder that `check_run` allows. The files of an earlier start without a
+    checkpoint are removed."""
     if Checkpoints(run).latest() is None and (run / RECIPE).is_file():
         saved = run / TOKENIZER
         if real_path(recipe.tokenizer or "") != real_path(saved):
@@ -100,10 +100,10 @@ def open_run(run: Path, recipe: Recipe) -> None:
 
 
 def check_kept(run: Path) -> None:
-    """A folder without a checkpoint must not have had one.
+    """Check that a folder without a checkpoint never had one.
 
     Raises:
-        WorkbenchError: it had; starting at step 0 would write over what it tells of that run.
+        WorkbenchError: it had one; starting at step 0 would overwrite the record of that run.
     """
     if run_id(run) is not None:
         steps = [record["step"] for record in read_metrics(run)]
@@ -115,18 +115,17 @@ def check_kept(run: Path) -> None:
 
 
 def keep_code(run: Path, recipe: Recipe) -> None:
-    """Copy the code that lies next to the recipe into the run's `code/`, so that it can be loaded anywhere and as it
-    was trained.
+    """Copy the code next to the recipe into the run's `code/`, so that it can be loaded anywhere, unchanged.
 
-    That is the modules of its parts and what they import from there in turn; not what they read otherwise.
+    The code is the modules of the recipe's components and their imports from there in turn; no other files.
     """
     _copy_code(run, import_paths(as_tree(recipe)), replace=True)
 
 
 def keep_panels(run: Path, panels: list[str]) -> None:
-    """Copy the code of a result's panels (import paths), so that a report can be written of the run anywhere.
+    """Copy the code of a result's panels (import paths), so that a report of the run can be written anywhere.
 
-    What the run was trained with stays as it is.
+    The code that the run was trained with stays as it is.
     """
     _copy_code(run, panels, replace=False)
 
@@ -140,7 +139,7 @@ def _copy_code(run: Path, names: list[str], *, replace: bool) -> None:
 
 
 def read_recipe(run: Path) -> Recipe:
-    """The recipe of a run: its values. Parts of the run's own are built only where `trust_run` allows it.
+    """The recipe of a run: its values. Components in the run's own code are built only if `trust_run` allows it.
 
     Raises:
         WorkbenchError: not a run folder.
@@ -152,18 +151,19 @@ def read_recipe(run: Path) -> Recipe:
 
 
 def trust_run(run: Path, recipe: Recipe, trust: bool) -> None:
-    """Let the parts that a run brings along be imported from its folder.
+    """Allow the components in a run's own code to be imported from its folder.
 
     Raises:
-        WorkbenchError: it brings some, and `trust` is false; nothing of them was run.
+        WorkbenchError: there are such components and `trust` is false; none of their code was run.
     """
     allow(import_paths(as_tree(recipe)), run, str(run), trust=trust)
 
 
 def check_same(old: Recipe, new: Recipe, run: Path) -> None:
-    """
+    """Check that the recipes agree in all keys that decide the numbers.
+
     Raises:
-        WorkbenchError: a key that decides the numbers differs.
+        WorkbenchError: such a key differs.
     """
     before, after = dict(_flat(dataclasses.asdict(old))), dict(_flat(dataclasses.asdict(new)))
     keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
@@ -178,19 +178,19 @@ def check_same(old: Recipe, new: Recipe, run: Path) -> None:
             f"number would make it jump; to train longer, start a new run from these weights: model.init_from={run}"
         )
         raise WorkbenchError(
-            f"{run} holds a run of another recipe; these keys differ:\n{listed}\nGo on with the old values, or choose "
+            f"{run} holds a run of another recipe; these keys differ:\n{listed}\nResume with the old values, or choose "
             f"another run folder{longer if MAX_STEPS in fixed else ''}"
         )
 
 
 def _goes_by_max_steps(lr_schedule: Mapping[str, Any]) -> bool:
-    """Whether it falls towards the end of the run, or rises in a share of it."""
+    """Whether the learning rate falls towards the end of the run, or rises in a share of it."""
     asks = "max_steps" in options_of(find("lr_schedule", lr_schedule["lr_schedule"])).names
     return asks or is_share(lr_schedule.get("warmup_steps"))
 
 
 def check_tokenizer(old: Recipe, new: Recipe, run: Path) -> None:
-    """The run continues with the tokenizer it began with, wherever the recipe finds it now.
+    """Check that the run resumes with the tokenizer of its training, wherever the recipe finds it now.
 
     Raises:
         WorkbenchError: the recipe names another one (by its content), or none; or the run's own copy was changed.
@@ -205,7 +205,7 @@ def check_tokenizer(old: Recipe, new: Recipe, run: Path) -> None:
         except WorkbenchError:
             if new.tokenizer != old.tokenizer:
                 raise
-            same = True  # the run was taken elsewhere, without its inputs
+            same = True  # the run was moved without its inputs
     if not same:
         raise WorkbenchError(
             f"{run} was trained with the tokenizer in {saved}, but the recipe names {new.tokenizer}, which is another; "
@@ -214,7 +214,8 @@ def check_tokenizer(old: Recipe, new: Recipe, run: Path) -> None:
 
 
 def _check_copy(saved: Path, named: str | None) -> None:
-    """The run's copy must be the tokenizer of its record; the recipe's, where that is still the right one, fixes it."""
+    """Check that the run's copy is the recorded tokenizer. The message says whether the recipe's tokenizer could
+    replace it."""
     record = read_data(saved.parent)
     known = set(record["read"].get("tokenizer", {}).values()) if record else set()
     if not saved.is_file() or not known or _identity(str(saved)) in known:
@@ -229,7 +230,7 @@ def _check_copy(saved: Path, named: str | None) -> None:
 
 
 def _identity(tokenizer: str) -> str | None:
-    """None where there is no tokenizer, or a damaged one."""
+    """The identity of a tokenizer; None if it is missing or damaged."""
     try:
         return Tokenizer.load(tokenizer).identity
     except WorkbenchError:

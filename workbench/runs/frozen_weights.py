@@ -1,9 +1,9 @@
-"""Weights that a run never changes are in none of its checkpoints, but once in its folder: `frozen.safetensors`.
+"""Frozen weights: stored once in the run's folder (`frozen.safetensors`) and not in its checkpoints.
 
-Where a checkpoint of the run that they came from has every one of them bit for bit, that is a hard link to its file: no
-second copy, and either run may be moved or removed. Otherwise, and where no link can be made (on another disk), the run
-writes them. A checkpoint names them: `{"networks.teacher....": "networks.main...."}`, the model's name and the file's.
-The run's `data.json` has the file's checksum, as that of all else that the run reads.
+If a checkpoint of the source run has all of them bit for bit, the file is a hard link to that checkpoint's file: there
+is no second copy, and either run may be moved or removed. Otherwise, and if no link is possible (another disk), the run
+writes them. A checkpoint maps their names: `{"networks.teacher....": "networks.main...."}`, the model's name and the
+file's. The run's `data.json` has the file's checksum, like that of all other data.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from workbench.runs.names import FROZEN
 from workbench.runs.weights import read_weights, save_weights
 
 FrozenNames = dict[str, str]
-"""The names in the file of a run's unchanged weights, by those of the model."""
+"""The names in the file of a run's frozen weights, by those of the model."""
 
 
 def read_frozen(run: Path, kept: FrozenNames) -> dict[str, Tensor]:
-    """The tensors by the model's names.
+    """The tensors of the frozen weights, by the model's names.
 
     Raises:
-        WorkbenchError: the file is not there any more, is another one than the run's record says, or lacks some.
+        WorkbenchError: the file is missing, is another one than in the run's record, or lacks some weights.
     """
     if not kept:
         return {}
@@ -46,10 +46,10 @@ def read_frozen(run: Path, kept: FrozenNames) -> dict[str, Tensor]:
 
 
 def base_identity(run: Path) -> Identities:
-    """The identity of the weights that a run does not change.
+    """The identity of a run's frozen weights.
 
     Raises:
-        WorkbenchError: they are not there any more.
+        WorkbenchError: the file is missing.
     """
     path = run / FROZEN
     check_file(path)
@@ -59,17 +59,17 @@ def base_identity(run: Path) -> Identities:
 
 
 def recorded_base_identity(run: Path) -> Identities:
-    """What the unchanged weights are now, where the record of a run names such.
+    """The present identity of the frozen weights, if the record of a run names any.
 
     Raises:
-        WorkbenchError: they are not there any more, or the record is damaged.
+        WorkbenchError: the file is missing, or the record is damaged.
     """
     record = read_data(run)
     return base_identity(run) if record is not None and BASE in record["read"] else {}
 
 
 def save_frozen(run: Path, tensors: Mapping[str, Tensor], sources: Iterable[Path]) -> FrozenNames:
-    """Put the weights into the folder that a new run will not change.
+    """Store the frozen weights of a new run in its folder.
 
     Args:
         tensors: by the model's names, `networks.NAME...`.
@@ -89,9 +89,9 @@ def save_frozen(run: Path, tensors: Mapping[str, Tensor], sources: Iterable[Path
 
 
 def _linked(source: Path, path: Path) -> bool:
-    """Whether a file could be made to stand at `path` too, instead of what an earlier start left there.
+    """Link a file to `path`, replacing the file of an earlier start; returns whether that is possible.
 
-    A link is whole at once. What is compared is what was linked: a run that trains on exchanges its files.
+    A link is complete at once. The linked content is compared afterwards: a run in training replaces its files.
     """
     with explained(path):
         path.unlink(missing_ok=True)
@@ -103,7 +103,7 @@ def _linked(source: Path, path: Path) -> bool:
 
 
 def _found(tensors: Mapping[str, Tensor], source: Mapping[str, Tensor]) -> dict[str, str] | None:
-    """The names in a source of the same tensors, be they of a network of another name; None if it lacks one."""
+    """The names of the same tensors in a source, also in a network of another name; None if it lacks one."""
     networks = {name.split(".")[1] for name in source if name.startswith("networks.")}
     names: dict[str, str] = {}
     for own, tensor in tensors.items():

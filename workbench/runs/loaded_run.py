@@ -1,4 +1,4 @@
-"""From a run back to Python."""
+"""Loading a trained run in Python."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from workbench.text.tokenizer import Tokenizer
 
 @dataclass
 class LoadedRun:
-    """A run in Python: the root module in evaluation mode, its tokenizer, its recipe.
+    """A loaded run: the model in evaluation mode, its tokenizer, its recipe.
 
-    `transforms[task]` is the task's half in the loader: `transforms[task].micro_batch(samples, number)`, or
+    `transforms[task]` is the task's code in the data loader: `transforms[task].micro_batch(samples, number)`, or
     `.sequences(samples)` for sequences without objectives. `read` has the identity of what was opened for it: the
     tokenizer, graphs, vectors.
     """
@@ -41,11 +41,11 @@ class LoadedRun:
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A run that can be opened.
+    """A run that can be loaded.
 
     Attributes:
-        recipe: with the overrides and the control that it is opened under.
-        checkpoint: whose weights are used: the best one, or else the last.
+        recipe: with the overrides and the control of the loading.
+        checkpoint: the checkpoint whose weights are used: the best one, or else the last.
     """
 
     folder: Path
@@ -56,10 +56,10 @@ class FoundRun:
 def find_run(
     run: str | Path, overrides: Sequence[str] | None = None, *, control: str | None = None, trust: bool = False
 ) -> FoundRun:
-    """What `load` is going to open; nothing is built.
+    """The run that `load` is going to load; nothing is built.
 
     Raises:
-        WorkbenchError: not a run, one without a checkpoint, one with parts of its own that are not trusted, or a wrong
+        WorkbenchError: not a run, a run without a checkpoint, one with untrusted components of its own, or a wrong
             override.
     """
     folder = Path(run)
@@ -102,8 +102,8 @@ def load(
 
     Args:
         overrides: `key=value` changes to its recipe that need no training: its weights must fit as they are.
-        control: takes something away from the trained model (`Recipe.control`); by default what it was trained under.
-        trust: whether the parts that the run brings along (files of Python in its folder) may be run.
+        control: the control of the trained model (`Recipe.control`); by default the control of its training.
+        trust: whether the components in the run's own code (Python files in its folder) may be run.
 
     Raises:
         WorkbenchError: as `find_run` and `open_found`.

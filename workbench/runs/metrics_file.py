@@ -1,7 +1,5 @@
-"""The lines of a run's metrics.jsonl: a JSON object each, with its step and numbers by name.
-
-The results that lie in a run: one JSON object per evaluation.
-"""
+"""The files of a run's numbers: metrics.jsonl, a JSON object a line with its step and numbers by name, and the results
+in evaluations/, a JSON object each."""
 
 from __future__ import annotations
 
@@ -23,9 +21,9 @@ Record = dict[str, Any]
 
 
 def read_metrics(run: Path) -> list[Record]:
-    """The records of a run's metrics.jsonl, oldest first; [] where there is none.
+    """The records of a run's metrics.jsonl, oldest first; [] if there is no file.
 
-    A last line that was cut off by a kill is left out; so are damaged ones, with a warning.
+    A last line that is truncated by a kill is left out; so are damaged lines, with a warning.
     """
     records, damaged = split_lines(run / METRICS)
     if damaged:
@@ -34,7 +32,7 @@ def read_metrics(run: Path) -> list[Record]:
 
 
 def split_lines(path: Path) -> tuple[list[Record], list[bytes]]:
-    """The records, and the lines that hold none; a last line that a kill cut off is neither."""
+    """The records, and the lines without one. A last line that is truncated by a kill is neither."""
     *lines, rest = path.read_bytes().split(b"\n") if path.is_file() else [b""]
     if _record(rest) is not None or not _is_beginning(rest):
         lines.append(rest)
@@ -53,15 +51,15 @@ def _record(line: bytes) -> Record | None:
 
 
 def _is_beginning(line: bytes) -> bool:
-    """Whether a line is as much as was written of a record; with a record's end it would be one."""
+    """Whether a line is a truncated record."""
     return START.startswith(line[: len(START)]) and line.isascii() and line.decode().isprintable()
 
 
 def faults(records: list[Record], logged: int) -> list[str]:
-    """What is wrong with the lines up to a checkpoint; a step has one of training at most, then one of held-out losses.
+    """The faults in the lines up to a checkpoint. A step has at most one line of training, then one of held-out losses.
 
     Args:
-        logged: the step of the last line of training before the checkpoint; 0 where there was none.
+        logged: the step of the last line of training before the checkpoint; 0 if there was none.
     """
     found = []
     before = (0, True)
@@ -79,30 +77,31 @@ def faults(records: list[Record], logged: int) -> list[str]:
 
 
 def read_results(run: Path) -> list[Record]:
-    """The results of a run, by file name (`workbench.evaluation.scoring.result.Result` says what they hold).
+    """The results of a run, by file name (`workbench.evaluation.scoring.result.Result` describes their content).
 
     Raises:
-        WorkbenchError: a file that cannot be read, or is no result; names it.
+        WorkbenchError: a file cannot be read, or is not a result; the message names it.
     """
     return results_in(run / EVALUATIONS, run)
 
 
 def results_in(folder: Path, owner: Path | None = None) -> list[Record]:
-    """The results that lie in a folder, by file name.
+    """The results in a folder, by file name.
 
     Args:
-        owner: the folder that they may not lead out of, if another one.
+        owner: the folder that the files must be in, if it is another one.
 
     Raises:
-        WorkbenchError: a file that cannot be read, or is no result; names it.
+        WorkbenchError: a file cannot be read, or is not a result; the message names it.
     """
     return [read_result(inside(owner or folder, path)) for path in sorted(folder.glob("*.json"))]
 
 
 def read_json(path: Path) -> Any:
-    """
+    """The value in a JSON file.
+
     Raises:
-        WorkbenchError: the file cannot be read, or is not JSON; names it.
+        WorkbenchError: the file cannot be read, or is not JSON; the message names it.
     """
     try:
         return parse_json(path.read_text(encoding="utf-8"))
@@ -113,9 +112,10 @@ def read_json(path: Path) -> Any:
 
 
 def read_result(path: Path) -> Record:
-    """
+    """The result in a JSON file.
+
     Raises:
-        WorkbenchError: the file cannot be read, or is no result; names it.
+        WorkbenchError: the file cannot be read, or is not a result; the message names it.
     """
     record = read_json(path)
     if not isinstance(record, dict) or "task" not in record or not isinstance(record.get("numbers"), dict):

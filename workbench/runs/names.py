@@ -18,10 +18,10 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import real_path
 
 RECIPE = "recipe.yaml"
-"""The recipe as it was resolved."""
+"""The resolved recipe."""
 TOKENIZER = "tokenizer.json"
 DATA = "data.json"
-"""The identity of what the run reads, and of its own code (`workbench.runs.data_record`)."""
+"""The identities of the run's data and of its own code (`workbench.runs.data_record`)."""
 METRICS, DAMAGED_METRICS = "metrics.jsonl", "metrics.damaged.jsonl"
 LOG = "log.txt"
 TENSORBOARD = "tensorboard"
@@ -31,13 +31,13 @@ MODEL, TRAINER, MEMORY, STATE = "model.safetensors", "trainer.pt", "memory.safet
 FROZEN = "frozen.safetensors"
 """Weights that are not trained (`workbench.runs.frozen_weights`)."""
 SEEDS = "-seeds.json"
-"""How the table of several seeds is called, next to their runs."""
+"""The suffix of the table of several seeds, next to their runs."""
 EVALUATIONS, FIGURES = "evaluations", "figures"
 """Results as JSON, with the images of their examples in `images/`; drawn figures with their captions as JSON."""
 REPORT = "report.html"
 FILES = (RECIPE, TOKENIZER, DATA, METRICS, DAMAGED_METRICS, LOG)
 FOLDERS = (CHECKPOINTS, BEST, TENSORBOARD, CODE)
-"""What training writes."""
+"""The folders that training writes."""
 
 
 def is_run(folder: Path) -> bool:
@@ -51,10 +51,10 @@ def runs_below(folder: Path) -> list[Path]:
 
 
 def inside(folder: Path, path: Path) -> Path:
-    """The path, which may name anything in the folder: a run may come from somebody else.
+    """The path, if it is in the folder. A run may come from an untrusted source.
 
     Raises:
-        WorkbenchError: it, or a link on the way, leads out of the folder.
+        WorkbenchError: the path, or a link on it, leads out of the folder.
     """
     if not real_path(path).is_relative_to(real_path(folder)):
         raise WorkbenchError(f"{path} is {real_path(path)}, outside of the run folder; put the file itself into it")

@@ -1,4 +1,4 @@
-"""What a run or a corpus holds is written by what made it alone: the outputs of other commands go elsewhere."""
+"""Output files of commands: only the command that created a run or corpus may write its files."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ OWN = {*FILES, *FOLDERS, EVALUATIONS, FIGURES, LOCK}
 
 
 def check_apart(output: Path) -> None:
-    """
+    """Check that an output belongs to no run or corpus.
+
     Raises:
-        WorkbenchError: the output is a run's folder, a file or in a folder that the run itself writes, or a file of a
-            corpus; or such a corpus is damaged.
+        WorkbenchError: the output is a run's folder, a file or folder that the run itself writes, or a file of a
+            corpus; or that corpus is damaged.
     """
     place = real_path(output)
     for folder in (place, *place.parents):
@@ -31,7 +32,7 @@ def check_apart(output: Path) -> None:
 
 
 OutputFile = Annotated[Path, OutputMark(check_apart)]
-"""A file to write: nothing stands at its place, or a file that is no input of the command and no run's or corpus's."""
+"""A file to write: it does not exist, or it is no input of the command and belongs to no run or corpus."""
 
 
 def _is_of_corpus(place: Path) -> bool:

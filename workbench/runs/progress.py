@@ -1,4 +1,4 @@
-"""How far a run is, and what was measured of it, in words; torch is not needed."""
+"""The progress and the results of a run in words, without torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN = 6
 
 
 def progress_of(run: Path) -> Iterator[tuple[str, str]]:
-    """What there is to know of a run, as names and values.
+    """The properties of a run, as names and values.
 
     Raises:
         WorkbenchError: a file of it cannot be read.

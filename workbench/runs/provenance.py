@@ -1,4 +1,4 @@
-"""What made a run: versions of the libraries and the git revision of the code."""
+"""The provenance of a run: versions of the libraries and the git revision of the code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGES = ("pretraining-workbench", "torch", "tokenizers", "safetensors", "nump
 
 @lru_cache(maxsize=1)
 def provenance() -> dict[str, str]:
-    """Version of Python and of each installed package that matters, and `git` where the code is a checkout."""
+    """The versions of Python and of each relevant installed package, and `git` if the code is a checkout."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:

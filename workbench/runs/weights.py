@@ -1,4 +1,4 @@
-"""Weights on disk: safetensors, shared tensors once."""
+"""Weights on disk: safetensors files in which shared tensors are stored once."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import clear_drafts, draft
 
 TIED = "tied"
-"""The key of a file's metadata with the names of tied weights: one key, as the library writes several in any order."""
+"""The key of a file's metadata with the names of tied weights. It is a single key, since the library writes several in
+random order."""
 
 
 def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors to a safetensors file. A tensor with several names (tied weights) is stored under the first.
 
-    The other names are kept in the file's metadata. Equal tensors make equal bytes. The file is on the disk when this
+    The other names are in the file's metadata. Equal tensors yield equal bytes. The file is on the disk when this
     returns.
     """
     first: dict[tuple[int, torch.Size, tuple[int, ...]], str] = {}
@@ -42,7 +43,7 @@ def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a safetensors file, whole or not at all; it is on the disk when this returns.
+    """Write a safetensors file, completely or not at all; it is on the disk when this returns.
 
     Raises:
         MachineError: the disk is full.
@@ -52,7 +53,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str
     with draft(path) as temporary:
         try:
             save_file(tensors, temporary, metadata)
-        except SafetensorError as error:  # the library's only error: the system's number stands in its words
+        except SafetensorError as error:  # the library has a single error: the system's number is in its message
             number = re.search(r"os error (\d+)", str(error))
             if number is None:
                 raise
@@ -60,14 +61,14 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str
 
 
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Views of one storage (slices of a table) get a storage each, as safetensors wants."""
-    seen: set[int] = set()
+    """The tensors with a storage each, as safetensors requires; views of one storage (slices of a table) are copied."""
+    storages: set[int] = set()
     for name, tensor in tensors.items():
         storage = tensor.untyped_storage()
         whole = storage.nbytes() == tensor.numel() * tensor.element_size()
-        if storage.data_ptr() in seen or not whole:
+        if storage.data_ptr() in storages or not whole:
             tensors[name] = tensor.clone()
-        seen.add(storage.data_ptr())
+        storages.add(storage.data_ptr())
     return tensors
 
 
@@ -104,13 +105,14 @@ def _opened(path: Path) -> Iterator[Any]:
         raise WorkbenchError(f"{path} is no whole safetensors file ({error}); use another checkpoint") from error
 
 
-OWN_SIZES = "Use the sizes of the recipe that made it"
+OWN_SIZES = "Use the sizes of the recipe that created it"
 
 
 def check_shapes(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
-    """
+    """Check the shapes of tensors.
+
     Raises:
-        WorkbenchError: a tensor's shape is not the module's; names the tensor, the found and the expected shape.
+        WorkbenchError: a tensor's shape is not the module's; the message names the tensor and both shapes.
     """
     own = module.state_dict(keep_vars=True)
     wrong = [(n, t.shape, own[n].shape) for n, t in tensors.items() if n in own and t.shape != own[n].shape]

@@ -1,9 +1,9 @@
-"""Phrases by the statistics of a corpus: words that stand together more often than chance has it.
+"""Phrases by the statistics of a corpus: words that occur together more often than chance predicts.
 
-A pair of neighbouring words is a phrase where its normalised pointwise mutual information (Bouma, GSCL 2009) is high
-enough; pairs of phrases and words are joined once more, so that a phrase has two to four words (Mikolov et al.,
-arXiv:1310.4546, section 4, with gensim). A word is a run of letters and digits, or one character where they are written
-without spaces; no phrase crosses a punctuation mark.
+A pair of neighbouring words is a phrase if its normalised pointwise mutual information (Bouma, GSCL 2009) is high
+enough. Pairs of phrases and words are joined in a second pass, so that a phrase has two to four words (Mikolov et al.,
+arXiv:1310.4546, section 4, with gensim). A word is a run of letters and digits, or one character in scripts without
+spaces; no phrase crosses a punctuation mark.
 """
 
 from __future__ import annotations
@@ -26,16 +26,19 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(rf"[{SPACELESS}]|[^\W_{SPACELESS}]+(?:['’-][^\W_{SPACELESS}]+)*")
 _APART = re.compile(r"[^\s]")
-_JOINED = ("\x1f", "\x1e")  # between the words of a phrase, by pass: gensim takes a phrase apart at its own one alone
+_JOINED = (
+    "\x1f",
+    "\x1e",
+)  # the delimiter of words in a phrase, by pass: gensim splits a phrase at its own delimiter only
 Spans = list[list[int]]
 Association = Annotated[Number, Ge(-1), Le(1)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CollocationOptions:
-    """Which neighbours are a phrase."""
+    """The criteria of a phrase."""
 
-    min_count: Annotated[Count, typer.Option(help="Pairs that occur less often are none (statistics).")] = 5
+    min_count: Annotated[Count, typer.Option(help="Pairs that occur less often are not phrases (statistics).")] = 5
     threshold: Annotated[
         Association, typer.Option(help="Least normalised mutual information, -1 to 1 (statistics).")
     ] = 0.5
@@ -49,7 +52,7 @@ class Collocations:
 
     @classmethod
     def of(cls, texts: Iterable[str], options: CollocationOptions) -> Collocations:
-        """Those of the texts, which are read twice.
+        """The phrases of the texts, which are read twice.
 
         Raises:
             WorkbenchError: gensim is not installed.
@@ -79,7 +82,7 @@ class Collocations:
         return sum(len(found.phrasegrams) for found in self.passes)
 
     def spans(self, text: str) -> Spans:
-        """[start, end) of the phrases in a text, in characters, in its order."""
+        """The spans [start, end) of the phrases in a text, in characters, in order."""
         found = []
         for words, places in sentences_of(text):
             first = 0
@@ -92,7 +95,7 @@ class Collocations:
 
 
 def sentences_of(text: str) -> Iterator[tuple[list[str], Spans]]:
-    """The words between punctuation marks, folded, and their places."""
+    """The case-folded words between punctuation marks, and their spans."""
     words: list[str] = []
     places: Spans = []
     for match in _WORD.finditer(text):
@@ -106,7 +109,7 @@ def sentences_of(text: str) -> Iterator[tuple[list[str], Spans]]:
 
 
 def _joined(words: list[str], passes: Sequence[FrozenPhrases]) -> list[str]:
-    """The words with those of a phrase as one."""
+    """The words, where the words of a phrase are joined."""
     for found in passes:
         words = found[words]
     return words

@@ -1,7 +1,7 @@
-"""Words of scripts without spaces, by a package that knows a language: Chinese by jieba, Japanese by Sudachi.
+"""Word segmenters for scripts without spaces: jieba for Chinese, Sudachi for Japanese.
 
-Both cut by their own dictionaries. jieba's model of unknown words (HMM) is off: it joins their characters with those
-next to them, and names are unknown words more often than others.
+Both segment by their own dictionaries. jieba's model of unknown words (HMM) is off: it joins their characters with
+neighbouring ones, and names are unknown words more often than others.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ UNSPACED = (
     (0x20000, 0x3FFFF),
 )
 LONGEST = 10_000
-"""Characters of a run that Sudachi is given at once; it refuses more than 49,149 bytes."""
+"""The maximal number of characters per call of Sudachi, which refuses more than 49,149 bytes."""
 JAPANESE = 0.05
-"""Texts in kana are that share at least of the texts of Japanese; those of Chinese have none."""
+"""The least share of texts with kana among Japanese texts; Chinese texts have none."""
 KANA = "\u3041-\u3096\u30a1-\u30fa\u30fc\u31f0-\u31ff\uff66-\uff9f"
 HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 WITHOUT_SEGMENTER = "Thai, Lao, Khmer, Burmese"
-"""The scripts of `UNSPACED` that no segmenter here knows."""
+"""The scripts of `UNSPACED` without a segmenter here."""
 
 
 def unspaced(character: str) -> bool:
@@ -70,8 +70,7 @@ def _sudachi() -> Cut:
 
 @dataclass(frozen=True)
 class SegmenterPackage:
-    """A segmenter: its language and that one's characters, the packages whose versions decide how it cuts, the extra
-    that has them."""
+    """A segmenter: its language and characters, the packages whose versions decide its output, and their extra."""
 
     language: str
     characters: str
@@ -90,8 +89,8 @@ class Segmenter:
     """The words of a package of `SEGMENTERS`. Pickles as its name and its packages' versions.
 
     Args:
-        name: which.
-        versions: of its packages, where those have to be the ones that it was used with before.
+        name: the segmenter's name.
+        versions: the versions of its packages, if they must equal those of an earlier use.
 
     Raises:
         WorkbenchError: a package is not installed, or in another version.
@@ -102,13 +101,14 @@ class Segmenter:
         self.versions = _installed(name)
         if versions is not None and versions != self.versions:
             raise WorkbenchError(
-                f"texts were cut into words by {name} of {_told(versions)}, and here is {_told(self.versions)}, which "
-                "may cut otherwise; install those versions, or make anew what was made with them"
+                f"texts were segmented by {name} of {_version_list(versions)}, and {_version_list(self.versions)} is "
+                "installed, which "
+                "may segment differently; install those versions, or prepare the data again"
             )
 
     @cached_property
     def cut(self) -> Cut:
-        """A run of characters of the language -> its words, which make the run again. Reads the dictionary once."""
+        """A function from a run of the language's characters to its words, in order. The dictionary is read once."""
         return SEGMENTERS[self.name].make()
 
     @cached_property
@@ -116,8 +116,8 @@ class Segmenter:
         return re.compile(f"[{SEGMENTERS[self.name].characters}]{{2,}}")
 
     def words(self, text: str) -> np.ndarray:
-        """Of each character the word that it is in, counted from 1 over the text; 0 outside of the language's runs
-        [characters] int64. A single such character between others is a word that any tokenizer finds too: 0."""
+        """The number of each character's word [characters] int64, counted from 1; 0 outside of the language's runs. A
+        single such character between others is 0 too: any tokenizer separates it."""
         found = np.zeros(len(text), np.int64)
         number = 0
         for run in () if text.isascii() else self._runs.finditer(text):
@@ -130,18 +130,18 @@ class Segmenter:
         return type(self), (self.name, self.versions)
 
     def __str__(self) -> str:
-        return f"{self.name} ({_told(self.versions)})"
+        return f"{self.name} ({_version_list(self.versions)})"
 
 
-class Looks:
-    """What language texts look to be in, by their characters. Those with kana are Japanese, and so are others in Han
-    characters where 1 of 20 has kana."""
+class LanguageDetection:
+    """The language of texts, detected from their characters. Texts with kana are Japanese. Texts in Han characters are
+    Japanese too if 1 of 20 texts has kana."""
 
     def __init__(self) -> None:
         self.kana = self.han = 0
 
     def see(self, text: str) -> bool:
-        """Whether there is a character of the two languages in one more text."""
+        """Add a text; returns whether it has a character of the two languages."""
         kana = not text.isascii() and _KANA.search(text) is not None
         han = not text.isascii() and not kana and _HAN.search(text) is not None
         self.kana += kana
@@ -149,20 +149,20 @@ class Looks:
         return kana or han
 
     @property
-    def seen(self) -> int:
-        """Texts with such characters."""
+    def count(self) -> int:
+        """The number of texts with such characters."""
         return self.kana + self.han
 
     @property
     def segmenter(self) -> SegmenterName | None:
-        """The name of the segmenter; None where no text has such a character."""
-        if not self.seen:
+        """The name of the segmenter; None if no text has such a character."""
+        if not self.count:
             return None
-        return "sudachi" if self.kana >= JAPANESE * self.seen else "jieba"
+        return "sudachi" if self.kana >= JAPANESE * self.count else "jieba"
 
 
 def shares(texts: Iterable[str]) -> tuple[float, float]:
-    """Of the letters of texts the share in Han characters and kana, and that in other scripts without spaces."""
+    """The shares of Han characters and kana, and of other scripts without spaces, among the letters of texts."""
     letters = known = others = 0
     for text in texts:
         spaced = sum(map(str.isalpha, text))
@@ -175,10 +175,10 @@ def shares(texts: Iterable[str]) -> tuple[float, float]:
 
 
 def segmenter_for(text: str) -> Segmenter | None:
-    """The segmenter of the language of one text, where it needs one that is installed."""
-    looks = Looks()
-    looks.see(text)
-    return None if looks.segmenter is None else _if_installed(looks.segmenter)
+    """The installed segmenter of the language of one text, or None."""
+    language = LanguageDetection()
+    language.see(text)
+    return None if language.segmenter is None else _if_installed(language.segmenter)
 
 
 _KANA, _HAN, _BOTH = re.compile(f"[{KANA}]"), re.compile(f"[{HAN}]"), re.compile(f"[{HAN}{KANA}]")
@@ -203,10 +203,10 @@ def _installed(name: str) -> dict[str, str]:
         return {package: version(package) for package in known.packages}
     except PackageNotFoundError as error:
         raise WorkbenchError(
-            f"cutting {known.language} into words by {name} needs the package {error.name!r}: "
+            f"segmenting {known.language} by {name} needs the package {error.name!r}: "
             f"pip install 'pretraining-workbench[{known.extra}]'"
         ) from error
 
 
-def _told(versions: dict[str, str]) -> str:
+def _version_list(versions: dict[str, str]) -> str:
     return ", ".join(f"{package} {number}" for package, number in versions.items())

@@ -1,4 +1,4 @@
-"""Where sentences end, and words of any script."""
+"""Sentence boundaries, and words of any script."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import unicodedata
 
 SENTENCE_END = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？；]+[”’」』）]*\s*|\s*\n\s*")
 SPACELESS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002ffff"
-"""Kana and ideographs, which stand without spaces, as ranges of a regular expression."""
+"""Kana and ideographs, which are written without spaces, as ranges of a regular expression."""
 _SPACELESS = re.compile(f"[{SPACELESS}]")
 
 
 def words_apart(text: str) -> list[str]:
-    """Letters and digits that stand together, with their marks; of scripts without spaces each sign."""
+    """The words of a text: runs of letters, digits and marks; in scripts without spaces single characters."""
     spaced = _SPACELESS.sub(r" \g<0> ", text)
     return "".join(sign if unicodedata.category(sign)[0] in "LMN" else " " for sign in spaced).split()
 
 
 def sentences_apart(text: str) -> list[str]:
-    """The sentences of a text, without what is between them."""
+    """The sentences of a text, stripped."""
     ends = [0, *(end.end() for end in SENTENCE_END.finditer(text)), len(text)]
-    parts = (text[begin:end].strip() for begin, end in itertools.pairwise(ends))
-    return [part for part in parts if part]
+    sentences = (text[begin:end].strip() for begin, end in itertools.pairwise(ends))
+    return [sentence for sentence in sentences if sentence]

@@ -1,10 +1,10 @@
-"""Similar words: for each word of a corpus those that word vectors put near it, in one safetensors file.
+"""Similar words: the nearest words by word vectors for each word of a corpus, in one safetensors file.
 
-A word is the ids of its tokens under one tokenizer; those similar to it have as many tokens, so that one can stand in
-for the other. The file holds, by the row of a word, `words` [tokens of all words] with `ends` [words] (where each one's
-tokens end), `hashes` [words], ascending, by which a word is found, and `similar` [words, nearest], rows of the same
-table, the most similar first, -1 behind the last; in its metadata the tokenizer's identity, how the table was made,
-and a checksum of all that.
+A word is the ids of its tokens under one tokenizer. Its similar words have as many tokens, so that they can replace it.
+The arrays, by the row of a word: `words` [tokens of all words] with `ends` [words] (the ends of each word's tokens),
+`hashes` [words], ascending, for the search of a word, and `similar` [words, nearest], rows of the same table, the most
+similar first, -1 after the last. The metadata has the tokenizer's identity, the provenance of the table, and a checksum
+of all of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from workbench.core.files.checksums import matches
 from workbench.core.files.drafts import atomic
 
 KIND = "similar words"
-SAID = ("tokenizer", "provenance", "sha256")
+METADATA = ("tokenizer", "provenance", "sha256")
 
 
 class SimilarWordTable(NamedTuple):
@@ -42,25 +42,25 @@ class SimilarWords:
 
     Attributes:
         tokenizer: the identity of the tokenizer whose ids the words are.
-        provenance: how it was made.
+        provenance: the provenance of the table.
     """
 
     def __init__(self, path: str | Path) -> None:
         """Open a file.
 
         Raises:
-            WorkbenchError: there is no such file, it holds something else, or it was changed or damaged.
+            WorkbenchError: there is no such file, it has another content, or it was changed or damaged.
         """
         self.path = Path(path)
         if not self.path.is_file():
             raise WorkbenchError(
                 f"there is no file {path} with similar words; `workbench prepare similar-words CORPUS --tokenizer "
-                f"TOKENIZER --output {quoted(path)}` makes one"
+                f"TOKENIZER --output {quoted(path)}` creates it"
             )
         self.table, metadata = _read(self.path)
         checksum = metadata["sha256"]
         if not _is_whole(self.table) or not matches(self.path, checksum, lambda p: _checksum(*_read(p))):
-            raise WorkbenchError(f"{path} was changed or damaged after it was written; make it again")
+            raise WorkbenchError(f"{path} was changed or damaged after it was written; create it again")
         self.tokenizer = metadata["tokenizer"]
         self.provenance: dict[str, Any] = json.loads(metadata["provenance"])
         note(KIND, path, checksum)
@@ -77,7 +77,7 @@ class SimilarWords:
         return self.table.words[begin : self.table.ends[row]]
 
     def of(self, word: np.ndarray) -> np.ndarray:
-        """The rows of the words similar to one [at most `nearest`], the most similar first; none for an unknown one.
+        """The rows of the words similar to a word [at most `nearest`], the most similar first; none if it is unknown.
 
         Args:
             word: the ids of its tokens.
@@ -95,13 +95,13 @@ class SimilarWords:
 def save_similar_words(
     path: Path, words: list[tuple[int, ...]], similar: np.ndarray, tokenizer: str, provenance: Mapping[str, Any]
 ) -> None:
-    """Write the file, whole or not at all.
+    """Write the file, completely or not at all.
 
     Args:
-        words: the ids of each one's tokens.
-        similar: [words, nearest] their places in that list, the most similar first, -1 behind the last.
-        tokenizer: its identity.
-        provenance: how the table was made.
+        words: the ids of each word's tokens.
+        similar: [words, nearest] their indices in that list, the most similar first, -1 after the last.
+        tokenizer: the tokenizer's identity.
+        provenance: the provenance of the table.
     """
     hashes = np.array([_hash(word) for word in words], np.int64)
     order = np.argsort(hashes, kind="stable")
@@ -124,18 +124,18 @@ def _read(path: Path) -> tuple[SimilarWordTable, dict[str, str]]:
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            if metadata.get("kind") != KIND or not metadata.keys() >= {*SAID}:
+            if metadata.get("kind") != KIND or not metadata.keys() >= {*METADATA}:
                 raise WorkbenchError(
                     f"{path} holds no similar words (its tensors: {', '.join(list(file.keys())[:5])}); "
-                    "`workbench prepare similar-words` makes such files"
+                    "`workbench prepare similar-words` creates such files"
                 )
             return SimilarWordTable(*(file.get_tensor(name).numpy() for name in SimilarWordTable._fields)), metadata
     except SafetensorError as error:
-        raise WorkbenchError(f"{path} is no safetensors file, or damaged ({error}); make it again") from error
+        raise WorkbenchError(f"{path} is no safetensors file, or is damaged ({error}); create it again") from error
 
 
 def _is_whole(table: SimilarWordTable) -> bool:
-    """Whether the arrays are of the types and sizes that they must have, and point inside each other."""
+    """Whether the arrays have valid types, sizes and references."""
     words, ends, hashes, similar = table
     count = len(ends)
     if any(array.dtype.kind != "i" for array in table) or [a.ndim for a in table] != [1, 1, 1, 2]:
@@ -146,7 +146,7 @@ def _is_whole(table: SimilarWordTable) -> bool:
 
 
 def _checksum(table: SimilarWordTable, metadata: Mapping[str, str]) -> str:
-    """The SHA-256 checksum of the arrays and of what is said of them."""
+    """The SHA-256 checksum of the arrays and the metadata."""
     state = hashlib.sha256(json.dumps([metadata["tokenizer"], metadata["provenance"]]).encode())
     for name, array in table._asdict().items():
         state.update(f"{name} {array.dtype} {array.shape}".encode())

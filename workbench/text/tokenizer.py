@@ -1,9 +1,9 @@
-"""Tokenizers: text -> token ids, word numbers and character offsets, by one interface for every kind.
+"""Tokenizers: text to token ids, word numbers and character offsets, with one interface for every kind.
 
-The offsets always index the text that was given, also where the tokenizer lower-cases, strips accents or applies
-NFKC, and never include the white space that byte-level and SentencePiece-like tokens begin with: mentions are found by
-character (`workbench.sequences.alignment`). A special token's spelling inside a text (`[MASK]` typed by somebody) is
-plain text and never becomes the special token.
+The offsets always index the original text, even if the tokenizer lower-cases, strips accents or applies NFKC. They
+never include the leading white space of byte-level and SentencePiece-like tokens, since mentions are aligned by
+character (`workbench.sequences.alignment`). The spelling of a special token in a text (a literal `[MASK]`) is plain
+text and never becomes the special token.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ ROLES: dict[str, tuple[str, ...]] = {
     "bos": ("[BOS]", "<s>", "<bos>", "<|startoftext|>", "<|begin_of_text|>", "<|endoftext|>", "[CLS]"),
     "eos": ("[EOS]", "</s>", "<eos>", "<|endoftext|>", "<|end_of_text|>", "[SEP]"),
 }
-# A loader's worker is one core's work, and threads do not survive a fork: encoding stays on the caller's thread.
+# A loader worker uses one core, and threads do not survive a fork: encoding stays on the caller's thread.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 FEW = 50
-"""Only a tokenizer of so few tokens is looked at for words: it takes time for many."""
+"""Only tokenizers with at most so many tokens are checked for ordinary words; the check of large ones takes time."""
 TAKE = "take the whole one, or train one with `workbench prepare tokenizer`"
 _SPACES = np.array([ord(c) for c in map(chr, range(0x3001)) if c.isspace()], np.uint32)
 
@@ -54,9 +54,9 @@ _SPACES = np.array([ord(c) for c in map(chr, range(0x3001)) if c.isspace()], np.
 class Encoding:
     """A text's tokens, without special ones: four int64 arrays of one length.
 
-    `pretokens` numbers what the tokenizer's pre-tokenizer separates, from 0; `starts`, `ends` are half-open character
-    offsets in the text (equal where a token stands for nothing but white space). `text` is the whole text, where it is
-    one; `segmenter` what finds words in it that no space separates, where one was chosen.
+    `pretokens` numbers the units of the tokenizer's pre-tokenizer, from 0; `starts`, `ends` are half-open character
+    offsets in the text (equal if a token is only white space). `text` is the whole text, if there is one; `segmenter`
+    the chosen segmenter of words without spaces, if any.
     """
 
     ids: np.ndarray
@@ -78,18 +78,18 @@ class Encoding:
 
     @property
     def words(self) -> np.ndarray:
-        """The number of each token's word [tokens]: what the pre-tokenizer separates, and in Chinese and Japanese the
-        words of a segmenter: the chosen one, or else that of the text's language where it is installed."""
-        seen = (self.ends > self.starts) & (self.pretokens >= 0)
-        if self.text.isascii() or not seen.any():
+        """The number of each token's word [tokens]: a unit of the pre-tokenizer, and in Chinese and Japanese a word of
+        the chosen segmenter, or else of the installed segmenter for the text's language."""
+        visible = (self.ends > self.starts) & (self.pretokens >= 0)
+        if self.text.isascii() or not visible.any():
             return self.pretokens
-        begin, end = int(self.starts[seen].min()), int(self.ends[seen].max())
+        begin, end = int(self.starts[visible].min()), int(self.ends[visible].max())
         text = self.text[begin:end]
         segmenter = self.segmenter or segmenter_for(text)
         if segmenter is None:
             return self.pretokens
         characters = segmenter.words(text)
-        return _numbered(self.pretokens, np.where(seen, characters[np.where(seen, self.starts - begin, 0)], -1))
+        return _numbered(self.pretokens, np.where(visible, characters[np.where(visible, self.starts - begin, 0)], -1))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -100,12 +100,12 @@ class Tokenizer:
 
     Args:
         backend: the tokenizer; it is copied, and its own padding, truncation and template are not used.
-        roles: role -> token string, where it is not one of the usual spellings in `ROLES`.
+        roles: role -> token string, if it is not one of the usual spellings in `ROLES`.
 
     Attributes:
-        segmenter: what finds the words of texts without spaces, where one was chosen (`cut_by`): the words of its
-            sequences are then that one's. Otherwise sequences go by what the pre-tokenizer separates.
-        vocab_size: rows that a table of its tokens has, special ones included: one more than the greatest id.
+        segmenter: the chosen segmenter of texts without spaces (`cut_by`), which then decides the words of sequences.
+            Otherwise words are the units of the pre-tokenizer.
+        vocab_size: rows of an embedding table for its tokens, special ones included: the greatest id + 1.
 
     Raises:
         WorkbenchError: a role that does not exist, or a role's token that is not in the vocabulary.
@@ -144,7 +144,7 @@ class Tokenizer:
         """Read a `tokenizer.json`, a Hugging Face tokenizer folder, a BERT `vocab.txt`, or `package:NAME`.
 
         Raises:
-            WorkbenchError: nothing there, or not a tokenizer, or one without a word.
+            WorkbenchError: no such file, not a tokenizer, or one without ordinary tokens.
         """
         place = located(path, TOKENIZER)
         backend, roles = read_tokenizer(place)
@@ -160,7 +160,7 @@ class Tokenizer:
         return tokenizer
 
     def with_tokens(self, tokens: Sequence[str]) -> Tokenizer:
-        """This tokenizer with more tokens, each of them wherever a text spells it so, with the ids after all others.
+        """This tokenizer with additional tokens, which are matched literally in texts; their ids follow all others.
 
         Raises:
             WorkbenchError: one is in the vocabulary already.
@@ -168,15 +168,15 @@ class Tokenizer:
         for token in tokens:
             if self.backend.token_to_id(token) is not None:
                 raise WorkbenchError(f"the token {token!r} is in the vocabulary already; leave it out")
-        made = Tokenizer(self.backend, self.roles)
-        made.backend.add_tokens([tokenizers.AddedToken(token, normalized=False) for token in tokens])
-        return Tokenizer(made.backend, self.roles)
+        other = Tokenizer(self.backend, self.roles)
+        other.backend.add_tokens([tokenizers.AddedToken(token, normalized=False) for token in tokens])
+        return Tokenizer(other.backend, self.roles)
 
     def cut_by(self, segmenter: Segmenter) -> Tokenizer:
-        """This tokenizer, with the words of a segmenter."""
-        made = copy.copy(self)
-        made.segmenter = segmenter
-        return made
+        """This tokenizer with the words of a segmenter."""
+        other = copy.copy(self)
+        other.segmenter = segmenter
+        return other
 
     @property
     def identity(self) -> str:
@@ -233,7 +233,7 @@ class Tokenizer:
 
     @cached_property
     def ordinary_ids(self) -> np.ndarray:
-        """Sorted ids of everything else: what a random token is drawn from."""
+        """Sorted ids of all other tokens, from which random tokens are drawn."""
         return np.setdiff1d(np.array(sorted(self.backend.get_vocab().values()), np.int64), self.special_ids)
 
     def encode(self, text: str) -> Encoding:
@@ -288,8 +288,8 @@ class Tokenizer:
 
 
 def _numbered(pretokens: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Word numbers of tokens, of which a segmenter `found` the word, or none (0); of white space (-1) none was asked,
-    and it belongs to the token after it."""
+    """Word numbers of tokens from the segmenter's words `found`: 0 for none, -1 for white space, which belongs to the
+    next token."""
     blank = np.flatnonzero(found < 0)
     follows = blank[(blank + 1 < len(found)) & (pretokens[np.minimum(blank + 1, len(found) - 1)] == pretokens[blank])]
     found[follows] = found[follows + 1]

@@ -1,4 +1,4 @@
-"""Reading tokenizers in the layouts that are found in the wild."""
+"""Reading tokenizers from the common file layouts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LAYOUTS = (
 Roles = dict[str, str]
 CLIP_BEGIN, CLIP_END, WORD_END = "<|startoftext|>", "<|endoftext|>", "</w>"
 CLIP_WORDS = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
-"""What is a word in CLIP (its released code's pattern)."""
+"""The pattern of words in CLIP's original code."""
 
 
 def read_tokenizer(path: Path) -> tuple[tokenizers.Tokenizer, Roles]:
@@ -80,7 +80,7 @@ def _wordpiece(path: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
 
 
 def _merged(folder: Path) -> tokenizers.Tokenizer:
-    """The byte-level BPE of GPT-2, or CLIP's, whose tokens say where words end."""
+    """The byte-level BPE of GPT-2, or that of CLIP, whose tokens mark the ends of words."""
     files = str(folder / "vocab.json"), str(folder / "merges.txt")
     try:
         model = models.BPE.from_file(*files)
@@ -101,7 +101,7 @@ def _byte_level(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
 
 
 def _clip(model: models.BPE) -> tokenizers.Tokenizer:
-    """Lower case, one space for many, words of letters, single digits, or signs; bytes within them."""
+    """CLIP's tokenizer: lower case, single spaces; words are letters, single digits or symbols, split into bytes."""
     backend = tokenizers.Tokenizer(model)
     one_space = normalizers.Replace(tokenizers.Regex(r"\s+"), " ")
     backend.normalizer = normalizers.Sequence([normalizers.NFC(), one_space, normalizers.Lowercase()])
@@ -113,7 +113,7 @@ def _clip(model: models.BPE) -> tokenizers.Tokenizer:
 
 
 def _settings(folder: Path) -> dict[str, Any]:
-    """What Hugging Face's side files say, the more specific last."""
+    """The settings of Hugging Face's additional files, the more specific last."""
     settings: dict[str, Any] = {}
     for name in (SETTINGS_FILE, ROLES_FILE):
         path = folder / name

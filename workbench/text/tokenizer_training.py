@@ -1,9 +1,9 @@
-"""Training tokenizers: the same texts give the same vocabulary, whatever the process, the machine or the threads.
+"""Training tokenizers: the same texts yield the same vocabulary, whatever the process, the machine or the threads.
 
 The `tokenizers` trainers keep words in hash tables with a random seed. Byte-level BPE is not affected. WordPiece
-numbers its continuation characters in table order, which decides ties between merges, so they are registered
-beforehand in sorted order. Unigram gives single characters that its pruning lost scores in table order, and sums floats
-in that order, so scores are levelled, rounded and sorted afterwards.
+numbers its continuation characters in table order, which decides ties between merges, so they are registered beforehand
+in sorted order. Unigram assigns scores in table order to single characters that its pruning lost, and sums floats in
+that order, so scores are levelled, rounded and sorted afterwards.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Kind = Literal["wordpiece", "bpe", "unigram"]
 BERT_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ROBERTA_SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 _PARALLEL = "TOKENIZERS_PARALLELISM"
-_PENALTY = 1e-4  # what the unigram trainer adds to the least score for each character that it has to restore
+_PENALTY = 1e-4  # added by the unigram trainer to the least score for each character that it restores
 
 
 def train_tokenizer(
@@ -34,10 +34,10 @@ def train_tokenizer(
     """Train a tokenizer.
 
     Args:
-        texts: the corpus; a one-time iterator is spooled to disk where the kind needs two passes.
+        texts: the corpus; a one-time iterator is spooled to disk if the kind needs two passes.
         kind: `wordpiece` (BERT's normaliser and special tokens), `bpe` (byte-level, RoBERTa's special tokens) or
             `unigram` (NFKC, SentencePiece-like spaces, RoBERTa's special tokens).
-        vocab_size: number of tokens wanted, special ones included; a small corpus may give fewer.
+        vocab_size: number of tokens, special ones included; a small corpus may yield fewer.
         lowercase: fold case (wordpiece: accents too, as BERT uncased does).
 
     Raises:
@@ -85,8 +85,8 @@ def _alphabet(counter: tokenizers.Tokenizer, texts: Iterable[str], limit: int) -
         continuing.update(word[1:])
         for character in word:
             counts[character] += count
-    kept = sorted(counts, key=lambda c: (-counts[c], c))[:limit]
-    return sorted(kept) + [f"##{c}" for c in sorted(continuing & set(kept))]
+    common = sorted(counts, key=lambda c: (-counts[c], c))[:limit]
+    return sorted(common) + [f"##{c}" for c in sorted(continuing & set(common))]
 
 
 def _bpe(texts: Iterable[str], vocab_size: int, lowercase: bool) -> tokenizers.Tokenizer:
@@ -105,8 +105,8 @@ def _bpe(texts: Iterable[str], vocab_size: int, lowercase: bool) -> tokenizers.T
 
 def _unigram(texts: Iterable[str], vocab_size: int, lowercase: bool) -> tokenizers.Tokenizer:
     backend = tokenizers.Tokenizer(models.Unigram())
-    steps: list[Any] = [normalizers.NFKC()]
-    backend.normalizer = normalizers.Sequence([*steps, normalizers.Lowercase()] if lowercase else steps)
+    chain: list[Any] = [normalizers.NFKC()]
+    backend.normalizer = normalizers.Sequence([*chain, normalizers.Lowercase()] if lowercase else chain)
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
     backend.decoder = decoders.Metaspace()
     trainer = trainers.UnigramTrainer(
@@ -129,8 +129,8 @@ def _levelled(vocabulary: list[list[Any]]) -> list[tuple[str, float]]:
 
 
 class _Threads:
-    """Whether the library's threads may be used here: those that a process started are not there in a fork of it, which
-    would wait for them for ever."""
+    """Whether the library's threads may be used: a fork of a process does not have its threads and would wait for them
+    forever."""
 
     started = False
     lost = False
@@ -160,7 +160,7 @@ def _all_cores() -> Iterator[None]:
 
 @contextmanager
 def _repeatable(texts: Iterable[str]) -> Iterator[Iterable[str]]:
-    """The texts as something that can be read twice."""
+    """The texts as an iterable that can be read twice."""
     if iter(texts) is not texts:
         yield texts
         return

@@ -1,6 +1,6 @@
-"""Word vectors of a corpus (word2vec, Mikolov et al., arXiv:1301.3781), with gensim, and which words they put together.
+"""Word vectors of a corpus (word2vec, Mikolov et al., arXiv:1301.3781), with gensim, and nearest neighbours of words.
 
-Words are what the tokenizer's pre-tokenizer separates, each as the ids of its tokens.
+A word is a unit of the tokenizer's pre-tokenizer, as the ids of its tokens.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from workbench.text.tokenizer import Encoding, Tokenizer
 
 Words = list[tuple[int, ...]]
 BATCH = 256
-"""Texts that are encoded at once, and words whose neighbours are looked for at once."""
+"""The batch size of encoding texts and of finding neighbours of words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ def skip_gram(options: WordVectorOptions, model: str = "Word2Vec", **more: Any) 
         raise WorkbenchError(
             "training word vectors needs the package 'gensim': pip install 'pretraining-workbench[text]'"
         ) from error
-    logging.getLogger("gensim").setLevel(logging.WARNING)  # it tells of every second of its training
+    logging.getLogger("gensim").setLevel(logging.WARNING)  # it logs every second of its training
     return getattr(models, model)(
         vector_size=options.dim,
         window=options.window,
@@ -60,7 +60,7 @@ def skip_gram(options: WordVectorOptions, model: str = "Word2Vec", **more: Any) 
         seed=options.seed,
         sg=1,
         **more,
-        workers=1,  # with more of them the order of the updates depends on the machine
+        workers=1,  # with more workers the order of updates depends on the machine
     )
 
 
