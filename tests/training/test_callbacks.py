@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.training.short_runs import shorter
+from tests.training.test_ranks import free_port
 from workbench.core.errors import WorkbenchError
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
@@ -75,3 +78,32 @@ def test_what_is_no_callback_is_refused_before_the_run(recipe: Recipe, tmp_path:
     with pytest.raises(WorkbenchError, match="a callback is the class Recorder; allowed: objects of a class derived"):
         pretrain(recipe, tmp_path / "run", callbacks=[Recorder])  # type: ignore[list-item]
     assert not (tmp_path / "run").exists()
+
+
+class Written(Callback):
+    """Writes its steps to a file that is named after its rank."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def on_step(self, step: int, metrics: dict[str, Any]) -> None:
+        with (self.folder / f"rank-{os.environ['RANK']}").open("a") as file:
+            file.write(f"{step} {'mlm/loss' in metrics}\n")
+
+
+def _pretrain_as(rank: int, port: int, recipe: Recipe, folder: Path) -> None:
+    address = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+    os.environ.update(address, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    pretrain(recipe, folder / "run", callbacks=[Written(folder)])
+
+
+def test_of_two_ranks_the_main_one_calls(recipe: Recipe, tmp_path: Path) -> None:
+    short, port = shorter(recipe, max_steps=2, log_every=2), free_port()
+    fork = multiprocessing.get_context("fork")
+    ranks = [fork.Process(target=_pretrain_as, args=(rank, port, short, tmp_path)) for rank in (0, 1)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join(60)
+    assert [rank.exitcode for rank in ranks] == [0, 0]
+    assert {path.name: path.read_text() for path in tmp_path.glob("rank-*")} == {"rank-0": "1 False\n2 True\n"}
