@@ -135,7 +135,7 @@ def test_help_does_without_torch(folder: Path) -> None:
 
 
 def test_a_refusal_takes_a_second(folder: Path, record_property: Any) -> None:
-    """From the shell, and told: the start of Python is in it."""
+    """From the shell, including the start of Python."""
     start = time.perf_counter()
     ended = run(folder, "-m", "workbench", "evaluate", "classify", "nowhere", "corpora/x")
     record_property("seconds", seconds := time.perf_counter() - start)

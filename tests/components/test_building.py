@@ -1,4 +1,4 @@
-"""Parts are found by short name or import path, and their options checked against the signature."""
+"""Components are found by short name or import path, and their options checked against the signature."""
 
 from __future__ import annotations
 

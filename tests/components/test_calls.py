@@ -104,7 +104,7 @@ def test_an_error_that_no_return_explains_stays_what_it_is(
 
 
 class Late(nn.Module):
-    """A relation-like module inside compiled code."""
+    """A module like a score bias inside of compiled code."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x + 1

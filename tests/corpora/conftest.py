@@ -1,4 +1,4 @@
-"""Small corpora of each kind, and shards written the way other people write them."""
+"""Small corpora of each kind, and WebDataset shards written with other tools."""
 
 from __future__ import annotations
 

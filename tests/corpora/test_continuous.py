@@ -1,4 +1,4 @@
-"""Texts that are read on: successive windows at a slot, every window once an epoch, a function of (number, lane)."""
+"""Continuous order: successive windows at a slot, every window once an epoch, as a function of (number, lane)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody else's WebDatasets become corpora by indexing; what cannot be read well is refused with advice."""
+"""Existing WebDatasets become corpora by indexing; unreadable content is refused with advice."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_missing_inputs_and_own_corpora_are_refused(write: Any, texts: Any, tmp_
 
 
 def test_records_that_cannot_be_used_are_counted_by_their_reason(make_tar: Any, encoded: Any, caplog: Any) -> None:
-    """A first record that lost its image neither stops the set nor makes a set of texts of it."""
+    """A first record without its image neither stops the indexing nor changes the kind to text."""
     image = encoded()
     lost = [("0.txt", b"its image is lost"), ("1.jpg", image), ("1.txt", b"good")]
     damaged = [("2.jpg", image), ("2.txt", b"caf\xe9"), ("3.jpg", image), ("3.json", b"{"), ("4.png", image)]

@@ -1,4 +1,4 @@
-"""Tars that somebody else made, or that something damaged: `index` says in one message what it cannot take."""
+"""Tars with unusual or damaged content: `index` reports in one message what it cannot read."""
 
 from __future__ import annotations
 

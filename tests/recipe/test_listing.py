@@ -1,4 +1,4 @@
-"""What the pages of systems tell of a recipe."""
+"""Descriptions of recipes on the pages of systems."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ WIDTH, HEIGHT = 480, 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 10, 34
 MAX_POINTS = 300
 STEEP = 4.0
-COLOURS = 8  # of the style
+COLOURS = 8  # colours of the style sheet
 Points = Sequence[tuple[float, float]]
 
 
@@ -27,9 +27,9 @@ class Series:
 
 
 def line_chart(series: Sequence[Series], x_label: str, y_label: str, from_zero: bool = False) -> str:
-    """An SVG chart with a legend, or "" where no series has a point.
+    """An SVG chart with a legend, or "" if no series has a point.
 
-    The axis of y is logarithmic, which its name says, where the first steps would hide all others (`steep`).
+    The y axis is logarithmic, with a note in its label, if the first steps would hide all others (`steep`).
     """
     series = [s for s in series if s.points]
     if not series:
@@ -51,8 +51,8 @@ def line_chart(series: Sequence[Series], x_label: str, y_label: str, from_zero: 
 
 
 def steep(series: Sequence[Series]) -> bool:
-    """Whether what comes after the first tenth of the steps takes less than a quarter of a linear axis, and the highest
-    value is several times the lowest, which is above 0."""
+    """Whether the values after the first tenth of the steps span less than a quarter of a linear axis, and the highest
+    value is several times the lowest, which is positive."""
     points = [point for s in series for point in s.points]
     last = max(x for x, _ in points)
     ys, later = [y for _, y in points], [y for x, y in points if x > 0.1 * last]
@@ -86,8 +86,8 @@ def thinned(points: Points, limit: int = MAX_POINTS) -> list[tuple[float, float]
     if len(points) <= limit:
         return list(points)
     edges = [len(points) * i // limit for i in range(limit + 1)]
-    parts = [points[a:b] for a, b in pairwise(edges)]
-    return [(sum(x for x, _ in part) / len(part), sum(y for _, y in part) / len(part)) for part in parts]
+    runs = [points[a:b] for a, b in pairwise(edges)]
+    return [(sum(x for x, _ in run) / len(run), sum(y for _, y in run) / len(run)) for run in runs]
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _legend(series: Sequence[Series]) -> str:
 
 
 def _tick(value: float, largest: float) -> str:
-    """A tick's number; all of an axis share the unit of its largest."""
+    """A tick's number; all ticks of an axis have the unit of the largest."""
     for unit, letter in ((1e6, "M"), (1e3, "k")):
         if largest >= 10 * unit:
             return f"{value / unit:g}{letter}" if value else "0"

@@ -1,4 +1,4 @@
-"""Sample predictions as a panel shows them. The images of examples lie in the run's folder, named relative to it."""
+"""Sample predictions in panels. Images of examples are in the run's folder, with relative names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIDE = 360
 def example_panel(
     run: Run, task: str, title: str, draw: Callable[[Run, Record], str], kind: str = "examples"
 ) -> str | None:
-    """The first examples (or `failures`) of each of the run's results of a task; None where there are none."""
+    """The first examples (or `failures`) of each of the run's results of a task; None if there are none."""
     blocks = []
     for result in run.evaluations:
         shown = (result.get(kind) or [])[:MAX_EXAMPLES] if result["task"] == task else []
@@ -33,7 +33,7 @@ def example_panel(
 
 
 def save_example_image(run: Path, name: str, data: bytes) -> str:
-    """Keep an example's image (encoded bytes) in the run folder; returns what goes into the example's `image`."""
+    """Store an example's image (encoded bytes) in the run folder; returns the value of the example's `image`."""
     relative = Path(EVALUATIONS) / "images" / name
     (run / relative).parent.mkdir(parents=True, exist_ok=True)
     (run / relative).write_bytes(data)
@@ -53,7 +53,7 @@ def example_image(run: Run, name: str, alt: str) -> str:
 
 
 def marked(text: str, span: Any) -> str:
-    """Text with the characters [start, end) marked, escaped; all of it unmarked where there is no span."""
+    """Text with the characters [start, end) marked, escaped; unmarked if there is no span."""
     return marked_all(text, [span[:2]] if span else [])
 
 
@@ -68,5 +68,5 @@ def marked_all(text: str, stretches: Iterable[Any]) -> str:
 
 
 def verdict(text: Any, right: bool) -> str:
-    """A prediction, coloured and with a sign, so that it reads without colour too."""
+    """A prediction with a colour and a sign, so that it is readable without colour too."""
     return f'<span class="{"right" if right else "wrong"}">{"✓" if right else "✗"} {escape(text)}</span>'

@@ -1,8 +1,6 @@
-"""Small pieces of HTML. Every text that comes from data goes through `escape` here, and nowhere else raw.
+"""Building blocks of HTML. Every text from data is escaped by `escape` here.
 
-Images that stand several times on a page: what all runs were asked of is in it once.
-
-Tokens as a panel shows them by what they have cost: the more bits, the darker.
+An image that occurs several times on a page is stored once. Tokens are shaded by their cost in bits.
 """
 
 from __future__ import annotations
@@ -35,9 +33,9 @@ def section(title: str, body: str, note: str = "") -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[tuple[str, Sequence[Cell]]]) -> str:
-    """A table that scrolls sideways where it is too wide; `head` is text, each row is (CSS class, cells).
+    """A table that scrolls sideways if it is too wide; `head` is text, each row is (CSS class, cells).
 
-    The head of a column of words stands on their side, and not on that of numbers (cells of class `n`).
+    The head of a column is aligned like its cells: words, or numbers (cells of class `n`).
     """
     rows = list(rows)
     columns = zip(*(cells for _, cells in rows), strict=True) if rows else ()
@@ -58,7 +56,7 @@ def metric_name(name: str) -> str:
 
 
 def number(value: Any) -> str:
-    """A number with four digits that matter; thousands apart; anything else as it is."""
+    """A number with four significant digits and separated thousands; other values are escaped."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return escape(value)
     if isinstance(value, int) or (abs(value) >= 1000 and value == round(value)):
@@ -72,8 +70,8 @@ def number(value: Any) -> str:
 
 
 def decimals_of(values: Iterable[float | None]) -> int | None:
-    """How many decimals the numbers of a column have, so that all have as many: those of the largest, none where all
-    are whole. None, each its own, where some are too small for that."""
+    """The number of decimals of a column, from its largest number. None, so that each number has its own, if all
+    numbers are whole or some are too small."""
     known = [value for value in values if value is not None and value == value and abs(value) != float("inf")]
     if not known or all(value == round(value) for value in known):
         return None
@@ -84,7 +82,7 @@ def decimals_of(values: Iterable[float | None]) -> int | None:
 
 
 def fixed(value: Any, decimals: int | None) -> str:
-    """A number with so many decimals, thousands apart; as `number` has it where that is None."""
+    """A number with these decimals and separated thousands; formatted by `number` if `decimals` is None."""
     if decimals is None or isinstance(value, bool) or not isinstance(value, int | float):
         return number(value)
     return f"{value:,.{decimals}f}"
@@ -94,8 +92,8 @@ def image(data: bytes, alt: str, where: str, side: int | None = None) -> str:
     """An inlined image.
 
     Args:
-        where: what to call it in an error.
-        side: shrinks large photographs to at most so many pixels (JPEG).
+        where: the name for messages.
+        side: the maximal side in pixels; larger photographs are shrunk (JPEG).
 
     Raises:
         WorkbenchError: it is no image.
@@ -117,11 +115,11 @@ def image(data: bytes, alt: str, where: str, side: int | None = None) -> str:
 
 
 _IMAGE = re.compile(r'<img alt="([^"]*)" width="(\d+)" height="(\d+)" src="(data:[^"]+)">')
-"""As `workbench.report.html.image` writes it."""
+"""An image as `image` writes it."""
 
 
 def each_once(body: str) -> str:
-    """The same HTML, with every image that stands there several times kept in front and referred to."""
+    """The same HTML, where an image that occurs several times is stored once in front and referred to."""
     counts = Counter(found[4] for found in _IMAGE.finditer(body))
     numbers: dict[str, int] = {}
     kept: list[str] = []
@@ -141,7 +139,7 @@ def each_once(body: str) -> str:
 
 
 DARKEST = 16.0
-"""Bits from which on a token is not shown darker."""
+"""The number of bits of the darkest shade."""
 
 
 def surprise_tokens(run: Run, example: Record) -> str:

@@ -80,6 +80,6 @@ def _embedded(drawing: str, title: str) -> str:
 
 
 def _cell(value: str | int | float) -> Cell:
-    """A number, or text; text that begins with a digit (0.38 / 0.69) stands like a number."""
+    """A number, or text; text that begins with a digit (0.38 / 0.69) is aligned like a number."""
     shown = number(value) if isinstance(value, int | float) else escape(value)
     return ("n" if shown[:1].isdigit() else "", shown)

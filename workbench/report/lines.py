@@ -1,4 +1,4 @@
-"""The lines of a table of results: what tells them apart, and the baselines that each of them brings."""
+"""The lines of a table of results: their distinguishing properties, and their baselines."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from workbench.report.run import Record, Run, listed
 from workbench.report.seeds import merged_run, name_of
 
 KINDS = ("control", "options", "variant")
-"""What tells results of a run on a test set apart."""
+"""The properties that distinguish results of a run on a test set."""
 OVERLAP = "evaluated on what it was trained on"
 Values = dict[str, tuple[Any, ...]]
-"""By number its value, or those of several seeds."""
+"""By number its value, or the values of several seeds."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One kind of result of runs that differ in their seed alone."""
+    """One kind of result of runs that differ only in their seed."""
 
     group: list[Run]
     results: list[Record]
     more: tuple[str, ...] = ()
-    """What tells it from other results of its runs, where control and options don't."""
+    """Properties that distinguish it from other results of its runs with the same control and options."""
 
     @property
     def numbers(self) -> Values:
@@ -32,12 +32,12 @@ class Line:
 
     @property
     def name(self) -> str:
-        """The run's name, or that of several seeds."""
+        """The name of the run, or of the group of seeds."""
         return name_of(self.group)
 
     @property
     def items(self) -> int | None:
-        """How many items the numbers are of; None where its runs have measured several numbers of them."""
+        """The number of evaluated items; None if its runs evaluated different numbers of items."""
         found = {
             result.get("items") or next(iter((result.get("counts") or {}).values()), None) for result in self.results
         }
@@ -45,7 +45,7 @@ class Line:
 
     @property
     def intervals(self) -> dict[str, Any]:
-        """By number its 95 % interval over items; of several seeds none, whose deviation stands there."""
+        """By number its 95 % interval over items; several seeds have none and show their deviation."""
         return (self.results[0].get("intervals") or {}) if len(self.results) == 1 else {}
 
     @property
@@ -59,7 +59,7 @@ class Line:
 
     @property
     def tags(self) -> list[str]:
-        """How it was made; a control says whether the model was trained or only evaluated under it."""
+        """Tags of the result: seeds, control (of training or of evaluation only), options."""
         run, result = self.group[0], self.results[0]
         tags = [f"{len(self.group)} seeds"] if len(self.group) > 1 else []
         if run.control:
@@ -72,11 +72,11 @@ class Line:
 
     @property
     def baselines(self) -> dict[str, Values]:
-        """Its own, by name; one that is the same for all seeds has one value."""
-        reported = [result.get("baselines") or {} for result in self.results]
+        """The baselines by name; a baseline that is the same for all seeds has one value."""
+        baselines = [result.get("baselines") or {} for result in self.results]
         found = {
-            name: merged_run([_named(of[name], self.results[0]) for of in reported if name in of])
-            for name in reported[0]
+            name: merged_run([_named(of[name], self.results[0]) for of in baselines if name in of])
+            for name in baselines[0]
         }
         return {
             name: {metric: values[:1] if len(set(values)) == 1 else values for metric, values in numbers.items()}
@@ -85,7 +85,7 @@ class Line:
 
 
 def lines_of(group: list[Run], found: Sequence[tuple[Run, Record]]) -> list[Line]:
-    """The results of a group by what was evaluated: those that each of its runs has once are one line."""
+    """The lines of a group: a kind of result that each of its runs has once is one line."""
     alike: dict[str, list[tuple[Run, Record]]] = {}
     for run, result in found:
         alike.setdefault(json.dumps([result.get(name) for name in KINDS], sort_keys=True), []).append((run, result))
@@ -99,17 +99,17 @@ def lines_of(group: list[Run], found: Sequence[tuple[Run, Record]]) -> list[Line
 
 
 def distinguished(lines: Sequence[Line]) -> list[Line]:
-    """The same; lines that would read alike tell their variants of the metric, or else what they alone have read."""
-    for telling in (_variant, _read):
+    """The lines; lines with equal labels get their variants of the metric, or else the data that only they read."""
+    for describe in (_variant, _read):
         alike: dict[tuple[str, ...], list[Line]] = {}
         for line in lines:
             alike.setdefault((line.name, *line.tags), []).append(line)
-        lines = [_with_own(line, alike[line.name, *line.tags], telling) for line in lines]
+        lines = [_with_own(line, alike[line.name, *line.tags], describe) for line in lines]
     return list(lines)
 
 
 def baselines_of(lines: Sequence[Line]) -> list[tuple[str, Values]]:
-    """The baselines of a table: one that all lines share stands once, others say whose they are."""
+    """The baselines of a table: a baseline that all lines share occurs once, the others name their lines."""
     shown = []
     for name in dict.fromkeys(name for line in lines for name in line.baselines):
         by_numbers: list[tuple[Values, list[str]]] = []
@@ -127,30 +127,30 @@ def baselines_of(lines: Sequence[Line]) -> list[tuple[str, Values]]:
 
 
 def identity(value: Any) -> str:
-    """What went in, in one line: a corpus is its place, its size and the beginning of its checksum."""
+    """An input in one line: a corpus is its place, its size and the beginning of its checksum."""
     if isinstance(value, dict):
-        return ", ".join(f"{name} {identity(part)}" for name, part in value.items())
+        return ", ".join(f"{name} {identity(each)}" for name, each in value.items())
     if isinstance(value, list | tuple):
         more = f" and {len(value) - 3} more" if len(value) > 3 else ""
-        return " ".join(identity(part) for part in value[:3]) + more
+        return " ".join(identity(each) for each in value[:3]) + more
     text = str(value)
     hexadecimal = len(text) >= 32 and set(text) <= set("0123456789abcdef")
     return text[:12] + "…" if hexadecimal else text
 
 
-def _with_own(line: Line, alike: Sequence[Line], telling: Any) -> Line:
-    """With what it tells and not all of those that read like it."""
-    shared = set.intersection(*(set(telling(other)) for other in alike))
-    return Line(line.group, line.results, (*line.more, *(each for each in telling(line) if each not in shared)))
+def _with_own(line: Line, alike: Sequence[Line], describe: Any) -> Line:
+    """The line with the properties that not all lines with the same label share."""
+    shared = set.intersection(*(set(describe(other)) for other in alike))
+    return Line(line.group, line.results, (*line.more, *(each for each in describe(line) if each not in shared)))
 
 
 def _variant(line: Line) -> Iterable[str]:
-    """The parts of the variant's name."""
+    """The components of the variant's name."""
     return dict.fromkeys(filter(None, str(line.results[0].get("variant") or "").split("; ")))
 
 
 def _read(line: Line) -> Iterable[str]:
-    """Kind, place and identity of what was opened next to the checkpoint and the corpus."""
+    """Kind, place and identity of the data that was opened besides the checkpoint and the corpus."""
     read = (line.results[0].get("inputs") or {}).get("read")
     kinds = read.items() if isinstance(read, Mapping) else ()
     of_kinds = ((kind, of) for kind, of in kinds if isinstance(of, Mapping))
@@ -162,5 +162,5 @@ def _options(result: Record) -> dict[str, Any]:
 
 
 def _named(numbers: Any, result: Record) -> dict[str, Any]:
-    """A baseline's numbers; one that is a number alone is of the result's first."""
+    """A baseline's numbers; a single number belongs to the result's first metric."""
     return numbers if isinstance(numbers, dict) else {next(iter(result["numbers"])): numbers}

@@ -1,4 +1,4 @@
-"""One self-contained page: style, charts and images inside, no script, nothing fetched."""
+"""One self-contained HTML page: style, charts and images are embedded; there are no scripts or external resources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def render(runs: Sequence[Run], title: str = "", chapters: Sequence[Chapter] = ()) -> str:
-    """The page about runs, as HTML; `chapters` stand before the results."""
+    """The page about runs, as HTML; `chapters` precede the results."""
     style = resources.files("workbench.report").joinpath("report.css").read_text(encoding="utf-8")
     title = title or ", ".join(run.name for run in runs)
     groups = by_seed(runs)
@@ -35,7 +35,7 @@ def render(runs: Sequence[Run], title: str = "", chapters: Sequence[Chapter] = (
 
 
 def write_report(runs: Sequence[Run], path: Path, title: str = "", chapters: Sequence[Chapter] = ()) -> None:
-    """Render and write the page whole or not at all."""
+    """Render the page and write it, completely or not at all."""
     write_text(path, render(runs, title, chapters))
 
 
@@ -47,15 +47,17 @@ def _contents(groups: Sequence[Sequence[Run]]) -> str:
 
 
 def _html(panel: Panel, run: Run) -> str:
-    made = panel(run)
-    if made is not None and not isinstance(made, str):
+    content = panel(run)
+    if content is not None and not isinstance(content, str):
         name = f"{panel.__module__}:{panel.__qualname__}"
-        raise WorkbenchError(f"{run.folder}: report panel {name!r} gave a {type(made).__name__}; wanted: HTML or None")
-    return made or ""
+        raise WorkbenchError(
+            f"{run.folder}: report panel {name!r} returned a {type(content).__name__}; allowed: HTML or None"
+        )
+    return content or ""
 
 
 def _group(group: Sequence[Run], index: int) -> str:
-    """A run; of several that differ in their seed the first, and the others folded up behind it."""
+    """A run, or the first of several seeds followed by the others in a folded section."""
     first, *others = map(_run, group)
     names = ", ".join(run.name for run in group[1:])
     behind = f"<details><summary>Other seeds: {escape(names)}</summary>{''.join(others)}</details>" if others else ""

@@ -1,10 +1,8 @@
-"""The panels of the core, and how those of other packages are found.
+"""The panels of the core, and the search for panels of other packages.
 
-A panel is a function `panel(run) -> str | None`: HTML, or None where the run has nothing for it. Those of a downstream
-task lie next to it; each of its results names them by import path in `panels`, so that a stranger's task brings its
-own.
-A recipe names those that are to be shown of its run in the key `panels` (see `workbench.components.trust` for what may
-be run).
+A panel is a function `panel(run) -> str | None`: HTML, or None if the run has no data for it. The panels of a
+downstream task are in its module. Each result names them by import path in `panels`, so a user's task may have its own.
+A recipe names panels of its run in the key `panels` (`workbench.components.trust` says which code may be run).
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ def panels(run: Run) -> list[Panel]:
 
 
 def panel_names(run: Run) -> list[str]:
-    """The import paths of the panels that the run's recipe and its evaluations call for."""
+    """The import paths of the panels that the run's recipe and its evaluations name."""
     named = (run.recipe, *run.evaluations)
     return list(dict.fromkeys(str(path) for record in named for path in listed(record, "panels")))
 
@@ -50,7 +48,7 @@ def find_panel(path: str) -> Panel:
     """The panel behind `package.module:function`.
 
     Raises:
-        WorkbenchError: there is none, its code is not trusted, or it is no function of one argument, `run`.
+        WorkbenchError: it does not exist, its code is not trusted, or it is not a function of one argument, `run`.
     """
     with ErrorContext(f"report panel {path!r}"):
         found: Panel = import_named("report panel", path)
@@ -60,7 +58,7 @@ def find_panel(path: str) -> Panel:
 
 
 def about(run: Run) -> str | None:
-    """What the run is: recipe, paper, sizes, corpora."""
+    """A summary of the run: recipe, paper, sizes, corpora."""
     recipe = run.recipe
     train = recipe.get("train", {})
     facts = {
@@ -69,9 +67,9 @@ def about(run: Run) -> str | None:
         "control": run.control,
         "steps": run.metrics[-1]["step"] if run.metrics else None,
         "batch": train.get("global_batch_size"),
-        "optimiser": _part(train.get("optimizer"), "optimizer"),
+        "optimiser": _with_options(train.get("optimizer"), "optimizer"),
         "learning rate": train.get("lr"),
-        "schedule": _part(train.get("lr_schedule"), "lr_schedule"),
+        "schedule": _with_options(train.get("lr_schedule"), "lr_schedule"),
         "precision": train.get("precision"),
         "parameters": run.parameters(),
         "seed": recipe.get("seed"),
@@ -89,8 +87,8 @@ def about(run: Run) -> str | None:
     return f'<section class="panel about">{words}<dl>{shown}</dl>{_hyperparameters(train)}</section>'
 
 
-def _part(stated: Any, kind: str) -> str | None:
-    """A part of the loop by its name, and its options: `adamw (weight_decay 0.01)`."""
+def _with_options(stated: Any, kind: str) -> str | None:
+    """A component of the training loop with its options: `adamw (weight_decay 0.01)`."""
     if not isinstance(stated, dict):
         return None if stated is None else str(stated)
     options = ", ".join(f"{name} {value}" for name, value in stated.items() if name != kind)
@@ -98,10 +96,10 @@ def _part(stated: Any, kind: str) -> str | None:
 
 
 def _hyperparameters(train: Any) -> str:
-    """All keys of the loop, folded up."""
+    """All keys of the training loop, in a folded section."""
     if not isinstance(train, dict) or not train:
         return ""
-    rows = [("", [("name", escape(name)), ("", escape(_part(value, name)))]) for name, value in train.items()]
+    rows = [("", [("name", escape(name)), ("", escape(_with_options(value, name)))]) for name, value in train.items()]
     return f"<details><summary>Hyperparameters</summary>{table(['', 'value'], rows)}</details>"
 
 

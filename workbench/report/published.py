@@ -1,4 +1,4 @@
-"""What was published of a system, next to what was measured here."""
+"""Published results of a system, compared with the run's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NOTE = "Published figures and their sources, in the unit of ours. They compare o
 
 
 def reported(run: Run) -> str | None:
-    """The figures that the recipe states with their sources, and the run's own under the same name."""
+    """The published results in the recipe with their sources, and the run's own results of the same metric."""
     figures = [figure for figure in listed(run.recipe, "reported") if isinstance(figure, dict)]
     rows = [("reported", _cells(run, figure)) for figure in figures]
     return section("Reported", table(["", "data", "reported", "here", "source"], rows), NOTE) if rows else None
@@ -31,9 +31,9 @@ def _cells(run: Run, figure: Record) -> list[tuple[str, str]]:
 
 
 def measured(run: Run, metric: str) -> list[tuple[float, str]]:
-    """The run's own values of a metric, with what they are on; results under a control are left out.
+    """The run's own values of a metric, with their test sets; results under a control are left out.
 
-    Of an evaluation, `<task>/<number>`; else the last value of a held-out pass.
+    `<task>/<number>` is a metric of an evaluation; other names are held-out metrics, with their last value.
     """
     task, _, name = metric.partition("/")
     found = [

@@ -1,4 +1,4 @@
-"""The tables of results: per task, every run with its control, and the baselines next to them."""
+"""The tables of results: per task, every run with its control, and the baselines."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class ResultRow(NamedTuple):
 
 
 def results(runs: Sequence[Run]) -> str | None:
-    """One table per task and test set and one chart per shared objective; None where there is nothing to compare."""
+    """One table per task and test set and one chart per shared objective; None if there is nothing to compare."""
     tests = dict.fromkeys((result["task"], test_set_of(result)) for run in runs for result in run.evaluations)
     drawn = "".join(_task(task, test_set, runs) for task, test_set in sorted(tests)) + _curves(runs)
     return f'<section class="results"><h2>Results</h2>{drawn}</section>' if drawn else None
 
 
 def test_set_of(result: Record) -> str:
-    """The name of the corpus that a result is on; empty where it does not say."""
+    """The name of a result's corpus; empty if it is unknown."""
     corpus = (result.get("inputs") or {}).get("corpus")
     place = corpus.get("path", "") if isinstance(corpus, dict) else corpus or ""
     return str(place).rstrip("/").rsplit("/", 1)[-1]
@@ -71,21 +71,21 @@ def _task(task: str, test_set: str, runs: Sequence[Run]) -> str:
 
 
 def _budgets(groups: Sequence[Sequence[Run]]) -> list[str]:
-    """What the trainings cost, where they are several: the same for all, or whose was which."""
-    reported: dict[str, dict[str, None]] = {}
+    """Notes on the training budgets of several runs: the common one, or that of each run."""
+    collected: dict[str, dict[str, None]] = {}
     for group in groups:
-        reported.setdefault(group[0].budget, {})[name_of(group)] = None
-    reported.pop("", None)
-    if len({name for names in reported.values() for name in names}) < 2:
+        collected.setdefault(group[0].budget, {})[name_of(group)] = None
+    collected.pop("", None)
+    if len({name for names in collected.values() for name in names}) < 2:
         return []
-    if len(reported) == 1:
-        return [f"All trained for {next(iter(reported))}."]
-    each = "; ".join(f"{budget}: {', '.join(names)}" for budget, names in reported.items())
+    if len(collected) == 1:
+        return [f"All trained for {next(iter(collected))}."]
+    each = "; ".join(f"{budget}: {', '.join(names)}" for budget, names in collected.items())
     return [f"Not trained alike: {each}."]
 
 
 def _curves(runs: Sequence[Run]) -> str:
-    """The losses that several runs have, one line per run or seeds' mean: held out where that was measured."""
+    """The losses that several runs have, one line per run or mean of seeds: held-out losses if they were measured."""
     groups = by_seed(runs)
     shared = [name for name in loss_names(runs) if sum(bool(_loss(group, name).points) for group in groups) > 1]
     charts = [
@@ -96,7 +96,7 @@ def _curves(runs: Sequence[Run]) -> str:
 
 
 def _loss(group: Sequence[Run], name: str) -> Series:
-    """Held out where that was measured; the legend says which, and on what where that differs among the runs."""
+    """The held-out loss if it was measured, else the training loss; the legend says which, and on which corpora."""
     held_out = mean_series(group, HELD_OUT + name)
     corpora = ", ".join(Path(place).name for place in (group[0].held_out if held_out else group[0].corpora))
     what = ("held out" if held_out else "training") + (f" on {corpora}" if corpora else "")
@@ -120,7 +120,7 @@ def _table(names: Sequence[str], rows: Sequence[ResultRow]) -> str:
 
 
 def _cell(row: ResultRow, name: str, decimals: int | None) -> str:
-    """A number with its interval, or that of several seeds with its deviation; "" where there is none."""
+    """A number with its interval, or the mean of several seeds with its deviation; "" if there is none."""
     if name not in row.numbers:
         return ""
     interval = row.intervals.get(name)
@@ -147,14 +147,14 @@ def _turned(names: Sequence[str], rows: Sequence[ResultRow]) -> str:
 
 
 def _classes(lines: Sequence[Line]) -> str:
-    """F1 of each class by itself, a column per result; the most frequent classes."""
-    reported = [line for line in lines if all(result.get("classes") for result in line.results)]
-    if not reported:
+    """F1 of each of the most frequent classes, a column per result."""
+    collected = [line for line in lines if all(result.get("classes") for result in line.results)]
+    if not collected:
         return ""
-    gold = {name: of["gold"] for line in reported for name, of in line.results[0]["classes"].items()}
+    gold = {name: of["gold"] for line in collected for name, of in line.results[0]["classes"].items()}
     most = sorted(gold, key=lambda name: -gold[name])[:MAX_CLASSES]
     rows: list[tuple[str, Values]] = [("gold", {name: (number,) for name, number in gold.items()})]
-    for line in reported:
+    for line in collected:
         scores = [{name: of["f1"] for name, of in result["classes"].items()} for result in line.results]
         rows.append((_label(line), merged_run(scores)))
     shown = _turned(most, [ResultRow("", label, {name: of[name] for name in most if name in of}) for label, of in rows])
@@ -163,13 +163,13 @@ def _classes(lines: Sequence[Line]) -> str:
 
 
 def _label(line: Line) -> str:
-    """The run's name, or that of several seeds, and how the result was made."""
-    reported = "".join(f' <span class="tag">{escape(tag)}</span>' for tag in line.tags)
-    return escape(line.name) + reported + _below(line)
+    """The name of the run, or of the group of seeds, with the tags of the result."""
+    collected = "".join(f' <span class="tag">{escape(tag)}</span>' for tag in line.tags)
+    return escape(line.name) + collected + _below(line)
 
 
 def _below(line: Line) -> str:
-    """That a result's mean is below that of a baseline; nothing is said of a control."""
+    """A tag if a result's mean is below that of a baseline; controls have none."""
     if line.kind == "control":
         return ""
     theirs = {baseline: _means(numbers) for baseline, numbers in line.baselines.items()}
@@ -178,7 +178,7 @@ def _below(line: Line) -> str:
 
 
 def _means(numbers: Values) -> dict[str, float]:
-    """The means of those that are numbers."""
+    """The means of the numeric values."""
     real = {name: values for name, values in numbers.items() if all(isinstance(v, int | float) for v in values)}
     return {name: statistics.fmean(values) for name, values in real.items()}
 
@@ -189,7 +189,7 @@ def _baseline(name: str, bounds: Collection[str]) -> str:
 
 
 def _sources(found: Sequence[tuple[Run, Record]]) -> str:
-    """What was counted, and on which inputs."""
+    """The counts and the inputs of the results."""
     lines = []
     for run, result in found:
         counts = [f"{number(value)} {escape(name)}" for name, value in (result.get("counts") or {}).items()]

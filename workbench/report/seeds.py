@@ -1,4 +1,4 @@
-"""Runs that differ in their seed alone, which a report shows as one: the mean of their numbers and its deviation."""
+"""Runs that differ only in their seed: a report shows them as one, with the mean of their numbers and its deviation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def by_seed(runs: Sequence[Run]) -> list[list[Run]]:
 
 
 def name_of(group: Sequence[Run]) -> str:
-    """What a group is called: the run, or the recipe that its runs have in common."""
+    """The name of a group: that of its only run, or of the recipe that its runs share."""
     return group[0].name if len(group) == 1 else str(group[0].recipe.get("name") or group[0].name)
 
 
@@ -38,7 +38,7 @@ def seed_spread(values: Sequence[Any], decimals: int | None = None) -> str:
     """A number, or the mean of several with their deviation (n - 1) to as many decimals, as HTML.
 
     Args:
-        decimals: of all numbers of the column; None: as fits this one.
+        decimals: decimals of all numbers of the column; None: those that fit this number.
     """
     if len(values) == 1:
         return fixed(values[0], decimals)

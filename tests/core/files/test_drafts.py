@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and take the place of files alone."""
+"""Files are written completely or not at all, and only replace files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule that every option says what it may be, for all that ships; and the check itself."""
+"""Every shipped option declares its allowed values; and the check of values itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GIVEN = (
 
 
 def _named(tree: Any) -> Iterator[tuple[str, str]]:
-    """(kind, name) of every part in a recipe; behind it stand its options, one of which may name a stream `image`."""
+    """(kind, name) of every component in a recipe; its options follow, one of which may name a stream `image`."""
     if isinstance(tree, Mapping):
         yield from [(kind, name) for kind, name in tree.items() if kind in KINDS and isinstance(name, str)][:1]
         for inner in tree.values():
