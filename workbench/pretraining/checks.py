@@ -238,9 +238,7 @@ def check_linked_texts(task: Task, places: Sequence[str], control: str | None) -
             knows.
     """
     transforms = [transform for transform in task.transforms if transform.reads_spans]
-    linked = _with_links(
-        task, places, control, [f"the transform {type(transform).__name__}" for transform in transforms]
-    )
+    linked = _with_links(task, places, control, [f"the {named(transform)}" for transform in transforms])
     _check_known(transforms, linked)
 
 

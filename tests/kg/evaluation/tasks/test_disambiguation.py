@@ -159,7 +159,7 @@ def test_what_was_used_and_left_out_names_its_stream_where_there_are_several(unt
     task.sequences(samples)
     assert task.take_used() == {"mentions": 2}
     other = copy.copy(task)
-    other.steps = [*task.transforms, CandidatesTransform({"elsewhere": 0}, stream="others", mentions="far")]
+    other.transforms = [*task.transforms, CandidatesTransform({"elsewhere": 0}, stream="others", mentions="far")]
     other.sequences(samples)
     assert other.take_used() == {"mentions (towns)": 2}
     assert other.take_dropped() == {"entities without a vector (others)": 3}

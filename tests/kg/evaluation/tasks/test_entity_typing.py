@@ -90,7 +90,7 @@ def test_the_recipe_says_what_was_trained(tuned: Path) -> None:
     spec = recipe.tasks["entity-typing"]
     assert spec.sequence.builder["types"] == ["city", "place", "town"]
     assert spec.sequence.builder["marker"] == "/"
-    assert spec.sequence.transforms[0]["step"] == "kg.entity_stream"
+    assert spec.sequence.transforms[0]["transform"] == "kg.entity_stream"
     assert recipe.train.max_steps == np.ceil(30 * 32 / 8)
 
 

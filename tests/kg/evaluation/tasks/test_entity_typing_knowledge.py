@@ -32,15 +32,15 @@ class Entities:
         return sequences
 
 
-class Linked(Entities, Document):
+class Linked(Entities, DocumentBuilder):
     reads_spans = True
 
 
-class LinkedMention(Entities, Mention):
+class LinkedMention(Entities, MentionBuilder):
     reads_spans = True
 
 
-class Quiet(Entities, Document):
+class Quiet(Entities, DocumentBuilder):
     pass
 """
 
