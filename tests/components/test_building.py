@@ -157,6 +157,9 @@ def test_options_that_parts_share_are_listed_with_their_defaults() -> None:
     layer, packed = ({o.name: o.default for o in listed[name].options} for name in ("layer self", "builder packed"))
     assert (layer["norm_eps"], layer["rotary"], layer["num_heads"]) == ("1e-12", "null", "")
     assert (packed["begin"], packed["visibility"], packed["across"]) == ("cls", "bidirectional", "false")
+    meanings = {option.name: option.meaning for option in listed["layer self"].options}
+    assert meanings["norm_eps"] == "epsilon of the norms."  # of the dataclass
+    assert meanings["stream"]  # of the layer itself
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -176,7 +176,8 @@ def options_of(component: Any) -> ComponentOptions:
     named = [name for name, p in parameters.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     defaults = {name: parameters[name].default for name in named if parameters[name].default is not inspect._empty}
     others = next((name for name, p in parameters.items() if p.kind is p.VAR_KEYWORD), None)
-    shared = None if others is None else _shared(hints.pop(others, None))
+    shared = shared_options_of(component)
+    hints.pop(others or "", None)
     if shared is None:
         return ComponentOptions(named, hints, defaults, open_ended=others is not None)
     fields = {field.name: field for field in dataclasses.fields(shared) if field.name not in named}
@@ -187,7 +188,9 @@ def options_of(component: Any) -> ComponentOptions:
     )
 
 
-def _shared(hint: Any) -> type[Any] | None:
-    """The dataclass of `**options: Annotated[Any, SomeDataclass]`; None if any keyword is accepted."""
+def shared_options_of(component: Any) -> type[Any] | None:
+    """The dataclass of `**options: Annotated[Any, SomeDataclass]` in a component's signature, if there is one."""
+    others = next((name for name, p in _parameters(component).items() if p.kind is p.VAR_KEYWORD), None)
+    hint = None if others is None else _hints(component).get(others)
     found = typing.get_args(hint)[1:] if typing.get_origin(hint) is typing.Annotated else ()
     return next((each for each in found if inspect.isclass(each) and dataclasses.is_dataclass(each)), None)

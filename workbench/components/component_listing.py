@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, get_type_hints
 
 from workbench.components.build_context import BUILD_ARGUMENTS
-from workbench.components.building import find, options_of, short_names
+from workbench.components.building import find, options_of, shared_options_of, short_names
 from workbench.components.kinds import KINDS
 from workbench.core.options.values import described, group
 
@@ -96,10 +96,13 @@ def written(default: Any) -> str:
 
 
 def _meanings(component: Any) -> dict[str, str]:
-    """The meaning of each argument, from the `Args` of the docstrings of a class and its bases."""
+    """The meaning of each argument, from the docstrings of a class and its bases (`Args`), and of the dataclass whose
+    options it takes too (`Attributes`)."""
     found: dict[str, str] = {}
-    for base in reversed(inspect.getmro(component)):
-        _, _, after = inspect.cleandoc(base.__doc__ or "").partition("\nArgs:\n")
+    shared = shared_options_of(component)
+    documented = [(base, "Args") for base in reversed(inspect.getmro(component))]
+    for source, title in [*([] if shared is None else [(shared, "Attributes")]), *documented]:
+        _, _, after = inspect.cleandoc(source.__doc__ or "").partition(f"\n{title}:\n")
         block = after.partition("\n\n")[0]
         for entry in re.split(r"\n(?= {4}\w)", f"\n{block}"):
             names, colon, text = entry.strip().partition(": ")

@@ -121,10 +121,13 @@ class LayerOptions:
     A layer takes them as `**options: Annotated[Any, LayerOptions]`, but for those that it names itself.
 
     Attributes:
-        num_heads: of attention.
-        intermediate_size: by default 4 x the hidden size.
+        num_heads: heads of the attention.
+        intermediate_size: of the feed-forward network, by default 4 x the hidden size.
+        dropout: of the result of each sublayer.
+        attention_dropout: of the attention weights.
         norm: layer, rms (which never has a bias) or unbiased (K-BERT's).
-        norm_place: post (BERT) or pre.
+        norm_place: behind each residual connection (post, as in BERT) or at the start of each sublayer (pre).
+        norm_eps: epsilon of the norms.
         rotary: base of rotary positions (arXiv:2104.09864).
         score_bias: a component that adds to the scores of attention (buckets).
         window: how many rows away a row may be to be seen.

@@ -31,8 +31,10 @@ CUT_SPAN = "span cut off"
 class TextOptions:
     """The options that builders of single texts share.
 
-    `partial`: mentions that begin or end inside a token, `cover` or `drop`; `visibility`: which tokens each one sees,
-    all (`bidirectional`), those up to itself (`causal`), or itself and those after it (`anticausal`).
+    Attributes:
+        partial: mentions that begin or end inside a token: `cover` or `drop`.
+        visibility: the tokens that each token sees: all (`bidirectional`), those up to itself (`causal`), or itself and
+            those after it (`anticausal`).
     """
 
     partial: Partial = "cover"
@@ -41,8 +43,13 @@ class TextOptions:
 
 @dataclass(frozen=True)
 class PairOptions:
-    """The same of builders of pairs, whose `visibility` may also be `prefix`: in the second segment up to itself, and
-    in the first one that segment (UniLM, arXiv:1905.03197)."""
+    """The options that builders of pairs share.
+
+    Attributes:
+        partial: mentions that begin or end inside a token: `cover` or `drop`.
+        visibility: as of single texts, or `prefix`: in the second segment the tokens up to itself, in the first segment
+            those of that segment (UniLM, arXiv:1905.03197).
+    """
 
     partial: Partial = "cover"
     visibility: Visibility = "bidirectional"

@@ -15,7 +15,15 @@ from workbench.text.tokenizer import Encoding, Tokenizer
 
 @dataclass(frozen=True)
 class DocumentOptions(TextOptions):
-    """The options that builders of documents share."""
+    """The options that builders of documents share.
+
+    Attributes:
+        partial: mentions that begin or end inside a token: `cover` or `drop`.
+        visibility: the tokens that each token sees: all (`bidirectional`), those up to itself (`causal`), or itself and
+            those after it (`anticausal`).
+        begin, end: roles of the special tokens around the text (GPT: `begin: bos, end: eos`); null for none.
+        chars_per_token: sets the window; by default it is measured on the corpora.
+    """
 
     begin: Role | None = "cls"
     end: Role | None = "sep"
