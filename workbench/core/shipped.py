@@ -43,7 +43,7 @@ def find_package_files() -> None:
 
 
 def version() -> str:
-    """Of the installed package; of a checkout that is not installed what its pyproject.toml says."""
+    """The version of the installed package, or of a checkout's pyproject.toml."""
     try:
         return metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:

@@ -43,7 +43,7 @@ from workbench.recipe import foreign_names as elsewhere
 
 Spec = dict[str, Any]
 NO_SEGMENTER = "none"
-"""The value of a recipe's `segmenter` for no segmenter: words are what the tokenizer's pre-tokenizer separates, in
+"""The value of a recipe's `segmenter` for no segmenter: words are the units of the tokenizer's pre-tokenizer, in
 every script."""
 
 

@@ -1,4 +1,4 @@
-"""A run folder as a report reads it: recipe, metrics, evaluations, figures; or results of what is no run."""
+"""A run folder as a report reads it: recipe, metrics, evaluations, figures; or a folder of results alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HELD_OUT = "held_out/"
 
 @dataclass
 class Figure:
-    """A drawn figure (PNG) with what it shows."""
+    """A drawn figure (PNG) with its title and caption."""
 
     path: Path
     title: str
@@ -31,10 +31,9 @@ class Figure:
 
 @dataclass(repr=False)
 class Run:
-    """A run folder as it was when it was read. `metrics` are the lines of metrics.jsonl, oldest first.
+    """The content of a run folder at the time of reading. `metrics` are the lines of metrics.jsonl, oldest first.
 
-    It stands for its folder wherever a path is wanted. What is no run (vectors, a linker, a released model) has
-    evaluations alone.
+    It can be used as the path of its folder. Vectors, a linker or a pretrained checkpoint have evaluations only.
     """
 
     name: str
@@ -58,27 +57,27 @@ class Run:
 
     @property
     def control(self) -> str | None:
-        """The control that the run was trained under."""
+        """The control of the run's training."""
         return self.recipe.get("control")
 
     @property
     def corpora(self) -> list[str]:
-        """Where its training sets are."""
+        """The places of its training corpora."""
         return self._places("corpora")
 
     @property
     def held_out(self) -> list[str]:
-        """Where the sets of its held-out losses are."""
+        """The places of its held-out corpora."""
         return self._places("held_out")
 
     def _places(self, key: str) -> list[str]:
         tasks = self.recipe.get("tasks")
         each = tasks.values() if isinstance(tasks, dict) else ()
-        reported = (of for task in each if isinstance(task, dict) for of in task.get(key) or ())
-        return list(dict.fromkeys(map(str, reported)))
+        places = (of for task in each if isinstance(task, dict) for of in task.get(key) or ())
+        return list(dict.fromkeys(map(str, places)))
 
     def parameters(self) -> int | None:
-        """How many numbers its checkpoints hold, with those that are not trained; None where there is no whole one."""
+        """The number of parameters in its checkpoints, including frozen ones; None if there is no valid checkpoint."""
         steps = (self.folder / CHECKPOINTS).glob(f"step-*/{MODEL}")
         last = max(steps, key=lambda path: path.parent.name.partition("-")[2].zfill(20), default=None)
         if last is None:
@@ -91,7 +90,7 @@ class Run:
 
     @property
     def budget(self) -> str:
-        """How long it was trained: steps and samples of each; empty where the recipe does not say."""
+        """The training budget: steps and samples of each; empty if the recipe does not state it."""
         train = self.recipe.get("train")
         stated = [train.get(name) for name in ("max_steps", "global_batch_size")] if isinstance(train, dict) else []
         known = stated and all(isinstance(value, int) for value in stated)
@@ -99,17 +98,18 @@ class Run:
 
 
 def _numbers_in(path: Path) -> int:
-    """Numbers in a safetensors file, of which the head alone is read."""
+    """The number of values in a safetensors file; only its header is read."""
     with safe_open(path, framework="np") as file:
         names: list[str] = list(file.keys())
         return sum(math.prod(file.get_slice(name).get_shape()) for name in names)
 
 
 def load_run(folder: Path) -> Run:
-    """Read a run folder, or a folder of results (`evaluate` writes those of what is no run to `evaluations/NAME`).
+    """Read a run folder, or a folder of results (`evaluate` writes the results of vectors, linkers and
+    checkpoints to `evaluations/NAME`).
 
     Raises:
-        WorkbenchError: it is neither, or a file in it cannot be read; says which.
+        WorkbenchError: it is neither, or a file in it cannot be read; the message says which.
     """
     recipe = folder / RECIPE
     if not is_run(folder):
@@ -133,14 +133,14 @@ def _results_alone(folder: Path) -> Run:
     if not any(isinstance(record, dict) and "numbers" in record for record in records):
         below = ", ".join(sorted({str(path.parent) for path in folder.glob("*/*.json")}))
         raise WorkbenchError(
-            f"{folder} is not a run: it has no {RECIPE}; nor does it hold results of what is no run (*.json); give the "
+            f"{folder} is not a run: it has no {RECIPE}; nor does it hold results (*.json); give the "
             f"folder that 'pretrain' wrote, or the {EVALUATIONS}/NAME of 'evaluate'{f': {below}' if below else ''}"
         )
     return Run(name=real_path(folder).name, folder=folder, recipe={}, evaluations=results_in(folder))
 
 
 def listed(record: Record, key: str) -> list[Any]:
-    """What a recipe or a result, which may be anybody's, lists under a key."""
+    """The list under a key of a recipe or result; [] for any other value."""
     found = record.get(key)
     return found if isinstance(found, list) else []
 

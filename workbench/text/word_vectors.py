@@ -92,7 +92,7 @@ def train_word_vectors(
 
 
 def neighbours(words: Words, vectors: np.ndarray, nearest: int) -> np.ndarray:
-    """[words, nearest]: the places of the most similar words (by cosine) with as many tokens, -1 behind the last."""
+    """[words, nearest]: the places of the most similar words (by cosine) with as many tokens, -1 after the last."""
     import torch  # takes seconds, and the command refuses wrong inputs without it
 
     similar = np.full((len(words), nearest), -1, np.int64)
