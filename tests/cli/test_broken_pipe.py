@@ -33,7 +33,7 @@ def test_nothing_is_said_where_nobody_reads(tmp_path: Path) -> None:
     assert (tmp_path / "said").read_text() == ""
 
 
-def test_the_broken_pipe_of_a_part_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_broken_pipe_of_a_component_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended, reported():
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
     assert ended.value.code == 1

@@ -63,7 +63,7 @@ def test_a_key_of_train_and_of_a_task() -> None:
         ("microsoft/deberta-v3-base", None),
     ],
 )
-def test_a_model_of_the_hub_is_told_from_a_recipe(name: str, recipe: str | None) -> None:
+def test_a_model_of_the_hub_is_distinguished_from_a_recipe(name: str, recipe: str | None) -> None:
     reported = refused(name)
     assert "workbench pretrain FOLDER" in reported
     assert ("is the recipe" in reported) == (recipe is not None)

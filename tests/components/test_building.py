@@ -52,7 +52,7 @@ def test_an_import_path() -> None:
         ({"layer": "workbench.models.layers.self:Selv"}, r"unknown layer 'Selv'.*SelfLayer"),
     ],
 )
-def test_wrong_parts_get_one_clear_message(change: dict, message: str) -> None:
+def test_wrong_components_get_one_clear_message(change: dict, message: str) -> None:
     with pytest.raises(WorkbenchError, match=message):
         build("layer", {**SPEC, **change}, "model", sizes={"text": 8})
 
@@ -62,7 +62,7 @@ def test_a_missing_option_is_named() -> None:
         build("layer", {"layer": "self", "stream": "text"}, sizes={"text": 8})
 
 
-def test_a_part_beside_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_component_next_to_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine_for_test.py").write_text(
         "from torch import nn\n\nclass Scale(nn.Module):\n    def __init__(self, by: float = 1.0):\n"
         "        super().__init__()\n        self.by = by\n\n"
@@ -72,7 +72,7 @@ def test_a_part_beside_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert build("layer", {"layer": "mine_for_test:Scale", "by": 2}).by == 2
 
 
-def test_a_part_whose_package_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_component_whose_package_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "needs_more_for_test.py").write_text("import a_package_nobody_has\n")
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     with pytest.raises(WorkbenchError, match="needs the package 'a_package_nobody_has'"):
@@ -101,7 +101,9 @@ class Loose(nn.Module):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("option", ["typed", "untyped", "any", "any.inner", "any.inner[1]", "other"])
-def test_no_option_of_a_part_is_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, value: float) -> None:
+def test_no_option_of_a_component_is_nan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, value: float
+) -> None:
     (tmp_path / "loose_for_test.py").write_text(LOOSE)
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     given = {"any.inner": {"inner": value}, "any.inner[1]": {"inner": [0, value]}}.get(option, value)
@@ -132,7 +134,7 @@ class Asking(Masking):
 """
 
 
-def test_parts_within_parts_are_given_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_components_of_components_receive_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "asking_policy.py").write_text(ASKING)
     monkeypatch.syspath_prepend(str(tmp_path))
     masking = {"masking": "asking_policy:Asking", "seed": 5}
@@ -151,7 +153,7 @@ def test_components_are_listed_with_their_options() -> None:
     assert heads.allowed.startswith("a whole number from 1")
 
 
-def test_options_that_parts_share_are_listed_with_their_defaults() -> None:
+def test_options_that_components_share_are_listed_with_their_defaults() -> None:
     """Those of `**options: Annotated[Any, SomeDataclass]` are in no signature."""
     listed = {f"{kind} {entry.name}": entry for kind in ("layer", "builder") for entry in component_entries(kind)}
     layer, packed = ({o.name: o.default for o in listed[name].options} for name in ("layer self", "builder packed"))

@@ -60,7 +60,7 @@ def test_a_text_set_is_cut_into_windows(make_tar: Any, tmp_path: Path) -> None:
     assert joined == texts
 
 
-def test_json_records_tell_their_kind(make_tar: Any) -> None:
+def test_the_kind_of_json_records_is_detected(make_tar: Any) -> None:
     tar = make_tar([("a.json", b'{"text": "hello", "language": "en"}')])
     assert index_foreign([tar], tar.parent).kind == "text"
     sample = Corpus.open(tar.parent).read(0, 0)

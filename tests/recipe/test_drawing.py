@@ -74,7 +74,7 @@ def test_streams_have_a_colour_each_and_names_fit_their_boxes(name: str) -> None
             assert 0.55 * size * len(str(found.text)) < WIDTH - 20, found.text
 
 
-def test_objectives_of_a_kind_are_told_apart_and_whose_visibility_it_is() -> None:
+def test_objectives_of_a_kind_and_visibilities_are_distinguished() -> None:
     assert "pairs: itm, mlm, mrfr, objects (mrc), attributes (mrc)" in texts(drawing(load_recipe("lxmert")), "small")
     assert "causal visibility of the text" in texts(drawing(load_recipe("clip")), "small")
     assert "causal visibility" in texts(drawing(load_recipe("gpt")), "small")

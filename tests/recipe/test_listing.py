@@ -7,7 +7,7 @@ from workbench.recipe.recipe_listing import expected, stack
 from workbench.recipe.trees import recipe_from_dict
 
 
-def test_a_part_among_the_options_of_a_layer_is_no_stream() -> None:
+def test_a_component_among_the_options_of_a_layer_is_no_stream() -> None:
     score_bias = {"score_bias": "buckets", "bidirectional": False}
     layers = [
         {

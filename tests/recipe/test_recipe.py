@@ -98,14 +98,14 @@ def test_wrong_values_say_where_and_what_is_allowed(file: Path, override: str, m
         ("model.layers.first.num_heads=2", "there is no model.layers[first]: model.layers has 1 element,"),
     ],
 )
-def test_a_bad_override_is_to_blame_and_not_the_file(file: Path, override: str, message: str) -> None:
+def test_a_bad_override_is_named_and_not_the_file(file: Path, override: str, message: str) -> None:
     with pytest.raises(WorkbenchError) as refused:
         load_recipe(str(file), ["seed=3", override, "train.log_every=2"])
     assert message in str(refused.value)
     assert str(file) not in str(refused.value)
 
 
-def test_an_override_that_only_mends_is_not_to_blame(file: Path) -> None:
+def test_an_override_that_only_fixes_is_not_named(file: Path) -> None:
     smaller = ["train.global_batch_size=1", "train.micro_batch_size=1"]
     with pytest.raises(WorkbenchError, match=r"^override 'tasks=\{\}': the recipe names no task"):
         load_recipe(str(file), [*smaller, "tasks={}"])
@@ -118,7 +118,7 @@ def test_what_the_file_says_is_not_the_overrides_fault(file: Path) -> None:
     assert str(refused.value).startswith(f"{file}: train.max_steps = 'none' is of type str; allowed: a whole number")
 
 
-def test_an_override_of_a_runs_own_recipe_is_to_blame(file: Path) -> None:
+def test_an_override_of_a_runs_own_recipe_is_named(file: Path) -> None:
     with pytest.raises(WorkbenchError, match=r"^override 'train.lr=fast': train\.lr = 'fast'"):
         with_overrides(load_recipe(str(file)), ["train.lr=fast"])
 

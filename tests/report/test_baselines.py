@@ -40,7 +40,7 @@ def test_every_variant_has_its_own_baselines(tmp_path: Path, make_run: Callable,
     }
 
 
-def test_results_that_read_alike_tell_what_they_read(
+def test_results_with_equal_labels_name_their_data(
     tmp_path: Path, make_run: Callable, add_evaluation: Callable
 ) -> None:
     run = make_run(tmp_path / "kg-bert")

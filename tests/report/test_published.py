@@ -31,7 +31,7 @@ def run(tmp_path: Path) -> Run:
     return load_run(folder)
 
 
-def test_figures_stand_beside_ours_or_are_said_to_be_reported(run: Run) -> None:
+def test_published_results_are_next_to_ours_or_marked_as_reported(run: Run) -> None:
     page = render([run])
     shown = words(page)
     assert "facts / accuracyLAMA0.51000.2500 codextable &lt;2&gt;, of one seed" in shown

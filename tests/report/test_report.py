@@ -62,7 +62,7 @@ def words(page: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", re.sub(r"<style>.*?</style>", "", page, flags=re.S)))
 
 
-def test_results_of_what_is_no_run_stand_beside_those_of_runs(runs: list[Path], tmp_path: Path) -> None:
+def test_results_without_a_run_are_next_to_those_of_runs(runs: list[Path], tmp_path: Path) -> None:
     """Vectors have no recipe and no metrics, and their results lie in evaluations/NAME."""
     alone = tmp_path / "place" / "evaluations"
     record = {"task": "facts", "numbers": {"accuracy": 0.4321}, "counts": {"facts": 7}, "panels": []}
@@ -180,7 +180,7 @@ def test_text_from_data_is_escaped(tmp_path: Path, make_run: Callable, add_evalu
     assert not any(name.startswith("on") for _, attributes in parsed(page).tags for name in attributes)
 
 
-def test_inputs_are_told_in_one_line(tmp_path: Path, make_run: Callable, add_evaluation: Callable) -> None:
+def test_inputs_are_shown_in_one_line(tmp_path: Path, make_run: Callable, add_evaluation: Callable) -> None:
     run = make_run(tmp_path / "run")
     corpus = {"path": "corpora/a", "records": 7, "sha256": ["ab" * 32] * 5}
     add_evaluation(run, "x", task="x", numbers={"score": 1}, inputs={"corpus": corpus})
@@ -344,7 +344,7 @@ def test_eight_lines_have_a_colour_each() -> None:
     assert all(style.count(f"--{name}:") == 2 and f".line.{name} " in style for name in drawn)
 
 
-def test_the_table_beside_seeds_is_no_run(runs: list[Path]) -> None:
+def test_the_table_next_to_seeds_is_no_run(runs: list[Path]) -> None:
     table = runs[0].with_name("k-bert-seeds.json")
     table.write_text("{}")
     report([table, *runs])
@@ -385,7 +385,7 @@ def test_example_images_stay_inside_and_large_ones_shrink(tmp_path: Path, make_r
         example_image(run, "evaluations/images/none.png", "")
 
 
-def test_pictures_name_what_does_not_fit(tmp_path: Path) -> None:
+def test_invalid_images_are_named(tmp_path: Path) -> None:
     with pytest.raises(WorkbenchError, match="nothing to draw"):
         draw_neighbourhood(tmp_path, "x", "FR", [("a", "r", "b")], {})
     with pytest.raises(WorkbenchError, match=r"shape \(2, 3\) for 1 words"):
@@ -393,7 +393,7 @@ def test_pictures_name_what_does_not_fit(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_items_seeds_and_intervals_stand_beside_numbers(
+def test_items_seeds_and_intervals_are_next_to_numbers(
     tmp_path: Path, make_run: Callable, add_evaluation: Callable
 ) -> None:
     sure = {"accuracy": {"low": 0.6123, "high": 0.8456, "by": "Wilson"}}

@@ -45,7 +45,7 @@ def test_seeds_are_one_line_of_a_table(seeds: list[Path]) -> None:
     assert re.search(r"a probe +baseline +0\.5000 +± 0\.1000", shown)
 
 
-def test_a_mean_below_a_baseline_is_told(tmp_path: Path, make_run: Callable, add_evaluation: Callable) -> None:
+def test_a_mean_below_a_baseline_is_reported(tmp_path: Path, make_run: Callable, add_evaluation: Callable) -> None:
     runs = []
     for seed, accuracy in enumerate((0.3, 0.6)):
         run = change(make_run(tmp_path / f"tuned-{seed}"), seed=seed, name="tuned")
@@ -57,7 +57,7 @@ def test_a_mean_below_a_baseline_is_told(tmp_path: Path, make_run: Callable, add
     assert "below" not in render([load_run(runs[1])]).split("<body")[1]  # 0.6 alone is above, and a control is below
 
 
-def test_whether_all_were_trained_alike_is_told(seeds: list[Path]) -> None:
+def test_equal_and_unequal_training_is_reported(seeds: list[Path]) -> None:
     assert "All trained for 600 steps of 64 samples." in render([load_run(folder) for folder in seeds])
     change(seeds[-1], train={"max_steps": 9000, "global_batch_size": 64})
     page = render([load_run(folder) for folder in seeds])

@@ -58,7 +58,7 @@ def test_an_optimizer_with_state_of_its_own_goes_on_exactly() -> None:
         assert torch.equal(one, other), name
 
 
-def test_what_no_checkpoint_holds_is_told_when_it_is_saved() -> None:
+def test_state_that_no_checkpoint_holds_is_reported_on_saving() -> None:
     model = Model()
     optimizer = Counting(groups(model), 0.1)
     optimizer.state[model.grid]["history"] = object()

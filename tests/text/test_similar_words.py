@@ -48,7 +48,7 @@ def test_a_word_is_found_by_its_tokens(tmp_path: Path) -> None:
     check(pickle.loads(pickle.dumps(table)))
 
 
-def test_words_of_one_hash_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_of_one_hash_are_distinguished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_hash", lambda word: 1)
     check(kept(tmp_path / "near.safetensors"))
 

@@ -157,7 +157,7 @@ def test_old_byte_level_layout(tokenizers, tmp_path, sentences):
         ("readme.md", "x", "holds no tokenizer: found readme.md"),
     ],
 )
-def test_bad_files_are_told(tmp_path, name, content, message):
+def test_bad_files_are_reported(tmp_path, name, content, message):
     folder = tmp_path / "tokenizer"
     if name:
         folder.mkdir()
@@ -175,7 +175,7 @@ def test_ids_with_gaps_have_rows_in_a_table(sentences):
     assert gaps.vocab_size == vocabulary[moved] + 1
 
 
-def test_definition_that_cannot_encode_is_told(sentences):
+def test_definition_that_cannot_encode_is_reported(sentences):
     backend = train_tokenizer(sentences, "wordpiece", 300)
     definition = json.loads(backend.to_str())
     definition["model"]["unk_token"] = "[UMK]"  # a flipped bit
@@ -184,13 +184,13 @@ def test_definition_that_cannot_encode_is_told(sentences):
         damaged.encode("☃")
 
 
-def test_vocabulary_that_is_not_utf8_is_told(tmp_path):
+def test_vocabulary_that_is_not_utf8_is_reported(tmp_path):
     (tmp_path / "vocab.txt").write_bytes(b"[UNK]\n\xff\n")
     with pytest.raises(WorkbenchError, match="not UTF-8"):
         Tokenizer.load(tmp_path)
 
 
-def test_missing_role_is_told(tokenizers):
+def test_missing_role_is_reported(tokenizers):
     backend = tokenizers["wordpiece"].backend
     from tokenizers import Tokenizer as Backend
     from tokenizers import models

@@ -44,7 +44,7 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path, make: Callable[[Path], 
     assert {path.name: stat.S_IFMT(path.lstat().st_mode) for path in tmp_path.iterdir()} == before
 
 
-def test_what_cannot_be_written_is_told_by_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("words")
     long = "n" * 250  # fits a file's name, but not that of a draft of it

@@ -48,7 +48,7 @@ def _named(tree: Any) -> Iterator[tuple[str, str]]:
             yield from _named(inner)
 
 
-def shipped_parts() -> list[tuple[str, str]]:
+def shipped_components() -> list[tuple[str, str]]:
     """Those with short names, and whatever a recipe names."""
     found = {(kind, name) for kind in KINDS for name in parts.short_names(kind)}
     for recipe in recipe_names():
@@ -58,7 +58,7 @@ def shipped_parts() -> list[tuple[str, str]]:
 
 def declared() -> dict[str, dict[str, Any]]:
     """What can be stated, by who declares it: option -> annotation."""
-    hints = {f"{kind} {name}": parts.options_of(parts.find(kind, name)).types for kind, name in shipped_parts()}
+    hints = {f"{kind} {name}": parts.options_of(parts.find(kind, name)).types for kind, name in shipped_components()}
     hints |= {f"command {name}": {o.name: o.annotation for o in options_of(f)} for name, f in all_commands()}
     hints |= {spec.__name__: typing.get_type_hints(spec, include_extras=True) for spec in SPECS}
     for kind in ("text", "image-text", "triples"):
@@ -111,8 +111,8 @@ def test_the_rule_finds_what_is_open() -> None:
         assert not list(open_ends(hint)), hint
 
 
-@pytest.mark.parametrize(("kind", "name"), shipped_parts())
-def test_every_part_refuses_what_it_does_not_allow(kind: str, name: str) -> None:
+@pytest.mark.parametrize(("kind", "name"), shipped_components())
+def test_every_component_refuses_values_that_it_does_not_allow(kind: str, name: str) -> None:
     part = parts.find(kind, name)
     for option, hint in parts.options_of(part).types.items():
         for value in () if option in GIVEN else bad_values(hint):
