@@ -201,6 +201,43 @@ def test_similarity_of_vectors_and_of_pairs(place: Path) -> None:
         workbench.load("runs/tiny-text").similarity(texts, images)
 
 
+@pytest.fixture(scope="module")
+def clip(hugging_face: Path) -> Path:
+    """What transformers writes of a CLIP with random weights, with the tokenizer of the BERT."""
+    folder = hugging_face.parent / "clip"
+    words = transformers.AutoTokenizer.from_pretrained(hugging_face)
+    words.add_special_tokens({"bos_token": "[CLS]", "eos_token": "[SEP]"})
+    words.save_pretrained(folder)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    ends = {"bos_token_id": words.bos_token_id, "eos_token_id": words.eos_token_id, "pad_token_id": words.pad_token_id}
+    text = {**sizes, **ends, "vocab_size": len(words), "max_position_embeddings": 32}
+    image = {**sizes, "image_size": 64, "patch_size": 16}
+    torch.manual_seed(0)
+    model = transformers.CLIPModel(transformers.CLIPConfig(text_config=text, vision_config=image, projection_dim=16))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    model.save_pretrained(folder)
+    return folder
+
+
+def test_similarity_is_that_of_clip_in_transformers(clip: Path) -> None:
+    texts = ["a red circle", "a blue square"]
+    found = workbench.create_model(clip).similarity(texts, "photos/000.png")
+    theirs, words = transformers.CLIPModel.from_pretrained(clip), transformers.AutoTokenizer.from_pretrained(clip)
+    pixels = np.asarray(Image.open("photos/000.png").convert("RGB"), np.float32) / 255
+    mean, deviation = transformers.image_utils.OPENAI_CLIP_MEAN, transformers.image_utils.OPENAI_CLIP_STD
+    pixels = ((pixels - mean) / deviation).transpose(2, 0, 1).astype(np.float32)
+    for text, score in zip(texts, found[:, 0], strict=True):
+        ids = [words.bos_token_id, *words(text, add_special_tokens=False)["input_ids"], words.eos_token_id]
+        with torch.no_grad():
+            out = theirs(input_ids=torch.tensor([ids]), pixel_values=torch.from_numpy(pixels)[None])
+        np.testing.assert_allclose(score, float(out.logits_per_image / theirs.logit_scale.exp()), atol=1e-5)
+    opened = workbench.load(clip)
+    for use in (lambda: opened.similarity(texts, "photos/000.png"), lambda: opened.encode(Path("photos/000.png"))):
+        with pytest.raises(WorkbenchError, match=r"workbench.create_model\('.*clip'\) opens"):
+            use()
+
+
 def test_attention_adds_up_and_names_its_rows(place: Path) -> None:
     model = workbench.load("runs/tiny-joint")
     (first, second) = model.attention("a red circle", "photos/000.png")

@@ -40,6 +40,7 @@ from workbench.recipe.recipe_listing import stack
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import with_overrides
 from workbench.runs.loaded_run import LoadedRun
+from workbench.runs.names import is_run
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Tokenizer
@@ -143,9 +144,8 @@ class Model:
         samples = samples_of(inputs)
         texts = all("text" in sample and not {"second", "image"} & sample.keys() for sample in samples)
         images = all("image" in sample and not any(sample.get("captions", ())) for sample in samples)
-        if any("image" in sample for sample in samples):
-            self._check_sees(network)
-        encoder = Encoder(self._loaded, stream or ("image" if images else "text"), pool, network)
+        loaded = self._reading(any("image" in sample for sample in samples), network)
+        encoder = Encoder(loaded, stream or ("image" if images else "text"), pool, network)
         together = not (texts or images)
         keys, vectors = encoder(_batches(samples, batch_size), built=not texts, alone=not together)
         if len(keys) != len(samples):
@@ -153,14 +153,26 @@ class Model:
             raise WorkbenchError(f"input {lost} is empty; leave it out")
         return vectors.numpy()
 
-    def _check_sees(self, network: str | None) -> None:
-        """
+    def _reading(self, images: bool, network: str | None) -> LoadedRun:
+        """The model with the tasks that read images, or with all.
+
         Raises:
-            WorkbenchError: the network reads no images.
+            WorkbenchError: it reads none.
         """
         streams = self.torch.network(self.torch.network_name(network)).sizes
-        if "image" not in streams:
+        if images and "image" not in streams:
             raise WorkbenchError(f"the model reads no images, but {', '.join(streams)}; take a vision-language model")
+        tasks = {name: task for name, task in self.transforms.items() if hasattr(task.builder, "image") or not images}
+        if not tasks:
+            raise WorkbenchError(f"{self.place} was opened to read texts; {self._family_model}")
+        return replace(self._loaded, transforms=tasks)
+
+    @property
+    def _family_model(self) -> str:
+        """What to do with a Hugging Face checkpoint of images, whose texts alone `load` reads; nothing for a run."""
+        if is_run(self.place) or not self.place.exists():
+            return "take another model"
+        return f"workbench.create_model({str(self.place)!r}) opens it as its family is pretrained"
 
     def states(self, texts: Any, *, network: str | None = None, batch_size: int = 64) -> list[TokenStates]:
         """The tokens of each text with their vectors, and the characters that each token stands for.
@@ -251,13 +263,27 @@ class Model:
         texts, images = samples_of(texts), _images(images)
         heads: dict[str, Any] = dict(self.torch.heads.items())
         apart = [name for name, head in heads.items() if hasattr(head, "vectors")]
-        name = _chosen([*apart, *(name for name, head in heads.items() if hasattr(head, "match"))], objective)
+        name = self._comparing([*apart, *(n for n, head in heads.items() if hasattr(head, "match"))], objective)
         if name in apart:
             streams = heads[name].streams
             sides = ((texts, streams["text"]), (images, streams["image"]))
             found = [self.encode(each, name, stream=stream, batch_size=batch_size) for each, stream in sides]
             return np.asarray(found[0] @ found[1].T)
         return self._matched(name, heads[name], texts, images, batch_size)
+
+    def _comparing(self, names: list[str], objective: str | None) -> str:
+        """
+        Raises:
+            WorkbenchError: none compares, or not the one that is named.
+        """
+        if not names:
+            raise WorkbenchError(
+                "no objective of this model compares texts with images, as itc, itm and fine-tuning on retrieval do; "
+                f"{self._family_model}"
+            )
+        if objective is not None and objective not in names:
+            raise unknown("objective", objective, names, "those that compare texts with images")
+        return objective or names[0]
 
     @inference_mode()
     def _matched(self, name: str, head: Any, texts: list[Sample], images: list[Sample], size: int) -> np.ndarray:
@@ -294,9 +320,7 @@ class Model:
         Raises:
             WorkbenchError: the text is longer than one sequence, or the model reads no images.
         """
-        if image is not None:
-            self._check_sees(network)
-        encoder = Encoder(self._loaded, "text", network_name=network)
+        encoder = Encoder(self._reading(image is not None, network), "text", network_name=network)
         samples = samples_of(text if image is None else captioned(image, str(text)))
         sequences = encoder.sequences(samples, built=image is not None)
         if len(sequences) != 1:
@@ -420,18 +444,3 @@ def _images(given: Any) -> list[Sample]:
     """Images, of which a path may be a string here."""
     listed = given if isinstance(given, list | tuple) else [given]
     return samples_of([Path(each) if isinstance(each, str) else each for each in listed])
-
-
-def _chosen(names: list[str], objective: str | None) -> str:
-    """
-    Raises:
-        WorkbenchError: none compares, or not the one that is named.
-    """
-    if not names:
-        raise WorkbenchError(
-            "no objective of this model compares texts with images; take one that was pretrained with itc or itm, or "
-            "fine-tuned with retrieval"
-        )
-    if objective is not None and objective not in names:
-        raise unknown("objective", objective, names, "those that compare texts with images")
-    return objective or names[0]
