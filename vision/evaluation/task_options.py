@@ -18,8 +18,7 @@ import typer
 from vision.answers.metric import Variant
 from vision.choices import Ties, Way
 from workbench.core.options.bounds import Count, CountOrZero, Location, Name
-from workbench.evaluation.options import BatchSize, Epochs, Scoring, Tuning
-from workbench.evaluation.scoring.writers import WritingScoring
+from workbench.evaluation.options import BatchSize, Epochs, Scoring, Tuning, WritingScoring
 from workbench.runs.output_places import OutputFile
 
 

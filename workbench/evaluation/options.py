@@ -17,6 +17,7 @@ from workbench.core.options.bounds import Assignment, Count, Location, Positive,
 from workbench.core.options.command import Trust, WhichNetwork
 from workbench.core.options.outputs import written
 from workbench.core.options.values import check, is_text
+from workbench.generation.decoding import Beams, Decoding, EarlyStopping, Penalty
 from workbench.runs.output_places import OutputFile
 
 Epochs = Annotated[Positive, typer.Option(help="Passes over the training set.")]
@@ -159,3 +160,24 @@ def scoring_of(kind: type[MeasuringOptions], assignments: Sequence[str], **repor
             raise unknown("option", name, allowed, "--score")
         reported[name] = check(hints[name], value if is_text(hints[name]) else parse_value(value), f"--score {name}")
     return kind(**reported)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WritingScoring(Scoring):
+    """Options of evaluations that generate text (translations, summaries, captions): how tokens are chosen."""
+
+    max_new_tokens: Annotated[
+        Count | None, typer.Option(help="At most so many tokens are written; default: as in fine-tuning.")
+    ] = None
+    beams: Annotated[Beams, typer.Option(help="Texts that are followed at once.")] = 1
+    length_penalty: Annotated[Penalty, typer.Option(help="With --beams: above 0 favours long texts.")] = 1.0
+    early_stopping: Annotated[EarlyStopping, typer.Option(help="With --beams: when a search is done.")] = "false"
+
+    def decoding(self, longest: int) -> Decoding:
+        """How tokens are chosen, at most `longest` where it isn't said."""
+        return Decoding(
+            max_new_tokens=self.max_new_tokens or longest,
+            beams=self.beams,
+            length_penalty=self.length_penalty,
+            early_stopping=self.early_stopping,
+        )

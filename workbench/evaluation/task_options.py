@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from workbench.core.options.bounds import Count, Name, Word
-from workbench.evaluation.options import BatchSize, Epochs, LikelihoodScoring, Scoring, Tuning
-from workbench.evaluation.scoring.writers import WritingScoring
+from workbench.evaluation.options import BatchSize, Epochs, LikelihoodScoring, Scoring, Tuning, WritingScoring
 from workbench.metrics.texts import Splitting
 
 if TYPE_CHECKING:

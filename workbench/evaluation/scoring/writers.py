@@ -1,22 +1,13 @@
-"""Which of a run's objectives can continue with a text.
-
-Options of evaluating what a run writes token by token: translations, summaries, captions.
-"""
+"""Which of a run's objectives can continue with a text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Annotated, NamedTuple
-
-import typer
+from typing import NamedTuple
 
 from workbench.components.calls import call
 from workbench.core.errors import WorkbenchError, unknown
-from workbench.core.options.bounds import Count
-from workbench.evaluation.options import Scoring
 from workbench.evaluation.scoring.image_sequences import medium_of
-from workbench.generation.decoding import Beams, Decoding, EarlyStopping, Penalty
 from workbench.pretraining.assembly import tasks_of
 from workbench.pretraining.objective import CONTINUATION, Continuation
 from workbench.pretraining.task import Task, TaskObjective
@@ -94,24 +85,3 @@ def recipes_that_write(builder: str, tokenizer: Tokenizer | None) -> list[str]:
         except WorkbenchError:  # it reads no such thing, or writes nothing
             continue
     return found
-
-
-@dataclass(frozen=True, kw_only=True)
-class WritingScoring(Scoring):
-    """How the tokens of what is scored are chosen."""
-
-    max_new_tokens: Annotated[
-        Count | None, typer.Option(help="At most so many tokens are written; default: as in fine-tuning.")
-    ] = None
-    beams: Annotated[Beams, typer.Option(help="Texts that are followed at once.")] = 1
-    length_penalty: Annotated[Penalty, typer.Option(help="With --beams: above 0 favours long texts.")] = 1.0
-    early_stopping: Annotated[EarlyStopping, typer.Option(help="With --beams: when a search is done.")] = "false"
-
-    def decoding(self, longest: int) -> Decoding:
-        """How tokens are chosen, at most `longest` where it isn't said."""
-        return Decoding(
-            max_new_tokens=self.max_new_tokens or longest,
-            beams=self.beams,
-            length_penalty=self.length_penalty,
-            early_stopping=self.early_stopping,
-        )
