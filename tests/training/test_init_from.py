@@ -310,7 +310,7 @@ def test_another_family_is_told_by_what_each_lacks(tmp_path: Path, caplog: pytes
         copied = initialise(root_of(spec), "main", spec)
     assert "layers.0.attention.attention.qkv.weight" in copied
     (reported,) = [line for line in caplog.messages if "another network than this one" in line]
-    assert "it is a released model of the family t5" in reported
+    assert "it is a checkpoint of the family t5" in reported
     assert "tensors of ours are not in it and start anew (embeddings.text.norm.bias, " in reported
     assert "of its own are left out (layers.2.norm.weight, " in reported
     caplog.clear()
