@@ -231,7 +231,8 @@ def test_similarity_is_that_of_clip_in_transformers(clip: Path) -> None:
         ids = [words.bos_token_id, *words(text, add_special_tokens=False)["input_ids"], words.eos_token_id]
         with torch.no_grad():
             out = theirs(input_ids=torch.tensor([ids]), pixel_values=torch.from_numpy(pixels)[None])
-        np.testing.assert_allclose(score, float(out.logits_per_image / theirs.logit_scale.exp()), atol=1e-5)
+            cosine = float(out.logits_per_image / theirs.logit_scale.exp())
+        np.testing.assert_allclose(score, cosine, atol=1e-5)
     opened = workbench.load(clip)
     for use in (lambda: opened.similarity(texts, "photos/000.png"), lambda: opened.encode(Path("photos/000.png"))):
         with pytest.raises(WorkbenchError, match=r"workbench.create_model\('.*clip'\) opens"):
