@@ -1,22 +1,5 @@
-"""What the evaluations over graphs are told on the command line; torch is not needed to read it.
-
-What the task disambiguation is told on the command line; torch is not needed to read it.
-
-What the task entity-typing is told on the command line; torch is not needed to read it.
-
-What the task facts is told on the command line; torch is not needed to read it.
-
-What the task link-prediction is told on the command line; torch is not needed to read it.
-
-What the task linking is told on the command line; torch is not needed to read it.
-
-What the task relation-prediction is told on the command line; torch is not needed to read it.
-
-What the task relations is told on the command line; torch is not needed to read it.
-
-What the task supersenses is told on the command line; torch is not needed to read it.
-
-What the task triple-classification is told on the command line; torch is not needed to read it.
+"""The command-line options of the tasks disambiguation, entity-typing, facts, link-prediction, linking,
+relation-prediction, relations, supersenses and triple-classification. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -36,23 +19,23 @@ from workbench.evaluation.task_options import ClassifyScoring, LabelTuning
 
 @dataclass(frozen=True, kw_only=True)
 class TripleScoring(Scoring):
-    """What the evaluations over graphs are told."""
+    """Options of the evaluations that score triples of a graph."""
 
     run: Annotated[Path, typer.Argument(help="The run, or vectors of `prepare vectors`: a .safetensors file.")]
     corpus: Annotated[Location, typer.Argument(help="A triples corpus: the held-out triples.")]
     graph: Annotated[
-        Location, typer.Option(help="The graph that was trained on: its entities, their texts, what is known.")
+        Location, typer.Option(help="The training graph: its entities, their texts and the known triples.")
     ]
     batch_size: Annotated[Count, typer.Option(help="Triples at once.")] = 256
 
 
 @dataclass(frozen=True, kw_only=True)
 class DisambiguationScoring(Scoring):
-    """Rank the candidates of mentions that are given, next to the scores of the linker that found them.
+    """Rank the candidates of given mentions, compared with the scores of the linker that found the candidates.
 
-    RUN has an objective kg.entity_linking. CORPUS says which candidate is the right one: `prepare link CORPUS
-    --supervise --candidates N` writes it where links are known. Mentions without the right one among their candidates
-    are counted (NIL), and no part of the accuracy.
+    RUN has an objective kg.entity_linking. CORPUS marks the right candidate: `prepare link CORPUS --supervise
+    --candidates N` writes it if the links are known. A mention without the right entity among its candidates is counted
+    (NIL) and left out of the accuracy.
 
     Example:
 
@@ -60,7 +43,7 @@ class DisambiguationScoring(Scoring):
     """
 
     stream: Annotated[
-        Word | None, typer.Option(help="Of the candidates, where a run links to several graphs; default: the first.")
+        Word | None, typer.Option(help="Stream of the candidates if RUN links to several graphs; default: the first.")
     ] = None
 
 
@@ -68,8 +51,8 @@ class DisambiguationScoring(Scoring):
 class TypingTuning(Tuning):
     """Fine-tune a pretrained run for entity typing of a marked mention. The defaults are those of Open Entity.
 
-    CORPUS holds texts with `mention` and `types`. The transforms that bring in knowledge (entity stream, sentence tree)
-    are those of the run's pretraining; the controls no-kg, shuffled-kg and random-entities take it away.
+    CORPUS holds texts with `mention` and `types`. The transforms that add knowledge (entity stream, sentence tree) are
+    those of the run's pretraining. The controls no-kg, shuffled-kg and random-entities ablate this knowledge.
 
     Examples:
 
@@ -86,7 +69,8 @@ class TypingTuning(Tuning):
     batch_size: BatchSize = 16
     lr: LearningRate = 2e-5
     types: Annotated[
-        Name | None, typer.Option(help="open-entity, a file, or names with commas; default: all types of CORPUS.")
+        Name | None,
+        typer.Option(help="open-entity, a file, or names separated by commas; default: all types of CORPUS."),
     ] = None
     groups: Annotated[
         Path | None,
@@ -94,14 +78,16 @@ class TypingTuning(Tuning):
     ] = None
     max_length: Annotated[
         Count | None,
-        typer.Option(help="Tokens of the text; default: 128, or fewer where the positions or the steps need it."),
+        typer.Option(help="Tokens of the text; default: 128, or fewer if the positions or the transforms need it."),
     ] = None
     marker: Annotated[
         Name | None, typer.Option(help="Text around the mention; default: the first of 。 @ # * | / in the vocabulary.")
     ] = None
     read: Annotated[
         Reading,
-        typer.Option(help="The pooler; the first row, [CLS], itself; the marker before the mention; its entity token."),
+        typer.Option(
+            help="The vector that is classified: of the pooler, of [CLS], of the marker, of the entity token."
+        ),
     ] = "pooled"
 
 
@@ -125,13 +111,13 @@ class TypingScoring(Scoring):
     ] = "positive"
     macro: Annotated[Macro, typer.Option(help="Macro average: open_type (the data set's), ernie.")] = "open_type"
     gold: Annotated[
-        Gold, typer.Option(help="Gold types to be found: all, or those of the run's inventory (Open Entity's nine).")
+        Gold, typer.Option(help="Gold types that count: all, or those of the run's inventory (Open Entity's nine).")
     ] = "all"
     groups: Annotated[
         Path | None,
-        typer.Option(help="List of all types of ultra-fine entity typing: macro scores of its three groups, too."),
+        typer.Option(help="List of all types of ultra-fine entity typing: adds the macro scores of its three groups."),
     ] = None
-    probe: Annotated[bool, typer.Option(help="Next to an entity stream: a linear probe on its vectors alone.")] = True
+    probe: Annotated[bool, typer.Option(help="For runs with an entity stream: a linear probe on its vectors.")] = True
 
 
 Normalisation = Literal["sum", "mean"]
@@ -141,10 +127,10 @@ Normalisation = Literal["sum", "mean"]
 class FactsScoring(Scoring):
     """Rank the object of each fact among all candidates, from a sentence with a slot where the object was.
 
-    RUN has an MLM objective. CORPUS is what `prepare facts` makes of a graph, or texts of one's own: a record has
-    `mask_spans` (the object's characters) and, in `meta`, `relation`, `subject` and `object` (ids). Candidates that are
-    true too don't compete: those that `meta.known` lists, the object of another sentence of the same subject and
-    relation, and with --known every object that these graphs state. Entities of one label are one candidate.
+    RUN has an MLM objective. CORPUS is written by `prepare facts` from a graph, or holds your own texts. A record has
+    `mask_spans` (the object's characters) and, in `meta`, `relation`, `subject` and `object` (ids). Other true
+    candidates don't compete: those of `meta.known`, the objects of other sentences of the same subject and relation,
+    and with --known every object in these graphs. Entities with the same label are one candidate.
 
     Examples:
 
@@ -158,18 +144,20 @@ class FactsScoring(Scoring):
     candidates: Annotated[
         Path | None,
         typer.Option(
-            help="JSON: relation -> [{id, label}], what an object is ranked among; default: CORPUS/candidates.json."
+            help="JSON: relation -> [{id, label}], the candidates of its objects; default: CORPUS/candidates.json."
         ),
     ] = None
-    known: Annotated[
-        list[Location] | None, typer.Option(help="A graph whose facts are true too (several times: several).")
+    known: Annotated[list[Location] | None, typer.Option(help="A graph with more true facts. Repeatable.")] = None
+    task: Annotated[
+        Word | None, typer.Option(help="The task whose builder and transforms are used; default: the first that masks.")
     ] = None
-    task: Annotated[Word | None, typer.Option(help="Whose builder and steps; default: the first that masks.")] = None
-    normalisation: Annotated[Normalisation, typer.Option(help="Of a candidate of several tokens.")] = "sum"
+    normalisation: Annotated[
+        Normalisation, typer.Option(help="How log-probabilities of a candidate's tokens are combined.")
+    ] = "sum"
     batch_size: Annotated[Count, typer.Option(help="Sentences at once.")] = 128
 
     def chosen(self) -> dict[str, Any]:
-        """The candidates stand by their content among what was read."""
+        """The options that differ from their default. The candidates are left out: their content is an input."""
         return {name: value for name, value in super().chosen().items() if name != "candidates"}
 
 
@@ -177,12 +165,12 @@ class FactsScoring(Scoring):
 class LinkScoring(TripleScoring):
     """Rank the tail of each triple among all entities of the graph, given head and relation, and its head likewise.
 
-    Entities that make another known triple don't compete (the filtered setting): those of --graph, of CORPUS, and of
-    every --known. Name all splits of your graph. Ranks are realistic, so that equal scores get
-    the middle of their places.
+    Entities that form another known triple don't compete (the filtered setting). Known triples are those of --graph, of
+    CORPUS, and of every --known. Name all splits of your graph. Ranks are realistic: equal scores get the mean of
+    their ranks.
 
-    A run that reads a triple as a whole (KG-BERT) scores one candidate after the other: --candidates ranks among
-    so many that are drawn, which is easier than among all; the result says so.
+    A run that reads a triple as a whole (KG-BERT) scores each candidate separately. --candidates ranks among N drawn
+    entities, which is easier than among all entities. The result says so.
 
     Examples:
 
@@ -193,13 +181,11 @@ corpora/codex-valid
 corpora/codex-valid --candidates 50
     """
 
-    known: Annotated[
-        list[Location] | None, typer.Option(help="A graph whose triples are true too (several times: several).")
-    ] = None
-    candidates: Annotated[
-        Count | None, typer.Option(help="Rank among so many wrong entities, drawn for each question.")
-    ] = None
-    seed: Annotated[Seed, typer.Option(help="Of what is drawn.")] = 0
+    known: Annotated[list[Location] | None, typer.Option(help="A graph with more true triples. Repeatable.")] = None
+    candidates: Annotated[Count | None, typer.Option(help="Rank among N wrong entities, drawn for each question.")] = (
+        None
+    )
+    seed: Annotated[Seed, typer.Option(help="Seed of the drawn candidates.")] = 0
     unseen: Annotated[
         bool, typer.Option("--unseen", help="Only triples with an entity that is in no triple of the graph.")
     ] = False
@@ -207,14 +193,14 @@ corpora/codex-valid --candidates 50
 
 @dataclass(frozen=True, kw_only=True)
 class LinkingScoring(MeasuringOptions):
-    """Compare a linker with the links of a corpus (`spans`): of given mentions, and with finding the mentions.
+    """Compare a linker with the links of a corpus (`spans`): for given mentions, and with mention detection.
 
-    Of given mentions the linker says the entity, or none (NIL); an entity that the linker does not know is NIL, and so
-    is a `mention` without a link. With finding them, a link is right where both ends and the entity are. Next to the
-    linker stands what each name means most often, whatever the text, and the first candidate of a corpus that has them.
-    Of candidates (`prepare link --candidates N --supervise`) the one that is marked is right; mentions without such a
-    one are left out, and counted. Texts that were linked with `prepare link --signs` are read without spaces, as they
-    were then; --signs declares it for texts with third-party links.
+    For a given mention the linker predicts the entity, or none (NIL). An entity that the linker does not know is NIL,
+    and so is a `mention` without a link. With mention detection a link is right if both ends and the entity are right.
+    The baselines are the most frequent entity of each name, and the first candidate if the corpus has candidates. Of
+    candidates (`prepare link --candidates N --supervise`) the marked one is right. Mentions without a marked candidate
+    are left out and counted. Texts that were linked with `prepare link --signs` are read without spaces, as they were
+    then. --signs declares it for texts with third-party links.
 
     Examples:
 
@@ -223,13 +209,13 @@ class LinkingScoring(MeasuringOptions):
       workbench evaluate linking corpora/kore50 --linker linkers/titles
     """
 
-    run: Annotated[Path, typer.Option("--linker", help="A linker made by `prepare linker`.", show_default=False)]
-    min_score: Annotated[Share, typer.Option(help="Least score of a link (0 to 1), also of a given mention.")] = 0.0
+    run: Annotated[Path, typer.Option("--linker", help="A linker from `prepare linker`.", show_default=False)]
+    min_score: Annotated[Share, typer.Option(help="Minimum score of a link (0 to 1), also of a given mention.")] = 0.0
     same: Annotated[
-        Path | None, typer.Option(help="Other ids of the same entities: lines CORPUS-ID<tab>LINKER-ID.")
+        Path | None, typer.Option(help="File that maps ids of the corpus to the linker's: CORPUS-ID<tab>LINKER-ID.")
     ] = None
     signs: Annotated[
-        bool, typer.Option("--signs", help="Spaces are none: they part the signs of Chinese, as in tagging sets.")
+        bool, typer.Option("--signs", help="Ignore spaces: they separate Chinese characters, as in tagging data sets.")
     ] = False
 
 
@@ -237,30 +223,28 @@ class LinkingScoring(MeasuringOptions):
 class RelationPredictionScoring(Scoring):
     """Rank the relation of each triple among all relations of the graph that RUN was trained on, given head and tail.
 
-    CORPUS is a triples corpus: the held-out triples. Other relations that are known to hold between the two don't
-    compete (the filtered setting): those of the run's graph, of CORPUS, and of every --known. Name all splits of your
-    graph. Ranks are realistic, so that equal scores get the middle of their places.
+    CORPUS is a triples corpus: the held-out triples. Other known relations of the same head and tail don't compete (the
+    filtered setting). Known triples are those of the run's graph, of CORPUS, and of every --known. Name all splits of
+    your graph. Ranks are realistic: equal scores get the mean of their ranks.
 
-    Next to the ranks stand those of the graph's most frequent relations, whatever the two are, and of the relations
-    that the head, and the tail, have in the graph.
+    The baselines rank the relations by their frequency in the graph, in the triples of the head, and in the triples of
+    the tail.
 
     Example:
 
       workbench evaluate relation-prediction runs/kg-bert-relations corpora/codex-test --known corpora/codex-valid
     """
 
-    known: Annotated[
-        list[Location] | None, typer.Option(help="A graph whose triples are true too (several times: several).")
-    ] = None
+    known: Annotated[list[Location] | None, typer.Option(help="A graph with more true triples. Repeatable.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RelationTuning(LabelTuning):
     """Fine-tune a pretrained run for relation classification between the head and the tail of a text.
 
-    CORPUS holds texts with `marks` (head and tail) and the label `relation`, as `prepare text` makes of FewRel, TACRED
-    and SemEval-2010 task 8, and of the sets published with ERNIE-THU. The transforms that bring in knowledge are those
-    of pretraining.
+    CORPUS holds texts with `marks` (head and tail) and the label `relation`. `prepare text` writes them from FewRel,
+    TACRED, SemEval-2010 task 8, and the data sets published with ERNIE-THU. The transforms that add knowledge are those
+    of the run's pretraining.
 
     Examples:
 
@@ -273,7 +257,7 @@ class RelationTuning(LabelTuning):
     tail: Annotated[Name, typer.Option(help="The token on both sides of the tail.")] = "$"
     read: Annotated[
         Reading,
-        typer.Option(help="The pooler; the first row, [CLS], itself; the markers of head and tail; their entities."),
+        typer.Option(help="The vectors that are classified: of the pooler, of [CLS], of the markers, of the entities."),
     ] = "pooled"
     negative: Annotated[
         Name | None, typer.Option(help="The class of pairs without a relation: no_relation, NA, Other.")
@@ -282,11 +266,14 @@ class RelationTuning(LabelTuning):
 
 @dataclass(frozen=True, kw_only=True)
 class RelationScoring(ClassifyScoring):
-    """Accuracy and macro F1 (FewRel); of a run with a --negative class also the scores without it: micro precision,
-    recall and F1 (TACRED), and `relations_macro_f1`, a relation's directions taken together (SemEval-2010 task 8).
+    """Accuracy and macro F1 (FewRel), and scores without the negative class.
 
-    Next to them stand the most frequent relation, what the mentions alone reveal (by their words, by their entities),
-    and for a run that reads entity vectors a linear probe on those of the two.
+    A run with a --negative class also has micro precision, recall and F1 without it (TACRED), and `relations_macro_f1`
+    with both directions of a relation as one class (SemEval-2010 task 8).
+
+    The baselines are the most frequent relation, and a prediction from the two mentions without the text around them
+    (from their words, from their entities). A run that reads entity vectors is also compared with a linear probe on the
+    vectors of the two entities.
 
     Examples:
 
@@ -298,10 +285,10 @@ class RelationScoring(ClassifyScoring):
 
 @dataclass(frozen=True, kw_only=True)
 class SupersenseScoring(Scoring):
-    """How often the supersense of a hidden word is one that it may have, next to always the commonest one.
+    """Share of masked words with an allowed predicted supersense, compared with always the most frequent supersense.
 
-    RUN was pretrained with kg.supersense, CORPUS holds texts. Words are hidden as in pretraining. Of words with a
-    single supersense the share is that of right answers; for others a lexicon cannot decide which one is meant.
+    RUN was pretrained with kg.supersense, CORPUS holds texts. Words are masked as in pretraining. For words with a
+    single supersense this share is the accuracy. For other words a lexicon cannot decide which supersense is meant.
 
     Example:
 
@@ -311,10 +298,10 @@ class SupersenseScoring(Scoring):
 
 @dataclass(frozen=True, kw_only=True)
 class TripleClassificationScoring(TripleScoring):
-    """Tell true triples from false ones: a triple is true whose score is at least its relation's threshold.
+    """Classify triples as true or false: a triple is true if its score is at least the threshold of its relation.
 
-    CORPUS has true triples, --negatives false ones. The thresholds are those that decide --valid and
-    --valid-negatives best; a relation that these lack has that of all of them together.
+    CORPUS has true triples, --negatives false ones. The thresholds separate --valid from --valid-negatives best. A
+    relation without validation triples has the threshold of all validation triples.
 
     Example:
 
@@ -323,11 +310,11 @@ corpora/valid --valid-negatives corpora/valid-false --graph corpora/codex
     """
 
     negatives: Annotated[
-        Location, typer.Option(help="A triples corpus of false triples, to be distinguished from CORPUS.")
+        Location, typer.Option(help="A triples corpus of false triples, to be distinguished from those of CORPUS.")
     ]
-    valid: Annotated[Location, typer.Option(help="True triples that the thresholds are chosen on.")]
-    valid_negatives: Annotated[Location, typer.Option(help="False triples that the thresholds are chosen on.")]
+    valid: Annotated[Location, typer.Option(help="True triples for the choice of the thresholds.")]
+    valid_negatives: Annotated[Location, typer.Option(help="False triples for the choice of the thresholds.")]
     alongside: Annotated[
         list[Location] | None,
-        typer.Option(help="Vectors to compare with: a .safetensors file (several times: several)."),
+        typer.Option(help="Vectors to compare with: a .safetensors file. Repeatable."),
     ] = None

