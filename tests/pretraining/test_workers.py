@@ -224,7 +224,7 @@ def test_slow_is_not_stuck(caplog: pytest.LogCaptureFixture, how: str) -> None:
     def make(order: int) -> Tensor:
         end = time.monotonic() + 2
         if how == "reads":
-            workers.tell(workers.READING)
+            workers.note(workers.READING)
             time.sleep(2)
         while time.monotonic() < end:
             sum(range(1000))

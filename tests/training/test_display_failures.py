@@ -133,7 +133,7 @@ def test_a_failure_goes_on_being_left_out_and_others_are_told(caplog: pytest.Log
     assert [record.message.split()[0] for record in caplog.records] == ["one", "two"]
     with pytest.raises(KeyboardInterrupt), spared("three"):
         raise KeyboardInterrupt
-    silent = Spared(tells=False)
+    silent = Spared(logs=False)
     with silent("four"):
         fail()
     assert len(caplog.records) == 2

@@ -83,7 +83,7 @@ def test_ranks_take_the_least_that_any_found(recipe: Recipe, monkeypatch: pytest
 
 def test_a_cpu_says_nothing_of_what_fits(make_recipe: Any, tmp_path: Path) -> None:
     recipe = load_recipe(str(make_recipe()), ["train.micro_batch_size=auto"])
-    with pytest.raises(WorkbenchError, match=r"micro_batch_size = auto looks for what a GPU has room for"):
+    with pytest.raises(WorkbenchError, match=r"micro_batch_size = auto measures the memory of a GPU"):
         pretrain(recipe, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     with pytest.raises(WorkbenchError, match=r"state a number, such as train\.micro_batch_size=8"):

@@ -21,7 +21,7 @@ from workbench.core.errors import BadValueError, WorkbenchError, system_error
 from workbench.core.processes.children import loaders
 from workbench.pretraining.schedule import TaskSchedule
 from workbench.pretraining.task import Task
-from workbench.pretraining.workers import MAKING, READING, Failure, GiveUp, Workers, tell
+from workbench.pretraining.workers import MAKING, READING, Failure, GiveUp, Workers, note
 from workbench.sequences.batch import MicroBatch
 from workbench.sequences.sequence import Sample
 
@@ -75,9 +75,9 @@ class MicroBatches:
         skipped and the builder lost on the way."""
         reader = self.readers[place.task]
         before = Counter(reader.skipped)
-        tell(READING)
+        note(READING)
         samples = reader.micro_batch(place.number, place.lane)
-        tell(MAKING)
+        note(MAKING)
         micro = self._made(self.tasks[place.task], reader, samples, place)
         if micro is None or not all(view.streams for view in micro.views.values()):
             return None

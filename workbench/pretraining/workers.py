@@ -106,18 +106,18 @@ class WorkerBoard:
     def doing(self, worker: int) -> int:
         return self._bytes[worker]
 
-    def tell(self, worker: int, doing: int) -> None:
+    def note(self, worker: int, doing: int) -> None:
         self._bytes[worker] = doing
 
 
 _own: tuple[WorkerBoard, int] | None = None  # of a worker
 
 
-def tell(doing: int) -> None:
+def note(doing: int) -> None:
     """Note what this process does, where it is a worker."""
     if _own is not None:
         board, number = _own
-        board.tell(number, doing)
+        board.note(number, doing)
 
 
 @dataclass(eq=False)
@@ -299,7 +299,7 @@ class Workers:
         for worker in self._workers:
             worker.gone = worker.gone or worker.process.exitcode is not None
         if lost := self._lost():
-            self._tell_lost([worker.process for worker in lost])
+            self._raise_lost([worker.process for worker in lost])
         if self._stop():
             self._stopped_at = self._stopped_at or time.monotonic()
             if time.monotonic() - self._stopped_at >= GRACE:
@@ -327,7 +327,7 @@ class Workers:
                 "rule, or a part of the recipe that sleeps; train.num_workers=0 loads in the main process"
             )
 
-    def _tell_lost(self, lost: list[BaseProcess]) -> NoReturn:
+    def _raise_lost(self, lost: list[BaseProcess]) -> NoReturn:
         for process in lost:
             process.join(LEAVING)
         cut_off = self._wrong_sizes() if any(process.exitcode == -signal.SIGBUS for process in lost) else []
@@ -402,14 +402,14 @@ def _serve(
     follow_parent()
     while (received := receive(line)) is not None:
         (ticket, order), _ = received
-        tell(MAKING)
+        note(MAKING)
         parts = _answer(ticket, make, order)
-        tell(SENDING)
+        note(SENDING)
         try:
             send(line, parts)
         except OSError:  # nobody listens any more
             return
-        tell(IDLE)
+        note(IDLE)
 
 
 def _answer(ticket: int, make: Callable[[Any], Any], order: Any) -> list[Any]:

@@ -1,6 +1,6 @@
-"""What a run computes in: number types, TF32, deterministic kernels. Set in one place, put back afterwards.
+"""The arithmetic of a run: number types, TF32, deterministic kernels. Set in one place, restored afterwards.
 
-On a CPU nothing of torch's is set: its kernels are exact as they are.
+On a CPU no option of torch is set, because its kernels are exact by default.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from workbench.training.nonfinite import dry, tensors_in
 
 logger = logging.getLogger(__name__)
 CUBLAS, WORKSPACE = "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
-"""The variable that cuBLAS is deterministic with, and the larger of its two values."""
+"""The environment variable that makes cuBLAS deterministic, and the larger of its two values."""
 EXACT = {torch.bfloat16: 1e-2, torch.float16: 1e-2, None: 1e-3}
-"""How far two runs may be apart whose kernels add in any order, by `Arithmetic.dtype`: relative to a value, or of 1."""
+"""The tolerance between two runs whose kernels add in any order, by `Arithmetic.dtype`: relative to a value, or of
+1."""
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What is computed in on a device.
+    """The arithmetic on a device.
 
     Attributes:
         dtype: that of autocast; None is float32.
-        matmul: of float32 products on CUDA: `highest` (IEEE) or `high` (TF32).
-        deterministic: whether CUDA is held to kernels that add in one order.
+        matmul: precision of float32 products on CUDA: `highest` (IEEE) or `high` (TF32).
+        deterministic: whether CUDA is restricted to kernels that add in one order.
     """
 
     device: torch.device
@@ -44,17 +45,17 @@ class Arithmetic:
     deterministic: bool = False
 
     def state(self) -> dict[str, Any]:
-        """It in plain values, as a checkpoint keeps it; the device by its kind."""
+        """The values as plain Python types for a checkpoint; the device by its kind."""
         precision = str(self.dtype or torch.float32).removeprefix("torch.")
         return {**asdict(self), "device": self.device.type, "dtype": precision}
 
     def tolerance(self) -> float:
-        """How far two runs of the same are apart at most; 0 is equality bit for bit."""
+        """The greatest difference between two runs of the same recipe; 0 means bit for bit."""
         return 0.0 if self.deterministic or self.device.type != "cuda" else EXACT[self.dtype]
 
 
 def arithmetic_of(spec: TrainSpec, device: torch.device) -> Arithmetic:
-    """What a recipe asks for, on this device.
+    """The arithmetic that a recipe asks for, on this device.
 
     Raises:
         WorkbenchError: bfloat16 on a CUDA device that lacks it.
@@ -64,19 +65,20 @@ def arithmetic_of(spec: TrainSpec, device: torch.device) -> Arithmetic:
 
 
 def matmul_of(asked: str, dtype: torch.dtype | None) -> str:
-    """`highest` or `high`: on auto, TF32 where the networks compute in 16 bit, so that what is left in float32 next to
-    them costs no more than they do; float32 stays float32."""
+    """`highest` or `high`. On auto, TF32 is used where the networks compute in 16 bit: the products that stay in
+    float32 then cost no more than the others. With float32 networks, products stay in float32."""
     return asked if asked != "auto" else "highest" if dtype is None else "high"
 
 
 def autocast_dtype(precision: str, device: torch.device, option: str = "train.precision") -> torch.dtype | None:
-    """What is asked for or, on auto, what a CUDA device has fast units for: bfloat16, else float16. None is float32.
+    """The dtype that is asked for or, on auto, the one that a CUDA device has fast units for: bfloat16, else float16.
+    None is float32.
 
     On a CPU without bfloat16 units autocast is many times slower than float32, so auto never uses it there.
 
     Args:
         precision: auto, float32, bfloat16 or float16.
-        option: what said so, for the message.
+        option: the option that asked for it, for the message.
 
     Raises:
         WorkbenchError: bfloat16 on a CUDA device that lacks it.
@@ -92,9 +94,9 @@ def autocast_dtype(precision: str, device: torch.device, option: str = "train.pr
 
 @contextmanager
 def computing(arithmetic: Arithmetic) -> Iterator[None]:
-    """A block in which torch computes so on CUDA; what was set before is put back at its end.
+    """A block in which torch uses this arithmetic on CUDA; the earlier settings are restored at its end.
 
-    cuBLAS wants its variable set. It is read whenever torch makes a workspace, which is at the first product.
+    cuBLAS needs its environment variable. It is read whenever torch makes a workspace, which is at the first product.
     """
     if arithmetic.device.type != "cuda":
         yield
@@ -114,8 +116,8 @@ def computing(arithmetic: Arithmetic) -> Iterator[None]:
             torch.use_deterministic_algorithms(True)
             torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # a launch a tensor
             logger.info(
-                "train.deterministic: kernels that add in one order, which are slower where rows are gathered, added "
-                "by index or attended to in the backward; attention with a relation that learns is padded"
+                "train.deterministic: the kernels add in one order. They are slower where rows are gathered, added by "
+                "index or attended to in the backward; attention with a trained score bias uses the padded kernel"
             )
         yield
     finally:
@@ -128,13 +130,14 @@ def computing(arithmetic: Arithmetic) -> Iterator[None]:
 
 
 def warn_change(before: Mapping[str, Any] | None, now: Arithmetic) -> None:
-    """Say where a run continues with another arithmetic than that of its checkpoint, as on another machine."""
+    """Warn where a run continues with another arithmetic than its checkpoint's, for example on another machine."""
     changed = {key: value for key, value in now.state().items() if (before or now.state()).get(key) != value}
     if changed and before is not None:
         reported = ", ".join(f"{key} {before.get(key)} -> {value}" for key, value in changed.items())
         logger.warning(
-            "this machine computes otherwise than the run did so far (%s): it continues, but its numbers are not those "
-            "of a run that was never interrupted. train.precision and train.matmul_precision can be stated",
+            "the arithmetic of this machine differs from that of the run so far (%s). The run continues, but its "
+            "numbers differ from those of an uninterrupted run. Set train.precision and train.matmul_precision to fix "
+            "the arithmetic",
             reported,
         )
 
@@ -143,10 +146,10 @@ NO_FORM = "does not have a deterministic implementation"
 
 
 def refuse_unordered(error: RuntimeError, root: nn.Module, forward: Callable[[], Tensor]) -> None:
-    """Tell an operation that `train.deterministic` forbids as what it is, with the component that asks for it.
+    """Raise a named error for an operation that `train.deterministic` forbids, with the component that uses it.
 
     Args:
-        forward: the pass in which it was met, or in whose backward.
+        forward: the pass in which the error occurred, or in whose backward it occurred.
 
     Raises:
         WorkbenchError: the error is of that kind.
@@ -157,9 +160,9 @@ def refuse_unordered(error: RuntimeError, root: nn.Module, forward: Callable[[],
     notes = (note.removeprefix(RAISED_IN) for note in getattr(error, "__notes__", ()) if note.startswith(RAISED_IN))
     where = next(notes, "") or _asks_for(operation, root, forward)
     raise WorkbenchError(
-        f"{where or 'a component'}: the operation {operation.strip()} has no form on CUDA that adds in one order, and "
-        "train.deterministic = true allows no other. Take another component or option there, or leave "
-        "train.deterministic out: `workbench verify-resume` then compares within a tolerance"
+        f"{where or 'a component'}: the operation {operation.strip()} has no kernel on CUDA that adds in one "
+        "order, and train.deterministic = true allows no other. Use another component or option there, or remove "
+        "train.deterministic: `workbench verify-resume` then compares within a tolerance"
     ) from error
 
 
@@ -184,7 +187,7 @@ def _asks_for(operation: str, root: nn.Module, forward: Callable[[], Tensor]) ->
 
 
 def _in_graph(kernel: str, node: Node | None) -> bool:
-    """Whether a kernel is that of a node from which this one was made."""
+    """Whether a kernel is that of a node from which this one was built."""
     waiting, seen = [node], set[Any]()
     while waiting:
         each = waiting.pop()

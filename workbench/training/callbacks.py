@@ -1,4 +1,4 @@
-"""Callbacks: code that follows a training run from outside, such as a tracker of experiments.
+"""Callbacks: code that follows a training run from outside, such as an experiment tracker.
 
 class Best(Callback):
     def on_evaluation(self, step, metrics):
@@ -43,7 +43,7 @@ class Callback:
 
 
 class _Named(Callback):
-    """A callback of the user, whose errors are reported with its name."""
+    """A callback of the user. Its errors are reported with its name."""
 
     def __init__(self, callback: Callback) -> None:
         self.callback, self.error_context = callback, ErrorContext(f"callback {type(callback).__name__}")
@@ -62,7 +62,7 @@ class _Named(Callback):
 
 
 def named_callbacks(callbacks: Iterable[Callback]) -> list[Callback]:
-    """The callbacks of a user, each of which is named in its errors.
+    """The callbacks of a user. Their errors name the callback.
 
     Raises:
         WorkbenchError: one is no `Callback`.

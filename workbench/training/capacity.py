@@ -1,4 +1,4 @@
-"""Whether a model has room in memory, estimated before it is built, and what a step is going to take."""
+"""Whether a model fits in memory, estimated before it is built, and the memory that a step will take."""
 
 from __future__ import annotations
 
@@ -24,22 +24,23 @@ GIB = 2**30
 
 
 def check_memory(make: Callable[[], nn.Module], spec: TrainSpec, device: torch.device) -> None:
-    """Lay the model out without memory (on torch's meta device) and compare what training it takes with what is free.
+    """Build the model without memory (on torch's meta device) and compare the memory that training takes with the free
+    memory.
 
-    Counted are the weights, and of what is trained the gradients and the optimizer's moments; not the activations.
+    Counted are the weights, and for trained weights the gradients and the optimizer's moments; not the activations.
 
     Args:
         make: builds the model.
         spec: what is frozen, and which optimizer trains the rest.
 
     Raises:
-        WorkbenchError: it does not fit; says its size, what it takes and what there is.
+        WorkbenchError: it does not fit. The message has its size, the memory it needs and the memory that is free.
     """
     try:
         with torch.device("meta"):
             model = make()
         freeze(model, spec)
-    except Exception as error:  # a part that needs real numbers to be made; what else is wrong is told when it is built
+    except Exception as error:  # a component needs real numbers to be built; other errors are raised when it is built
         logger.debug("the model's size is not known before it is built: %s", error)
         return
     needed, free = resident(model, spec), free_memory(device)
@@ -53,7 +54,7 @@ def check_memory(make: Callable[[], nn.Module], spec: TrainSpec, device: torch.d
 
 
 def resident(model: nn.Module, spec: TrainSpec) -> int:
-    """Bytes of the weights and buffers, and of what is trained the gradients and the optimizer's moments."""
+    """Bytes of the weights and buffers, and of the gradients and optimizer moments of trained weights."""
     held = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
     return held + round((1 + moments(spec)) * _trained(model))
 
@@ -61,13 +62,13 @@ def resident(model: nn.Module, spec: TrainSpec) -> int:
 def step_peak(
     trial: Callable[[], object], model: nn.Module, optimizer: torch.optim.Optimizer, spec: TrainSpec, world: World
 ) -> int:
-    """Bytes of the CUDA device that this process is going to hold at the peak of a step, about.
+    """An estimate of the bytes of the CUDA device that this process will hold at the peak of a step.
 
-    They are what is held now, what the allocator adds in a trial, and what the trial does not have: the optimizer's
-    moments, the gradients of the micro-batches before, and DDP's copy of them.
+    The estimate adds up the memory held now, the memory that the allocator adds in a trial, and what the trial lacks:
+    the optimizer's moments, the gradients of earlier micro-batches, and DDP's copy of them.
 
     Args:
-        trial: forward and backward of a micro-batch, whose gradients are returned, not kept.
+        trial: forward and backward of a micro-batch; the gradients are returned, not stored.
     """
     device = world.device
     torch.cuda.reset_peak_memory_stats(device)
@@ -80,7 +81,7 @@ def step_peak(
 
 
 def forget_trials(device: torch.device) -> None:
-    """Give back what the allocator of a CUDA device kept after a trial, and begin its peak anew."""
+    """Release the memory that the allocator of a CUDA device holds after a trial, and reset its peak."""
     if device.type == "cuda":
         gc.collect()  # a trial that failed may be held by its traceback
         torch.cuda.empty_cache()
@@ -92,7 +93,7 @@ def _trained(model: nn.Module) -> int:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that this process may still take: of the GPU, or its share of the machine's (or container's) memory."""
+    """Bytes that this process may still allocate: on the GPU, or its share of the machine's (or container's) memory."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     limits = [int(text) for path in GROUP_LIMITS if (text := _read(path)).isdigit()]

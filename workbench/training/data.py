@@ -1,4 +1,4 @@
-"""What a recipe reads: the stream of a task, its held-out pass, its first micro-batch."""
+"""The data of a recipe: the stream of a task, its held-out pass, its first micro-batch."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ logger = logging.getLogger(__name__)
 TRAINING = 0  # the split in the key of a training micro-batch
 
 
-def reader_of(recipe: Recipe, task: Task, *, tells: bool = True) -> Reader:
-    """The endless stream of a task's corpora; `tells` whether the log says how long windows of texts are."""
+def reader_of(recipe: Recipe, task: Task, *, logs: bool = True) -> Reader:
+    """The endless stream of a task's corpora. `logs`: whether the length of text windows is logged."""
     verify = recipe.train.verify
     corpora = [Corpus.open(place, verify=verify) for place in task.spec.corpora]
     weights = weights_of(task, corpora)
     window = window_of(task, corpora, weights)
-    if window is not None and tells:
+    if window is not None and logs:
         logger.info("tasks.%s: windows of at most %s characters", task.name, f"{window:,}")
     return Reader(
         list(zip(corpora, weights, strict=True)),
@@ -47,7 +47,7 @@ def reader_of(recipe: Recipe, task: Task, *, tells: bool = True) -> Reader:
 
 
 def weights_of(task: Task, corpora: Sequence[Corpus]) -> list[float]:
-    """In what proportions a task reads its corpora: their weights, each times size ** `size_exponent`."""
+    """The proportions in which a task reads its corpora: their weights, each times size ** `size_exponent`."""
     unit, power = task.builder.unit, task.spec.size_exponent
     manifests = [corpus.manifest for corpus in corpora]
     sizes = [each.records if unit is None else each.lengths.get(unit, 0) for each in manifests]
@@ -75,7 +75,7 @@ def held_out_pass(recipe: Recipe, task: Task) -> FinitePass:
 
 
 class First(NamedTuple):
-    """What a recipe begins with: the first micro-batch of each task."""
+    """The first micro-batch of each task of a recipe."""
 
     tokenizer: Tokenizer | None
     tasks: dict[str, Task]
@@ -97,7 +97,7 @@ def training_batches(recipe: Recipe) -> Iterator[MicroBatch]:
     """Every micro-batch that a training of a recipe reads, step by step and lane by lane, made in this process."""
     recipe = as_corpora_say(recipe)
     tasks, train = _tasks(recipe)[1], recipe.train
-    batches = MicroBatches(tasks, {name: reader_of(recipe, task, tells=False) for name, task in tasks.items()})
+    batches = MicroBatches(tasks, {name: reader_of(recipe, task, logs=False) for name, task in tasks.items()})
     schedule = TaskSchedule(recipe.schedule, recipe.tasks, recipe.seed)
     for place in training_places(schedule, range(train.max_steps), range(train.lanes), train.max_steps):
         micro = batches.micro_batch(place)

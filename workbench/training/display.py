@@ -1,4 +1,4 @@
-"""What a person sees while a run trains: a bar on a terminal, plain lines elsewhere, log.txt always."""
+"""The display of a run while it trains: a bar on a terminal, plain lines elsewhere, log.txt always."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from workbench.training.failures import Spared
 logger = logging.getLogger(__name__)
 PLAIN = "%(asctime)s %(message)s"
 DRAWN = "drawn"
-"""The attribute of a line that a terminal shows in another form."""
+"""The attribute of a log record that a terminal shows in another form."""
 RATES = {
     "tokens_per_second": "{:,.0f} tokens/s",
     "samples_per_second": "{:,.1f} samples/s",
@@ -33,16 +33,16 @@ RATES = {
     "memory_gib": "{:.1f} GiB",
     "data_wait_share": "data wait {:.0%}",
 }
-"""How the line of a step shows the rates of its record (`workbench.training.metrics`)."""
+"""The formats of a record's rates in the line of a step (`workbench.training.metrics`)."""
 
 
 @contextmanager
 def run_logging(run: Path, world: World, console: Console) -> Iterator[Callable[[], None]]:
-    """Send the workbench's log to the console and, on the main rank, to log.txt; other ranks tell warnings only.
+    """Send the workbench's log to the console and, on the main rank, to log.txt; other ranks log warnings only.
 
-    What is yielded is to be called by all ranks once the run is planned. Every rank makes the same plan and would warn
-    of the same: until then warnings of other ranks are held back, and then those are logged that the main rank has not
-    said. Until then nothing is written either: log.txt begins with what was logged so far.
+    All ranks call the yielded function once the run is planned. Every rank makes the same plan and would log the same
+    warnings. Until then warnings of other ranks are held back; afterwards those are logged that the main rank has not
+    logged. Nothing is written until then either: log.txt begins with what was logged so far.
     """
     top = logging.getLogger("workbench")
     before = top.level, top.propagate
@@ -72,7 +72,7 @@ def run_logging(run: Path, world: World, console: Console) -> Iterator[Callable[
 
 
 class _Held(logging.Handler):
-    """Keeps warnings until they are let go; then they go to `shown`, and so do all others from then on."""
+    """Holds warnings back until they are released. They go to `shown` then, as do all later ones."""
 
     def __init__(self, shown: logging.Handler | None) -> None:
         super().__init__(logging.WARNING)
@@ -92,7 +92,7 @@ class _Held(logging.Handler):
 
 
 def _meet(held: _Held, file: _LogFile, world: World) -> None:
-    """Have the main rank say what the ranks have held back, each message once."""
+    """Have the main rank log the warnings that the ranks have held back, each message once."""
     file.begin()
     ranks = world.gather_on_main([record.getMessage() for record in held.kept or []])
     held.kept = None
@@ -105,7 +105,7 @@ def _meet(held: _Held, file: _LogFile, world: World) -> None:
 
 
 class _Shown(RichHandler):
-    """The log on a terminal. A line that cannot be shown is lost, as other handlers have it."""
+    """The log on a terminal. A line that cannot be shown is lost, as in other handlers."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -115,8 +115,8 @@ class _Shown(RichHandler):
 
 
 class _LogFile(logging.FileHandler):
-    """log.txt, once it is begun. On a full disk its lines are lost; the metrics and checkpoints that do not fit either
-    end the run."""
+    """log.txt, once it is begun. On a full disk its lines are lost; metrics and checkpoints that do not fit either end
+    the run."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, delay=True)
@@ -124,7 +124,7 @@ class _LogFile(logging.FileHandler):
         self.waiting: list[logging.LogRecord] | None = []
 
     def begin(self) -> None:
-        """Write what was logged so far, and from now on what is."""
+        """Write the earlier log records, and all later ones as they come."""
         self.stream = self._open()
         waiting, self.waiting = self.waiting or [], None
         for record in waiting:
@@ -148,10 +148,10 @@ class _LogFile(logging.FileHandler):
 class Display(Callback):
     """Shows steps as they finish. A bar where the main rank has a terminal; otherwise a line per record.
 
-    Where the bar fails, lines take its place.
+    If the bar fails, lines replace it.
 
     Args:
-        spared: what a run can do without.
+        spared: catches failures that need not end a run.
     """
 
     def __init__(self, console: Console, world: World, spared: Spared, *, start: int, total: int) -> None:
@@ -182,7 +182,7 @@ class Display(Callback):
                 self.bar.stop()
 
     def preamble(self, facts: Mapping[str, str]) -> None:
-        """Show what a run begins with: a table on a terminal, otherwise lines; log.txt has lines."""
+        """Show the facts about a run at its start: a table on a terminal, otherwise lines; log.txt has lines."""
         drawn = False
         if self.console.is_terminal:
             with self._shown():
@@ -219,7 +219,7 @@ class Display(Callback):
 
     @contextmanager
     def _shown(self) -> Iterator[None]:
-        """A block whose failure leaves the bar out from then on."""
+        """A block whose failure removes the bar for the rest of the run."""
         with self.spared("the display"):
             try:
                 yield

@@ -1,5 +1,5 @@
-"""What can happen to a machine at work, as messages; everything else is a bug and keeps its traceback. And what a run
-can do without, whose failures do not end it."""
+"""Failures of the machine, as messages; every other error is a bug and keeps its traceback. Also the blocks whose
+failure does not end a run."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ LOST_PEER = re.compile(r"gloo|Connection (closed|reset) by peer|Broken pipe|NCCL
 
 @contextmanager
 def named_failures(world: World, need_less: str = NEED_LESS, go_on: str = GO_ON) -> Iterator[None]:
-    """
+    """A block in which failures of the machine become errors with a plain message.
+
     Args:
-        need_less: how to do with less memory, for the message.
-        go_on: what to do after all, for the message.
+        need_less: advice on using less memory, for the message.
+        go_on: advice on continuing, for the message.
 
     Raises:
         MachineError: no memory was left, or another rank ended or hangs.
@@ -45,7 +46,7 @@ def named_failures(world: World, need_less: str = NEED_LESS, go_on: str = GO_ON)
         if world.size > 1 and (isinstance(error, dist.DistError) or LOST_PEER.search(str(error))):
             raise MachineError(
                 f"rank {world.rank} of {world.size} lost the others: one of them ended, or did not answer for half an "
-                f"hour; its own message says why ({_line(error)}). {go_on}"
+                f"hour; its own message has the reason ({_line(error)}). {go_on}"
             ) from error
         raise
 
@@ -55,7 +56,7 @@ def _memory(world: World, detail: str) -> str:
 
 
 def _asked(world: World, detail: str) -> str:
-    """What was asked for, of how much; torch's own message where it is not about a GPU."""
+    """The memory that was asked for and the memory there is; torch's own message where it is not about a GPU."""
     line = detail.splitlines()[0] if detail else "host"
     if world.device.type != "cuda":
         return line
@@ -65,7 +66,7 @@ def _asked(world: World, detail: str) -> str:
         held, kept = torch.cuda.memory_allocated(world.device), torch.cuda.memory_reserved(world.device)
         return (
             f"{asked[0] if asked else line}; of {total / GIB:.1f} GiB {free / GIB:.1f} are free, {held / GIB:.1f} are "
-            f"tensors of this process, and {max(0, kept - held) / GIB:.1f} are kept by it for new ones"
+            f"tensors of this process, and {max(0, kept - held) / GIB:.1f} are reserved by it for new ones"
         )
     return line
 
@@ -75,26 +76,27 @@ def _line(error: Exception) -> str:
 
 
 class Spared:
-    """Blocks that a run can do without: metrics, the display, what is counted and measured for them.
+    """Blocks whose failure does not end a run: metrics, the display, counting and measuring for them.
 
-    A failure in one is told once, and leaves the block; what is no `Exception`, such as Ctrl-C, goes through.
+    A failure in one is logged once and ends the block. An exception that is no `Exception`, such as Ctrl-C, passes.
 
     Args:
-        tells: whether this process says so; of several ranks one.
+        logs: whether this process logs failures; one of several ranks does.
     """
 
-    def __init__(self, *, tells: bool = True) -> None:
-        self.tells = tells
+    def __init__(self, *, logs: bool = True) -> None:
+        self.logs = logs
         self.failed: set[str] = set()
-        """What has failed so far."""
-        self._untold: list[str] = []
+        """The failures so far."""
+        self._unlogged: list[str] = []
 
     @contextmanager
     def __call__(self, what: str, *, later: bool = False) -> Iterator[None]:
-        """
+        """A block whose failure does not end the run.
+
         Args:
-            what: what is done in the block, for the message and as its name.
-            later: told by `tell` alone: what fails in a trial may be an error that ends the run by itself.
+            what: the work done in the block: its name in the message.
+            later: log the failure in `log` only: a failure in a trial may be an error that ends the run by itself.
         """
         try:
             yield
@@ -106,12 +108,12 @@ class Spared:
                     if isinstance(error, torch.OutOfMemoryError)
                     else f"{type(error).__name__}: {_line(error)}"
                 )
-                self._untold.append(f"{what} failed and is left out ({why})")
+                self._unlogged.append(f"{what} failed and is left out ({why})")
         if not later:
-            self.tell()
+            self.log()
 
-    def tell(self) -> None:
-        """Say what has failed and was not said yet."""
-        for reported in self._untold if self.tells else ():
+    def log(self) -> None:
+        """Log the failures that were not logged yet."""
+        for reported in self._unlogged if self.logs else ():
             logger.warning("%s; the run continues without it", reported)
-        self._untold.clear()
+        self._unlogged.clear()

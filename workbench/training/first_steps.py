@@ -1,5 +1,5 @@
-"""What no single call of a component can show, and the first steps of a run do: parameters that come and go, objectives
-that nothing is learned from."""
+"""Checks in the first steps of a run, for what no single call of a component can show: parameters that are added or
+removed, objectives from which nothing is learned."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ logger = logging.getLogger(__name__)
 
 
 FIRST_STEPS = 20
-"""Steps in which every objective is expected to find something to learn."""
+"""The number of steps in which every objective is expected to find labels."""
 UNKNOWN = 0.05
-"""A share of unknown tokens that a tokenizer of the texts' language and writing stays far below."""
+"""A share of unknown tokens far above that of any tokenizer of the texts' language and writing."""
 NAMED = 3
 HEADS = "heads"
 
@@ -35,9 +35,10 @@ class BuiltTensors:
         self.names = set(module.state_dict())
 
     def check(self) -> None:
-        """
+        """Compare the parameters and buffers with those at the build.
+
         Raises:
-            WorkbenchError: there are others now, which were never trained or would keep the run from continuing.
+            WorkbenchError: there are new ones, which were never trained or would prevent the run from resuming.
         """
         now, names = dict(self.module.named_parameters()), set(self.module.state_dict())
         other = [name for name in self.parameters.keys() & now.keys() if self.parameters[name] is not now[name]]
@@ -49,14 +50,14 @@ class BuiltTensors:
         if found:
             raise WorkbenchError(
                 f"the model's parameters and buffers are not those that it was built with; {'; '.join(found)}. The "
-                "optimizer knows only those that were there, and no checkpoint would fit: make them in __init__ (or "
+                "optimizer knows only the original ones, and no checkpoint would fit: create them in __init__ (or "
                 "`head`), not in `forward`, and change values in place"
             )
 
 
 def reached_by_some(root: nn.Module) -> list[str]:
-    """The paths of parameters and modules that only some objectives reach: poolers, and what a part says of itself by
-    the attribute `reached_by_some` (the vector of hidden regions, the last new entities)."""
+    """The paths of parameters and modules that only some objectives reach: poolers, and those that a component names in
+    its attribute `reached_by_some` (the vector of hidden regions, the last new entities)."""
     return [
         f"{path}.{name}"
         for path, module in root.named_modules()
@@ -65,15 +66,15 @@ def reached_by_some(root: nn.Module) -> list[str]:
 
 
 class FirstSteps:
-    """Whether a run learns anything: which objectives counted a label in its first steps, and which parameters had a
-    gradient.
+    """Whether a run learns anything: the objectives that counted a label in its first steps, and the parameters that
+    had a gradient.
 
     Args:
         tasks: by name.
         trained: the parameters that move from the first step on.
-        control: the recipe's, which may remove what an objective learns from.
+        control: the recipe's, which may remove the signal of an objective.
         tokenizer: the recipe's, for messages.
-        tells: whether this rank is the one that warns.
+        logs: whether this rank is the one that warns.
         spared: parameters, or modules with them, that only some objectives reach (`reached_by_some`).
     """
 
@@ -84,11 +85,11 @@ class FirstSteps:
         *,
         control: str | None = None,
         tokenizer: str | None = None,
-        tells: bool,
+        logs: bool,
         spared: Collection[str] = (),
     ) -> None:
         self.spared = spared
-        self.labels, self.tells = labels(tasks), tells
+        self.labels, self.logs = labels(tasks), logs
         placed = {(task.name, each.name): each.objective for task in tasks.values() for each in task.objectives}
         taken = {name: ablated_by(control, task.parts) for name, task in tasks.items()} if control else {}
         self.taken = {name: taken.get(key[0], "") for key, name in self.labels.items()}
@@ -108,7 +109,7 @@ class FirstSteps:
         self.heard: set[str] = set()
 
     def add(self, tasks: Collection[str], result: StepResult, *, last: bool) -> None:
-        """Note a step of these tasks; at the last of the first steps, or of the run, say what was silent.
+        """Record a step of these tasks; at the last of the first steps, or of the run, warn of silent objectives.
 
         Raises:
             WorkbenchError: no objective counted anything.
@@ -118,18 +119,18 @@ class FirstSteps:
             return
         self.asked |= {name for (task, _), name in self.labels.items() if task in tasks}
         self.heard |= result.losses.keys()
-        if self.tells and (last or self.steps == FIRST_STEPS):
-            self._tell_unknown()
+        if self.logs and (last or self.steps == FIRST_STEPS):
+            self._warn_unknown()
         self.still = {name: p for name, p in self.still.items() if p.grad is None or not p.grad.any()}
         if self.steps < FIRST_STEPS and not last:
             return
         if not self.heard:
             raise WorkbenchError(self._nothing())
-        for name in sorted(self.asked - self.heard) if self.tells else ():
+        for name in sorted(self.asked - self.heard) if self.logs else ():
             reported = name, self.steps, self.advice[name]
             logger.warning("objective %s found no label in the first %d steps; %s", *reported)
         lost = sorted(name for name in self.still if self._is_expected(name))
-        if lost and self.tells:
+        if lost and self.logs:
             more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
             logger.info(
                 "no gradient reached %s%s in the first %d steps: nothing is learned there",
@@ -140,7 +141,7 @@ class FirstSteps:
 
     def read(self, micros: Iterable[MicroBatch | None]) -> None:
         """Count the tokens of texts, and those that the tokenizer does not know, of a step's micro-batches."""
-        if not self.tells or self.steps >= FIRST_STEPS:
+        if not self.logs or self.steps >= FIRST_STEPS:
             return
         for micro in micros:
             unknown = None if micro is None else self.tasks[micro.task].unknown
@@ -152,20 +153,21 @@ class FirstSteps:
                     count, whole = self.tokens.get(micro.task, (0, 0))
                     self.tokens[micro.task] = count + (ids == unknown).sum(), whole + len(ids)
 
-    def _tell_unknown(self) -> None:
+    def _warn_unknown(self) -> None:
         for name, (count, whole) in self.tokens.items():
             share, corpora = int(count) / whole if whole else 0.0, ", ".join(self.tasks[name].spec.corpora)
             if share > UNKNOWN:
                 logger.warning(
                     "tasks.%s: %.0f %% of the tokens in the first %d steps are unknown to the tokenizer %s, so that "
-                    "little of the texts of %s is learned: is it of their language and writing? Train one on them "
+                    "little of the texts of %s is learned. Does it fit their language and writing? Train one on them "
                     "(`workbench prepare tokenizer CORPUS`)",
                     *(name, 100 * share, self.steps, self.tokenizer, corpora),
                 )
 
     def _is_expected(self, name: str) -> bool:
-        """Whether a gradient should have reached a parameter: what some objectives alone reach need have none, nor has
-        a head whose task has not had a turn; before all have, nobody knows what of the networks the others reach."""
+        """Whether a gradient should have reached a parameter. None need have reached those of some objectives alone, or
+        a head whose task has not had a turn; before all tasks have, the parameters that the others reach are
+        unknown."""
         if any(name == each or name.startswith(f"{each}.") for each in self.spared):
             return False
         if len(self.asked) == len(self.labels):
@@ -174,22 +176,21 @@ class FirstSteps:
         return whole == HEADS and head in {placed.rpartition(".")[2] for placed in self.asked}
 
     def _nothing(self) -> str:
-        """The message where no objective counted anything: the control's doing, or else the objectives'."""
+        """The message where no objective counted anything: because of the control, or else of the objectives."""
         names = ", ".join(sorted(self.asked))
         found = f"nothing was learned in {self.steps} steps: no objective ({names}) found a label in any micro-batch"
         if taken := "; ".join(dict.fromkeys(filter(None, (self.taken[name] for name in sorted(self.asked))))):
             return (
                 f"{found}. {taken[:1].upper()}{taken[1:]}, which may be all that was to be learned: train without the "
-                "control, or with an objective that needs none of it, such as mlm"
+                "control, or add an objective that does not need what it removes, such as mlm"
             )
         if self.hides:
             found += (
-                ". In Chinese and Japanese texts a masking strategy finds words of several signs where it goes by "
-                "words "
-                "(`by_words = True`) and the recipe has a `segmenter`"
+                ". In Chinese and Japanese texts a whole-word masking strategy (`by_words = True`) finds words of "
+                "several characters only if the recipe has a `segmenter`"
             )
         return (
-            f"{found}. See what the model gets with `workbench show RECIPE --batch`; an objective writes "
-            "`sequence.targets[self.name]` in `corrupt`, with `labels`, whose number a loss is divided by; where there "
-            "are no `labels`, `count` says the number"
+            f"{found}. See the model's inputs with `workbench show RECIPE --batch`. An objective writes "
+            "`sequence.targets[self.name]` in `corrupt`, with `labels`, whose number divides the loss; without "
+            "`labels`, its method `count` returns the number"
         )

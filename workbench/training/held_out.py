@@ -1,6 +1,7 @@
 """Held-out losses: one finite pass per task, the same samples with the same corruption every time.
 
-`HeldOut` runs the passes; `Measured` gathers tensors of a whole pass for what no sums give (`Objective.measure`).
+`HeldOut` runs the passes; `Measured` gathers tensors of a whole pass for metrics that are no sums
+(`Objective.measure`).
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ HELD_OUT_SPLIT = 1
 
 
 class HeldOutPass(SampleReader, Protocol):
-    """What evaluation needs of `workbench.corpora`'s finite pass."""
+    """The methods of `workbench.corpora`'s finite pass that evaluation needs."""
 
     @property
     def steps(self) -> int: ...
 
 
 class HeldOut:
-    """Evaluates a root on the held-out corpora of the tasks that have some.
+    """Evaluates a model on the held-out corpora of the tasks that have some.
 
-    A pass is read to its end, every time, with a memory of its own where texts are read on. A rank whose lanes are
-    empty still joins the collectives.
+    A pass is always read to its end. Where texts are read on, it has a memory of its own. A rank whose lanes are empty
+    still joins the collectives.
     """
 
     def __init__(
@@ -81,11 +82,11 @@ class HeldOut:
         return {f"{PREFIX}{name}": value for name, value in values.items()}
 
     def check(self) -> None:
-        """Run a micro-batch of each pass whose objectives measure something, which leaves no trace: what their heads
-        don't make is told before a run has trained for a pass that cannot be.
+        """Run a micro-batch of each pass whose objectives measure something. It leaves no trace. A missing output of a
+        head is reported here, before a run has trained up to a pass that cannot work.
 
         Raises:
-            WorkbenchError: a head doesn't make what its objective measures.
+            WorkbenchError: a head doesn't return an output that its objective measures.
         """
         with torch.no_grad(), dry(self.root), evaluating(self.root), self.root.at_its_end():
             for task in self.passes:
@@ -103,7 +104,7 @@ class HeldOut:
     def _outputs(
         self, micro: MicroBatch, task: str, number: int, lane: int, following: MicroBatch | None = None
     ) -> dict[str, LossOutput | EmbeddedFields]:
-        """What the heads make of a micro-batch, by objective."""
+        """The outputs of the heads for a micro-batch, by objective."""
         forward = partial(self.root, objectives=list(micro.counts), embed=self.tasks[task].global_batch)
         return self.micro_pass(forward, micro, step=number, task=f"{PREFIX}{task}", lane=lane, following=following)
 
@@ -165,7 +166,7 @@ def improves(name: str, value: float, best: float | None) -> bool:
 
 
 class Measured:
-    """Keeps what each objective's `measured` names until the pass is over."""
+    """Gathers the tensors that each objective's `measured` names until the pass is over."""
 
     def __init__(self, tasks: Mapping[str, Task]) -> None:
         self.objectives = {(task.name, p.name): p.objective for task in tasks.values() for p in task.objectives}
@@ -173,13 +174,14 @@ class Measured:
         self.kept: dict[Label, dict[tuple[int, int], dict[str, Tensor]]] = {}
 
     def add(self, label: Label, place: tuple[int, int], made: Mapping[str, Tensor]) -> None:
-        """
+        """Add the tensors of a micro-batch.
+
         Args:
-            place: number and lane of the micro-batch; what is gathered comes in their order.
-            made: what the head built from it (`LossOutput.outputs`; of a global-batch head what it embedded).
+            place: number and lane of the micro-batch; the tensors come in their order.
+            made: the head's outputs (`LossOutput.outputs`; of a global-batch head its embeddings).
 
         Raises:
-            WorkbenchError: the head doesn't hand on what the objective measures.
+            WorkbenchError: a tensor that the objective measures is not among the outputs.
         """
         wanted = self.objectives[label].measured
         missing = [name for name in wanted if name not in made]

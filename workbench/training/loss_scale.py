@@ -20,11 +20,11 @@ INTERVAL = 2000
 
 
 class LossScale:
-    """The scale, and how many steps in a row were finite with it.
+    """The scale, and the number of finite steps in a row with it.
 
     Args:
-        ranks: whose number the loss of a micro-batch is multiplied by, as gradients are averaged over them. That is
-            taken out in the backward, so that the same steps overflow on any number of them.
+        ranks: their number, by which the loss of a micro-batch is multiplied, as gradients are averaged over ranks. The
+            backward divides by it, so that the same steps overflow on any number of ranks.
     """
 
     def __init__(self, ranks: int = 1) -> None:
@@ -32,11 +32,11 @@ class LossScale:
         self.scale, self.finite = INITIAL, 0
 
     def scaled(self, loss: Tensor) -> Tensor:
-        """What is backpropagated in its place."""
+        """The loss that is backpropagated."""
         return loss * (self.scale / self.ranks)
 
     def unscale(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Make gradients of the scaled loss those of the loss."""
+        """Divide gradients of the scaled loss by the scale."""
         gradients = [p.grad for p in parameters if p.grad is not None]
         if gradients:
             torch._foreach_mul_(gradients, self.ranks / self.scale)
@@ -48,16 +48,16 @@ class LossScale:
             self.scale, self.finite = min(2 * self.scale, LARGEST), 0
 
     def overflowed(self) -> bool:
-        """Halve the scale; False where it would fall below the smallest, with which overflow is none of the scale's."""
+        """Halve the scale. False where it would fall below the smallest: then the scale is not the cause."""
         if self.scale / 2 < SMALLEST:
             return False
         self.scale, self.finite = self.scale / 2, 0
         return True
 
     def state(self) -> dict[str, float]:
-        """As a checkpoint keeps it."""
+        """The state for a checkpoint."""
         return {"scale": self.scale, "finite": self.finite}
 
     def load(self, state: Mapping[str, float]) -> None:
-        """Go on as `state` told."""
+        """Continue from a `state`."""
         self.scale, self.finite = float(state["scale"]), int(state["finite"])

@@ -1,12 +1,12 @@
 """The losses of one step, in reading order.
 
-`StepLosses`         what each micro-batch of a step backpropagates, and what is summed and kept
+`StepLosses`         the scalar that each micro-batch backpropagates, and the sums and outputs of the step
 `MicroPass`          one micro-batch: its generators seeded, on the device, in the right precision
 `DeviceSums`         sums of losses and metrics with their counts: on the device during a step, read once at its end
-`global_batch_loss`  one loss over what is embedded of all micro-batches and ranks (contrastive)
+`global_batch_loss`  one loss over the embeddings of all micro-batches and ranks (contrastive)
 
 An additive objective backpropagates its share of weight * sum / global count. A global-batch one takes two passes:
-`StepLosses.embed` embeds every micro-batch without gradient, which gives the gradients of its embeddings, and
+`StepLosses.embed` embeds every micro-batch without gradient, which yields the gradients of its embeddings, and
 `StepLosses.total` backpropagates those. Where every rank has one micro-batch, `total` does both in its only pass.
 
 The embeddings of a step are gathered on every rank. Each rank computes the terms of its own micro-batches, one after
@@ -52,7 +52,7 @@ Sums = dict[str, tuple[float, float]]
 
 
 class StepLosses:
-    """Follows the micro-batches of one step.
+    """Collects the losses of the micro-batches of one step.
 
     Args:
         factors: of the sum of each objective's losses.
@@ -73,7 +73,7 @@ class StepLosses:
         self.wide: dict[Label, GlobalBatchLoss] = {}
         self.kept: dict[Label, dict[int, EmbeddedFields]] = {}
         self.learning: set[Label] = set()
-        """Objectives of which something that is backpropagated depends on parameters that are trained."""
+        """Objectives whose backpropagated loss depends on trained parameters."""
 
     def embed(
         self, run: MicroPass, step: int, task: str, micros: Mapping[int, MicroBatch | None], first: FirstMicroBatches
@@ -95,7 +95,7 @@ class StepLosses:
             self._gather((task, name), lanes)
 
     def total(self, task: str, lane: int, outputs: Outputs) -> Tensor:
-        """What one micro-batch backpropagates, given what its heads built from it (nothing, where it is empty)."""
+        """The scalar that one micro-batch backpropagates, given the outputs of its heads (None, where it is empty)."""
         total = torch.zeros((), device=self.world.device)
         with torch.autocast(self.world.device.type, enabled=False):
             for name in self.tasks[task].global_batch if self.one_pass else ():
@@ -113,7 +113,7 @@ class StepLosses:
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
 
     def kept_of(self, tasks: Iterable[str]) -> dict[str, EmbeddedFields]:
-        """What the heads of these tasks keep of the whole step, over all ranks, by objective."""
+        """The outputs that the heads of these tasks gather over the whole step and all ranks, by objective."""
         return {
             name: gather_embedded(self.kept.get((task, name), {}), self.lanes, self.world)[0]
             for task in tasks
@@ -129,7 +129,8 @@ class StepLosses:
         self.wide[label] = global_batch_loss(head, mine, self.lanes, self.factors[label], self.world)
 
     def _share(self, label: Label, lane: int, output: LossOutput | EmbeddedFields) -> Tensor:
-        """What one objective of one micro-batch backpropagates (times the world's size, since DDP averages)."""
+        """The scalar that one objective of one micro-batch backpropagates (times the world's size, since DDP
+        averages)."""
         if isinstance(output, dict):
             gradients = self.wide[label].gradients.get(lane, {})
             if self.wide[label].of_head or any(output[name].requires_grad for name in gradients):
@@ -158,10 +159,10 @@ def _embedded(output: LossOutput | EmbeddedFields) -> EmbeddedFields:
 
 
 class MicroPass:
-    """Runs a model on micro-batches, and has the next one copied to the device meanwhile.
+    """Runs a model on micro-batches, and copies the next one to the device meanwhile.
 
     Dropout is seeded from (seed, step, task, lane). So a pass is the same wherever it runs: it depends neither on the
-    number of ranks nor on how lanes are spread over them.
+    number of ranks nor on the distribution of lanes over them.
 
     Args:
         precision: `train.precision`.
@@ -184,7 +185,7 @@ class MicroPass:
         following: MicroBatch | None = None,
         again: bool = False,
     ) -> T:
-        """What the model makes of it; twice the same for the same place (step, task, lane).
+        """The model's outputs for a micro-batch; the same place (step, task, lane) repeats them.
 
         Args:
             following: the micro-batch of the next pass.
@@ -199,8 +200,8 @@ class MicroPass:
 
 
 class Copies:
-    """Micro-batches on their way to the device. On CUDA they are copied in a stream of their own, while another is
-    computed on; who takes one has the device wait for its copy, not the host."""
+    """Micro-batches on their way to the device. On CUDA they are copied on a stream of their own, while another one is
+    computed; the device waits for the copy that is used, not the host."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -208,7 +209,7 @@ class Copies:
         self._under_way: dict[int, tuple[MicroBatch, MicroBatch, torch.cuda.Event]] = {}
 
     def begin(self, micro: MicroBatch) -> None:
-        """Begin to copy one that will be taken."""
+        """Begin to copy a micro-batch that will be taken."""
         if self._stream is None or id(micro) in self._under_way:
             return
         with torch.cuda.stream(self._stream):
@@ -216,7 +217,7 @@ class Copies:
             self._under_way[id(micro)] = micro, moved, self._stream.record_event()
 
     def take(self, micro: MicroBatch, *, again: bool = False) -> MicroBatch:
-        """It on the device; its copy is kept where it is taken `again`."""
+        """The micro-batch on the device; its copy stays there where it is taken `again`."""
         if self._stream is None:
             return micro.to(self.device)
         self.begin(micro)
@@ -239,7 +240,7 @@ def add_sums(into: Sums, more: Mapping[str, tuple[float, float]]) -> None:
 
 
 class DeviceSums:
-    """Loss and metric sums of a step. What is on the device stays there until it is read at once; numbers of metrics
+    """Loss and metric sums of a step. Values on the device stay there until all are read at once; numbers of metrics
     stay on the host. `metrics` has the values and counts of each metric, one after the other."""
 
     def __init__(self, names: Mapping[Label, str], device: torch.device) -> None:
@@ -273,7 +274,7 @@ def _left(number: Tensor | float) -> Tensor | float:
 
 
 def _read(losses: Tensor, numbers: list[Tensor]) -> tuple[list[float], list[float]]:
-    """The losses and the numbers, at once; those of a type are put together."""
+    """The losses and the numbers, read at once; those of one dtype are joined."""
     places: dict[torch.dtype, list[int]] = {}
     for place, number in enumerate(numbers):
         places.setdefault(number.dtype, []).append(place)
@@ -291,7 +292,7 @@ def zero(device: torch.device) -> Tensor:
 
 @dataclass
 class GlobalBatchLoss:
-    """What a rank holds of the loss of a step.
+    """The share of a rank in the loss of a step.
 
     `outputs` are the terms of its micro-batches; `gradients[lane]` those of its embeddings with respect to the whole
     loss; `of_head` those of the head's own parameters (a logit scale), the same on every rank.
@@ -305,7 +306,7 @@ class GlobalBatchLoss:
 def global_batch_loss(
     head: GlobalBatchHead, mine: Mapping[int, EmbeddedFields], lanes: int, factor: float, world: World
 ) -> GlobalBatchLoss:
-    """The terms of this rank's embeddings among those of the step, and the gradients of the whole times `factor`.
+    """The terms of this rank's embeddings among those of the step, and the gradients of the whole loss times `factor`.
 
     Every rank takes part, also one that holds no lane.
 

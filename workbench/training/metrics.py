@@ -1,9 +1,9 @@
-"""What a run measures, and where it is written.
+"""The measurements of a run, and the files that they are written to.
 
 `MetricsLog`                      lines of metrics.jsonl, and TensorBoard
 `Window`                          losses and metrics of the steps since the last line
 `Meter`                           tokens, samples and operations per second since the last line
-`flops_per_row`, `measured_peak`  operations of the model, and what the machine can do: for the utilisation
+`flops_per_row`, `measured_peak`  operations of the model, and the machine's capability: for the utilisation
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ BOARD = "writing for TensorBoard"
 class MetricsLog(Callback):
     """Appends records to metrics.jsonl and to TensorBoard. Used on the main rank.
 
-    Lines after `step`, written by a run that continued beyond its last checkpoint, are taken out first; damaged ones
-    are moved to a file next to it; lines that do not fit the checkpoint stay, with a warning. Where metrics.jsonl
-    cannot be written, the run ends; it continues without TensorBoard.
+    Lines after `step`, written by a run that continued beyond its last checkpoint, are removed first. Damaged ones are
+    moved to a file next to it. Lines that do not fit the checkpoint stay, with a warning. The run ends where
+    metrics.jsonl cannot be written; it continues without TensorBoard.
 
     Args:
-        step: of the checkpoint that the run continues from.
+        step: of the checkpoint from which the run continues.
         logged: the step of the last line of training before it.
-        spared: what a run can do without.
+        spared: catches failures that need not end a run.
     """
 
     def __init__(self, run: Path, step: int, logged: int, spared: Spared | None = None) -> None:
@@ -93,7 +93,7 @@ class MetricsLog(Callback):
         self.write(metrics)
 
     def write(self, record: Record) -> None:
-        """Append a line. What is no finite number, as JSON has none other, is left out of it, with a warning."""
+        """Append a line. Values that are not finite have no form in JSON: they are left out, with a warning."""
         finite = {name: value for name, value in record.items() if math.isfinite(value)}
         for name in record.keys() - finite.keys() - self._odd:
             logger.warning("step %d: %s is %s; metrics.jsonl leaves it out", record["step"], name, record[name])
@@ -120,7 +120,7 @@ class MetricsLog(Callback):
                     self.board.close()
 
     def _stay(self) -> None:
-        """Where the file was removed or replaced, write all lines again: what goes to the old one, nobody finds."""
+        """Write all lines again where the file was removed or replaced: lines appended to the old file are lost."""
         if is_at(self.file, self.path):
             return
         self.file.seek(0)
@@ -131,8 +131,7 @@ class MetricsLog(Callback):
         logger.warning("%s was removed or replaced while the run writes it; its lines are written again", self.path)
 
     def _thread_failed(self, failed: threading.ExceptHookArgs) -> None:
-        """TensorBoard's thread hands an error of the disk on to the next write: a traceback next to it tells
-        nothing."""
+        """TensorBoard's thread passes an error of the disk to the next write, so its traceback is not shown."""
         if not isinstance(failed.exc_value, OSError):
             self._hook(failed)
 
@@ -147,7 +146,8 @@ def memory_gib(device: torch.device) -> float:
 
 @dataclass
 class Window:
-    """Sums over the steps since the last line of metrics. Part of a checkpoint, so that lines survive a restart.
+    """Sums over the steps since the last line of metrics. They are saved in checkpoints, so that lines survive a
+    restart.
 
     Losses, rows and samples are over all ranks already; metrics and drops are this rank's until `merge`.
     """
@@ -174,7 +174,7 @@ class Window:
             self.grad_norm = result.grad_norm
 
     def merge(self, world: World) -> None:
-        """Bring the ranks' own sums to the main rank; the others start again from nothing."""
+        """Send the ranks' own sums to the main rank; the others start again from zero."""
         everyone = world.gather((self.metrics, self.dropped))
         self.metrics, self.dropped = {}, {}
         if world.is_main:
@@ -184,7 +184,7 @@ class Window:
                     self.dropped[reason] = self.dropped.get(reason, 0) + count
 
     def means(self) -> Record:
-        """`<objective>/loss` per label and every `<objective>/<metric>`; what had no label is left out."""
+        """`<objective>/loss` per label and every `<objective>/<metric>`; those without a label are left out."""
         losses = {f"{name}/loss": total / count for name, (total, count) in self.losses.items() if count}
         return losses | {name: total / count for name, (total, count) in self.metrics.items() if count}
 
@@ -198,11 +198,11 @@ class Window:
 
 
 class Meter:
-    """Counts what the steps of this process did and the time they took; evaluating and saving are left out.
+    """Counts the work of this process's steps and the time they took; evaluating and saving are left out.
 
     Args:
         seconds: training time of the run before this process.
-        spared: what a run can do without.
+        spared: catches failures that need not end a run.
         flops_per_row: operations of one stream row, forward and backward; 0 where unknown.
         peak: operations per second of one device; 0 where unknown.
     """
@@ -238,8 +238,8 @@ class Meter:
         self._start = time.perf_counter()
 
     def lap(self) -> Record:
-        """The rates since the last call; `data_wait_share` is the share of the time in which the loop waited for its
-        loader, `model_flops_utilisation` that of the operations which `peak` allows."""
+        """The rates since the last call. `data_wait_share` is the share of the time in which the loop waited for its
+        loader; `model_flops_utilisation` is the operations as a share of those that `peak` allows."""
         seconds, steps = max(self._lap, 1e-9), max(1, self._steps)
         record: Record = {
             "tokens_per_second": self._rows / seconds,
@@ -269,13 +269,13 @@ FORMULAS: dict[Any, Callable[..., int]] = {
         aten._scaled_dot_product_flash_attention_backward
     ],
 }
-"""Operations of a call by its arguments: matrix products, convolutions, attention. All else is not counted."""
+"""Operations of a call by its arguments: matrix products, convolutions, attention. No other operation is counted."""
 SLOW = 1.0
 """Seconds after which one product is enough: float16 on a CPU takes as long."""
 
 
 class Operations(TorchDispatchMode):
-    """Adds up the operations of what runs within, in `total`.
+    """Adds up the operations of all code inside the block, in `total`.
 
     torch's own `FlopCounterMode` also watches modules for a table of them. That forbids `autograd.grad` where a module
     is given a parameter, and operators of higher order that it has no rule for.
@@ -300,8 +300,8 @@ class Operations(TorchDispatchMode):
 def flops_per_row(root: PretrainingModel, micros: Sequence[MicroBatch], dtype: torch.dtype | None) -> float:
     """Operations of forward and backward per stream row, counted on these micro-batches; see `trial_pass`.
 
-    Counted with the padded kernel, whose operations all have formulas; a head that asks for what that kernel cannot do
-    is counted with the kernels of the run. Layers that recompute their activations count once.
+    Counted with the padded kernel, whose operations all have formulas. A head that needs a feature which that kernel
+    lacks is counted with the kernels of the run. Layers that recompute their activations count once.
     """
     try:
         with use_kernel("padded"):
@@ -321,8 +321,8 @@ def trial_pass(
 ) -> int:
     """Forward and backward of these micro-batches, one after the other; returns their rows.
 
-    It is a step in training mode that leaves no trace, whether it ends or fails: weights, gradients, buffers, modes,
-    generators and what is remembered of texts stay as they are.
+    It is a step in training mode that leaves no trace, whether it succeeds or fails: weights, gradients, buffers,
+    modes, generators and the memory of earlier texts stay unchanged.
     """
     trained = [p for p in root.parameters() if p.requires_grad]
     device = next((p.device for p in root.parameters()), torch.device("cpu"))
@@ -343,7 +343,7 @@ def trial_pass(
 
 @contextmanager
 def _recomputing_pauses(root: PretrainingModel, counter: Operations) -> Iterator[None]:
-    """A backward in which a layer that runs once more (`train.activation_checkpointing`) is not counted again."""
+    """A backward in which a layer that is recomputed (`train.activation_checkpointing`) is not counted again."""
 
     def pause(*_: Any) -> None:
         counter.paused = True

@@ -1,14 +1,13 @@
 """`train.micro_batch_size: auto`: as many samples in a micro-batch as a CUDA device has room for.
 
-Before anything else of a run is built, a model of the recipe's takes whole steps on its real micro-batches, of one
-sample, of two, of four, and so on, and is thrown away: nothing of it is in the run. Taken is the largest power of two
-
-- that divides `global_batch_size`, and leaves every rank as many micro-batches as the others, where that can be;
+Before anything else of a run is built, a model of the recipe takes whole steps on its real micro-batches, of one
+sample, of two, of four, and so on. Then it is discarded; nothing of it is in the run. The result is the largest power
+of two
 - whose step, of the longest of several micro-batches of every task, leaves `MARGIN` of the memory free. That is for
   micro-batches that are longer still, and for what the allocator cannot use between tensors of ever new lengths.
 
-A step means gradients of an earlier micro-batch and the optimizer's moments in memory too, and on several ranks the
-copy of the gradients that is reduced. The ranks take the least that any of them found.
+The memory of a step includes gradients of an earlier micro-batch and the optimizer's moments, and on several ranks the
+copy of the gradients that is reduced. All ranks use the smallest result of any rank.
 """
 
 from __future__ import annotations
@@ -44,25 +43,25 @@ GIB = 2**30
 MARGIN = 0.15
 """The share of the memory that stays free."""
 LONGEST_OF = 64
-"""Samples among which the longest micro-batch is looked for: of one sample the longest of 8, of many that of two."""
+"""The number of samples in which the longest micro-batch is searched: for one sample the longest of 8, later of two."""
 Peak = Callable[[int], float]
 """The bytes that a step takes at most, by samples of a micro-batch; infinite where there is no room for them."""
 
 
 def sized(recipe: Recipe, size: int) -> Recipe:
-    """The recipe with the size that was found, which it says."""
+    """The recipe with the size that was found; the size is logged."""
     return replace(recipe, train=replace(recipe.train, micro_batch_size=size, micro_batch_size_by=AUTO))
 
 
 def as_begun(recipe: Recipe, run: Path) -> Recipe:
-    """The recipe with the size that a run with checkpoints was begun with, whatever the card is now."""
+    """The recipe with the size with which a run with checkpoints began, whatever the GPU is now."""
     if recipe.train.micro_batch_size != AUTO or Checkpoints(run).latest() is None:
         return recipe
     return sized(recipe, read_recipe(run).train.samples)
 
 
 def with_micro_batch(recipe: Recipe, tokenizer: Tokenizer | None, world: World) -> Recipe:
-    """The recipe with a number in the place of `auto`, the same on every rank.
+    """The recipe with a number in place of `auto`, the same on every rank.
 
     Raises:
         WorkbenchError: no CUDA device.
@@ -70,8 +69,8 @@ def with_micro_batch(recipe: Recipe, tokenizer: Tokenizer | None, world: World) 
     """
     if world.device.type != "cuda":
         raise WorkbenchError(
-            "train.micro_batch_size = auto looks for what a GPU has room for, and this run is on a CPU, where nothing "
-            "says so; state a number (it changes how long a step takes, not what is learned)"
+            "train.micro_batch_size = auto measures the memory of a GPU, and this run is on a CPU, where the memory "
+            "of a process has no such limit; set a number (it changes the time of a step, not what is learned)"
         )
     with torch.random.fork_rng([world.device]):
         trial = Trial(recipe, tokenizer, world)
@@ -96,29 +95,29 @@ def with_micro_batch(recipe: Recipe, tokenizer: Tokenizer | None, world: World) 
 
 
 def sizes(whole: int, ranks: int) -> list[int]:
-    """The powers of two that divide a step's samples, from 1 on, with as many micro-batches for each rank, where that
-    can be; else with one for each at least."""
+    """The powers of two that divide a step's samples, from 1 on, with equally many micro-batches for each rank, where
+    that is possible; otherwise with at least one for each."""
     powers = [1 << n for n in range(whole.bit_length()) if whole % (1 << n) == 0]
     even = [size for size in powers if whole % (size * ranks) == 0]
     return even or [size for size in powers if whole // size >= ranks]
 
 
 def largest(candidates: Iterable[int], peak: Peak, room: float) -> int:
-    """The last of rising sizes that has room, up to the first that has none; 0: not even the first."""
+    """The last of rising sizes that fits, up to the first that does not; 0: not even the first."""
     return max(takewhile(lambda size: peak(size) <= room, candidates), default=0)
 
 
 def release(device: torch.device) -> None:
-    """Give back what nobody holds any more, and forget that it was held."""
+    """Release memory that nothing uses any more, and reset the peak."""
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(device)
 
 
 class Trial:
-    """A model of a recipe that is trained to see what that takes.
+    """A model of a recipe that is trained to measure the memory that it takes.
 
-    `room`: the bytes that this process may hold on its device.
+    `room`: the bytes that this process may allocate on its device.
     """
 
     def __init__(self, recipe: Recipe, tokenizer: Tokenizer | None, world: World) -> None:
@@ -138,13 +137,13 @@ class Trial:
         self.run = MicroPass(recipe.train.precision, self.device, recipe.seed)
 
     def peak(self, size: int) -> float:
-        """The most that two steps hold, of the longest micro-batches of so many samples."""
+        """The peak memory of two steps, on the longest micro-batches of this size."""
         micros = self._micro_batches(size)
         release(self.device)
         fits = True
         try:
             self.root.to(self.device)
-            for _ in range(2):  # the second finds gradients, moments and what is remembered of texts
+            for _ in range(2):  # the second has gradients, moments and the memory of earlier texts
                 for micro in micros:
                     self._pass_back(micro)
                 self.optimizer.step()
@@ -159,10 +158,10 @@ class Trial:
         return found
 
     def _micro_batches(self, size: int) -> list[MicroBatch]:
-        """Of each task the one with the most rows, among the first ones."""
+        """For each task the micro-batch with the most rows, among the first ones."""
         recipe = sized(self.recipe, size)
         batches = MicroBatches(
-            self.tasks, {name: reader_of(recipe, task, tells=False) for name, task in self.tasks.items()}
+            self.tasks, {name: reader_of(recipe, task, logs=False) for name, task in self.tasks.items()}
         )
         numbers = range(min(8, max(2, LONGEST_OF // size)))
         made = [[batches.micro_batch(MicroBatchId(name, n, 0, 0.0)) for n in numbers] for name in self.tasks]

@@ -1,6 +1,6 @@
-"""Which modules are in training mode: those that learn. What is frozen is evaluated, without dropout.
+"""The modules in training mode: those that learn. Frozen ones are in evaluation mode, without dropout.
 
-A teacher that is frozen, or the lower layers of a network, are a function that stays what it is.
+A frozen teacher, or the frozen lower layers of a network, are a function that does not change.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import nn
 
 
 def set_training(module: nn.Module) -> None:
-    """Put a module into training mode, and what has parameters, but none that is trained, into evaluation mode."""
+    """Put a module into training mode, and modules with only frozen parameters into evaluation mode."""
     module.train()
     _evaluate_frozen(module)
 
@@ -28,7 +28,7 @@ def _evaluate_frozen(module: nn.Module) -> None:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while; afterwards every module in it has its own mode again."""
+    """Evaluation mode for a block; afterwards every module in it has its own mode again."""
     modes = [(inner, inner.training) for inner in module.modules()]
     module.eval()
     try:

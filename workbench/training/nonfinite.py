@@ -1,8 +1,8 @@
-"""Where numbers that are not finite come from, and passes that leave no trace.
+"""The source of numbers that are not finite, and passes that leave no trace.
 
 `checked_terms`  watches the score biases in the pass before the first step that counts operations
 `watched`        watches all modules of a pass, once a loss turned out not to be finite; no other step pays for it
-`dry`            puts back what a forward moves
+`dry`            restores the state that a forward changes
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from workbench.models.attention.score_bias import ScoreBias
 
 @contextmanager
 def checked_terms(root: nn.Module) -> Iterator[None]:
-    """Within, the terms of relations must let every query see something: a row of -inf alone trains in silence.
+    """A block in which every score bias must leave each query some key: a row of -inf alone trains without an error.
 
-    Raises (where it is met, and when the block is left):
-        WorkbenchError: a term has a score that is NaN or +inf, or a row without any that is finite.
+    Raises (where it occurs, and at the end of the block):
+        WorkbenchError: a bias has a score that is NaN or +inf, or a row without any finite score.
     """
     found: list[WorkbenchError] = []
 
@@ -41,27 +41,27 @@ def checked_terms(root: nn.Module) -> Iterator[None]:
             if isinstance(module, ScoreBias):
                 stack.callback(module.register_forward_hook(check).remove)
         yield
-    if found:  # whoever ran the forward may do without it, but not without this
+    if found:  # a caller may catch errors of the forward, but not this one
         raise found[0]
 
 
 def _check_term(relation: nn.Module, term: Any) -> None:
     if not isinstance(term, Tensor) or term.ndim != 4:
-        return  # `TERM` tells
+        return  # `TERM` reports it
     bad = term.isnan() | term.isposinf()
     found = f"{term[bad][0].item()}" if bad.any() else ""
     if not found and not term.isfinite().any(-1).all():
         found = "-inf for every key of a query"
     if found:
         raise WorkbenchError(
-            f"{named(relation)} returned {found}; allowed: what is finite, or -inf for some of the keys of a query"
+            f"{named(relation)} returned {found}; allowed: finite scores, or -inf for some of the keys of a query"
         )
 
 
 @contextmanager
 def watched(root: nn.Module) -> Iterator[list[str]]:
-    """Within, modules run eagerly; what is given are the names of those whose outputs were NaN or infinite, in the
-    order in which they ended: the first is the innermost that began it."""
+    """A block in which modules run eagerly. It yields the names of those whose outputs were NaN or infinite, in the
+    order in which they ended: the first is the innermost source."""
     found: list[str] = []
     with ExitStack() as stack:
         stack.enter_context(torch.compiler.set_stance("force_eager"))
@@ -77,12 +77,12 @@ def watched(root: nn.Module) -> Iterator[list[str]]:
 
 
 def _is_finite(tensor: Tensor) -> bool:
-    """-inf may hide a score, in a term or among logits."""
+    """Whether a tensor is finite; -inf may hide a score, in a bias or among logits."""
     return not (tensor.isnan() | tensor.isposinf()).any()
 
 
 def _name(root: nn.Module, path: str) -> str:
-    """A module's path, and the part of the recipe that it is or belongs to."""
+    """A module's path, and the component of the recipe that it is or belongs to."""
     steps = path.split(".")
     for length in range(len(steps), 0, -1):
         part = root.get_submodule(".".join(steps[:length]))
@@ -92,7 +92,7 @@ def _name(root: nn.Module, path: str) -> str:
 
 
 def tensors_in(output: Any) -> Iterator[Tensor]:
-    """The tensors of numbers in what a module returned."""
+    """The floating-point tensors in what a module returned."""
     if isinstance(output, Tensor):
         if output.is_floating_point():
             yield output
@@ -109,10 +109,10 @@ def tensors_in(output: Any) -> Iterator[Tensor]:
 
 @contextmanager
 def dry(root: nn.Module) -> Iterator[None]:
-    """A block after which nothing has moved: a module's buffers (batch statistics, queues, counters) and modes, and
-    torch's generators.
+    """A block that restores all state at its end: a module's buffers (batch statistics, queues, counters) and modes,
+    and torch's generators.
 
-    A buffer that was exchanged for another tensor is the one before again. Takes the memory of the buffers once more.
+    A buffer that was replaced by another tensor is restored too. The block takes the memory of the buffers once more.
     """
     modules = list(root.modules())
     buffers = [(module, dict(module._buffers)) for module in modules]

@@ -1,9 +1,9 @@
-"""What a run is going to be, and every reason why it cannot be: found before anything is written.
+"""The plan of a run, and every reason why it cannot run: found before anything is written.
 
-`check` refuses, `workbench.training.pretrain` works by its plan. The refusals are one list, in their order. Two more
-lists stand where they can be made: what a command refuses before torch is imported
-(`workbench.pretraining.task_corpora`), and what
-only a pass through the model shows (`workbench.training.held_out`, `workbench.training.first_steps`).
+`check` makes every refusal; `workbench.training.pretrain` carries out its plan. The refusals are one list, in their
+order. Two more lists are where they can be made: refusals before torch is imported
+(`workbench.pretraining.task_corpora`), and refusals that need a pass through the model (`workbench.training.held_out`,
+`workbench.training.first_steps`).
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ ALONE = World()
 
 @dataclass(frozen=True)
 class Plan:
-    """A run that nothing speaks against.
+    """A run that passed all checks.
 
     Attributes:
-        recipe: resolved: what its corpora and the device decide (`null`, `auto`) is filled in.
+        recipe: resolved: the options that its corpora and the device decide (`null`, `auto`) are filled in.
         run: its folder, which need not exist.
         world: the ranks, and the device of this one.
         arithmetic: number types and kernels on that device.
         resume: the checkpoint that the run resumes from, if it has one.
-        data: what the record of the data in the folder is going to say.
+        data: the record of the data that will be written to the folder.
         tokenizer: None where the recipe names none.
         tasks: by name, their half in the loader.
         readers, held_out: by task, the endless stream of its corpora, and the pass over its held-out ones, if any.
@@ -79,15 +79,15 @@ class Plan:
 
 
 def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_changes: bool = False) -> Plan:
-    """Everything that speaks against a run of a recipe in a folder. Nothing is written and no process is started; what
-    the recipe names is read, and the model is built in memory.
+    """The plan of a run of a recipe in a folder, after every check. Nothing is written and no process is started. The
+    files of the recipe are read, and the model is built in memory.
 
     Args:
         world: the ranks; every one of them makes its plan.
         accept_changes: as of `workbench.training.pretrain.pretrain`.
 
     Raises:
-        WorkbenchError: the first reason that is found; says what was found, what is allowed and what to do.
+        WorkbenchError: the first check that fails; the message has what was found, what is allowed and what to do.
         MachineError: `train.micro_batch_size: auto`, and the device has no room for a single sample.
     """
     run = Path(run)
@@ -147,7 +147,7 @@ def _start(
 
 
 def _check_optimizer(model: PretrainingModel, recipe: Recipe, world: World) -> None:
-    """Something must be trained, by an optimizer that takes it, and every rank must have work."""
+    """Something must be trained, by an optimizer that accepts it, and every rank must have work."""
     freeze(model, recipe.train)
     world.lanes(recipe.train.lanes)
     make_optimizer(model, recipe.train)
@@ -162,14 +162,14 @@ def _check_held_out(recipe: Recipe, passes: Mapping[str, FinitePass]) -> None:
         )
     if spec.best is not None and not (passes and spec.evaluate_every):
         raise WorkbenchError(
-            f"train.best = {spec.best!r} follows a held-out metric: name held_out corpora in a task and set "
+            f"train.best = {spec.best!r} follows a held-out metric: set held_out corpora in a task and "
             "train.evaluate_every"
         )
 
 
 def check_recipe_control(recipe: Recipe, tasks: Mapping[str, Task], model: PretrainingModel) -> None:
-    """The recipe's control must be supported by all components that it concerns; where none does, it must come with the
-    run that the weights start from."""
+    """The recipe's control must be supported by all components that it concerns. Where no component supports it, the
+    run must start from weights that were trained under it."""
     of_tasks = [component for task in tasks.values() for component in task.parts]
     found, inherited = [*of_tasks, *components_within(model)], recipe.control in _inherited(recipe)
     check_control(recipe.control, found, f"the recipe {recipe.name!r}", inherited=inherited)

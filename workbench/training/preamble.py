@@ -1,4 +1,4 @@
-"""What a run begins with, told before its first step: what is trained, on what, where and how."""
+"""The overview at the start of a run, before its first step: what is trained, on which data, where and how."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from workbench.training.capacity import GIB, free_memory, resident
 from workbench.training.plan import Plan
 
 RECORDS = {"text": "texts", "image-text": "images", "video-text": "videos", "speech-text": "recordings"}
-"""What the records of a kind of corpora are called; of other kinds as the kind."""
+"""The names of records by the kind of corpora; for other kinds the kind itself."""
 
 
 @dataclass(frozen=True)
 class Preamble:
-    """What there is to say of a run that is about to make its next step.
+    """The facts about a run that is about to make its next step.
 
     Attributes:
-        step: steps made so far.
+        step: finished steps.
         end: the step at which training ends this time.
-        memory: bytes that a step is going to hold on the CUDA device; 0 where the trial failed, None without a trial.
+        memory: bytes that a step will hold on the CUDA device; 0 where the trial failed, None without a trial.
     """
 
     plan: Plan
@@ -57,7 +57,7 @@ class Preamble:
         return f"{self.plan.run}: {begins}, up to step {self.end:,}{f' of {most:,}' if self.end < most else ''}"
 
     def _model(self) -> str:
-        """The layers as the recipe says them, and how wide the streams are."""
+        """The layers of the recipe, and the width of the streams."""
         networks = [network for network in self.plan.model.networks.values() if isinstance(network, Network)]
         widths = dict.fromkeys(f"{stream} {size:,}" for each in networks for stream, size in each.sizes.items())
         return f"{stack(self.plan.recipe)} (width: {', '.join(widths)})"
@@ -83,7 +83,7 @@ class Preamble:
         return f"{ranks}{name}, {_counted(workers, 'loader worker') if workers else 'loading in the main process'}"
 
     def _precision(self) -> str:
-        """What is computed in; weights and moments are those of the model."""
+        """The dtype of the computation, and that of weights and moments."""
         kept = " and ".join(dict.fromkeys(str(p.dtype).removeprefix("torch.") for p in self.plan.model.parameters()))
         computed = self.plan.arithmetic.dtype
         how = kept if computed is None else f"{str(computed).removeprefix('torch.')}, weights in {kept}"
@@ -94,7 +94,7 @@ class Preamble:
         return ", ".join([how, *(name for name, is_used in used if is_used)])
 
     def _corpora(self, task: str) -> Iterator[str]:
-        """Of each corpus of a task how much it holds, as its manifest knows, and how often the whole run reads it."""
+        """For each corpus of a task its size, from its manifest, and how often the whole run reads it."""
         reader = self.plan.readers[task]
         epochs = reader.epochs(self.plan.schedule.turns(task, self.plan.recipe.train.max_steps))
         for number, (corpus, times) in enumerate(zip(reader.corpora, epochs, strict=True)):
@@ -103,14 +103,14 @@ class Preamble:
             yield f"{corpus.name}, {_held(corpus)}{windows}, {times:,.3g} epochs"
 
     def _batch(self) -> str:
-        """The step's samples; those of a rank one after the other where it has several micro-batches."""
+        """The samples of a step; those of a rank are accumulated where it has several micro-batches."""
         spec, ranks = self.plan.recipe.train, self.plan.world.size
         per_rank = spec.lanes / ranks
         reported = f"{spec.global_batch_size:,} = {spec.micro_batch_size:,} x {per_rank:g} accumulated"
         return f"{reported} x {_counted(ranks, 'rank')}"
 
     def _kernels(self) -> dict[str, str]:
-        """What attention is computed by on CUDA, where a trial has asked for it."""
+        """The attention kernel on CUDA, where a trial has asked for it."""
         used = [str(choice) for choice in chosen() if choice.device == self.plan.world.device.type == "cuda"]
         return {"kernels": "; ".join(used)} if used else {}
 
@@ -122,7 +122,7 @@ class Preamble:
             free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
             return f"about {_gib(self.memory)} of {_gib(free)}, by a trial on the first micro-batch"
         held, free = resident(self.plan.model, self.plan.recipe.train), free_memory(device)
-        return f"weights, gradients and moments take {_gib(held)} of {_gib(free)}; activations come on top"
+        return f"weights, gradients and moments take {_gib(held)} of {_gib(free)}; activations are not included"
 
 
 def _held(corpus: Corpus) -> str:

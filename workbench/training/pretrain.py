@@ -1,4 +1,4 @@
-"""From a recipe to a trained run: plan, then work."""
+"""From a recipe to a trained run: plan, then run."""
 
 from __future__ import annotations
 
@@ -57,9 +57,8 @@ def pretrain(
 
     Args:
         until: stop after this step (with a checkpoint), as if interrupted there; default: train.max_steps.
-        accept_changes: continue although data, code next to the recipe or weights that it doesn't change are not what
-        the
-            run was trained with so far; its `data.json` then tells what changed.
+        accept_changes: continue although data, code next to the recipe or frozen weights differ from those that the run
+            was trained with so far; its `data.json` then lists the changes.
         callbacks: objects that follow the training; the main rank calls them (`workbench.training.callbacks`).
 
     Raises:
@@ -114,7 +113,7 @@ def dry_run(recipe: Recipe, run_dir: str | Path, *, accept_changes: bool = False
 
 @contextmanager
 def _held(run: Path, world: World) -> Iterator[None]:
-    """The main rank locks the folder; an error there is everyone's. A new folder goes when no step is made in it."""
+    """The main rank locks the folder; an error there ends every rank. A new folder is removed when no step is made."""
     new = not run.exists()
     with ExitStack() as stack:
         world.from_main(lambda: stack.enter_context(locked(run)))
@@ -127,7 +126,7 @@ def _held(run: Path, world: World) -> Iterator[None]:
 
 
 def _write_folder(plan: Plan) -> FrozenNames | None:
-    """What lies in the folder of a run before its first step; returns the weights that a new run will not change."""
+    """Write the files of a run's folder before its first step; returns the weights that a new run will not change."""
     run, recipe = plan.run, plan.recipe
     open_run(run, recipe)
     if plan.tokenizer is not None and not (run / TOKENIZER).is_file():
@@ -143,14 +142,14 @@ def _write_folder(plan: Plan) -> FrozenNames | None:
 
 
 def _checkpoints_of(recipe: Recipe) -> list[Path]:
-    """The files with the weights of the runs that networks start from."""
+    """The weight files of the runs from which networks start."""
     places = [Path(entry.weights) for spec in recipe.networks.values() for entry in spec.init_from]
     found = [Checkpoints(place).best_or_last() for place in places if is_run(place)]
     return [file for folder in found if folder is not None for file in files_of(folder)]
 
 
 def _command() -> str:
-    """The command line of this process, to be typed again (of torchrun's own options nothing is known here)."""
+    """The command line of this process, to run it again (torchrun's own options are not known here)."""
     program = "torchrun ... -m workbench" if "TORCHELASTIC_RUN_ID" in os.environ else "python -m workbench"
     if Path(sys.argv[0]).name != "__main__.py":
         program = Path(sys.argv[0]).name

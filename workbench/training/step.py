@@ -1,4 +1,4 @@
-"""One optimiser step: counts, forward and backward of every micro-batch, reduction, clipping, the update.
+"""One optimizer step: counts, forward and backward of every micro-batch, reduction, clipping, the update.
 
 The count of every objective is summed over all micro-batches and ranks before any forward, so each micro-batch
 backpropagates its share of sum over objectives of weight * sum / global count (`losses.py`).
@@ -45,7 +45,7 @@ class Work:
 class MissingError(Exception):
     """Some rank gave up waiting for its micro-batches, so no rank made the step.
 
-    `flags` are the sums over ranks of what was given to `Updater.run`.
+    `flags` are the sums over ranks of the flags given to `Updater.run`.
     """
 
     def __init__(self, flags: list[float]) -> None:
@@ -54,9 +54,9 @@ class MissingError(Exception):
 
 @dataclass
 class StepResult:
-    """What a step was: losses (sum, count) over all ranks, this rank's metrics, sizes over all ranks.
+    """The result of a step: losses (sum, count) over all ranks, this rank's metrics, sizes over all ranks.
 
-    `flags` are the sums over ranks of what was given to `Updater.run`. A step that was `skipped`, as its gradients
+    `flags` are the sums over ranks of the flags given to `Updater.run`. A step that was `skipped`, as its gradients
     overflowed in float16, has neither losses nor metrics.
     """
 
@@ -71,12 +71,12 @@ class StepResult:
 
 
 class Pass(nn.Module):
-    """What DDP wraps: one forward of the root, up to the one number that is backpropagated.
+    """The module that DDP wraps: one forward of the model, up to the scalar that is backpropagated.
 
-    That number and nothing else comes out of it with a graph, since DDP waits for the gradient of every parameter that
-    it can reach from the output: metrics, or an output that no loss uses, must not be among it. To the number belongs
-    a zero that depends on one small parameter, so that a rank whose micro-batch has no labels, or no samples at all,
-    still takes part in the reduction of gradients.
+    Only that scalar has a graph, since DDP waits for the gradient of every parameter that it can reach from the output:
+    metrics, or an output that no loss uses, must not be among it. The scalar includes a zero that depends on one small
+    parameter, so that a rank whose micro-batch has no labels, or no samples at all, still takes part in the reduction
+    of gradients.
     """
 
     def __init__(self, root: PretrainingModel) -> None:
@@ -93,10 +93,10 @@ class Pass(nn.Module):
 
 
 class Updater:
-    """Runs optimiser steps of a root on this rank's micro-batches.
+    """Runs optimizer steps of a model on this rank's micro-batches.
 
     Args:
-        weights: the factor of each task's losses next to the objectives' own.
+        weights: the factor of each task's losses, in addition to the objectives' own.
     """
 
     def __init__(
@@ -145,8 +145,8 @@ class Updater:
         Raises:
             MissingError: a rank's micro-batches are missing; nothing was done.
             WorkbenchError: a loss or the gradient's norm is not finite (in float16 also with the smallest scale), an
-                objective with labels has a loss that depends on no parameter that is trained, or an operation has no
-                deterministic form where that is asked for; the weights are as before the step.
+                objective with labels has a loss that depends on no trained parameter, or an operation has no
+                deterministic form where `train.deterministic` asks for one; the weights are as before the step.
         """
         counts, rows, samples, (unmade, *agreed) = self._agree(work, [float(missing), *(flags or [])])
         if unmade:
@@ -234,7 +234,7 @@ class Updater:
     def _check_gradients(self, factors: Mapping[Label, float], learning: set[Label]) -> None:
         """At the first step in which an objective has labels: on some rank its loss must have a gradient.
 
-        One of weight 0 is only watched, and need not have any.
+        An objective of weight 0 is only logged, and its loss need not have one.
         """
         heard = [label for label in self.labels if label in self.unheard and factors[label]]
         if not heard:
@@ -245,11 +245,10 @@ class Updater:
             if not able:
                 placed = next(placed for placed in self.tasks[task].objectives if placed.name == name)
                 raise WorkbenchError(
-                    f"{named(placed.objective)}: its loss depends on no parameter that is trained, so nothing would be "
-                    "learned from it: its head detaches what it reads (detach, item, no_grad, an argmax), or all of "
-                    "the "
-                    "network and head is frozen (train.freeze, train.train_only, model.adapt). Fix that, or give it "
-                    "weight: 0 to watch it alone"
+                    f"{named(placed.objective)}: its loss depends on no trained parameter, so nothing would be learned "
+                    "from it. Either its head detaches its inputs (detach, item, no_grad, an argmax), or all of the "
+                    "network and head is frozen (train.freeze, train.train_only, model.adapt). Fix that, or set "
+                    "weight: 0 to only log it"
                 )
 
     def _clip(self) -> Tensor:
@@ -260,8 +259,8 @@ class Updater:
         return norm
 
     def _cause(self, step: int, work: list[Work]) -> str:
-        """What is known of numbers that are not finite, once the forward was run again with every module watched, and
-        what to do."""
+        """The source of numbers that are not finite, after the forward was run again with every module watched, and the
+        advice."""
         with torch.no_grad(), dry(self.root), watched(self.root) as found:
             for item in (item for item in work if item.micro is not None):
                 forward = partial(self.root, objectives=self.tasks[item.task].names)
@@ -271,17 +270,17 @@ class Updater:
             first += f"It overflowed in float16 with a loss scale of {self.loss_scale.scale:g} too, the smallest. "
         if step == 0:
             return (
-                f"{first}No update was made yet, so no learning rate is the cause, and nothing is saved: fix the part "
-                "or its data, or try train.precision=float32"
+                f"{first}No update was made yet, so no learning rate is the cause, and nothing is saved: fix the "
+                "component or its data, or try train.precision=float32"
             )
         return (
-            f"{first}Stopped before the update; whatever checkpoints there are, they are from earlier steps. Try a "
+            f"{first}Stopped before the update; existing checkpoints are from earlier steps. Try a "
             "lower train.lr, more train.lr_schedule.warmup_steps, a smaller train.clip_norm or train.precision=float32"
         )
 
 
 def _not_finite(losses: dict[Label, float], counts: dict[Label, float], norm: float) -> str:
-    """Which loss, or else that the gradient's norm, is not finite, in words."""
+    """The loss that is not finite, or else the gradient's norm, in words."""
     for (task, name), value in losses.items():
         if counts[task, name] and not math.isfinite(value):
             return f"the loss of objective {name!r} of task {task!r} is {value}"

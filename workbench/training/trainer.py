@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 class Trainer:
-    """Trains the model of a plan and keeps its run folder.
+    """Trains the model of a plan and writes its run folder.
 
     Args:
         plan: of the run, whose folder is written.
@@ -74,7 +74,7 @@ class Trainer:
         self.step = 0
         self.seconds = 0.0
         self.best: dict[str, Any] | None = None
-        self.id = uuid.uuid4().hex  # whose checkpoint a folder is; from the checkpoint, where there is one
+        self.id = uuid.uuid4().hex  # identifies the run of a checkpoint; read from the checkpoint, where there is one
         self.window = Window()
         scale = self._resume()
         weights = {name: self.schedule.loss_weight(name) for name in tasks}
@@ -84,7 +84,7 @@ class Trainer:
             self._moving(),
             control=self.recipe.control,
             tokenizer=self.recipe.tokenizer,
-            tells=self.world.is_main,
+            logs=self.world.is_main,
             spared=reached_by_some(self.root),
         )
         self.first = None if self.step else first
@@ -99,7 +99,7 @@ class Trainer:
         return {name: p for name, p in self.root.named_parameters() if id(p) in moving}
 
     def _resume(self) -> dict[str, float] | None:
-        """Go on from the last checkpoint, where there is one; gives the scale of its loss, if it has any."""
+        """Resume from the last checkpoint, where there is one; returns the scale of its loss, if it has any."""
 
         def found() -> None:
             self.checkpoints.clean()
@@ -138,13 +138,13 @@ class Trainer:
             return 0
         if self.spec.evaluate_every:
             self.held_out.check()
-        spared = Spared(tells=self.world.is_main)
+        spared = Spared(logs=self.world.is_main)
         checkpointing = self.spec.activation_checkpointing
         prepare_layers(self.root, compile=False, checkpointing=checkpointing)
         meter, memory = self._measured(spared)  # before layers are compiled: operations are counted one by one
         display = Display(self.console, self.world, spared, start=self.step, total=end)
         if self.world.is_main:
-            with spared("the overview", later=True):  # what failed in a trial may end the run by itself
+            with spared("the overview", later=True):  # a failure in a trial may end the run by itself
                 display.preamble(Preamble(self.plan, self.step, end, memory).facts())
         prepare_layers(self.root, compile=self.spec.compile, checkpointing=checkpointing)
         places = training_places(self.schedule, range(self.step, end), self.lanes, self.spec.max_steps)
@@ -221,10 +221,10 @@ class Trainer:
         return every > 0 and (self.step % every == 0 or self.step == last)
 
     def _measured(self, spared: Spared) -> tuple[Meter, int]:
-        """A meter that knows the model's operations per row, and the bytes of its GPU that a step is going to hold, 0
-        where that is not known: by trials on the first micro-batches of this rank's first lane.
+        """A meter with the model's operations per row, and the bytes of its GPU that a step will hold, 0 where that is
+        not known: measured by trials on the first micro-batches of this rank's first lane.
 
-        Every rank makes them, so that none waits for another, and what a part may exchange meets its counterpart.
+        Every rank makes them, so that none waits for another, and collectives of a component meet their counterpart.
         """
         device, dtype = self.world.device, self.updater.micro_pass.autocast
         first: list[MicroBatch] = []
@@ -254,7 +254,7 @@ class Trainer:
             record |= {"loss_scale": self.updater.loss_scale.scale, "skipped_steps": self.window.skipped}
         with meter.spared("the meter"):
             record |= meter.lap()
-        meter.spared.tell()
+        meter.spared.log()
         record |= {f"dropped/{reason}": count for reason, count in sorted(self.window.dropped.items())}
         self.window = Window()
         return record
@@ -303,7 +303,7 @@ class Trainer:
             callback.on_checkpoint(self.step, path)
 
     def _memory(self) -> dict[str, Tensor]:
-        """What is remembered of the texts of all lanes, on the main rank."""
+        """The memory of earlier texts in all lanes, on the main rank."""
         assert self.root.remembered is not None
         ranks: list[dict[str, Tensor]] = self.world.gather_on_main(self.root.remembered.state_dict())
         return {name: tensor for rank in ranks for name, tensor in rank.items()}

@@ -1,4 +1,4 @@
-"""Proof on the user's own recipe and data that an interrupted run continues exactly."""
+"""The check on the user's own recipe and data that an interrupted run continues exactly."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class ResumeVerdict:
     """Whether a resumed run equals an uninterrupted one.
 
     `different` lists (step, name, uninterrupted, resumed) of the `compared` losses, metrics and gradient norms;
-    `weights` the tensors that differ at the end. Both are what is further apart than the `tolerance`, which is 0 (bit
-    for bit) on a CPU and with train.deterministic; `close` and `close_weights` count what differs within it.
+    `weights` the tensors that differ at the end. Both list differences above the `tolerance`, which is 0 (bit for bit)
+    on a CPU and with train.deterministic; `close` and `close_weights` count the differences within it.
     """
 
     steps: int
@@ -53,19 +53,19 @@ class ResumeVerdict:
 STEPS = 6
 RUNS = ("uninterrupted", "interrupted")
 OWN = "verify-resume.txt"
-"""The file next to the two runs that says whose they are."""
+"""The marker file next to the two runs: they belong to this command."""
 
 
 def verify_resume(recipe: Recipe, run_dir: str | Path, steps: int | None = None) -> ResumeVerdict:
-    """Train `steps` steps at once, and with a stop in the middle; compare. None: `STEPS`, or all if fewer.
+    """Train `steps` steps without a stop, and with a stop in the middle; compare. None: `STEPS`, or all if fewer.
 
-    Bit for bit on a CPU, and on CUDA with train.deterministic. Without it kernels on CUDA add in whatever order they
-    come to, so the same run twice differs by rounding, and comparison is within `Arithmetic.tolerance`.
+    The comparison is bit for bit on a CPU, and on CUDA with train.deterministic. Without it kernels on CUDA add in no
+    fixed order, so that two equal runs differ by rounding; the comparison is then within `Arithmetic.tolerance`.
 
     The two runs are folders in `run_dir`: uninterrupted, interrupted. Those of an earlier comparison are replaced.
 
     Raises:
-        WorkbenchError: too few or too many steps, or something else has the name of one of the folders.
+        WorkbenchError: too few or too many steps, or one of the folders exists and is no run of this command.
     """
     most = recipe.train.max_steps
     if most < 2:
@@ -96,13 +96,13 @@ def verify_resume(recipe: Recipe, run_dir: str | Path, steps: int | None = None)
 
 
 def _near(one: float, other: float, tolerance: float) -> bool:
-    """Whether two numbers are as near as the tolerance times their size, or, where they are shares, times 1."""
+    """Whether two numbers differ by at most the tolerance times their size, or, where they are shares, times 1."""
     return abs(one - other) <= tolerance * max(1.0, abs(one))
 
 
 @contextmanager
 def _held(folder: Path, world: World) -> Iterator[None]:
-    """A folder that nobody else compares in, without the runs that an earlier comparison left there."""
+    """A locked folder, without the runs of an earlier comparison."""
     with ExitStack() as stack:
         world.from_main(lambda: stack.enter_context(locked(folder)))
         world.from_main(lambda: _clear(folder))
@@ -114,9 +114,10 @@ def _held(folder: Path, world: World) -> Iterator[None]:
 
 
 def _clear(folder: Path) -> None:
-    """
+    """Remove the runs of an earlier comparison.
+
     Raises:
-        WorkbenchError: a run is not that of a comparison, or somebody works in it; nothing was removed.
+        WorkbenchError: a run is not that of a comparison, or is in use; nothing was removed.
     """
     there = [folder / name for name in RUNS if os.path.lexists(folder / name)]
     with ExitStack() as stack:
@@ -140,8 +141,8 @@ def _compared(whole: Path, separated: Path) -> list[tuple[int, str, float, float
 
 
 def _compared_weights(whole: Path, separated: Path) -> dict[str, float]:
-    """How far each tensor of the two last checkpoints is from the other's, relative to its size; 0 where it is equal
-    bit for bit."""
+    """The distance of each tensor of the two last checkpoints, relative to its size; 0 where they are equal bit for
+    bit."""
     one, other = (Checkpoints(folder).latest() for folder in (whole, separated))
     assert one is not None
     assert other is not None
