@@ -104,7 +104,7 @@ def test_missing_corpora_name_the_overrides(tmp_path: Path, monkeypatch: pytest.
     from workbench.pretraining.task_corpora import check_corpora
 
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(WorkbenchError, match=r"If yours lies elsewhere: 'tasks\.wiki\.corpora=\[FOLDER\]'$"):
+    with pytest.raises(WorkbenchError, match=r"If yours is elsewhere: 'tasks\.wiki\.corpora=\[FOLDER\]'$"):
         check_corpora(load_recipe("k-bert-tiny"))
     with pytest.raises(WorkbenchError, match=r"'tasks\.pairs\.corpora=\[FOLDER\]' or vars\.corpus=FOLDER$"):
         check_corpora(load_recipe("clip-tiny"))
@@ -128,7 +128,7 @@ def test_missing_files_name_the_overrides(
     with pytest.raises(WorkbenchError) as error, places_named(load_recipe("k-bert-tiny")):
         raise WorkbenchError(said)
     notes = getattr(error.value, "__notes__", [])
-    assert notes == [f"If yours lies elsewhere: {key}" for key in noted]
+    assert notes == [f"If yours is elsewhere: {key}" for key in noted]
 
 
 def test_show_says_what_a_run_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

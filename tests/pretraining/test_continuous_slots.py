@@ -98,5 +98,5 @@ def test_what_nothing_goes_on_from_is_refused(tokenizer: Tokenizer, corpus: Corp
     sequences[0].streams["text"]["branch"] = sequences[0].streams["text"]["position_ids"]
     with pytest.raises(WorkbenchError, match="has branches"):
         slots_of(read, sequences)
-    with pytest.raises(WorkbenchError, match="is of none of the texts that were read"):
+    with pytest.raises(WorkbenchError, match="belongs to none of the texts that were read"):
         slots_of([{"draw": (9, 9, 9), "slot": Slot(0, False)}], sequences[1:])

@@ -183,7 +183,9 @@ def test_what_is_read_twice_or_for_nothing_is_remembered_once(folder: Path) -> N
 
 
 def test_a_table_of_positions_is_refused(folder: Path) -> None:
-    with pytest.raises(WorkbenchError, match=r"model\.memory = 500: .* model\.streams\.text has none; set its max_pos"):
+    with pytest.raises(
+        WorkbenchError, match=r"model\.memory = 500: .* model\.streams\.text has no row. Set its max_pos"
+    ):
         opened(recipe(folder, max_positions=64))
     opened(recipe(folder, memory=0, max_positions=64))
 

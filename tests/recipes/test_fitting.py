@@ -193,7 +193,7 @@ def test_a_corpus_that_a_command_makes_for_an_objective_is_told_with_it(tmp_path
         check_corpora(recipe)
     reported = str(raised.value)
     assert "Prepare it: `workbench prepare word-pairs GRAPH --texts CORPUS --output PAIRS`" in reported
-    assert reported.endswith("If yours lies elsewhere: 'tasks.words.corpora=[FOLDER]'")
+    assert reported.endswith("If yours is elsewhere: 'tasks.words.corpora=[FOLDER]'")
 
 
 def test_a_control_is_advised_where_the_parts_heed_it(world: Any, tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_control_is_advised_where_the_parts_heed_it(world: Any, tmp_path: Path
         task.spec.corpora = {corpus_without_links(tmp_path / name): 1.0}
         with pytest.raises(WorkbenchError, match=r"link it first \(workbench prepare link\)") as raised:
             check_links([task], None)
-        assert ("or go without knowledge (control no-kg)" in str(raised.value)) == supports
+        assert ("or train without knowledge (control no-kg)" in str(raised.value)) == supports
 
 
 def test_dialogues_need_no_text_of_two_sentences(world: Any, tmp_path: Path) -> None:

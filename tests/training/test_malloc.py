@@ -119,7 +119,7 @@ def test_a_changed_memory_is_a_damaged_checkpoint(world_folder: Path, tmp_path: 
     ("changes", "message"),
     [
         (["tasks.text.sequence.builder=packed"], "holds several texts"),
-        (["model.streams.text.max_positions=64"], "has none; set its max_positions to null"),
+        (["model.streams.text.max_positions=64"], "has no row. Set its max_positions to null"),
         (["tasks.text.order=backwards"], "tasks.text.order"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The tasks of a recipe: their half in the loader, and the root module on the device."""
+"""Builds the tasks of a recipe: their half in the loader, and the model on the device."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tasks_of(recipe: Recipe, tokenizer: Tokenizer | None) -> dict[str, Task]:
 
 
 def make_model(recipe: Recipe, tasks: dict[str, Task], tokenizer: Tokenizer | None) -> PretrainingModel:
-    """Networks and heads with fresh weights that depend on the recipe's seed alone.
+    """The model: networks and heads with fresh weights that depend on the recipe's seed alone.
 
     Objectives of one name in several tasks share a head.
 
@@ -48,22 +48,22 @@ def make_model(recipe: Recipe, tasks: dict[str, Task], tokenizer: Tokenizer | No
 
 
 def _objectives(tasks: dict[str, Task]) -> dict[str, TaskObjective]:
-    """The objectives by name. Those of one name in several tasks share the head that the first one makes."""
+    """The objectives by name. Those of one name in several tasks share the head of the first one."""
     found: dict[str, TaskObjective] = {}
     for task in tasks.values():
         for placed in task.objectives:
             known = found.setdefault(placed.name, placed)
             if not _may_share(known, placed):
                 raise WorkbenchError(
-                    f"tasks.{task.name}: another task has an objective {placed.name!r} too, {known.stated}, where this "
-                    f"one is {placed.stated}, and objectives of one name share a head. Give this one another `name`; "
-                    "or, if they differ in what only reads samples, give both the same `name` to share it"
+                    f"tasks.{task.name}: another task has an objective {placed.name!r} too, {known.stated}, and this "
+                    f"one is {placed.stated}. Objectives of one name share a head. Give this one another `name`. If "
+                    "they differ only in options for reading samples, give both the same `name` to share it"
                 )
     return found
 
 
 def _may_share(one: TaskObjective, other: TaskObjective) -> bool:
-    """Whether two objectives are alike, or are of one class and place and given one name on purpose."""
+    """Whether two objectives are alike, or are of one class and place and both have one name in the recipe."""
     alike = type(one.objective) is type(other.objective) and (one.network, one.view) == (other.network, other.view)
     return alike and (one.stated == other.stated or ("name" in one.stated and "name" in other.stated))
 
@@ -76,7 +76,7 @@ def _head(placed: TaskObjective, recipe: Recipe, networks: dict[str, Network]) -
         head: Head = call(
             objective, "head", GLOBAL_BATCH_HEAD if objective.global_batch else HEAD, networks[placed.network]
         )
-    if (own := build_record_of(objective)) is not None:  # it is the objective that knows the control
+    if (own := build_record_of(objective)) is not None:  # the objective itself depends on the control
         record(objective, replace(own, opened=own.opened | context.built("").opened))
     mark(head, f"{named(objective)}, its head")
     spec = recipe.networks.get(placed.network) or recipe.networks[recipe.followers[placed.network].follows]
@@ -85,7 +85,7 @@ def _head(placed: TaskObjective, recipe: Recipe, networks: dict[str, Network]) -
 
 
 def _resources(recipe: Recipe, tokenizer: Tokenizer | None) -> dict[str, Any]:
-    """What parts may ask for by the names of their arguments."""
+    """The resources that components may request by the names of their arguments."""
     resources: dict[str, Any] = {"seed": recipe.seed, "control": recipe.control}
     if tokenizer is not None:
         resources |= {"tokenizer": tokenizer, "vocab_size": tokenizer.vocab_size}

@@ -1,8 +1,8 @@
-"""Whether tasks, networks and corpora of a recipe fit each other, found before the first step.
+"""Checks that tasks, networks and corpora of a recipe fit each other, made before the first step.
 
 `check_fit`     sequences and the networks that read them: positions, memory, images, entities
-`check_fields`  what builders, transforms, objectives and maskings read, and what the corpora have
-`check_links`   what reads linked entities, and whether the corpora have any that it knows
+`check_fields`  the fields that builders, transforms, objectives and maskings read, and those of the corpora
+`check_links`   components that read linked entities, and whether the corpora have any that they know
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ logger = logging.getLogger(__name__)
 
 
 def check_fit(tasks: Iterable[Task], root: PretrainingModel) -> None:
-    """Sequences must fit the networks that read them; every task is told how far positions, ... may count.
+    """Check that sequences fit the networks that read them. Every task gets the limits of its positions and other
+    fields.
 
     Raises:
         WorkbenchError: a sequence may be longer than the network has positions, or the images' patches or grid are not
@@ -56,7 +57,7 @@ def _check_positions(task: Task, network: Network, place: str) -> None:
     longest = getattr(task.builder, "max_length", 0)
     for stream, embedding in network.embeddings.items():
         positions = getattr(embedding, "max_positions", None) or 0
-        if stream == "text" and 0 < positions < longest:  # the stream that max_length is of
+        if stream == "text" and 0 < positions < longest:  # max_length is that of the text stream
             raise WorkbenchError(
                 f"tasks.{task.name}.sequence.max_length = {longest} is more than the {positions} positions of the "
                 f"network ({place}.streams.text.max_positions): shorten max_length or enlarge max_positions"
@@ -68,58 +69,59 @@ def _check_positions(task: Task, network: Network, place: str) -> None:
 
 
 def _check_memory(task: Task, network: Network, place: str) -> None:
-    """Rows of the text before would have the positions of the text's own, if these are looked up in a table."""
+    """Check the positions of a network with memory. In a table, rows of earlier texts would share those of the text."""
     if not network.memory or task.spec.order != "continuous":
         return
     for name, embedding in network.embeddings.items():
         if getattr(embedding, "max_positions", None):
             raise WorkbenchError(
-                f"{place}.memory = {network.memory}: what is remembered stands before position 0, where the table of "
-                f"{place}.streams.{name} has none; set its max_positions to null, and give the layers relative "
-                "positions (rotary, or a relation as relative or alibi)"
+                f"{place}.memory = {network.memory}: remembered rows are before position 0, where the table of "
+                f"{place}.streams.{name} has no row. Set its max_positions to null, and give the layers relative "
+                "positions (rotary, or a score bias such as relative or alibi)"
             )
 
 
 def warn_unused_memory(tasks: Iterable[Task], root: PretrainingModel) -> None:
-    """Warn where texts are read on and nothing remembers them, or a network is to remember and none are."""
+    """Warn where texts are read on and no network has a memory, or a network has one and no texts are read on."""
     continuous = [task.name for task in tasks if task.spec.order == "continuous"]
     remembering = [name for name in root.networks if root.network(name).memory]
     if continuous and not remembering:
         logger.warning(
-            "tasks.%s: order: continuous, but no network has a `memory`: it changes the order alone", *continuous[:1]
+            "tasks.%s: order: continuous, but no network has a `memory`: it only changes the order", *continuous[:1]
         )
     if remembering and not continuous:
         logger.warning("network %s: its memory stays empty, as no task has order: continuous", remembering[0])
 
 
 def _check_images(task: Task, network: Network, place: str) -> None:
-    """What an image part says of its rows (`shape`: patch, grid, size), its embedding must say too; as many images
-    as a sequence has it must distinguish (`images`)."""
+    """Check that an image processor and its embedding agree on the rows (`shape`: patch, grid, size), and that the
+    embedding distinguishes as many images as a sequence has (`images`)."""
     image = getattr(getattr(task.builder, "image", None), "part", None)
     given: Mapping[str, int] = getattr(image, "shape", {})
     taken: Mapping[str, int] = getattr(_embedding(network, "image"), "shape", {})
     for name in given.keys() & taken.keys():
         if given[name] != taken[name]:
             raise WorkbenchError(
-                f"tasks.{task.name}.sequence.image_processor: {name} = {given[name]}, but {place}.streams.image says "
-                f"{name} = {taken[name]} (found {_listed(given)}, expected {_listed(taken)}); let them agree"
+                f"tasks.{task.name}.sequence.image_processor: {name} = {given[name]}, but {place}.streams.image has "
+                f"{name} = {taken[name]} (found {_listed(given)}, expected {_listed(taken)}); use the same values"
             )
     wanted = getattr(getattr(task.builder, "image", None), "images", 1)
     apart = getattr(_embedding(network, "image"), "images", 1)
     if image is not None and wanted > apart:
         raise WorkbenchError(
-            f"tasks.{task.name}.sequence.media names {wanted} images, and the embedding {place}.streams.image tells "
-            f"{apart} apart; give it images: {wanted} ({', '.join(_of_several())} take it)"
+            f"tasks.{task.name}.sequence.media names {wanted} images, and the embedding {place}.streams.image "
+            f"distinguishes {apart}; set images: {wanted} ({', '.join(_of_several())} have this option)"
         )
 
 
 def _of_several() -> list[str]:
-    """The embeddings that tell images apart."""
+    """The embeddings that distinguish several images."""
     return [name for name in short_names("embedding") if "images" in options_of(find("embedding", name)).names]
 
 
 def _check_entities(task: Task, network: Network, place: str) -> None:
-    """Where a transform and an embedding go by other files, every mention would get the vector of another entity."""
+    """Check that a transform and an embedding use the same file. Otherwise a mention would get another entity's
+    vector."""
     for transform in task.transforms:
         embedding: Any = None if transform.entity_stream is None else _embedding(network, transform.entity_stream)
         given = transform.known_entities()
@@ -127,8 +129,8 @@ def _check_entities(task: Task, network: Network, place: str) -> None:
             continue
         if not hasattr(embedding, "known_entities"):
             logger.warning(
-                "%s numbers the entities of %s, and the embedding %s.streams.%s does not say which entities its rows "
-                "are (`known_entities`): whether they are the same, in the same order, was not checked",
+                "%s numbers the entities of %s, and the embedding %s.streams.%s does not report the entities of its "
+                "rows (`known_entities`). It was not checked that they are the same, in the same order",
                 *(named(transform), given.place, place, transform.entity_stream),
             )
             continue
@@ -136,15 +138,13 @@ def _check_entities(task: Task, network: Network, place: str) -> None:
         if taken is not None and taken.space and given.space and not taken.space.same(given.space):
             raise WorkbenchError(
                 f"{named(transform)} numbers the entities of the graph {given.space}, but the embedding "
-                f"{place}.streams."
-                f"{transform.entity_stream} has vectors of those of {taken.space}: the ids may be alike, the entities "
-                f"are "
-                "others. Name vectors of one graph in both"
+                f"{place}.streams.{transform.entity_stream} has vectors of those of {taken.space}: equal ids are "
+                "different entities there. Name vectors of one graph in both"
             )
         if taken is not None and not taken.same(given):
             raise WorkbenchError(
                 f"{named(transform)} numbers the entities of {given.place}, but the embedding {place}.streams."
-                f"{transform.entity_stream} has the rows of {taken.place}, which are others, or in another order: each "
+                f"{transform.entity_stream} has the rows of {taken.place}, which are others, or in another order. A "
                 "mention would get the vector of another entity. Name one file in both"
             )
 
@@ -158,13 +158,12 @@ def _listed(shape: Mapping[str, int]) -> str:
 
 
 def check_fields(tasks: Iterable[Task]) -> None:
-    """What the parts of a task read of every sample must be in its corpora.
+    """Check that the corpora have the fields that the components of a task read.
 
     Raises:
-        WorkbenchError: a corpus has no record with a field that the builder or a transform reads (`reads`), or no
-            corpus has
-            one that an objective (`Objective.reads`) or its masking strategy goes by, or a text of two sentences for
-            one that cuts texts in two (`Objective.splits`).
+        WorkbenchError: a corpus has no record with a field that the builder or a transform reads (`reads`). Or no
+            corpus has a field that an objective (`Objective.reads`) or its masking strategy reads. Or no corpus has a
+            text of two sentences, for an objective that splits texts (`Objective.splits`).
     """
     for task in tasks:
         corpora = [Corpus.open(place) for place in task.spec.corpora]
@@ -184,7 +183,7 @@ def check_fields(tasks: Iterable[Task]) -> None:
 
 
 def readers_of(placed: TaskObjective) -> list[tuple[str, Objective | Masking]]:
-    """An objective and its masking strategy, each with what it is called."""
+    """An objective and its masking strategy, each with its name for messages."""
     objective, name = placed.objective, f"the objective {placed.name}"
     masking = objective.masking
     return [(name, objective), *([] if masking is None else [(f"{name}, by its masking strategy,", masking)])]
@@ -205,20 +204,20 @@ def _check_sentences(reader: str, corpora: Sequence[Corpus]) -> None:
         return
     if texts and not any(splits_at_sentence(text) for corpus in texts for text in texts_within(corpus)):
         raise WorkbenchError(
-            f"{reader} needs texts of two sentences or more, and none of those looked at in "
+            f"{reader} needs texts of two sentences or more. None of the texts that were read in "
             f"{', '.join(corpus.place for corpus in texts)} has a second one in its 'text'. Prepare records of whole "
             f"documents, or pairs: {how_to_prepare('second')}"
         )
 
 
-OVER_LENGTH = " over max_length"  # what the reasons say of what a transform had no room for
-LARGE_SHARE = 0.1  # a smaller share of it is usual
+OVER_LENGTH = " over max_length"  # in the reasons for what a transform left out
+LARGE_SHARE = 0.1  # a smaller share is usual
 OWN_SPANS = ("triples", "questions")  # units of builders that don't read the fields of linked entities
 
 
 def check_links(tasks: Iterable[Task], control: str | None) -> None:
-    """What reads linked entities needs texts with some: a transform that brings in knowledge, or an objective whose
-    masking strategy masks them. One corpus of several may be without.
+    """Check that texts have linked entities where a component reads them: a transform that adds knowledge, or an
+    objective whose masking strategy masks entities. One corpus of several may be without.
 
     Raises:
         WorkbenchError: no corpus of a task has any, or any that a transform knows.
@@ -231,7 +230,7 @@ def check_links(tasks: Iterable[Task], control: str | None) -> None:
 
 
 def check_linked_texts(task: Task, places: Sequence[str], control: str | None) -> None:
-    """As `check_links`, of one task with the corpora at `places`, be they its own or those it is evaluated on.
+    """Check as `check_links` one task with the corpora at `places`: its own, or those of an evaluation.
 
     Raises:
         WorkbenchError: the task has a transform that reads linked entities, and none of the corpora has any that it
@@ -243,30 +242,31 @@ def check_linked_texts(task: Task, places: Sequence[str], control: str | None) -
 
 
 def warn_no_room(task: Task, texts: int) -> None:
-    """Warn where much of what the transforms would bring in has no room next to the text, of so many texts just
+    """Warn where a large share of the knowledge of the transforms has no room next to the text, of the texts just
     read."""
     used, dropped = task.take_used(), task.take_dropped()
     for reason, lost in dropped.items():
-        what = reason.replace(OVER_LENGTH, "")  # behind it the stream may stand
+        what = reason.replace(OVER_LENGTH, "")  # the name of the stream may follow it
         whole = lost + used.get(what, 0)
         if what != reason and lost >= LARGE_SHARE * whole:
             logger.warning(
                 "tasks.%s: of the first %d texts %d of %d %s (%.0f %%) have no room next to the text, and are left "
-                "out: "
-                "take shorter texts (--max-length), or a greater max_length of the transform",
+                "out: use shorter texts (--max-length), or a greater max_length of the transform",
                 *(task.name, texts, lost, whole, what, 100 * lost / whole),
             )
 
 
 def _with_links(task: Task, places: Sequence[str], control: str | None, readers: list[str]) -> list[Corpus]:
-    """The corpora that have linked entities, where anything reads these."""
+    """The corpora that have linked entities, where a component reads them."""
     if not readers or control == "no-kg" or task.builder.unit in OWN_SPANS:
         return []
     corpora = [Corpus.open(place) for place in places]
     linked = [corpus for corpus in corpora if _is_linked(corpus)]
     without = [place for place, corpus in zip(places, corpora, strict=True) if corpus not in linked]
     if not linked:
-        or_without = ", or go without knowledge (control no-kg)" if supports_control("no-kg", task.parts) else ""
+        or_without = (
+            ", or train without knowledge (control no-kg)" if supports_control("no-kg", task.components) else ""
+        )
         raise WorkbenchError(
             f"tasks.{task.name}: {readers[0]} reads linked entities, and {', '.join(without)} has none; link it "
             f"first (workbench prepare link){or_without}"
@@ -281,7 +281,7 @@ def _is_linked(corpus: Corpus) -> bool:
 
 
 def _check_known(transforms: list[Transform], corpora: list[Corpus]) -> None:
-    """Of several steps, each with a graph of its own, one must know some: a corpus may be linked to one alone."""
+    """Check that one of several transforms knows some entities: a corpus may be linked to one of their graphs alone."""
     asked = [transform for transform in transforms if transform.known_entities() is not None]
     for transform in asked:
         for corpus in corpora:
@@ -290,15 +290,14 @@ def _check_known(transforms: list[Transform], corpora: list[Corpus]) -> None:
     if strange and len(strange) == len(asked) * len(corpora):
         raise WorkbenchError(
             f"{strange[0]}. Link its texts to the graph that this was built from: `workbench prepare link CORPUS "
-            f"--graph "
-            "GRAPH --output LINKED`"
+            "--graph GRAPH --output LINKED`"
         )
     for reported in strange:
         logger.warning("%s; its texts get no knowledge there", reported)
 
 
 def _check_space(transform: Transform, corpus: Corpus) -> None:
-    """
+    """Check that a corpus and a transform use the ids of one graph.
     Raises:
         WorkbenchError: the corpus is linked to other graphs than the transform's, and some of their ids are alike.
     """
@@ -307,7 +306,7 @@ def _check_space(transform: Transform, corpus: Corpus) -> None:
     linked = spaces_in(corpus.manifest.about)
     if not linked or known.space is None:
         what = corpus.place if not linked else known.place
-        logger.info("%s does not say whose its entities' ids are: that they are the same was not checked", what)
+        logger.info("%s does not report the graph of its entity ids: it was not checked that they are the same", what)
         return
     if any(known.space.same(space) for space in linked):
         return
@@ -315,35 +314,33 @@ def _check_space(transform: Transform, corpus: Corpus) -> None:
     if alike is not None:
         raise WorkbenchError(
             f"{named(transform)}: {corpus.place} is linked to the graph {', '.join(map(str, linked))}, and "
-            f"{known.place} is "
-            f"of the graph {known.space}; ids such as {alike!r} are in both, and are other entities there. Link the "
-            "texts to the graph that this was built from; or, if both graphs mean the same entities, prepare both with "
-            "one `workbench prepare triples --namespace NAME`, and link and train vectors again"
+            f"{known.place} is of the graph {known.space}; ids such as {alike!r} are in both, and are other entities "
+            "there. Link the texts to the graph that this was built from. If both graphs mean the same entities, "
+            "prepare both with one `workbench prepare triples --namespace NAME`, and link and train vectors again"
         )
 
 
 def _strange(transform: Transform, corpus: Corpus) -> str:
-    """That a transform knows none of the entities of a corpus, in words. The first that it knows ends the search; a
-    corpus with strangers alone is read to its end."""
+    """A message where a transform knows none of the entities of a corpus, otherwise "". The first known entity ends the
+    search; a corpus of unknown entities alone is read to its end."""
     known = transform.known_entities()
     assert known is not None
     if any(entity in known.ids for entity in _entities(corpus)):
         return ""
     such = ", ".join(map(repr, islice(dict.fromkeys(_entities(corpus)), 3)))
     if not such:
-        return f"{named(transform)}: nothing is linked in {corpus.place}"
+        return f"{named(transform)}: {corpus.place} has no linked entities"
     return (
         f"{named(transform)}: none of the entities that are linked in {corpus.place}, such as {such}, is in "
-        f"{known.place}, "
-        f"whose ids are like {', '.join(map(repr, known.ids[:3]))}"
+        f"{known.place}, whose ids are like {', '.join(map(repr, known.ids[:3]))}"
     )
 
 
 def _entities(corpus: Corpus) -> Iterator[str]:
-    """All that are linked in a corpus, in its order, as often as they are."""
+    """All linked entities of a corpus, in its order, with repetitions."""
     for shard, info in enumerate(corpus.shards):
         for record in range(info.records):
             try:
                 yield from linked_entities(corpus.read(shard, record))
             except BadRecordError:
-                continue  # whoever reads it says so
+                continue  # the reader reports it

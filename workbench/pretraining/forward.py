@@ -1,14 +1,14 @@
 """The inputs of a head: one micro-batch on its way through the networks of a recipe.
 
-A network reads a view once, whichever heads ask for it. Everything is computed on demand:
+A network reads a view once, however many heads need it. Everything is computed on demand:
 
     inputs.targets              of this objective; inputs.states["text"][inputs.targets["rows"]] are the predicted rows
     inputs.known("rows")        a target on the host, as the loader made it
     inputs.states               hidden states of the objective's own network and view (`inputs.network`, `inputs.batch`)
     inputs.read(network, view)  the same of others (a teacher, a momentum copy), with taps; hidden states and attention
                                 for heads with `reads_hidden`, `reads_attention`
-    inputs.run(batch, network)  of a batch made on the device (`batch.replace`, `batch.pick`): sampled tokens, re-paired
-                                sequences; `after` a tap, of the layers behind it
+    inputs.run(batch, network)  of a batch built on the device (`batch.replace`, `batch.pick`): sampled tokens, new
+                                pairs; `after` a tap, of the layers behind it
     inputs.averaged("momentum") the moving average of the head's own modules, where a network follows its network
     inputs.outputs("mlm")       `LossOutput.outputs` of another head; the objective comes `after` it
     inputs.progress             of the run, 0 to 1
@@ -33,7 +33,7 @@ from workbench.sequences.batch import Batch, Targets
 
 
 class ViewKey(NamedTuple):
-    """Where an objective acts: which network reads which view of the batch."""
+    """The place of an objective: the network and the view of the batch that it reads."""
 
     network: str
     view: str
@@ -41,15 +41,15 @@ class ViewKey(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkOutput:
-    """What a network built from a batch.
+    """The outputs of a network for a batch.
 
     Attributes:
         states: the last layer's, [rows, hidden_size] by stream.
-        taps: by name, the streams where a layer `tap` stands, and what other layers leave to heads (`Context.taps`).
-        hidden: the streams before the first layer and after each; empty unless a head of the micro-batch says
+        taps: by name, the streams at each layer `tap`, and tensors that other layers pass to heads (`Context.taps`).
+        hidden: the streams before the first layer and after each; empty unless a head of the micro-batch has
             `reads_hidden`.
         attention: of every attention call of the layers that one names in `reads_attention`.
-        cache: what has been read so far, where the network continued from a KV cache.
+        cache: the rows read so far, where the network continued from a KV cache.
     """
 
     network: Network
@@ -75,7 +75,7 @@ def read(
 
     Args:
         leaves, takes: as of `Network.forward`.
-        kept: what the layers are told and what is kept, as options of `Context`.
+        kept: inputs of the layers and outputs to keep, as options of `Context`.
     """
     context = Context(batch, **kept)
     with torch.set_grad_enabled(torch.is_grad_enabled() and not network.frozen):
@@ -86,8 +86,8 @@ def read(
 
 @dataclass(frozen=True)
 class _FirstView:
-    """The first view that a network read in a micro-batch, with what it left to others and whether gradients can flow
-    into that."""
+    """The first view that a network read in a micro-batch, with the states that it shares with others and whether
+    gradients can flow into them."""
 
     batch: Batch
     left: list[SharedStates]
@@ -95,17 +95,17 @@ class _FirstView:
 
 
 class ForwardPass:
-    """One micro-batch: every (network, view) is run at most once, and the layers of a network that see only streams
-    that two views have in common once for both.
+    """One micro-batch. Every (network, view) is run at most once. Layers of a network that read only streams that two
+    views share are run once for both.
 
     Args:
         networks: by name.
         views: the micro-batch's batches.
         progress: of the run, 0 at its start and 1 at its end and in evaluation.
-        keep: what of every read is kept next to the states: `hidden`, `attention` (True, or the numbers of layers).
+        keep: outputs of every read that are kept, in addition to the states: `hidden`, `attention` (True, or the
+            numbers of layers).
         averages: of heads, by follower and objective.
-        recall: what the networks remember of the texts before, where these are read on; not for batches made on the
-            device.
+        recall: the memory of the networks, where texts are read on; not for batches built on the device.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class ForwardPass:
         self._first: dict[str, _FirstView] = {}
 
     def read(self, place: ViewKey) -> NetworkOutput:
-        """
+        """The outputs of a network for a view.
         Raises:
             WorkbenchError: no such network or view.
         """
@@ -136,7 +136,7 @@ class ForwardPass:
         return self._reads[place]
 
     def keep_read(self, place: ViewKey, read: NetworkOutput) -> None:
-        """Take a read as that of a place, which is then not run."""
+        """Store a read as that of a place, which is then not run."""
         self._reads[place] = read
 
     def _read(self, place: ViewKey) -> NetworkOutput:
@@ -151,7 +151,7 @@ class ForwardPass:
         return self._share(place, network)
 
     def _share(self, place: ViewKey, network: Network) -> NetworkOutput:
-        """Read a view: the first one leaves to the others what they have in common with it."""
+        """Read a view: the first one shares with the others the states that they have in common."""
         batch, grad, first = self.views[place.view], torch.is_grad_enabled(), self._first.get(place.network)
         if first is None:
             common = {batch.common(other) for other in self.views.values() if other is not batch} - {frozenset()}
@@ -170,7 +170,7 @@ class ForwardPass:
 
 
 class HeadInputs:
-    """A micro-batch as the head of one objective sees it.
+    """The inputs of a head: a micro-batch from the place of one objective.
 
     Attributes:
         targets: of this objective.
@@ -185,7 +185,7 @@ class HeadInputs:
         """A micro-batch of one network and one view, for heads that are called outside a run.
 
         Args:
-            states: what the network has built from the batch; by default it is run when a head asks.
+            states: the network's outputs for the batch; by default it is run when a head asks.
         """
         return cls._alone(network, batch, targets, None if states is None else NetworkOutput(network, batch, states))
 
@@ -203,7 +203,7 @@ class HeadInputs:
         return cls(forward, place, targets)
 
     def known(self, target: str) -> Tensor:
-        """One of `targets` on the host: nobody waits for the device to learn what the loader said (`Batch.known`)."""
+        """One of `targets` on the host: no wait for the device to read a value that the loader knew (`Batch.known`)."""
         batch = self.batch
         if batch.targets.get(self._objective) is self.targets:
             return batch.known(self._objective, target)
@@ -226,11 +226,11 @@ class HeadInputs:
 
     @property
     def states(self) -> States:
-        """What the own network built from the own view: [rows, hidden_size] by stream."""
+        """The outputs of the objective's own network for its own view: [rows, hidden_size] by stream."""
         return self.read().states
 
     def read(self, network: str | None = None, view: str | None = None) -> NetworkOutput:
-        """What a network built from a view, by default the own of each. Run once and kept.
+        """The outputs of a network for a view, by default the objective's own. Run once and kept.
 
         Raises:
             WorkbenchError: no such network or view.
@@ -240,7 +240,7 @@ class HeadInputs:
     def run(
         self, batch: Batch, network: str | None = None, *, after: str | None = None, taps: States | None = None
     ) -> NetworkOutput:
-        """Run a network (by default the own one) on a batch that was made on the device (`Batch.replace`, `.pick`).
+        """Run a network (by default the own one) on a batch that was built on the device (`Batch.replace`, `.pick`).
 
         Args:
             after: run only the layers behind the layer `tap` of this name ...
@@ -252,7 +252,7 @@ class HeadInputs:
         return self._forward.run(network or self._place.network, batch, after=after, taps=taps)
 
     def averaged(self, follower: str) -> nn.Module:
-        """The moving average of what this head says follows it (`Head.averaged`), as of the network `follower`.
+        """The moving average of this head's module `Head.averaged`, of the network `follower`.
 
         Raises:
             WorkbenchError: there is no such network, or it doesn't follow the objective's own.
@@ -263,14 +263,14 @@ class HeadInputs:
         return self._forward.averages[follower][self._objective]
 
     def outputs(self, objective: str) -> dict[str, Tensor]:
-        """What the head of another objective handed on (`LossOutput.outputs`).
+        """The outputs of the head of another objective (`LossOutput.outputs`).
 
         Raises:
             WorkbenchError: it has not run before this one, or is of another task.
         """
         if objective not in self._forward.outputs:
             raise WorkbenchError(
-                f"an objective reads what {objective!r} has made, but that did not run before it; it must be an "
+                f"an objective reads the outputs of {objective!r}, but that did not run before it; it must be an "
                 "objective of the same task, and named in `after`"
             )
         return self._forward.outputs[objective]

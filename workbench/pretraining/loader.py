@@ -29,7 +29,7 @@ PREFETCH = 4
 
 
 class SampleReader(Protocol):
-    """What the feed needs of `workbench.corpora`'s reader: a pure function of the micro-batch's place."""
+    """The methods of `workbench.corpora`'s reader that the feed needs: a pure function of the micro-batch's place."""
 
     @property
     def skipped(self) -> Counter[str]: ...
@@ -42,8 +42,8 @@ class SampleReader(Protocol):
 
 
 class MicroBatchId(NamedTuple):
-    """A micro-batch's place: which task, its number in that task, its lane; and the progress of the run there, which
-    hooks are told: 0 at its start, 1 at its end and in held-out passes."""
+    """A micro-batch's place: its task, its number in that task, its lane; and the progress of the run there, which
+    hooks get: 0 at its start, 1 at its end and in held-out passes."""
 
     task: str
     number: int
@@ -64,15 +64,15 @@ class MicroBatches:
         self._passage = 0
 
     def begin(self, passage: int) -> None:
-        """Micro-batches of this reading come now. What the readers skip is counted anew in each."""
+        """Begin a reading. The samples that the readers skip are counted anew in each."""
         if passage != self._passage:
             self._passage = passage
             for reader in self.readers.values():
                 reader.skipped.clear()
 
     def micro_batch(self, place: MicroBatchId) -> MicroBatch | None:
-        """The micro-batch at a place, None where there are no samples or sequences; `dropped` tells what the reader
-        skipped and the builder lost on the way."""
+        """The micro-batch at a place, None where there are no samples or sequences; `dropped` counts the samples that
+        the reader skipped and the builder lost."""
         reader = self.readers[place.task]
         before = Counter(reader.skipped)
         note(READING)
@@ -86,11 +86,11 @@ class MicroBatches:
         return micro
 
     def wrong_sizes(self) -> list[str]:
-        """The shards of all tasks whose size is not that of corpus.json, in words."""
+        """The shards of all tasks whose size differs from corpus.json, in words."""
         return sorted({found for reader in self.readers.values() for found in reader.wrong_sizes()})
 
     def _made(self, task: Task, reader: SampleReader, samples: list[Sample], place: MicroBatchId) -> MicroBatch | None:
-        """The micro-batch of the samples, less those that the reader skips because a value cannot be used."""
+        """The micro-batch of the samples, without those that the reader skips because a value cannot be used."""
         while samples:
             try:
                 return task.micro_batch(samples, (self.split, place.number, place.lane), place.progress)
@@ -107,7 +107,7 @@ class MicroBatches:
 
 
 def _holds(sample: Sample, value: object) -> bool:
-    """Whether it is a value of the sample, or one of its media."""
+    """Whether a value is one of the sample, or one of its media."""
     return any(found is value for found in (*sample.values(), *sample.get("media", {}).values()))
 
 
@@ -123,11 +123,11 @@ def training_places(
 
 
 class Feed:
-    """Makes the micro-batches of a run: a context manager that owns the processes, or makes them when they are asked
-    for where there are none. The same processes serve training and held-out passes.
+    """Makes the micro-batches of a run: a context manager that owns the worker processes. Without workers it makes a
+    micro-batch when it is asked for. The same processes serve training and held-out passes.
 
     Args:
-        sources: what micro-batches come from, each of a split of its own.
+        sources: the sources of micro-batches, each of a split of its own.
         num_workers: processes; None: as many as the machine has cores for.
         stop: whether a signal asked the run to stop.
     """
@@ -143,7 +143,7 @@ class Feed:
         self._sources = {source.split: source for source in sources}
         self._passages = 0
         self.given_up = False
-        """Whether a signal asked the run to stop, and a micro-batch did not come: from then on each is None."""
+        """Whether a signal asked the run to stop, and a micro-batch did not come: every later one is None."""
         number = loaders(device) if num_workers is None else num_workers
         self.workers: Workers | None = None
         if number:
@@ -161,12 +161,12 @@ class Feed:
             self.workers.__exit__(kind, error, trace)
 
     def micro_batches(self, source: MicroBatches, places: Iterable[MicroBatchId]) -> Ahead:
-        """Those at these places, in this order, made ahead by the workers."""
+        """The micro-batches at these places, in this order, made ahead by the workers."""
         self._passages += 1
         return Ahead(self, (MicroBatchRequest(source.split, self._passages, place) for place in places))
 
     def made(self, order: MicroBatchRequest) -> MicroBatch | None:
-        """In this process."""
+        """A micro-batch made in this process."""
         try:
             return self._make(order)
         except OSError as refused:
@@ -182,7 +182,7 @@ class Feed:
 
 
 class MicroBatchRequest(NamedTuple):
-    """A micro-batch that is wanted, in which reading of its source."""
+    """A request for a micro-batch, in one reading of its source."""
 
     split: int
     passage: int
@@ -193,12 +193,12 @@ class MicroBatchRequest(NamedTuple):
 
 
 class Ahead(Iterator["MicroBatch | None"]):
-    """Micro-batches in the order of their places. As many as the workers can make ahead are asked for.
+    """Micro-batches in the order of their places. As many are requested as the workers can make ahead.
 
     Raises:
-        WorkbenchError: the one met in a worker.
+        WorkbenchError: an error of the input in a worker.
         MachineError: a worker was lost, is stopped or hangs.
-        WorkerError: a bug in a worker, with the traceback there.
+        WorkerError: a bug in a worker, with its traceback.
     """
 
     def __init__(self, feed: Feed, orders: Iterator[MicroBatchRequest]) -> None:
@@ -223,7 +223,7 @@ class Ahead(Iterator["MicroBatch | None"]):
             return None
 
     def peek(self) -> MicroBatch | None:
-        """The next one, if it is there already."""
+        """The next one, if it has arrived already."""
         workers = self._feed.workers
         if workers is None or not self._tickets or not workers.has(self._tickets[0]):
             return None

@@ -1,9 +1,9 @@
-"""What networks remember of texts that are read on, segment after segment (Transformer-XL, arXiv:1901.02860, section
+"""The memory of networks for texts that are read on, segment after segment (Transformer-XL, arXiv:1901.02860, section
 3.2): for each lane of a task a KV cache for every network and view.
 
-It is state of the run, and a function of the lane's micro-batches and the weights: kept by lane, so that ranks don't
-matter, and saved with the weights. A step reads what the one before has left; only `commit` puts what it read itself in
-that place, so that a forward may be run twice, or for nothing.
+It is state of the run, and a function of the lane's micro-batches and the weights. It is kept by lane, so that the
+number of ranks doesn't matter, and saved with the weights. A step reads the memory of the step before. Only `commit`
+replaces it with that of the step itself, so that a forward may be run twice, or without effect.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ViewName = tuple[str, str]
 
 @dataclass(frozen=True)
 class LaneMemory:
-    """What a lane of a task has read up to its micro-batch `number`.
+    """The memory of a lane of a task up to its micro-batch `number`.
 
     Attributes:
         slots: of the sequences of the caches.
@@ -41,8 +41,8 @@ class Recall:
 
     Args:
         slots: of its sequences.
-        before: what the lane's micro-batch before has left, if there was one.
-        after: what this one leaves, to be filled.
+        before: the memory after the lane's preceding micro-batch, if there was one.
+        after: the memory after this one, to be filled.
     """
 
     def __init__(self, slots: list[Slot], before: LaneMemory | None, after: LaneMemory) -> None:
@@ -52,24 +52,25 @@ class Recall:
         self._last = {slot.number: n for n, slot in enumerate(slots)}
 
     def cache(self, where: ViewName) -> KVCache:
-        """What the sequences continue from, in a network that reads a view."""
+        """The cache from which the sequences continue, in a network that reads a view."""
         known = None if self._before is None else self._before.caches.get(where)
         return KVCache("rows") if known is None else known.pick(self._goes_on).behind()
 
     def keep(self, where: ViewName, cache: KVCache, rows: int) -> None:
-        """Remember the last rows of the cache that the network has now; of each slot that of the last sequence."""
+        """Remember the last rows of the network's current cache; for each slot those of its last sequence."""
         self._after.caches[where] = cache.pick([self._last[slot] for slot in self._after.slots]).cut(rows)
 
 
 class Memory:
-    """What the networks remember of the lanes of this process."""
+    """The memory of the networks for the lanes of this process."""
 
     def __init__(self) -> None:
         self._known: dict[Lane, LaneMemory] = {}
         self._read: dict[Lane, LaneMemory] = {}
 
     def at(self, micro: MicroBatch) -> Recall:
-        """The memory of a micro-batch of texts that are read on. What its lane read before another one is forgotten."""
+        """The memory of a micro-batch of texts that are read on. It holds the preceding micro-batch of its lane or
+        nothing."""
         _, number, lane = micro.number
         before = self._known.get((micro.task, lane))
         if before is not None and before.number + 1 != number:
@@ -79,16 +80,17 @@ class Memory:
         return Recall(micro.slots, before, after)
 
     def commit(self) -> None:
-        """The micro-batches that were read are now those before."""
+        """Make the memory of the micro-batches that were read the one that the next ones read."""
         self._known |= self._read
         self._read = {}
 
     def forget(self) -> None:
-        """What was read is not remembered; as a lane's next micro-batch does not follow what is, it begins anew."""
+        """Discard the memory of the micro-batches that were read; a lane then begins anew, as its next micro-batch does
+        not follow."""
         self._read = {}
 
     def copy(self) -> Memory:
-        """One that may be written to while this one stays."""
+        """A copy that may be written to while this one stays."""
         other = Memory()
         other._known = dict(self._known)
         return other
@@ -108,7 +110,7 @@ class Memory:
 
     @classmethod
     def of(cls, state: dict[str, Tensor], lanes: Container[int], device: torch.device) -> Memory:
-        """What `state_dict` told of these lanes."""
+        """The memory of these lanes from a `state_dict`."""
         found: dict[Lane, dict[str, Tensor]] = {}
         for path, tensor in state.items():
             task, lane, name = path.split("/", 2)

@@ -1,4 +1,4 @@
-"""The root module: all networks of a recipe and all heads of its objectives. What DDP, FSDP or compile wraps."""
+"""The pretraining model: all networks of a recipe and all heads of its objectives. DDP, FSDP or compile wraps it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ from workbench.sequences.batch import MicroBatch
 
 @dataclass(frozen=True)
 class WeightUpdate:
-    """An update of the weights, as the hook `after_step` of a module hears of it.
+    """An update of the weights: the argument of a module's hook `after_step`.
 
     Attributes:
         number: steps taken, this one included.
         progress: of the run, 0 to 1.
-        outputs: what the head `keeps`, of all micro-batches and ranks of the step in the order of the lanes; the same
-        on
-            every rank.
+        outputs: the outputs in the head's `keeps`, of all micro-batches and ranks of the step in the order of the
+            lanes; the same on every rank.
     """
 
     number: int
@@ -40,16 +39,16 @@ class WeightUpdate:
 
 
 class PretrainingModel(nn.Module):
-    """Hands every micro-batch to the heads of its objectives.
+    """The networks and heads of a recipe. Passes every micro-batch to the heads of its objectives.
 
-    `progress` of the run is told by who trains; it is 1 in evaluation. So is `remembered`, without which networks have
-    no memory of the texts before.
+    The trainer sets `progress` of the run; it is 1 in evaluation. It also sets `remembered`, without which networks
+    have no memory of earlier texts.
 
     Args:
         networks: by the recipe's names (a single one is `main`).
         heads: by the objectives' names.
         places: the place of each objective.
-        followers: networks that are moving averages of others, and what they have of the heads that read those.
+        followers: networks that are moving averages of others, with the averages of the heads that read those.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class PretrainingModel(nn.Module):
         self.remembered: Memory | None = None
 
     def _averages_of(self, network: str) -> nn.ModuleDict:
-        """A copy of what follows in each head of a network."""
+        """A copy of the averaged module of each head of a network."""
         heads = {name: head.averaged() for name, head in self.heads_of(network).items() if isinstance(head, Head)}
         copies = nn.ModuleDict({name: copied(part) for name, part in heads.items() if part is not None})
         return copies.requires_grad_(False)
@@ -80,7 +79,7 @@ class PretrainingModel(nn.Module):
         return self
 
     def constants(self) -> dict[str, Tensor]:
-        """The tensors that training leaves as they are: those of frozen and adapted networks that no others share."""
+        """The tensors that training doesn't change: those of frozen and adapted networks that no others share."""
         own = [name for name in self.networks if name not in self.followers]
         names = {f"networks.{name}.{tensor}" for name in own for tensor in self.network(name).constants()}
         state = self.state_dict()
@@ -90,12 +89,12 @@ class PretrainingModel(nn.Module):
 
     @torch.no_grad()
     def start_followers(self) -> None:
-        """Let every follower start as what it follows is now."""
+        """Initialise every follower with the current weights of its network."""
         for own, followed, _ in self._following():
             own.load_state_dict(followed.state_dict())
 
     def _following(self) -> Iterator[tuple[nn.Module, nn.Module, float]]:
-        """Each moving average, what it follows, and its decay."""
+        """Each moving average, the module that it follows, and its decay."""
         for name, follower in self.followers.items():
             yield self.network(name), self.network(follower.follows), follower.decay
             averages = self.averages[name]
@@ -105,20 +104,20 @@ class PretrainingModel(nn.Module):
                 yield average, followed, follower.decay
 
     def network_name(self, name: str | None = None) -> str:
-        """The name itself, or without one that of the only network that follows no other.
+        """The name itself, or by default that of the only network that follows no other.
 
         Raises:
             WorkbenchError: there is none of this name, or there are several to choose from.
         """
         trained = [known for known in self.networks if known not in self.followers]
         if name is None and len(trained) > 1:
-            raise WorkbenchError(f"the model has several networks: {', '.join(self.networks)}; say which (--network)")
+            raise WorkbenchError(f"the model has several networks: {', '.join(self.networks)}; choose one (--network)")
         if name is not None and name not in self.networks:
             raise unknown("network", name, self.networks, "the model")
         return trained[0] if name is None else name
 
     def followed(self, network: str) -> str:
-        """The network that this one follows, or itself: whose places in the recipe it has."""
+        """The network that this one follows, or itself; the recipe places objectives on that one."""
         return self.followers[network].follows if network in self.followers else network
 
     def network(self, name: str | None = None) -> Network:
@@ -128,7 +127,7 @@ class PretrainingModel(nn.Module):
         return found
 
     def heads_of(self, network: str) -> nn.ModuleDict:
-        """The heads that read a network, by the objectives' names; of a follower, what follows of them."""
+        """The heads that read a network, by the objectives' names; of a follower, their moving averages."""
         if network in self.followers:
             return self.averages[network]  # type: ignore[return-value]
         return nn.ModuleDict({name: head for name, head in self.heads.items() if self.places[name].network == network})
@@ -138,7 +137,7 @@ class PretrainingModel(nn.Module):
     ) -> dict[str, LossOutput | dict[str, Tensor]]:
         """The loss (a sum) of each objective of this micro-batch; heads run in the order of the names.
 
-        Those of `embed`, which are global-batch, give the tensors that are gathered over the step instead.
+        Those of `embed`, which are global-batch, return the tensors that are gathered over the step instead.
         """
         networks = {name: self.network(name) for name in self.networks}
         keep = {what: kept for what in ("hidden", "attention") if (kept := self._kept(objectives, what))}
@@ -163,10 +162,10 @@ class PretrainingModel(nn.Module):
         return results
 
     def after_step(self, number: int, made: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """Tell every module with the hook `after_step` of an update of the weights; only there buffers change.
+        """Call the hook `after_step` of every module after an update of the weights; buffers change only there.
 
         Args:
-            made: by objective, what its head `keeps`.
+            made: by objective, the outputs that its head `keeps`.
         """
         for average, followed, decay in self._following():
             follow(average, followed, decay)
@@ -191,7 +190,7 @@ class PretrainingModel(nn.Module):
 
     @contextmanager
     def at_its_end(self) -> Iterator[None]:
-        """A block that sees the run as if it were over, as evaluations do, so that its losses compare over the run."""
+        """A block with the progress of a finished run, as in evaluations, so that losses compare over the run."""
         before, self.progress = self.progress, 1.0
         try:
             yield
@@ -199,6 +198,6 @@ class PretrainingModel(nn.Module):
             self.progress = before
 
     def _kept(self, objectives: list[str], what: str) -> bool | frozenset[int]:
-        """What the heads of these objectives read: True, or the layers that any of them names."""
+        """The outputs that the heads of these objectives read: True, or the layers that any of them names."""
         said: list[bool | frozenset[int]] = [getattr(self.heads[name], f"reads_{what}") for name in objectives]
         return any(one is True for one in said) or frozenset().union(*(one for one in said if one))  # type: ignore[arg-type]

@@ -1,12 +1,12 @@
-"""What an objective is: both halves of a pretraining signal in one file.
+"""The contract of an objective: both halves of a pretraining signal in one file.
 
 The half in the loader's workers: `arrange` acts on samples before the sequence builder, `corrupt` on sequences
-after it. It may hold read-only resources, never weights. The half on the device: the module that `head` makes,
+after it. It may hold read-only resources, never weights. The half on the device: the module that `head` returns,
 which turns streams into a sum and metrics. The trainer divides by the count over all micro-batches and ranks.
 
 `Objective`, `Head`, `LossOutput`  the contract
-`Continuation`                     how a network continues a sequence: what an objective says of it for generation
-`SoftTargets`                      labels mixed with what a moving average of the network predicts
+`Continuation`                     how a network continues a sequence, as an objective defines it for generation
+`SoftTargets`                      labels mixed with the predictions of a moving average of the network
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BatchTargets = dict[str, np.ndarray]
 class LossOutput(NamedTuple):
     """`loss` is a sum over labels (scalar, float32); `metrics` are name -> (sum, count), numbers or 0-d tensors.
 
-    `outputs` is handed on to the heads that come `after` this one, and what of it `Head.keeps` names to `after_step`.
+    `outputs` is passed to the heads that come `after` this one; those named in `Head.keeps` also to `after_step`.
     """
 
     loss: Tensor
@@ -51,15 +51,15 @@ class LossOutput(NamedTuple):
 
 
 class Head(nn.Module):
-    """An objective's module. A head may read a network's weights (tied decoders) but does not own them.
+    """The module of an objective. A head may read a network's weights (tied decoders) but does not own them.
 
     Attributes:
         reads_hidden: whether the reads of its micro-batches keep the states of every layer.
-        reads_attention: of which layers they keep the attention weights, by their numbers in the stack; True: of all
+        reads_attention: the layers whose attention weights they keep, by their numbers in the stack; True: all
             (`workbench.pretraining.forward.NetworkOutput`).
-        keeps: what of `LossOutput.outputs` is gathered over the micro-batches and ranks of a step for `after_step`.
+        keeps: the `LossOutput.outputs` that are gathered over the micro-batches and ranks of a step for `after_step`.
         by_token: its parameters that have a row for each token of the vocabulary.
-        by_class: those that have a row for each of `Objective.class_names`; another run takes them over by name.
+        by_class: those that have a row for each of `Objective.class_names`; another run loads them by name.
     """
 
     reads_hidden: bool = False
@@ -73,25 +73,25 @@ class Head(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} must define forward")
 
     def averaged(self) -> nn.Module | None:
-        """What of this head follows it where its network has a follower: the head finds the moving average of this
-        module in `HeadInputs.averaged`."""
+        """The module of this head that has a moving average where its network has a follower. The head gets the average
+        from `HeadInputs.averaged`."""
         return None
 
 
 class GlobalBatchHead(Head):
-    """The head of a global-batch objective: its loss looks at the samples of the whole step.
+    """The head of a global-batch objective: its loss compares the samples of the whole step.
 
-    `embed` gives tensors of one micro-batch, with a row for each of what is compared: sequences, or the mentions in
-    them. The trainer gathers them over micro-batches and ranks, in lane order, and calls `loss` for each micro-batch:
-    with the tensors of the whole step, and where its own rows are among them. The sum of what these calls give is the
-    step's loss; it is divided by the global count. So no rank does the work of another, and no more than the terms of
-    one micro-batch is in memory at once. What is embedded is also such a head's `outputs`, for the heads behind it,
-    for `keeps` and for `measured`.
+    `embed` returns tensors of one micro-batch, with a row for each sequence or mention that is compared. The trainer
+    gathers them over micro-batches and ranks, in lane order, and calls `loss` for each micro-batch. Its arguments are
+    the tensors of the whole step, and the slice of the micro-batch's own rows. The sum of these terms is the step's
+    loss; it is divided by the global count. So no rank does the work of another, and only the terms of one micro-batch
+    are in memory at once. The embedded tensors are also such a head's `outputs`, for the heads behind it, for `keeps`
+    and for `measured`.
     """
 
     def embed(self, seen: HeadInputs) -> dict[str, Tensor]:
-        """Tensors of equally many rows (of none, where nothing in the micro-batch is to be compared), by name: for
-        every micro-batch the same names."""
+        """Tensors of equally many rows (of none, where the micro-batch has nothing to compare), by name; the names are
+        the same for every micro-batch."""
         raise NotImplementedError(f"{type(self).__name__} must define embed")
 
     def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:
@@ -104,27 +104,30 @@ class GlobalBatchHead(Head):
 
 
 def rows_of(embedded: Mapping[str, Tensor]) -> int:
-    """How many rows a head has embedded: as many in each tensor."""
+    """The number of rows that a head has embedded; every tensor has the same."""
     return len(next(iter(embedded.values())))
 
 
 class Objective:
-    """The worker half. A subclass overrides the hooks it needs; `name` is set from the recipe.
+    """An objective's half in the loader's workers. A subclass overrides the hooks it needs; `name` is set from the
+    recipe.
 
-    `global_batch` says that `head` returns a `GlobalBatchHead`; `after` names objectives of the task whose heads run
-    first;
-    `reads` the fields of samples that its labels are built from: where no corpus has one, a run does not begin; nor
-    does one whose objective `splits` texts in two, where no text of the corpora has two sentences;
-    `reads_spans` says that it reads linked entities: where no corpus has any, a run does not begin either;
-    `masking` chooses what it hides: what that `reads`, some corpus must have too;
-    `prepared_by` is the command that makes its corpora, where what these hold doesn't say it, and `unlabelled` says why
-    it may have found nothing to learn; both are for messages;
-    `makes` names the options that name streams which `corrupt` makes: no builder brings these, and fine-tuning with
-    another objective leaves them empty;
-    `measured` what of the head's `LossOutput.outputs` is gathered in a held-out pass, for `measure`; `told` what an
-    evaluation gathers beside, for its items, where the head makes it; `predicts` what its `labels` are, for whoever
-    looks at them: `tokens` of the run's tokenizer, or `numbers` with a meaning of their own;
-    `own_tokens` the ids of tokens that the objective has and the tokenizer need not have, with how people read them.
+    Attributes:
+        global_batch: whether `head` returns a `GlobalBatchHead`.
+        after: names of objectives of the task whose heads run first.
+        reads: the fields of samples from which its labels are built. A run does not begin where no corpus has one.
+        splits: whether it splits texts in two. A run does not begin where no text of the corpora has two sentences.
+        reads_spans: whether it reads linked entities. A run does not begin where no corpus has any.
+        masking: its masking strategy. Some corpus must have the fields that the strategy `reads`, too.
+        prepared_by: the command that makes its corpora, where their fields don't show it; for messages.
+        unlabelled: the reason why it may have found nothing to learn; for messages.
+        makes: the options that name streams which `corrupt` makes. No builder makes these, and fine-tuning with another
+            objective leaves them empty.
+        measured: the `LossOutput.outputs` of its head that are gathered in a held-out pass, for `measure`.
+        reported: the outputs that an evaluation gathers as well, for its items, where the head returns them.
+        predicts: the meaning of its `labels`: `tokens` of the run's tokenizer, or `numbers` with a meaning of their
+            own.
+        own_tokens: the ids of tokens that the objective has and the tokenizer need not have, with readable names.
     """
 
     name: str = ""
@@ -143,7 +146,7 @@ class Objective:
 
     @classmethod
     def goes_by_words(cls, options: Mapping[str, Any]) -> str | None:
-        """What of an objective with these options goes by `word_ids`, for messages; None where nothing does."""
+        """The option by which an objective with these options reads `word_ids`, for messages; None where none does."""
         masking, fate = options.get("masking"), options.get("replace")
         if masking is not None:
             part, chosen, place = named_by("masking", masking, "")
@@ -154,7 +157,7 @@ class Objective:
 
     @classmethod
     def class_names(cls, options: Mapping[str, Any]) -> list[str] | None:
-        """What the rows stand for that the head names in `by_class`, of an objective with these options."""
+        """The classes of the rows of the parameters in `Head.by_class`, of an objective with these options."""
         return None
 
     @property
@@ -168,26 +171,28 @@ class Objective:
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         """Change the sequences in place and write `sequence.targets[self.name]`. `draws.progress` is that of the run.
 
-        Never touches a row whose `taken` is set; sets it on the rows it labels. Returns arrays that belong to the
+        Never changes a row whose `taken` is set; sets it on the rows it labels. Returns arrays that belong to the
         batch as a whole. Each field is present in every sequence that has any target of this objective.
         """
         return {}
 
     def count(self, batch: Batch) -> float:
-        """How many labels the loss sums over; by default the number of `labels` in the targets that are not -100."""
+        """The number of labels that the loss sums over; by default the number of `labels` in the targets that are not
+        -100."""
         targets = batch.targets.get(self.name, {})
         return float((targets["labels"] != -100).sum()) if "labels" in targets else 0.0
 
     def measure(self, made: Mapping[str, Tensor]) -> dict[str, float]:
-        """Metrics of a held-out pass as a whole, where no sums give them (F1, correlations, ranks).
+        """Metrics of a held-out pass as a whole, which are no sums (F1, correlations, ranks).
 
         Args:
-            made: what `measured` names, of all micro-batches and ranks, in the order of the pass, on the CPU.
+            made: the outputs that `measured` names, of all micro-batches and ranks, in the order of the pass, on the
+                CPU.
         """
         return {}
 
     def continuation(self, builder: Builder) -> Continuation | None:
-        """How its network continues with a sequence (`workbench generate`); None where it predicts no next tokens.
+        """How its network continues a sequence (`workbench generate`); None where it does not predict the next token.
 
         Args:
             builder: of the task, in evaluation mode; it makes the prompts.
@@ -210,17 +215,17 @@ class Objective:
 
 
 class Continuation:
-    """A stream grows by a row at a time, from left to right: no row sees those after it.
+    """How a network continues a stream by a row at a time, from left to right: no row sees those after it.
 
-    A subclass says what a prompt is; what else differs from the usual it overrides.
+    A subclass defines the prompt, and overrides any method that differs from the default.
 
     Args:
         stream: the stream that grows.
         end: the token that ends it; None where none does.
 
     Attributes:
-        counted: the fields that count on from row to row.
-        behind: whether the objective learns what stands behind a text as the builder `text_to_text` lays it, for
+        counted: the fields that count up from row to row.
+        behind: whether the objective learns the text behind a text as the builder `text_to_text` lays it, for
             `workbench finetune generate`.
     """
 
@@ -232,18 +237,18 @@ class Continuation:
         self.end = end
 
     def arrange(self, sample: Sample) -> Sample:
-        """The sample of which the builder is to make the prompt."""
+        """The sample from which the builder makes the prompt."""
         return sample
 
     def prompt(self, sequence: Sequence) -> None:
-        """Make of a sequence, as the task's builder gives it, one to continue with: its stream `stream` ends with the
-        row that predicts the first token."""
+        """Turn a sequence of the task's builder into a prompt: its stream `stream` ends with the row that predicts the
+        first token."""
         raise NotImplementedError(f"{type(self).__name__} must define prompt")
 
     def next_rows(self, last: dict[str, Tensor], tokens: Tensor) -> dict[str, Tensor]:
         """Integer fields of each sequence's last row -> those of the row after it, each [sequences].
 
-        The row holds `tokens`; what is `counted` counts on, all else stays as it is.
+        The row holds `tokens`; the fields in `counted` count up, the others stay.
         """
         counted = {name: last[name] + 1 for name in self.counted if name in last}
         return {**last, **counted, "input_ids": tokens}
@@ -253,13 +258,12 @@ class Continuation:
         mask in the next token's place), which is read and not kept. None: the last rows predict.
 
         Args:
-            last: integer fields of each sequence's last row, each [sequences], as are those that come back.
+            last: integer fields of each sequence's last row, each [sequences]; the returned fields have this shape too.
         """
         return None
 
     def logits(self, head: Any, network: Network, rows: Tensor) -> Tensor:
-        """What the objective's head says of the next token [rows, vocab_size], by the states of the rows that
-        predict it."""
+        """The head's logits of the next token [rows, vocab_size], from the states of the rows that predict it."""
         found: Tensor = head.logits(network, rows)
         return found
 
@@ -305,7 +309,7 @@ def _are_embedded(found: Any, *_: Any) -> bool:
 
 
 BATCH_TARGETS = Returns("a dict of arrays that belong to the whole batch, {} for none", kind=dict)
-COUNT = Returns("how many labels the loss sums over, a finite number, 0 or more", _is_count, always=True)
+COUNT = Returns("the number of labels that the loss sums over, a finite number, 0 or more", _is_count, always=True)
 DROPPED = Returns(
     "a dict of counts by reason",
     lambda f, *_: isinstance(f, dict) and all(isinstance(reason, str) and _is_count(n) for reason, n in f.items()),
@@ -330,8 +334,8 @@ EMBEDDED = Returns("a dict of tensors of equally many rows, one for each of what
 
 @dataclass(frozen=True)
 class SoftTargets:
-    """Options of soft targets: labels mixed with what a moving average of the network predicts (momentum distillation,
-    ALBEF, arXiv:2107.07651, section 3.3).
+    """Options of soft targets: labels mixed with the predictions of a moving average of the network (momentum
+    distillation, ALBEF, arXiv:2107.07651, section 3.3).
 
         L = - sum over rows i and classes c of [ (1 - a) y_ic + a q_ic ] log p_ic
 
@@ -340,7 +344,7 @@ class SoftTargets:
     Attributes:
         follower: the network that follows the objective's own.
         share: a, of the follower's distribution in the targets.
-        ramp: the part of the run in which a rises from 0 to `share`, linearly.
+        ramp: the share of the run in which a rises from 0 to `share`, linearly.
     """
 
     follower: Word
@@ -356,7 +360,7 @@ def soft_cross_entropy(logits: Tensor, labels: Tensor, taught: Tensor, share: fl
     """The sum L in float32.
 
     Args:
-        logits: [rows, classes]; -inf for what is no candidate.
+        logits: [rows, classes]; -inf for classes that are no candidates.
         labels: [rows].
         taught: the follower's logits [rows, classes], -inf where `logits` are.
         share: a, one for all or of each row [rows].

@@ -1,4 +1,4 @@
-"""Which tasks share a step: a pure function of the step."""
+"""The tasks of each step: a pure function of the step."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Kind = Literal["together", "sampled", "staged"]
 
 @dataclass(frozen=True)
 class Turn:
-    """A task's part in a step: `number` counts the task's own steps from 0 and selects its micro-batches."""
+    """A turn of a task in a step: `number` counts the task's own steps from 0 and selects its micro-batches."""
 
     task: str
     number: int
 
 
 class TaskSchedule:
-    """Says which tasks share step `s` (from 0). Stateless, so that a run resumes at any step.
+    """The schedule of tasks: which ones share step `s` (from 0). Stateless, so that a run resumes at any step.
 
     - together: every task, every step; `weight` multiplies the task's losses.
     - sampled: one task a step (UNITER), in proportion to `weight`, exact over blocks of steps whose order is shuffled.
@@ -65,7 +65,7 @@ class TaskSchedule:
         return [Turn(name, step - self.starts[name]) for name in self.starts if self._has(name, step)]
 
     def turns(self, task: str, steps: int) -> int:
-        """In how many of the first steps of a run the task has a turn."""
+        """The number of turns of the task in the first steps of a run."""
         if self.kind == "sampled":
             blocks, rest = divmod(steps, len(self.block))
             return blocks * self.block.count(task) + self._order(blocks)[:rest].count(task)

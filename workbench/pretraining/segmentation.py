@@ -1,7 +1,8 @@
-"""What finds the words of texts that are written without spaces, where a recipe hides words as a whole.
+"""The segmenter of texts that are written without spaces, where a recipe masks whole words.
 
-A recipe's `segmenter` is left to the corpora (`null`): the first records of a task tell whether its texts are Chinese
-or Japanese. A run keeps the name that comes out, and the version of the package next to the identities of its data.
+A recipe may leave its `segmenter` to the corpora (`null`): the first records of a task show whether its texts are
+Chinese or Japanese. A run records the name of the segmenter, and the version of its package with the identities of its
+data.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from workbench.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 RECORDS = 50
-"""How many records of a corpus are looked at."""
+"""The number of records of a corpus that are examined."""
 UNSPACED = 0.1
-"""A corpus is in a script without spaces where that share of the letters of its records is."""
+"""A corpus is in a script without spaces where this share of the letters of its records is in one."""
 
 
 def with_segmenter(recipe: Recipe) -> Recipe:
-    """The recipe with the segmenter that its corpora call for, where it goes by words and does not name one.
+    """The recipe with the segmenter that its corpora need, where it masks whole words and names none.
 
     Raises:
         WorkbenchError: the texts are Chinese or Japanese, and the segmenter is not installed; what to do.
@@ -45,7 +46,7 @@ def with_segmenter(recipe: Recipe) -> Recipe:
 
 
 def cut_by(recipe: Recipe, tokenizer: Tokenizer) -> Tokenizer:
-    """The tokenizer, whose words are those of the recipe's segmenter; notes which version that is.
+    """The tokenizer with the words of the recipe's segmenter; records the segmenter's version.
 
     Raises:
         WorkbenchError: the segmenter is not installed.
@@ -63,8 +64,8 @@ def _called_for(where: str, by: str, corpora: list[str]) -> SegmenterName | None
     known, others = shares(texts)
     if others >= UNSPACED:
         logger.warning(
-            "%s: %s hides whole words, and much of its texts is in a script without spaces that no segmenter here cuts "
-            "(%s): a word is what the tokenizer's pre-tokenizer separates",
+            "%s: %s masks whole words, and a large share of its texts is in a script without spaces for which there is "
+            "no segmenter (%s): the words are those of the tokenizer's pre-tokenizer",
             *(where, by, WITHOUT_SEGMENTER),
         )
     if known < UNSPACED:
@@ -78,11 +79,11 @@ def _called_for(where: str, by: str, corpora: list[str]) -> SegmenterName | None
         segmenter = Segmenter(name)
     except WorkbenchError as error:
         raise WorkbenchError(
-            f"{where}: {by} hides whole words, and its texts look {SEGMENTERS[name].language}, which has no spaces "
-            f"between them; {error}. segmenter={NO_SEGMENTER} takes what the tokenizer's pre-tokenizer separates, "
-            "which is single characters for most"
+            f"{where}: {by} masks whole words, and its texts look {SEGMENTERS[name].language}, which has no spaces "
+            f"between them; {error}. segmenter={NO_SEGMENTER} uses the words of the tokenizer's pre-tokenizer, which "
+            "are single characters for most"
         ) from error
-    logger.info("%s: the words that %s hides are found by %s", where, by, segmenter)
+    logger.info("%s: the words that %s masks are found by %s", where, by, segmenter)
     return name
 
 
@@ -94,7 +95,7 @@ def _first_texts(place: str) -> Iterator[str]:
 
 
 def _by_words(task: TaskSpec, where: str) -> Iterator[str]:
-    """What of a task goes by words, as its classes say."""
+    """The components of a task that use whole words, as their classes report."""
     for number, spec in enumerate(task.objectives):
         part, options, place = named_by("objective", spec, f"{where}.objectives[{number}]")
         with ErrorContext(place):

@@ -34,12 +34,12 @@ logger = logging.getLogger(__name__)
 DEFAULT_VIEW = "main"
 DEFAULT_NETWORK = "main"
 OF_NETWORKS = ("embeddings", "layers", "poolers")
-"""What a network has; weights to start from hold these next to the heads, which are named after their objectives."""
+"""The entries of a network; weights to start from have these in addition to the heads, named after their objectives."""
 
 
 @dataclass(frozen=True)
 class Placement:
-    """What a recipe says of an objective next to the objective's own options.
+    """The entries of a recipe for an objective, besides the objective's own options.
 
     `view` names the variant of the batch its hooks act on, `network` the network whose states its head reads,
     `weight` the factor of its loss, `after` objectives of the task whose heads run first.
@@ -54,7 +54,7 @@ class Placement:
 
 @dataclass
 class TaskObjective:
-    """An objective in its place; see `Placement`. `stated` is what the recipe says of it, but for its weight."""
+    """An objective in its place; see `Placement`. `stated` is its entry in the recipe, without the weight."""
 
     objective: Objective
     name: str
@@ -66,16 +66,16 @@ class TaskObjective:
 
 
 class Task:
-    """What a recipe's task does to samples, up to a micro-batch of jagged tensors. Holds no weights.
+    """The work of a recipe's task on samples, up to a micro-batch of jagged tensors. Holds no weights.
 
     Args:
         name: the task's name in the recipe; part of the key of every generator.
         spec: the task as written in the recipe.
         seed: the recipe's seed.
-        resources: what parts may ask for by the names of their arguments (`tokenizer`, `control`, ...).
+        resources: those that components may request by the names of their arguments (`tokenizer`, `control`, ...).
 
     Raises:
-        WorkbenchError: a part, an option or a value that does not exist, or two objectives of one name.
+        WorkbenchError: a component, an option or a value that does not exist, or two objectives of one name.
     """
 
     def __init__(self, name: str, spec: TaskSpec, *, seed: int, resources: Mapping[str, Any]) -> None:
@@ -85,7 +85,7 @@ class Task:
         self.linked = resources.get("control") != "no-kg"
         tokenizer = resources.get("tokenizer")
         self.unknown: int | None = tokenizer.id("unk") if tokenizer is not None and tokenizer.has("unk") else None
-        self.limits: dict[str, dict[str, int]] = {}  # of fields of the networks' streams, once these are made
+        self.limits: dict[str, dict[str, int]] = {}  # of fields of the networks' streams, once the networks exist
         where = f"tasks.{name}"
         given = {"seed": seed, **resources}
         self.builder = build("builder", spec.sequence.builder, f"{where}.sequence", **given)
@@ -107,12 +107,12 @@ class Task:
 
     @property
     def names(self) -> list[str]:
-        """Of its objectives, in the order in which their heads run."""
+        """The names of its objectives, in the order in which their heads run."""
         return [placed.name for placed in self.objectives]
 
     @property
-    def parts(self) -> list[Any]:
-        """Its builder, steps and objectives."""
+    def components(self) -> list[Any]:
+        """Its builder, transforms and objectives."""
         return [self.builder, *self.transforms, *(placed.objective for placed in self.objectives)]
 
     @property
@@ -129,10 +129,10 @@ class Task:
         return views
 
     def micro_batch(self, samples: list[Sample], number: Draw, progress: float = 1.0) -> MicroBatch:
-        """Samples -> arrange hooks -> builder -> steps -> per view: corrupt hooks, collate, counts.
+        """Samples -> arrange hooks -> builder -> transforms -> per view: corrupt hooks, collate, counts.
 
-        `number` identifies the micro-batch (split, number, lane); with the seed, the task's and the objective's
-        names it keys every generator. `progress` of the run is what hooks are told.
+        `number` identifies the micro-batch (split, number, lane). With the seed, the task's and the objective's names
+        it is the key of every generator. Hooks get the `progress` of the run.
         """
         again = partial(self._micro_batch, samples, number, progress)
         with self._first.checked(self.name, again):
@@ -158,7 +158,7 @@ class Task:
         return MicroBatch(self.name, share_streams(views), counts, number, self.take_dropped(), slots)
 
     def sequences(self, samples: list[Sample], number: Draw = (), progress: float = 1.0) -> list[Sequence]:
-        """The builder and the steps alone, without objectives: what evaluation and encoding need."""
+        """The sequences of the builder and the transforms, without objectives, for evaluation and encoding."""
         samples, draws = self._readable(samples), self._draws("builder", "build", number, progress)
         sequences: list[Sequence] = call(self.builder, "", SEQUENCES, samples, draws)
         for i, transform in enumerate(self.transforms):
@@ -167,7 +167,7 @@ class Task:
         return sequences
 
     def _readable(self, samples: list[Sample]) -> list[Sample]:
-        """Under `no-kg` without their links, so that none reaches a part that says nothing of reading them."""
+        """The samples; under `no-kg` without their links, so that no component that ignores the control reads them."""
         return samples if self.linked else [without_links(sample) for sample in samples]
 
     def _check_limits(self, sequences: list[Sequence], maker: str) -> None:
@@ -182,7 +182,7 @@ class Task:
         return targets
 
     def with_builder(self, builder: Any) -> Task:
-        """The same task with another builder: the steps stay."""
+        """The same task with another builder and the same transforms."""
         other = copy.copy(self)
         other.builder, other._first = builder, FirstMicroBatches()
         return other
@@ -192,16 +192,16 @@ class Task:
         return self.with_builder(known_as(self.builder.evaluating(), self.builder))
 
     def take_dropped(self) -> dict[str, int]:
-        """What the builder and the steps lost since the last call, by reason."""
+        """The samples and elements that the builder and the transforms dropped since the last call, by reason."""
         return self._taken("take_dropped")
 
     def take_used(self) -> dict[str, int]:
-        """What the steps brought in since the last call, by what it is."""
+        """The knowledge that the transforms added since the last call, by its kind."""
         return self._taken("take_used")
 
     def _taken(self, method: str) -> dict[str, int]:
-        """The counts of the builder and the steps, of those that have such; of several steps that bring in entities
-        each count names the stream that it is of."""
+        """The counts of the builder and the transforms that have some. With several transforms that add entities each
+        count has the name of its stream."""
         taken: Counter[str] = Counter()
         several = sum(transform.entity_stream is not None for transform in self.transforms) > 1
         for part in (self.builder, *self.transforms):
@@ -234,29 +234,29 @@ def labels(tasks: Mapping[str, Task]) -> dict[tuple[str, str], str]:
 
 
 def of_stream(count: str, stream: str) -> str:
-    """What a count of used or dropped is called where several steps bring in entities: `mentions (wiki)`."""
+    """The name of a count where several transforms add entities: `mentions (wiki)`."""
     return f"{count} ({stream})"
 
 
 def objective_name(spec: Spec) -> str:
-    """The name of an objective in a recipe: the one it is given there, or the last part of its own."""
+    """The name of an objective in a recipe: its `name` there, or the last component of its own."""
     return str(spec.get("name") or re.split("[.:]", str(spec["objective"]))[-1].lower())
 
 
 def objectives_of(recipe: Recipe, network: str) -> dict[str, Spec]:
-    """What a recipe says of the objectives that read a network, by their names; a follower has those of the other."""
+    """The entries of a recipe for the objectives that read a network, by name; a follower has those of its network."""
     return {objective_name(spec): spec for _, spec in _placed(recipe, network)}
 
 
 def visibilities_of(recipe: Recipe, network: str) -> frozenset[str]:
-    """Which rows of a text each one sees in the tasks that a network learns from; none where it reads no text."""
+    """The visibilities of texts in the tasks from which a network learns; none where it reads no text."""
     if "text" not in recipe.all_networks[network].streams:
         return frozenset()
     return frozenset(seen for task, _ in _placed(recipe, network) for seen in task.sequence.visibilities)
 
 
 def tasks_that_read(recipe: Recipe, network: str) -> list[TaskSpec]:
-    """The tasks with an objective that a network learns from, or with the one that it follows."""
+    """The tasks with an objective from which a network learns, or the network that it follows."""
     return list({id(task): task for task, _ in _placed(recipe, network)}.values())
 
 
@@ -278,7 +278,7 @@ def _place(spec: Spec, where: str, given: Mapping[str, Any]) -> TaskObjective:
 
 
 def _in_order(objectives: list[TaskObjective], where: str) -> list[TaskObjective]:
-    """Recipe order, but for what must come `after` others."""
+    """The objectives in the recipe's order, except that some come `after` others."""
     names = [placed.name for placed in objectives]
     for placed in objectives:
         for other in placed.after:
@@ -308,11 +308,11 @@ def _check_names(objectives: list[TaskObjective], where: str) -> None:
 def slots_of(samples: list[Sample], sequences: list[Sequence]) -> list[Slot]:
     """The slot of each sequence: that of the sample it was built from.
 
-    Of several sequences of a sample (a window of more tokens than a sequence takes) the first one continues from the
-    micro-batch before; the next micro-batch continues from the last one.
+    If a sample has several sequences (its window has more tokens than a sequence), the first one continues from the
+    micro-batch before, and the next micro-batch continues from the last one.
 
     Raises:
-        WorkbenchError: a sequence of several texts, or of one with branches, from which nothing continues.
+        WorkbenchError: a sequence of several texts, or of one with branches, which cannot be continued.
     """
     slots: dict[Draw, Slot] = {sample["draw"]: sample["slot"] for sample in samples}
     found = []
@@ -321,15 +321,15 @@ def slots_of(samples: list[Sample], sequences: list[Sequence]) -> list[Slot]:
         if packed or any("branch" in fields for fields in sequence.streams.values()):
             why = "holds several texts (builder packed)" if packed else "has branches (kg.sentence_tree)"
             raise WorkbenchError(
-                f"order: continuous: sequence {sequence.key!r} {why}, so that nothing can continue from it; choose "
-                "the builder document without such steps, or order: shuffled"
+                f"order: continuous: sequence {sequence.key!r} {why}, so that nothing can continue from it; use "
+                "the builder document without such transforms, or order: shuffled"
             )
         draw = sequence.draw[:-1]
         slot = slots.get(draw)
         if slot is None:
             raise WorkbenchError(
-                f"order: continuous: sequence {sequence.key!r} is of none of the texts that were read (its draw is "
-                f"{sequence.draw}); a builder's or transform's sequence has the draw of its sample, and a number"
+                f"order: continuous: sequence {sequence.key!r} belongs to none of the texts that were read (its draw "
+                f"is {sequence.draw}); a builder's or transform's sequence has the draw of its sample, and a number"
             )
         slots[draw] = Slot(slot.number, False)
         found.append(slot)

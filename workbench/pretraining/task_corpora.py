@@ -1,8 +1,8 @@
-"""The corpora of a recipe's tasks: whether they are there, and what a recipe leaves to them.
+"""The corpora of a recipe's tasks: whether they exist, and the options that a recipe leaves to them.
 
-`check_corpora`    opens them before torch is imported; where one is missing, says what it has to hold
-`as_corpora_say`   fills in the options that a recipe leaves open: what made features is a hash that nobody types
-`learning_signals` what a network learns from them
+`check_corpora`    opens them before torch is imported; reports how to prepare one that is missing
+`as_corpora_say`   fills in the options that a recipe leaves open: the id of the features' backbone is a hash
+`learning_signals` the signals from which a network learns
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from workbench.recipe.trees import as_tree
 from workbench.sequences.missing_fields import how_to_prepare
 
 PREPARED_BY = ("spans", "mask_spans")
-"""Fields that are built from others of a corpus, in the order in which that is done."""
+"""Fields that are built from other fields of a corpus, in the order in which they are built."""
 
 
 def check_corpora(recipe: Recipe) -> None:
-    """The corpora on this machine must be there.
+    """Check that the corpora exist on this machine.
 
     Raises:
-        WorkbenchError: one is not; says which fields the parts of the recipe read of it, and what prepares them.
+        WorkbenchError: one does not; the message lists the fields that the recipe reads from it, and the commands that
+            prepare them.
     """
     for name, task in recipe.tasks.items():
         for place in _places(task):
@@ -44,19 +45,19 @@ def check_corpora(recipe: Recipe) -> None:
 
 @contextmanager
 def places_named(recipe: Recipe) -> Iterator[None]:
-    """Within, a refusal that names a file or folder of the recipe that is not there says what names another one."""
+    """A block in which an error about a missing file or folder of the recipe names the option that sets another one."""
     try:
         yield
     except WorkbenchError as error:
         for place, keys in _absent(recipe).items():
             if re.search(rf"(?<![\w/.]){re.escape(place)}(?![\w/]|\.\w)", str(error)) and "elsewhere" not in str(error):
-                error.add_note(f"If yours lies elsewhere: {' '.join(f'{key}=PLACE' for key in keys)}")
+                error.add_note(f"If yours is elsewhere: {' '.join(f'{key}=PLACE' for key in keys)}")
         raise
 
 
 def _absent(recipe: Recipe) -> dict[str, list[str]]:
-    """What a recipe names below its folder of data and is not there, each with the keys that name it; a variable stands
-    for all."""
+    """The missing files and folders of a recipe below its data folder, each with the keys that name it; a variable
+    replaces all of them."""
     tree = as_tree(recipe)
     data = f"{recipe.vars.get('data', PREPARED.rstrip('/'))}/"
     found: dict[str, list[str]] = {}
@@ -67,7 +68,7 @@ def _absent(recipe: Recipe) -> dict[str, list[str]]:
 
 
 def _texts(tree: Any, key: str) -> Iterator[tuple[str, str]]:
-    """The texts of a tree by dotted key."""
+    """The string values of a tree by dotted key."""
     if isinstance(tree, str):
         yield key, tree
     elif isinstance(tree, Mapping):
@@ -89,20 +90,21 @@ def _open(recipe: Recipe, task: str, place: str) -> None:
         reported = "; ".join([*(commands or _by_field(fields)), *_further(recipe, place)])
         raise WorkbenchError(
             f"{error}. The recipe reads {', '.join(fields)} of it. Prepare it: {reported}. "
-            f"If yours lies elsewhere: {_overrides(recipe, task, place)}"
+            f"If yours is elsewhere: {_overrides(recipe, task, place)}"
         ) from error
 
 
 def _overrides(recipe: Recipe, task: str, place: str) -> str:
-    """What names another corpus in its place, on the command line: a variable where one is this place."""
+    """The command-line overrides that set another corpus in its place: a variable where one is this place."""
     key = "corpora" if place in recipe.tasks[task].corpora else "held_out"
     named = [f"vars.{name}=FOLDER" for name, value in recipe.vars.items() if value == place]
     return " or ".join([f"'tasks.{task}.{key}=[FOLDER]'", *named])
 
 
 def _commands(recipe: Recipe, place: str) -> list[str]:
-    """Those that make a corpus for the objectives that are trained on it (`Objective.prepared_by`). The core's own read
-    what any corpus of their kind has, and are not asked: they take torch, and the seconds to import it."""
+    """The commands that make a corpus for the objectives that are trained on it (`Objective.prepared_by`). The core's
+    own objectives are not asked: they read fields of any corpus of their kind, and importing them takes torch and
+    seconds."""
     specs = [spec for task in recipe.tasks.values() if place in _places(task) for spec in task.objectives]
     paths = {KINDS["objective"].path(spec["objective"]): spec for spec in specs}
     parts = [named_by("objective", spec, "")[0] for path, spec in paths.items() if not path.startswith("workbench.")]
@@ -110,21 +112,22 @@ def _commands(recipe: Recipe, place: str) -> list[str]:
 
 
 def _further(recipe: Recipe, place: str) -> list[str]:
-    """What makes of such a corpus the one that the steps read (`Step.prepared_by`)."""
+    """The commands that turn such a corpus into one that the transforms read (`Transform.prepared_by`)."""
     specs = [spec for task in recipe.tasks.values() if place in _places(task) for spec in task.sequence.transforms]
     commands = dict.fromkeys(getattr(named_by("transform", spec, "")[0], "prepared_by", "") for spec in specs)
-    return [f"then, of what that made, `{command}`" for command in commands if command]
+    return [f"then, on its output, `{command}`" for command in commands if command]
 
 
 def fields_read(recipe: Recipe, place: str) -> list[str]:
-    """The fields of samples that the parts of a recipe read of a corpus, each behind those that it is made from."""
+    """The fields of samples that the components of a recipe read from a corpus, each after those that it is built
+    from."""
     tasks = [task for task in recipe.tasks.values() if place in _places(task)]
     found = dict.fromkeys(field for task in tasks for field in _fields(task))
     return sorted(found, key=lambda field: PREPARED_BY.index(field) if field in PREPARED_BY else -1)
 
 
 def _by_field(fields: list[str]) -> list[str]:
-    """What prepares each; those that one command prepares together."""
+    """The command that prepares each field; fields of one command together."""
     commands: dict[str, list[str]] = {}
     for name in fields:
         commands.setdefault(how_to_prepare(_source(name, fields)), []).append(repr(name))
@@ -132,7 +135,7 @@ def _by_field(fields: list[str]) -> list[str]:
 
 
 def _source(field: str, alongside: list[str]) -> str:
-    """What a field is prepared as: captions next to clips are those of videos."""
+    """The name under which a field is prepared: captions next to clips are those of videos."""
     return "caption_times" if field == "captions" and "clips" in alongside else field
 
 
@@ -141,8 +144,8 @@ def _places(task: TaskSpec) -> list[str]:
 
 
 def _fields(task: TaskSpec) -> Iterator[str]:
-    """By what the classes of a task's parts say, none of which is made: their files may be missing as well. Those of
-    objectives take torch, and the seconds to import it; their maskings don't."""
+    """The fields that the classes of a task's components read. None is instantiated, as their files may be missing too.
+    Importing objectives takes torch and seconds; their maskings don't."""
     builder, options, _ = named_by("builder", task.sequence.builder, "")
     yield from builder.reads or (builder.unit or "text",)
     for option in ("image_processor", "video"):
@@ -157,19 +160,19 @@ def _fields(task: TaskSpec) -> Iterator[str]:
 
 
 def _maskings(spec: Spec) -> Iterator[Any]:
-    """The class of what chooses for an objective, where it names one."""
+    """The class of an objective's masking strategy, where it names one."""
     if "masking" in spec:
         yield named_by("masking", spec["masking"], "")[0]
 
 
 def as_corpora_say(recipe: Recipe) -> Recipe:
-    """The recipe with what its images leave open (`null`, or not named) filled in from the corpora of their task, and
-    with the segmenter that its texts call for (`workbench.pretraining.segmentation`).
+    """The recipe with the open options of its images (`null`, or not named) filled in from the corpora of their task,
+    and with the segmenter that its texts need (`workbench.pretraining.segmentation`).
 
-    A run keeps the recipe that comes out: it refuses features of another backbone as if its name had been written down.
+    A run stores the resulting recipe: it refuses features of another backbone as if the recipe had named it.
 
     Raises:
-        WorkbenchError: the corpora don't say it, or not the same.
+        WorkbenchError: the corpora don't have the value, or have different ones.
     """
     tasks = {name: _settled(name, task) for name, task in recipe.tasks.items()}
     _check_alike(recipe.tasks, tasks)
@@ -177,9 +180,10 @@ def as_corpora_say(recipe: Recipe) -> Recipe:
 
 
 def features_of(recipe: Recipe, network: str) -> frozenset[str]:
-    """What made the features that a network learns from, such as `backbone timm:resnet50`; none where it reads none.
+    """The source of the features from which a network learns, such as `backbone timm:resnet50`; none where it reads
+    none.
 
-    Options that are still left to the corpora are not among them.
+    Options that are still left to the corpora are not included.
     """
     from workbench.pretraining.task import tasks_that_read  # it loads torch, which takes seconds
 
@@ -196,12 +200,12 @@ def features_of(recipe: Recipe, network: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class LearningSignals:
-    """What a network learns, as its recipe says it.
+    """The signals from which a network learns, as its recipe names them.
 
     Attributes:
-        objectives: what the recipe says of them, by name.
-        visibilities: which rows of a text each one sees.
-        features: what made the features that it reads.
+        objectives: their entries in the recipe, by name.
+        visibilities: those of its texts.
+        features: the sources of the features that it reads.
     """
 
     objectives: Mapping[str, Spec] = field(default_factory=dict)
@@ -218,7 +222,7 @@ def learning_signals(recipe: Recipe, network: str) -> LearningSignals:
 
 
 def _check_alike(before: Mapping[str, TaskSpec], after: Mapping[str, TaskSpec]) -> None:
-    """What several tasks leave open of images of one kind must come out alike: they feed one stream."""
+    """Check that several tasks get equal values for open options of one image processor: they feed one stream."""
     said: dict[tuple[str, str, str], dict[str, str]] = {}
     for name, task in after.items():
         stated_of, builder = before[name].sequence.builder, task.sequence.builder
@@ -233,8 +237,8 @@ def _check_alike(before: Mapping[str, TaskSpec], after: Mapping[str, TaskSpec]) 
         if len({*by_task.values()}) > 1:
             reported = "; ".join(f"tasks.{name}: {value}" for name, value in by_task.items())
             raise WorkbenchError(
-                f"{option} of {key} {image!r} is left to the corpora, and they don't say the same: {reported}. "
-                "Take corpora whose features were made alike, or name it in the recipe"
+                f"{option} of {key} {image!r} is left to the corpora, and they have different values: {reported}. "
+                "Use corpora whose features have one source, or set it in the recipe"
             )
 
 
@@ -255,13 +259,12 @@ def _filled(value: Any, where: str, task: TaskSpec) -> Any:
 
 
 def _said(fact: str, where: str, task: TaskSpec) -> str:
-    """What all corpora of the task say in `about` of their corpus.json."""
+    """The value that all corpora of the task have in `about` of their corpus.json."""
     said = {place: Corpus.open(place).manifest.about.get(fact) for place in task.corpora}
     if len({*said.values()}) == 1 and None not in said.values():
         return str(next(iter(said.values())))
     reported = "; ".join(f"{place}: {'nothing' if value is None else value}" for place, value in said.items())
     raise WorkbenchError(
-        f"{where} is left to the corpora, which must say the same of their {fact!r}. They say {reported}. Name it in "
-        f"the "
-        "recipe, or take corpora whose features were made alike"
+        f"{where} is left to the corpora, which must have one value of {fact!r}. Found: {reported}. Set it in the "
+        "recipe, or use corpora whose features have one source"
     )

@@ -1,7 +1,7 @@
-"""Values that go from one process to another through a socket: a pickle, and behind it the bytes of the tensors in it.
+"""Values sent from one process to another through a socket: a pickle, followed by the bytes of the tensors in it.
 
-Neither a file in /dev/shm nor an open file is needed for them, and each tensor is copied by the kernel alone, into the
-buffer where it stays.
+They need neither a file in /dev/shm nor an open file. The kernel copies each tensor once, into the buffer where it
+stays.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from torch import Tensor
 from workbench.sequences.flat import FlatTensor, can_lie_flat, laid_out, padded, views
 
 HEAD = struct.Struct("<QQ")
-"""The bytes of the words (the pickle and where the tensors lie), and those of the tensors."""
+"""The bytes of the pickle with the tensors' places, and those of the tensors."""
 
 
 def packed(value: Any) -> list[Any]:
     """A value as bytes and arrays of bytes to be sent one after the other.
 
     Raises:
-        Exception: whatever says that it cannot be pickled.
+        Exception: the value cannot be pickled.
     """
     pickled = io.BytesIO()
     pickler = _Pickler(pickled, protocol=pickle.HIGHEST_PROTOCOL)
@@ -46,7 +46,7 @@ def send(to: socket.socket, parts: Iterable[Any]) -> None:
 
 
 def receive(source: socket.socket, *, pin: bool = False) -> tuple[Any, Tensor] | None:
-    """A value, and the buffer [bytes] that its tensors lie in; None where the other side has ended.
+    """A value, and the buffer [bytes] of its tensors; None where the other side has ended.
 
     Args:
         pin: whether the buffer is pinned, for a GPU to copy it.
@@ -64,7 +64,7 @@ def receive(source: socket.socket, *, pin: bool = False) -> tuple[Any, Tensor] |
 
 
 def _filled(source: socket.socket, place: memoryview) -> bool:
-    """Whether as many bytes came as the place holds. They are waited for in the kernel, where no thread is held up."""
+    """Whether as many bytes arrived as the place holds. The wait is in the kernel, where it blocks no thread."""
     while len(place):
         try:
             received = source.recv_into(place, len(place), socket.MSG_WAITALL)
@@ -77,7 +77,7 @@ def _filled(source: socket.socket, place: memoryview) -> bool:
 
 
 class _Pickler(pickle.Pickler):
-    """Leaves out tensors that can lie in a buffer, and notes them; each once, however often it is met."""
+    """Leaves out tensors that can be stored in a buffer, and records them; each once, however often it occurs."""
 
     def __init__(self, file: io.BytesIO, protocol: int) -> None:
         super().__init__(file, protocol)

@@ -1,9 +1,10 @@
-"""The worker processes of the data loader. Each has a socket of its own, so one that dies or stops holds up no other.
+"""The worker processes of the data loader. Each has a socket of its own, so that one that dies or stops blocks no
+other.
 
 The main process checks the workers every second while it waits. A dead worker ends the run at once. One that is
 stopped, or neither computes nor reads, ends it within a minute. One that reads, or has a living child process, has half
-an hour. After a signal that stops a run, a micro-batch is waited for for ten seconds; then all ranks leave without that
-step and save the last one. Workers end with their owner.
+an hour. After a signal that stops a run, the main process waits ten seconds for a micro-batch; then all ranks leave
+without that step and save the last one. Workers end with their owner.
 """
 
 from __future__ import annotations
@@ -40,13 +41,14 @@ from workbench.pretraining.transport import packed, receive, send
 
 logger = logging.getLogger(__name__)
 POLL = 1.0
-"""Seconds after which who waits for a micro-batch looks at the workers."""
+"""Seconds after which a process that waits for a micro-batch checks the workers."""
 STUCK = 50
-"""Looks in a row that find a worker neither reading nor computing, or stopped, after which it is given up."""
+"""The number of checks in a row that find a worker idle (neither reading nor computing) or stopped before it is given
+up."""
 PATIENCE = 1800.0
-"""Seconds without a micro-batch after which workers that read are taken to hang (a dead network file system)."""
+"""Seconds without a micro-batch after which workers that read count as hanging (a dead network file system)."""
 GRACE = 10.0
-"""Seconds that a micro-batch is still waited for after a signal asked the run to stop."""
+"""Seconds of waiting for a micro-batch after a signal asked the run to stop."""
 LEAVING = 5.0
 """Seconds that workers have to end by themselves."""
 CAUSES: dict[int, str] = {
@@ -56,22 +58,22 @@ CAUSES: dict[int, str] = {
     signal.SIGSEGV: "a bug in a library, or a damaged file that it read",
 }
 EXITED = (
-    "a library or a part of the recipe ended it, and what it said stands above; train.num_workers=0 loads in the main "
-    "process, where one sees more"
+    "a library or a component of the recipe ended it; its output is above. train.num_workers=0 loads in the main "
+    "process, with a full traceback"
 )
 STDERR = 2
 IDLE, READING, MAKING, SENDING = range(4)
 DOING = {
     IDLE: "took no order",
     READING: "read",
-    MAKING: "made sequences (a builder, a step or an objective)",
+    MAKING: "made sequences (a builder, a transform or an objective)",
     SENDING: "handed over",
 }
 STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 
 
 class WorkerError(Exception):
-    """A bug met in a loader worker, told by its traceback there: the error itself may be of a class that no other
+    """A bug met in a loader worker, with its traceback there: the error itself may be of a class that no other
     process has."""
 
 
@@ -81,7 +83,7 @@ class GiveUp(Exception):  # noqa: N818 (nothing is wrong)
 
 @dataclass
 class Failure:
-    """What went wrong in a worker, carried to the main process in words; `kind` is what is raised there."""
+    """An error in a worker, carried to the main process in words; `kind` is the class that is raised there."""
 
     message: str
     kind: type[Exception]
@@ -98,7 +100,7 @@ class Failure:
 
 
 class WorkerBoard:
-    """What each worker does at the moment: a byte of each, in memory that the processes share."""
+    """The current activity of each worker: a byte for each, in memory that the processes share."""
 
     def __init__(self, workers: int) -> None:
         self._bytes = mmap.mmap(-1, max(1, workers))
@@ -114,7 +116,7 @@ _own: tuple[WorkerBoard, int] | None = None  # of a worker
 
 
 def note(doing: int) -> None:
-    """Note what this process does, where it is a worker."""
+    """Note the current activity of this process, where it is a worker."""
     if _own is not None:
         board, number = _own
         board.note(number, doing)
@@ -122,7 +124,7 @@ def note(doing: int) -> None:
 
 @dataclass(eq=False)
 class LoaderWorker:
-    """A process as its owner sees it: `owes` are the tickets that it was given and has not answered."""
+    """A worker as its owner sees it: `owes` has the tickets that it was given and has not answered."""
 
     number: int
     process: BaseProcess
@@ -132,7 +134,7 @@ class LoaderWorker:
 
 
 class Pulse:
-    """Whether a process does anything, as looks at it tell: how many in a row found it `still`, or `stopped`."""
+    """The activity of a process: the number of checks in a row that found it `still`, or `stopped`."""
 
     def __init__(self, worker: LoaderWorker) -> None:
         self._process = psutil.Process(worker.process.pid)
@@ -140,7 +142,7 @@ class Pulse:
         self.still = self.stopped = 0
 
     def look(self, doing: int) -> None:
-        """Who reads a file may have to wait for it, asleep or not; and who started a process waits for that one."""
+        """Check a process. One that reads a file may wait for it; one that started a process waits for that one."""
         with self._process.oneshot():
             status, times = self._process.status(), self._process.cpu_times()
         computed = times.user + times.system
@@ -150,22 +152,22 @@ class Pulse:
         self.still = 0 if self.stopped or busy or self._waits_for_another() else self.still + 1
 
     def _waits_for_another(self) -> bool:
-        """Whether a process that it started lives; one that has ended is there until somebody asks for its end."""
+        """Whether a child process lives; a finished child exists until its parent waits for it."""
         with suppress(psutil.NoSuchProcess):
             return any(child.status() != psutil.STATUS_ZOMBIE for child in self._process.children())
         return False
 
 
 class Workers:
-    """Processes that make what they are asked for; a context manager that leaves none behind.
+    """Processes that make the requested values; a context manager that leaves none behind.
 
     They are forked when it is entered, and never later: next to the threads that a run has by then a fork is not safe.
-    A thread takes what they send. They ignore the signals that stop a run. After an error they are killed, which they
-    can be, as they only read; otherwise they are asked to end.
+    A thread receives their answers. They ignore the signals that stop a run. After an error they are killed, which is
+    safe, as they only read; otherwise they are asked to end.
 
     Args:
-        make: makes what an order asks for, in a worker.
-        device: for which the buffers are that values arrive in: pinned for CUDA.
+        make: makes the value of a request, in a worker.
+        device: the device for whose copies the buffers are allocated: pinned for CUDA.
         wrong_sizes: names the files that were cut off, when a worker died of a bus error.
         stop: whether a signal asked the run to stop.
     """
@@ -195,7 +197,7 @@ class Workers:
         self._stopped_at: float | None = None
 
     def __enter__(self) -> Workers:
-        # the user may interrupt whatever is done here: this is done when the interpreter ends
+        # the user may interrupt any line here: `close` runs when the interpreter ends
         self._in_the_end = util.Finalize(self, _kill, (self._processes,), exitpriority=1)
         try:
             for number in range(self.number):
@@ -225,7 +227,7 @@ class Workers:
         deadline = time.monotonic() + (0 if kill else LEAVING)
         for line in (*(worker.line for worker in self._workers), self._wake):
             with _ended_already():
-                line.shutdown(socket.SHUT_RDWR)  # they read that nobody asks any more, and the thread that nobody sends
+                line.shutdown(socket.SHUT_RDWR)  # ends the loop of the worker, and the receiving thread
         for process in self._processes:
             process.join(max(0.0, deadline - time.monotonic()))
         self._in_the_end()
@@ -237,36 +239,36 @@ class Workers:
             line.close()
 
     def ask(self, order: Any) -> int:
-        """Have something made; the ticket to `take` it with. Who has the least to do is asked."""
+        """Request a value; returns the ticket to `take` it with. The worker with the least work gets the request."""
         ticket, self._tickets = self._tickets, self._tickets + 1
         with self._news:
             worker = min(self._workers, key=lambda worker: len(worker.owes))
             worker.owes[ticket] = order
-        with _ended_already():  # `take` says so
+        with _ended_already():  # `take` reports it
             send(worker.line, packed((ticket, order)))
         return ticket
 
     def has(self, ticket: int) -> bool:
-        """Whether it was made."""
+        """Whether the value has arrived."""
         return ticket in self._arrived
 
     def look_at(self, ticket: int) -> tuple[Any, Tensor]:
-        """What was made, and the buffer that its tensors lie in; it can still be taken."""
+        """The value, and the buffer of its tensors; it can still be taken."""
         return self._arrived[ticket]
 
     def forget(self, tickets: Iterable[int]) -> None:
-        """Nobody will take these."""
+        """Discard these tickets."""
         with self._news:
             for ticket in tickets:
                 if self._arrived.pop(ticket, None) is None:
                     self._unwanted.add(ticket)
 
     def take(self, ticket: int) -> tuple[Any, Tensor]:
-        """What was made, and the buffer [bytes] that its tensors lie in.
+        """The value, and the buffer [bytes] of its tensors.
 
         Raises:
             MachineError: a worker was lost, is stopped or hangs.
-            GivenUp: a signal came, and this did not.
+            GiveUp: a signal came, and this value did not.
         """
         began, reported = time.monotonic(), False
         pulses: dict[LoaderWorker, Pulse] = {}
@@ -280,11 +282,11 @@ class Workers:
                 )
             if waited >= STUCK * POLL and not reported:
                 reported = True
-                logger.warning("waiting for the loader since %.0f seconds: %s", waited, self._doings(ticket))
+                logger.warning("waiting for the loader for %.0f seconds: %s", waited, self._doings(ticket))
         return self._arrived.pop(ticket)
 
     def _came(self, ticket: int) -> bool:
-        """Whether it came before the time to look at the workers."""
+        """Whether it came before the time to check the workers."""
         with self._news:
             self._news.wait_for(lambda: ticket in self._arrived or self._failed or self._lost(), POLL)
             return ticket in self._arrived
@@ -293,7 +295,7 @@ class Workers:
         return [worker for worker in self._workers if worker.gone and worker.owes]
 
     def _look(self, ticket: int, pulses: dict[LoaderWorker, Pulse]) -> None:
-        """See why nothing comes."""
+        """Check why nothing comes."""
         if self._failed is not None:
             raise self._failed
         for worker in self._workers:
@@ -315,16 +317,16 @@ class Workers:
         what = f"a loader worker (process {worker.process.pid})"
         if pulse.stopped >= STUCK:
             raise MachineError(
-                f"{what} is stopped, by SIGSTOP or a debugger, since {STUCK * POLL:.0f} seconds; `kill -CONT "
-                f"{worker.process.pid}` would have let it continue"
+                f"{what} has been stopped, by SIGSTOP or a debugger, for {STUCK * POLL:.0f} seconds; `kill -CONT "
+                f"{worker.process.pid}` would have resumed it"
             )
         if pulse.still >= STUCK:
             os.kill(worker.process.pid or 0, signal.SIGUSR2)
-            time.sleep(min(POLL, 0.5))  # it writes where it is
+            time.sleep(min(POLL, 0.5))  # the worker writes its traceback
             raise MachineError(
                 f"{what} hangs: for {STUCK * POLL:.0f} seconds it neither computed nor read, and it "
-                f"{DOING[self._board.doing(worker.number)]}. What it waits for stands above: a lock of a library as a "
-                "rule, or a part of the recipe that sleeps; train.num_workers=0 loads in the main process"
+                f"{DOING[self._board.doing(worker.number)]}. Its traceback is above: usually it waits for a lock of a "
+                "library, or a component of the recipe sleeps; train.num_workers=0 loads in the main process"
             )
 
     def _raise_lost(self, lost: list[BaseProcess]) -> NoReturn:
@@ -339,7 +341,7 @@ class Workers:
         return f"its worker {worker.process.pid} last {doing}, for {worker.owes[ticket]}"
 
     def _receive(self) -> None:
-        """In a thread: what the workers send goes to `_arrived`, until they are asked to end."""
+        """The receiving thread: stores the workers' answers in `_arrived`, until they are asked to end."""
         try:
             if self._device.type == "cuda":
                 torch.cuda.set_device(self._device)
@@ -357,7 +359,7 @@ class Workers:
                 self._news.notify_all()
 
     def _received(self, selector: selectors.BaseSelector, worker: LoaderWorker | None) -> bool:
-        """Takes what a worker sends; False where there is none any more."""
+        """Receive an answer of a worker; False where there will be none any more."""
         if worker is None:
             return False
         sent = receive(worker.line, pin=self._device.type == "cuda")
@@ -383,14 +385,14 @@ class Workers:
 def _serve(
     line: socket.socket, not_ours: Iterable[socket.socket], number: int, board: WorkerBoard, make: Callable[[Any], Any]
 ) -> None:
-    """In a new worker: answers what it is asked, in order, until its owner asks no more.
+    """The loop of a new worker: answers requests, in order, until its owner sends no more.
 
     The main process decides when to stop, although a terminal signals the whole group, and the worker ends with it. A
-    bus error ends it (what was cut off, the main process says), and SIGUSR2 has it write where it is.
+    bus error ends it (the main process reports the file that was cut off), and on SIGUSR2 it writes its traceback.
     """
     global _own
     _own = board, number
-    for other in not_ours:  # which would stay open for as long as this process lives
+    for other in not_ours:  # which would stay open as long as this process lives
         other.close()
     for ignored in WATCHED:
         signal.signal(ignored, signal.SIG_IGN)
@@ -413,15 +415,15 @@ def _serve(
 
 
 def _answer(ticket: int, make: Callable[[Any], Any], order: Any) -> list[Any]:
-    """What was made, or what went wrong, also where it cannot be sent."""
+    """The value, or the error, also where the value cannot be sent."""
     try:
         return packed((ticket, make(order)))
-    except BaseException as error:  # nobody would hear of one that cannot be pickled, or ends the process
+    except BaseException as error:  # an error that cannot be pickled, or ends the process, would be lost
         return packed((ticket, Failure.of(error)))
 
 
 def _seed(seed: int) -> None:
-    """Whatever draws without a generator of its own draws other numbers in each worker."""
+    """Seed the global generators: each worker draws other numbers."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed % 2**63)
@@ -435,11 +437,11 @@ def _kill(processes: list[BaseProcess]) -> None:
 
 
 def _ended_already() -> AbstractContextManager[None]:
-    """Within, it does not matter that the other side has ended."""
+    """A block in which it is no error that the other side has ended."""
     return suppress(OSError)
 
 
 def _ended(process: BaseProcess) -> str:
     code = process.exitcode or 0
-    cause = CAUSES.get(-code, "") if code < 0 else EXITED  # also with 0: nobody asked it to
+    cause = CAUSES.get(-code, "") if code < 0 else EXITED  # also with 0: it was not asked to end
     return f"{how_it_ended(process, 'a loader worker')}{'; ' if cause else ''}{cause}"

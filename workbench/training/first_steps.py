@@ -91,7 +91,7 @@ class FirstSteps:
         self.spared = spared
         self.labels, self.logs = labels(tasks), logs
         placed = {(task.name, each.name): each.objective for task in tasks.values() for each in task.objectives}
-        taken = {name: ablated_by(control, task.parts) for name, task in tasks.items()} if control else {}
+        taken = {name: ablated_by(control, task.components) for name, task in tasks.items()} if control else {}
         self.taken = {name: taken.get(key[0], "") for key, name in self.labels.items()}
         self.advice = {
             name: f"{reported}, which may be all that it learns from; ask without it"

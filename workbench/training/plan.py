@@ -170,7 +170,7 @@ def _check_held_out(recipe: Recipe, passes: Mapping[str, FinitePass]) -> None:
 def check_recipe_control(recipe: Recipe, tasks: Mapping[str, Task], model: PretrainingModel) -> None:
     """The recipe's control must be supported by all components that it concerns. Where no component supports it, the
     run must start from weights that were trained under it."""
-    of_tasks = [component for task in tasks.values() for component in task.parts]
+    of_tasks = [component for task in tasks.values() for component in task.components]
     found, inherited = [*of_tasks, *components_within(model)], recipe.control in _inherited(recipe)
     check_control(recipe.control, found, f"the recipe {recipe.name!r}", inherited=inherited)
 

@@ -80,5 +80,5 @@ def test_a_stream_without_marked_rows_is_told(make_run: Callable[..., Path], tmp
 
 def test_a_corpus_without_a_link_is_no_knowledge(make_run: Callable[..., Path], tmp_path: Path) -> None:
     """Although it has the field."""
-    with pytest.raises(WorkbenchError, match=r"nothing is linked in .*train.*workbench prepare link"):
+    with pytest.raises(WorkbenchError, match=r"train.* has no linked entities.*workbench prepare link"):
         fine_tune(RelationClassification(), relations(make_run("entities"), tmp_path))
