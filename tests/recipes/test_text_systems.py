@@ -45,7 +45,7 @@ REFUSED = {
     ("tag", "sentilr"): "reads 'tags', which this task asks for",
     ("generate", "glm"): "does not learn to write another text behind it",
     ("facts", "ernie-baidu-dialogue"): "has no 'turns'",
-    ("encode", "xlm"): "nothing says what language it is in",
+    ("encode", "xlm"): "has no language",
     ("encode", "sentilr"): "has no 'tags'",
 }
 """What a recipe that could otherwise do it is refused, with the words that say why."""

@@ -154,7 +154,7 @@ def test_outside_of_training_a_mixture_is_read_in_both_directions_or_as_is_said(
 @pytest.mark.parametrize(
     ("visibility", "message"),
     [
-        ({"causal": 1, "prefix": 1}, "a mixture has bidirectional sequences"),
+        ({"causal": 1, "prefix": 1}, "a mixture must include bidirectional sequences"),
         ({"bidirectional": 1, "causal": 0}, "visibility.*above 0"),
         ({"bidirectional": 1}, "visibility"),
         ({"bidirectional": 1, "sideways": 1}, "anticausal"),

@@ -1,10 +1,9 @@
 """Character spans -> token rows, the same for every tokenizer.
 
-A mention covers the rows from the first token that shares a character with it to the last one. ERNIE-THU's released
-code
-(thunlp/ERNIE) instead gives a mention only to a white-space-delimited word that starts where the mention starts, and so
-silently loses mentions straight after "(" or a quotation mark; here they are found. Its rule and this one agree on
-the first token wherever the released code finds one.
+A mention covers the rows from the first token that shares a character with it to the last one. ERNIE-THU's published
+code (thunlp/ERNIE) instead assigns a mention only to a white-space-delimited word that starts where the mention starts.
+So it silently loses mentions straight after "(" or a quotation mark; here they are found. Both rules agree on the first
+token wherever the published code finds one.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Partial = Literal["cover", "drop"]
 
 
 class Alignment(NamedTuple):
-    """`spans` in token rows, in the order given; `unaligned` counts the mentions that no token row stands for."""
+    """`spans` in token rows, in the order given; `unaligned` counts the mentions without a token row."""
 
     spans: list[Span]
     unaligned: int
@@ -33,10 +32,10 @@ def align(encoded: Encoding, mentions: Iterable[Sequence], partial: Partial = "c
 
     Args:
         encoded: the tokens of the text that the mentions are in.
-        mentions: `[start, end, entity id, score, labels]` in characters, half-open; what follows the places may be
+        mentions: `[start, end, entity id, score, labels]` in characters, half-open; the fields after the offsets may be
             missing (`labels` by an objective's name: `Span`).
-        partial: what becomes of a mention that begins or ends inside a token: `cover` takes the whole token,
-            `drop` counts the mention as unaligned.
+        partial: for a mention that begins or ends inside a token: `cover` takes the whole token, `drop` counts the
+            mention as unaligned.
     """
     listed = list(mentions)
     if not listed:
@@ -67,13 +66,13 @@ def token_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Half-open row ranges [first, last) from the first to the last token that overlaps each [begin, finish).
 
-    `starts`, `ends` [tokens] are the tokens' characters. Tokens that stand for no character overlap nothing, and tokens
-    need not ascend (a normaliser may reorder accents). A range is empty where nothing overlaps.
+    `starts`, `ends` [tokens] are the tokens' characters. Tokens of no character overlap nothing, and tokens need not
+    ascend (a normaliser may reorder accents). A range is empty where nothing overlaps.
     """
     if not len(starts):
         none = np.zeros(len(begins), np.int64)
         return none, none
-    if (starts[1:] >= ends[:-1]).all() and (starts < ends).all():  # one after another, as most texts' are
+    if (starts[1:] >= ends[:-1]).all() and (starts < ends).all():  # in order, as in most texts
         first, last = ends.searchsorted(begins, side="right"), starts.searchsorted(finishes, side="left")
         return first, last
     first = np.searchsorted(np.maximum.accumulate(ends), begins, side="right")

@@ -29,11 +29,11 @@ T = TypeVar("T")
 class Stream:
     """One stream of a batch: `fields` are [rows, ...] (`pixels`: [images, 3, height, width]).
 
-    `offsets` [sequences + 1] is on the batch's device; `lengths` is the same knowledge as Python integers, so
-    that nothing has to wait for the device to learn a shape. `links` names the fields that are rows of a stream of the
-    batch (-1: none), each with that stream. `host` holds small fields of a stream that was moved, as they were before
-    (`known`). `visibility` is what the loader has read from the visibility integers; ask `pattern`, which is None where
-    they are not those any more.
+    `offsets` [sequences + 1] is on the batch's device; `lengths` has the same values as Python integers, so that no
+    code waits for the device to get a shape. `links` names the fields that are rows of a stream of the batch (-1:
+    none), each with that stream. `host` holds copies of small fields from before the stream was moved (`known`).
+    `visibility` is the pattern that the loader has read from the visibility integers; use `pattern`, which is None
+    where the integers have changed.
     """
 
     fields: dict[str, Tensor]
@@ -49,19 +49,19 @@ class Stream:
 
     @property
     def integers(self) -> dict[str, Tensor]:
-        """The visibility integers that there are."""
+        """The visibility integers of the stream."""
         return {name: self.fields[name] for name in VISIBILITY if name in self.fields}
 
     @property
     def pattern(self) -> Pattern | None:
-        """Who sees whom, as far as the host knows it without looking at the integers."""
+        """The visibility of the rows, as far as the host knows it without reading the integers."""
         integers = self.integers
         if not integers:
             return plain(self.lengths)
         return None if self.visibility is None else self.visibility.of(integers, self.lengths)
 
     def knowing(self, pattern: Pattern | None) -> Stream:
-        """The same stream, of whose integers this is known."""
+        """The same stream with a known pattern of its integers."""
         found = None if pattern is None or not self.integers else KnownPattern(pattern, self.integers, self.lengths)
         return replace(self, visibility=found)
 
@@ -71,20 +71,20 @@ class Stream:
         return [0, *accumulate(self.lengths)]
 
     def map(self, function: Callable[[Tensor], Tensor], keeps: bool = False) -> Stream:
-        """The same stream with `function` applied to every tensor; `keeps` says that it leaves all values as they are,
-        on another device or in other memory, so that what is known of them still holds."""
+        """The same stream with `function` applied to every tensor. `keeps`: it leaves all values unchanged, on another
+        device or in other memory, so that known values stay valid."""
         fields = {name: function(values) for name, values in self.fields.items()}
         host = _of_host(self.fields, fields, self.host)
         mapped = replace(self, fields=fields, offsets=function(self.offsets), host=host)
         return mapped.knowing(self.pattern) if keeps else mapped
 
     def known(self, name: str) -> Tensor:
-        """A field on the host: as the loader made it, so that nobody waits for the device; what was
-        made on the device is waited for."""
+        """A field on the host: the loader's copy, without a wait for the device; a field that was computed on the
+        device is waited for."""
         return _known(self.fields, self.host, name)
 
     def equals(self, other: Stream) -> bool:
-        """Whether both hold the same."""
+        """Whether both hold the same values."""
         return (
             self.lengths == other.lengths
             and self.links == other.links
@@ -103,7 +103,7 @@ class Stream:
         return on_device(self.numbers_of(sequences), self.offsets.device)
 
     def pick(self, sequences: list[int]) -> Stream:
-        """These sequences, in this order; one may be there several times."""
+        """These sequences, in this order; one may occur several times."""
         rows = self.rows_of(sequences)
         lengths = [self.lengths[number] for number in sequences]
         offsets = on_device([0, *accumulate(lengths)], self.offsets.device)
@@ -114,7 +114,8 @@ class Stream:
         return Stream(fields, offsets, lengths, self.links).knowing(pattern and pattern.picked(sequences))
 
     def _of_images(self, values: Tensor, sequences: list[int]) -> Tensor:
-        """Those of the values of images [images, ...] that are of these sequences; all that have any have as many."""
+        """The values of images [images, ...] that belong to these sequences; all sequences with images have equally
+        many."""
         before = [0, *accumulate(min(length, 1) for length in self.lengths)]
         each = values.unflatten(0, (max(before[-1], 1), -1))
         wanted = [before[number] for number in sequences if self.lengths[number]]
@@ -125,10 +126,10 @@ class Stream:
 class Batch:
     """Sequences of one view, collated.
 
-    `targets[objective]` holds what that objective's loss needs; `links[objective]` names those of them that are rows of
-    a stream, each with that stream. `roles` say what each sequence is of its sample, `groups` number the samples: those
-    of one number are sequences of one sample, which stay together in a micro-batch. `host` holds small
-    targets of a batch that was moved, as they were before (`known`).
+    `targets[objective]` holds the targets of that objective's loss; `links[objective]` names those that are rows of a
+    stream, each with that stream. `roles` are the roles of sequences in their samples. `groups` number the samples: the
+    sequences of one number are those of one sample, which stay together in a micro-batch. `host` holds copies of small
+    targets from before the batch was moved (`known`).
     """
 
     streams: dict[str, Stream]
@@ -154,7 +155,7 @@ class Batch:
         """The same batch with `function` applied to every tensor; `keeps` as of `Stream.map`.
 
         Args:
-            known: streams that it was applied to already, by their `id`; is added to.
+            known: streams that the function was applied to already, by their `id`; is added to.
         """
         known = {} if known is None else known
         for stream in self.streams.values():
@@ -170,11 +171,11 @@ class Batch:
         return _known(self.targets[objective], self.host.get(objective, {}), name)
 
     def common(self, other: Batch) -> frozenset[str]:
-        """The streams that are the same objects in both batches, which `share_streams` makes of equal ones."""
+        """The streams that are the same objects in both batches: `share_streams` makes equal ones one object."""
         return frozenset(name for name, stream in self.streams.items() if other.streams.get(name) is stream)
 
     def to(self, device: torch.device | str) -> Batch:
-        """On a device, to which all is copied at once."""
+        """The batch on a device, by one copy."""
         return _on(partial(self.map, keeps=True), torch.device(device))[0]
 
     def replace(self, stream: str, **fields: Tensor) -> Batch:
@@ -185,18 +186,18 @@ class Batch:
         return replace(self, streams={**self.streams, stream: new}, targets={}, links={}, host={})
 
     def linked_to(self, stream: str) -> frozenset[str]:
-        """The stream, and those with links that lead to it, also by way of others."""
+        """The stream, and those with links that lead to it, directly or through others."""
         found = {stream}
         while more := {n for n, s in self.streams.items() if n not in found and found & {*s.links.values()}}:
             found |= more
         return frozenset(found)
 
     def pick(self, sequences: Mapping[str, list[int]]) -> Batch:
-        """Sequences put together anew from the streams of this batch's; without targets.
+        """A new batch of sequences from the streams of this one; without targets.
 
         Args:
-            sequences: for each stream that is wanted, whose rows each new sequence gets; all of one length. The first
-                stream's give the new sequences their keys, roles and groups.
+            sequences: by stream, the sequences whose rows the new sequences get; all of one length. The first stream's
+                sequences supply the keys, roles and groups.
 
         A stream with `links` can be picked together with the stream they lead to, the same sequences of both.
         """
@@ -219,10 +220,10 @@ class Batch:
 
 @dataclass
 class MicroBatch:
-    """What one forward needs: the task, a batch per view, and each objective's count (known before any forward).
+    """The input of one forward: the task, a batch per view, and each objective's count (known before any forward).
 
     `number` is (split, number, lane); `slots`, where texts are read on, has each sequence's. `buffer` [bytes] is the
-    memory of all tensors, where they lie side by side.
+    memory of all tensors, one after the other.
     """
 
     task: str
@@ -234,12 +235,12 @@ class MicroBatch:
     buffer: Tensor | None = field(default=None, repr=False)
 
     def to(self, device: torch.device | str) -> MicroBatch:
-        """On a device, to which all is copied at once. On the CPU nothing is copied."""
+        """The micro-batch on a device, by one copy. On the CPU nothing is copied."""
         moved, buffer = _on(self.map, torch.device(device), self.buffer)
         return replace(moved, buffer=buffer)
 
     def pin_memory(self) -> MicroBatch:
-        """In one pinned buffer, which a GPU copies while the host continues."""
+        """The micro-batch in one pinned buffer, which a GPU copies while the host continues."""
         buffers: list[Tensor] = []
 
         def exchange(tensors: list[Tensor]) -> list[Tensor]:
@@ -250,17 +251,17 @@ class MicroBatch:
         return replace(exchanged(self.map, exchange), buffer=buffers[0])
 
     def map(self, function: Change) -> MicroBatch:
-        """The same with `function` applied to every tensor, which leaves its values as they are; a stream that views
-        share stays one."""
+        """The same with `function` applied to every tensor, which leaves values unchanged; a stream that views share
+        stays one object."""
         known: dict[int, Stream] = {}
         return replace(self, views={name: view.map(function, known, keeps=True) for name, view in self.views.items()})
 
 
 def _on(mapped: Callable[[Change], T], device: torch.device, buffer: Tensor | None = None) -> tuple[T, Tensor | None]:
-    """What `mapped` changes the tensors of, on a device, and the buffer that they lie in there.
+    """The object whose tensors `mapped` changes, on a device, and the buffer of the tensors there.
 
     Args:
-        buffer: the one that they lie in here, where there is one.
+        buffer: their buffer here, where there is one.
     """
     if device.type == "cpu":
         return mapped(lambda t: t.to(device)), buffer
@@ -275,7 +276,8 @@ def _on(mapped: Callable[[Change], T], device: torch.device, buffer: Tensor | No
 
 
 def exchanged(mapped: Callable[[Change], T], exchange: Callable[[list[Tensor]], list[Tensor]]) -> T:
-    """What `mapped` changes the tensors of, with each exchanged for the one at its place in what `exchange` gives."""
+    """The object whose tensors `mapped` changes, each replaced with the one at its place in the output of
+    `exchange`."""
     found: dict[int, Tensor] = {}
     mapped(lambda tensor: found.setdefault(id(tensor), tensor))
     known = dict(zip(found, exchange(list(found.values())), strict=True))
@@ -283,7 +285,7 @@ def exchanged(mapped: Callable[[Change], T], exchange: Callable[[list[Tensor]], 
 
 
 def share_streams(views: dict[str, Batch]) -> dict[str, Batch]:
-    """The same views, where streams that are equal are one object: it is moved once, and networks know it again."""
+    """The same views, where equal streams are one object: it is moved once, and networks recognise it."""
     shared: dict[str, Batch] = {}
     for name, view in views.items():
         streams = dict(view.streams)
@@ -295,12 +297,12 @@ def share_streams(views: dict[str, Batch]) -> dict[str, Batch]:
 
 
 def _small(values: Tensor) -> bool:
-    """Whether the values are a number for each row, or whole numbers: these are kept next to those of the device."""
+    """Whether the values are one number for each row, or whole numbers: the host then has a copy."""
     return values.dim() <= 1 or (values.dim() == 2 and values.dtype in (torch.int64, torch.bool))
 
 
 def _of_host(values: dict[str, Tensor], moved: dict[str, Tensor], host: dict[str, Tensor]) -> dict[str, Tensor]:
-    """What is known on the host of values that were moved to a device: what was known already, or they themselves."""
+    """The host's copies of values that were moved to a device: earlier copies, or the values themselves."""
     own = {name: values[name] for name, each in moved.items() if each.device.type != "cpu" and _small(each)}
     return {name: each for name, each in (own | host).items() if name in own and each.device.type == "cpu"}
 
@@ -321,7 +323,7 @@ def _moved(stream: Stream, field_name: str, by: list[int]) -> Tensor:
 def collate(sequences: list[Sequence], batch_targets: Mapping[str, Mapping[str, np.ndarray]] | None = None) -> Batch:
     """Concatenate sequences. A stream that some sequences lack has length 0 there; `Rows` are shifted by the offset.
 
-    `batch_targets[objective]` are arrays that belong to the whole batch (what `corrupt` returned).
+    `batch_targets[objective]` are arrays that belong to the whole batch (returned by `corrupt`).
     """
     names = sorted({name for sequence in sequences for name in sequence.streams})
     lengths = {name: [sequence.length(name) for sequence in sequences] for name in names}
@@ -355,7 +357,7 @@ def _stream(sequences: list[Sequence], name: str, lengths: Lengths) -> Stream:
             if len(value) != lengths[name][i] and field_name != "pixels":  # one an image
                 raise WorkbenchError(
                     f"sequence {sequences[i].key!r}: stream {name!r} has {lengths[name][i]} rows and {len(value)} "
-                    f"entries of {field_name!r}. What writes it (a transform or objective) must give one for each row"
+                    f"entries of {field_name!r}. The transform or objective that writes it must write one for each row"
                 )
             parts.append(value)
         if isinstance(parts[0], Rows):
@@ -371,7 +373,8 @@ def _stream(sequences: list[Sequence], name: str, lengths: Lengths) -> Stream:
 
 
 def _check_integers(fields: Mapping[str, Tensor], stream: str, rows: int) -> None:
-    """
+    """Check the visibility integers of a stream.
+
     Raises:
         WorkbenchError: a visibility integer is not one number for each row.
     """
@@ -379,8 +382,8 @@ def _check_integers(fields: Mapping[str, Tensor], stream: str, rows: int) -> Non
         if fields[name].shape != (rows,) or fields[name].is_floating_point():
             found = f"{str(fields[name].dtype).removeprefix('torch.')} [{', '.join(map(str, fields[name].shape))}]"
             raise WorkbenchError(
-                f"stream {stream!r}: the visibility integer {name!r} is {found} for {rows} rows. What writes it (a "
-                "step) must give one whole number for each row"
+                f"stream {stream!r}: the visibility integer {name!r} is {found} for {rows} rows. The transform that "
+                "writes it must write one whole number for each row"
             )
 
 
@@ -402,7 +405,7 @@ def _linked(parts: list[tuple[int, Any]], lengths: Lengths) -> Tensor:
 
 
 def _targets(sequences: list[Sequence], lengths: Lengths) -> tuple[dict[str, Targets], dict[str, dict[str, str]]]:
-    """The targets of each objective, and which of them are rows of a stream."""
+    """The targets of each objective, and the stream of those that are rows of one."""
     gathered: dict[str, dict[str, list[tuple[int, Any]]]] = {}
     for i, sequence in enumerate(sequences):
         for objective, fields in sequence.targets.items():

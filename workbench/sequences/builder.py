@@ -1,8 +1,8 @@
-"""What a sequence builder is: samples of one micro-batch -> sequences.
+"""The base class of sequence builders: samples of one micro-batch -> sequences.
 
-A builder never loses text silently: a window that is longer than `max_length` tokens becomes several sequences, and
-what truncation or alignment does lose is counted by reason. A sequence's draw is its sample's with the part's number,
-so that the generators of hooks differ between the parts.
+A builder never loses text silently. A window that is longer than `max_length` tokens becomes several sequences, and
+tokens lost by truncation or alignment are counted by reason. The draw of a sequence is that of its sample with the
+number of the sequence, so that the generators of hooks differ between the sequences of a sample.
 """
 
 from __future__ import annotations
@@ -60,23 +60,22 @@ class Builder:
 
     `unit` is the field that the reader cuts items from: None (a record is an item), `text`, `captions`, `questions` or
     `triples`. `reads` names other fields that every sample must have: a corpus without one is refused before the first
-    step. `gives` names fields that its sequences do not need of the samples, as they know it otherwise. `window` is
-    the greatest length of a text item in characters (None: not cut); with `window_tokens` it is as many characters as
-    so many tokens have in the corpora, which the reader measures. `reads_spans` says that the builder itself brings
+    step. `provides` names fields that its sequences do not need from the samples, as the builder has their values.
+    `window` is the greatest length of a text item in characters (None: not cut). With `window_tokens` it is the length
+    of that many tokens in the corpora, which the reader measures. `reads_spans` says that the builder itself adds
     knowledge from the entities linked to the text, as a transform may (`Transform`). `medium` names the option for the
-    part that
-    makes the stream of an image, a video, ...; `caption_builder` is the builder that reads one caption with such a
-    medium, by which downstream tasks continue.
+    component that makes the stream of an image, a video, ...; `caption_builder` is the builder that reads one caption
+    with such a medium, which downstream tasks use.
 
     Args:
         tokenizer: given by the recipe.
         max_length: tokens of the text stream, special ones included.
         begin, end: roles of the special tokens around segments; None for none.
         partial: mentions that begin or end inside a token: `cover` or `drop`.
-        segments: how many segments a sequence has at most.
-        visibility: which rows of the text each one sees; the same wherever the run reads text. With a mixture each
-            training sample has one of its visibilities; elsewhere texts are then read in both directions, unless a
-            sample says otherwise (its `visibility`).
+        segments: the most segments of a sequence.
+        visibility: the rows of the text that each row sees; the same wherever the run reads text. A mixture draws one
+            of its visibilities for each training sample. Elsewhere texts are then read in both directions, unless a
+            sample has a `visibility` of its own.
     """
 
     unit: str | None = None
@@ -108,12 +107,11 @@ class Builder:
         if self.capacity < segments:
             raise WorkbenchError(
                 f"max_length = {max_length} leaves no room for text next to {self.frame.size(segments)} special "
-                f"tokens; "
-                f"use at least {self.frame.size(segments) + segments}"
+                f"tokens; use at least {self.frame.size(segments) + segments}"
             )
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
-        """What is drawn of samples before the objectives arrange them: in a mixture who will see whom."""
+        """Draws for samples before the objectives arrange them: with a mixture, their visibility."""
         names, weights = list(self.frame.mixture), np.array(list(self.frame.mixture.values()))
         if not names:
             return samples
@@ -121,37 +119,37 @@ class Builder:
         return [{**s, "visibility": str(draws.of(tuple(s.get("draw", ()))).choice(names, p=shares))} for s in samples]
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
-        """The sequences of one micro-batch; every sample gives at least one unless `dropped` says why not."""
+        """The sequences of one micro-batch; every sample yields at least one, or a count in `dropped`."""
         raise NotImplementedError(f"{type(self).__name__} must define __call__")
 
     def evaluating(self) -> Self:
-        """This builder as evaluation needs it: every item as it is, without augmentation, by default itself.
+        """This builder for evaluation: every item unchanged, without augmentation. By default the builder itself.
 
-        A builder that draws (a crop, a caption, where to cut) gives another one of its class that doesn't.
+        A builder that draws (a crop, a caption, where to cut) returns another one of its class that doesn't.
         """
         return self
 
     def take_dropped(self) -> dict[str, int]:
-        """What was lost since the last call, by reason."""
+        """The counts of losses since the last call, by reason."""
         dropped, self.dropped = dict(self.dropped), Counter()
         return dropped
 
     def fill(self, tokens: int, chars_per_token: float | None) -> None:
-        """Have windows of so many tokens, by the given or the measured number of characters for each."""
+        """Set the window to this number of tokens, by the given or the measured number of characters for each."""
         if chars_per_token is None:
             self.window_tokens = max(1, tokens)
         else:
             self.window = max(1, int(tokens * chars_per_token))
 
     def spans(self, encoded: Encoding, mentions: Listing[Any]) -> list[Span]:
-        """Mentions in characters as token rows of `encoded`; those that align to nothing are counted."""
+        """Mentions in characters as token rows of `encoded`; those without a row are counted."""
         aligned = align(encoded, mentions, self.partial)
         if aligned.unaligned:
             self.dropped[UNALIGNED] += aligned.unaligned
         return aligned.spans
 
     def kept(self, spans: list[Span], row: int, begin: int = 0, end: int | None = None) -> list[Span]:
-        """The spans of the tokens [begin, end), laid out from `row`; those that `end` divides are counted."""
+        """The spans of the tokens [begin, end), laid out from `row`; those that `end` cuts are counted."""
         kept = shifted(spans, row, begin, end)
         divided = 0 if end is None else sum(begin <= s.start < end < s.end for s in spans)
         if divided:
@@ -159,7 +157,7 @@ class Builder:
         return kept
 
     def truncate(self, encoded: Encoding, spans: list[Span], size: int) -> tuple[Encoding, list[Span]]:
-        """The first `size` tokens and the spans in them; what is lost is counted."""
+        """The first `size` tokens and the spans in them; lost tokens and spans are counted."""
         lost = len(encoded) - size
         if lost <= 0:
             return encoded, spans
@@ -171,7 +169,7 @@ class Builder:
 
 
 def sample_text(sample: Sample) -> str:
-    """The sample's text.
+    """The text of a sample.
 
     Raises:
         WorkbenchError: it has none (the corpus is of another kind).

@@ -1,5 +1,5 @@
-"""Whose entities a part knows, by the file that says so: what is linked to others it passes over without a word, and
-numbers that it gives to entities mean something else in another file."""
+"""The graph of the entities that a component knows, identified by a file. A component ignores links to other entities;
+the numbers of entities have another meaning in another file."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 GRAPHS = "graphs"
-"""The fact on a corpus (`Manifest.about`) that says whose its linked entities are: an `IdSpace` for each graph."""
+"""The fact on a corpus (`Manifest.about`) with the graphs of its linked entities: an `IdSpace` for each graph."""
 
 
 @dataclass(frozen=True)
 class IdSpace:
-    """Whose ids are meant: of a `namespace` that several graphs share, or of a graph's own `entities` (a checksum)."""
+    """The space of entity ids: a `namespace` that several graphs share, or a graph's own `entities` (a checksum)."""
 
     name: str
     namespace: str
@@ -29,17 +29,17 @@ class IdSpace:
 
 
 def noted(space: IdSpace | None) -> dict[str, str] | None:
-    """A space as it is written down."""
+    """A space as plain data."""
     return None if space is None else asdict(space)
 
 
 def space_of(note: Mapping[str, Any] | None) -> IdSpace | None:
-    """What `noted` wrote."""
+    """The space from the output of `noted`."""
     return IdSpace(*(str(note[part]) for part in ("name", "namespace", "entities"))) if note else None
 
 
 def spaces_in(about: Mapping[str, Any]) -> list[IdSpace]:
-    """Whose entities are linked in a corpus; none where it does not say."""
+    """The spaces of the entities that are linked in a corpus; none where it has no record of them."""
     return [space for note in about.get(GRAPHS, ()) if (space := space_of(note)) is not None]
 
 

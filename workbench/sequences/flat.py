@@ -1,4 +1,4 @@
-"""Tensors side by side in one buffer, which is sent, pinned and copied to a device as a whole."""
+"""Tensors one after another in one buffer, which is sent, pinned and copied to a device as a whole."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ALIGNMENT = 64
 
 
 class FlatTensor(NamedTuple):
-    """A tensor in a buffer: its dtype, shape and strides, and how many numbers of this dtype lie before it."""
+    """A tensor in a buffer: its dtype, shape and strides, and the count of numbers of this dtype before it."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -22,18 +22,18 @@ class FlatTensor(NamedTuple):
 
     @classmethod
     def of(cls, tensor: Tensor) -> FlatTensor:
-        """Where a tensor lies in its own memory."""
+        """The layout of a tensor in its own memory."""
         return cls(tensor.dtype, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()))
 
 
 def can_lie_flat(tensor: Tensor) -> bool:
-    """Whether a tensor is its numbers and no more: no gradient, no layout or class of its own, in the host's memory."""
+    """Whether a tensor is plain data: no gradient, no layout or class of its own, in the host's memory."""
     plain = type(tensor) is Tensor and tensor.layout is torch.strided and tensor.device.type == "cpu"
     return plain and not (tensor.requires_grad or tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
 
 
 def laid_out(tensors: Sequence[Tensor]) -> tuple[list[FlatTensor], int]:
-    """Where each of these contiguous tensors comes to lie, and the bytes of the whole."""
+    """The places of these contiguous tensors in a buffer, and its size in bytes."""
     parts, size = [], 0
     for tensor in tensors:
         parts.append(FlatTensor.of(tensor)._replace(before=size // tensor.itemsize))
@@ -47,10 +47,10 @@ def padded(size: int) -> int:
 
 
 def views(buffer: Tensor, parts: Sequence[FlatTensor]) -> list[Tensor]:
-    """The tensors that lie in a buffer [bytes].
+    """The tensors in a buffer [bytes].
 
-    Each has a version counter of its own (`data`): who writes into one field must not make autograd believe that the
-    others were written to.
+    Each has a version counter of its own (`data`): a write to one field must not make autograd believe that the others
+    were written to.
     """
     whole = {dtype: buffer.view(dtype) for dtype in {part.dtype for part in parts}}
     return [whole[part.dtype].as_strided(part.shape, part.stride, part.before).data for part in parts]
@@ -70,11 +70,11 @@ def flattened(tensors: Sequence[Tensor], *, pin: bool) -> tuple[Tensor, list[Ten
 def moved_together(
     tensors: Sequence[Tensor], device: torch.device, buffer: Tensor | None = None
 ) -> tuple[list[Tensor], Tensor]:
-    """These tensors on a device, by one copy of the buffer that they lie in, and that buffer there. What cannot lie in
-    a buffer is copied by itself.
+    """These tensors on a device, by one copy of their buffer, and that buffer there. Tensors that cannot be in a buffer
+    are copied one by one.
 
     Args:
-        buffer: the one that they lie in here; made where there is none.
+        buffer: their buffer here; allocated where there is none.
     """
     flat = {id(t): t for t in tensors if can_lie_flat(t) and (buffer is None or _lies_in(t, buffer))}
     held = list(flat.values())

@@ -1,4 +1,4 @@
-"""What builders of texts with images share: the image stream, and the controls that take the image's meaning away."""
+"""The image stream of builders of texts with images, and the controls that ablate the image."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ NO_PARTNER = "no other image to take captions from"
 
 
 class ImageStream:
-    """Makes the `image` stream of a sample with the part that the recipe names.
+    """Makes the `image` stream of a sample with the image processor of the recipe.
 
     Args:
-        spec: the part, by import path with its options; None where the recipe wants no images.
+        spec: the image processor, by import path with its options; None where the recipe has no images.
         control: under `question-only` there is no image stream.
-        media: names of the sample's media, each a image: the rows of all of them are the stream, one image behind
+        media: names of the sample's media, each an image: the rows of all of them are the stream, one image behind
             the other, with the number of the image, from 0, in the field `image_number` (UNITER's pairs and triplets,
             arXiv:1909.11740, section 4). None: the sample's one image, without the field.
-        stream: what the stream is called (`video`: its rows are clips).
+        stream: the name of the stream (`video`: its rows are clips).
 
-    `evaluating` gives one without augmentation: the part gets no generator, and the samples that follow each other with
+    `evaluating` returns one without augmentation: the image processor gets no generator, and consecutive samples with
     the same image share its stream.
     """
 
@@ -43,7 +43,7 @@ class ImageStream:
         stream: str = "image",
     ) -> None:
         if media is not None and len(set(media)) != len(media):
-            raise WorkbenchError(f"media = {', '.join(media)}: a name stands there twice; name each medium once")
+            raise WorkbenchError(f"media = {', '.join(media)}: a name occurs twice; name each medium once")
         wanted = spec is not None and control != QUESTION_ONLY
         self.part: ImageProcessor | None = build("image_processor", spec, "image_processor") if wanted else None  # type: ignore[arg-type]
         self.augment = True
@@ -60,14 +60,14 @@ class ImageStream:
         return other
 
     def all_like(self, sample: Sample) -> ImageStream:
-        """One that makes of every sample what this one makes of the one given: the control `same-features`."""
+        """An image stream that returns the stream of the given sample for every sample: the control `same-features`."""
         other = self.evaluating()
         other.streams(sample, np.random.default_rng(0))
         other._same = True
         return other
 
     def streams(self, sample: Sample, rng: np.random.Generator) -> dict[str, Fields]:
-        """`{"image": ...}` (or what the stream is called), or nothing."""
+        """`{"image": ...}` (or the stream's name), or nothing."""
         if self.part is None:
             return {}
         if self.augment:
@@ -85,7 +85,7 @@ class ImageStream:
 
 
 def _image_rows(sample: Sample, media: Sequence[str]) -> list[Sample]:
-    """A sample for each of the media, which is its `image`, with its own rows of stored `regions`; its name is its
+    """A sample for each of the media, with it as `image`, its own rows of stored `regions`, and its name as
     `medium`."""
     found = sample.get("media", {})
     for name in media:
@@ -96,15 +96,15 @@ def _image_rows(sample: Sample, media: Sequence[str]) -> list[Sample]:
 
 
 def _lacking(sample: Sample, name: str, found: list[str]) -> BadValueError:
-    """The error for a sample without a medium that is read."""
+    """The error for a sample without one of the media that the builder reads."""
     where = f"sample {sample.get('key', '?')!r} of corpus {sample.get('corpus', '?')!r}"
-    has = f"the media {', '.join(found)}; name of these those that are read" if found else "no media; leave them out"
+    has = f"the media {', '.join(found)}; name those to be read" if found else "no media; leave them out"
     detail = f"it has no medium {name!r}; this one has {has}: `media` of the sequence builder, --media of a fine-tuning"
     return BadValueError(where, detail, sample.get("draw"), f"no medium {name}")
 
 
 def _own_regions(sample: Sample, medium: str) -> Sample:
-    """The stored regions of one of the media, where the record has such."""
+    """The stored regions of one of the media, where the record has some."""
     stored = sample.get("regions", {})
     if "medium" not in stored or medium not in stored["medium"]:
         return {}
@@ -115,11 +115,11 @@ def _own_regions(sample: Sample, medium: str) -> Sample:
 def shuffled_captions(samples: list[Sample], draws: Draws) -> tuple[list[Sample], int]:
     """Every sample with the captions of a sample of another image, drawn by a permutation of the micro-batch.
 
-    Samples of one image (of one key) are rotated past each other as a block, so none gets its own image's captions.
-    Where one image has more than half of the samples that cannot be: those left over keep out.
+    Samples of one image (of one key) are rotated past each other as a block, so that none gets its own image's
+    captions. Where one image has more than half of the samples this is impossible: the remaining ones are left out.
 
     Returns:
-        the samples in their order, and how many were left out.
+        the samples in their order, and the number of those left out.
     """
     images: dict[tuple[str, str], list[int]] = {}
     for i, sample in enumerate(samples):

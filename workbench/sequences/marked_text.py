@@ -1,9 +1,9 @@
-"""What the builders of texts with marked stretches share: [CLS] ... # head # ... $ tail $ ... [SEP].
+"""The base of builders of texts with marked stretches: [CLS] ... # head # ... $ tail $ ... [SEP].
 
-Markers around stretches of a text, which builders put in before it is tokenised: `# head #`, `@ mention @`.
+The builders insert markers around stretches of a text before it is tokenised: `# head #`, `@ mention @`.
 
-A marker stands with one space on its inner side. Offsets of the tokens stay those of the text without markers, so that
-linked entities align as they would there.
+A marker has one space on its inner side. Offsets of the tokens stay those of the text without markers, so that linked
+entities align as they would there.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Named = list[tuple[str, int, int]]  # the name of a stretch, [start, end) in cha
 class MarkedText(Builder, ABC):
     """A text with markers around stretches, whose rows are `Sequence.marks`; the rows of the markers are special.
 
-    A text that is too long keeps its beginning, or, where a stretch would be cut, what is around all of them; the
-    tokens lost are counted, and so are stretches that lie too far apart for that. Linked entities (`spans`) are rows of
-    the marked text.
+    A text that is too long keeps its beginning, or, where a stretch would be cut, the tokens around all of them. The
+    tokens lost are counted, and so are samples whose stretches are too far apart for that. Linked entities (`spans`)
+    are rows of the marked text.
 
     Args:
         markers: by the name of a stretch the text on both its sides; each a single token of the vocabulary.
@@ -56,10 +56,10 @@ class MarkedText(Builder, ABC):
 
     @abstractmethod
     def stretches(self, sample: Sample) -> Named:
-        """The stretches of a sample, in the order of its text and apart."""
+        """The stretches of a sample, in the order of its text, without overlaps."""
 
     def about(self, sample: Sample) -> dict[str, Any]:
-        """What `Sequence.meta` says of a sample."""
+        """The entries of a sample in `Sequence.meta`."""
         return {}
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
@@ -85,7 +85,7 @@ class MarkedText(Builder, ABC):
         return sequence_of(sample, {"text": stream}, 0, kept, marks=marks, meta=self.about(sample))
 
     def _window(self, total: int, markers: np.ndarray) -> tuple[int, int]:
-        """The token range kept."""
+        """The token range that is kept."""
         if total <= self.capacity:
             return 0, total
         self.dropped[TRUNCATED] += total - self.capacity
@@ -104,7 +104,7 @@ class MarkedSample(NamedTuple):
 
 
 def check_markers(markers: Mapping[str, str], tokenizer: Tokenizer) -> None:
-    """Whether each of the markers, which stand by the names of their stretches, is a token, and another one.
+    """Check that each of the markers, by the names of their stretches, is a token, and that they differ.
 
     Raises:
         WorkbenchError: one of them is not, or two are the same.
@@ -115,19 +115,19 @@ def check_markers(markers: Mapping[str, str], tokenizer: Tokenizer) -> None:
         visible = [token for token in known if tokenizer.decode([token]).strip()]  # "▁" before it stands for a space
         if len(visible) != 1 or (tokenizer.has("unk") and tokenizer.id("unk") in known):
             raise WorkbenchError(
-                f"the marker {marker!r} is not in the tokenizer's vocabulary; choose one that is for the "
+                f"the marker {marker!r} is not in the tokenizer's vocabulary; choose one that is, for the "
                 f"{name}, such as '@' or '#'"
             )
         if marker in of:
             raise WorkbenchError(
-                f"the marker {marker!r} stands for the {of[marker]} and for the {name}, which nothing would tell "
-                "apart; choose two, such as '#' and '@'"
+                f"the marker {marker!r} is that of the {of[marker]} and of the {name}, so that they cannot be "
+                "distinguished; choose two, such as '#' and '@'"
             )
         of[marker] = name
 
 
 def with_markers(text: str, marked: Listing[MarkedSample]) -> str:
-    """The text with the markers of its stretches, which are in order and apart."""
+    """The text with the markers of its stretches, which are in order and do not overlap."""
     parts, done = [], 0
     for place, mark in _insertions(marked):
         parts += [text[done:place], mark]
@@ -136,7 +136,7 @@ def with_markers(text: str, marked: Listing[MarkedSample]) -> str:
 
 
 def without_markers(encoded: Encoding, marked: Listing[MarkedSample]) -> tuple[Encoding, np.ndarray]:
-    """The tokens of a marked text with offsets in the text without, and which of them are markers [tokens]."""
+    """The tokens of a marked text with offsets in the text without, and a mask of the markers [tokens]."""
     markers = np.zeros(len(encoded), np.bool_)
     starts, ends, before = encoded.starts.copy(), encoded.ends.copy(), 0
     for place, mark in _insertions(marked):
@@ -149,7 +149,7 @@ def without_markers(encoded: Encoding, marked: Listing[MarkedSample]) -> tuple[E
 
 
 def window_around(total: int, capacity: int, first: int, last: int) -> tuple[int, int]:
-    """At most `capacity` of `total` tokens: the beginning, or what is around the stretch [first, last) if need be.
+    """At most `capacity` of `total` tokens: the beginning, or those around the stretch [first, last) if need be.
 
     A stretch that is longer keeps its beginning.
     """
@@ -160,5 +160,5 @@ def window_around(total: int, capacity: int, first: int, last: int) -> tuple[int
 
 
 def _insertions(marked: Listing[MarkedSample]) -> list[tuple[int, str]]:
-    """Where in the text, and what."""
+    """The places of the markers in the text, and the markers."""
     return [each for start, end, mark in marked for each in ((start, f"{mark} "), (end, f" {mark}"))]

@@ -1,30 +1,17 @@
-"""Single tokens, uniformly (BERT, arXiv:1810.04805).
+"""Masking strategies: single tokens, whole words, spans, n-grams, entities, named stretches, rare tokens.
 
-Whole words: all tokens of a word or none (BERT's whole-word masking).
+SpanBERT's spans: a length in words is drawn from the geometric distribution, clipped and normalised anew; an anchor is
+drawn uniformly over the free tokens. The span begins at the anchor's word and takes words to the right until the
+length, the end of the free stretch or the budget is reached (the budget may cut the last word). It may pass over spans
+selected before it; spans that overlap or touch are one, as in the published code. The paper's p is 0.2 (that code's
+default is 0.3).
 
-Contiguous spans of whole words with geometric lengths (SpanBERT, arXiv:1907.10529, section 3.1).
+N-grams: a length is drawn by its weight. The place is drawn uniformly among those with as many free neighbours; where
+there is none the n-gram is shorter. So the lengths keep their shares however much is masked already.
 
-A length in words is drawn from the geometric distribution, clipped and normalised anew; an anchor is drawn uniformly
-over the free tokens; the span begins at the anchor's word and takes words to the right until the length, the end of the
-free stretch or the budget is reached (the budget may cut the last word). It may pass over spans selected before it;
-those that overlap or touch are one, as in the released code. The paper's p is 0.2 (that code's default is 0.3).
-
-N-grams of drawn lengths: tokens (UniLM, arXiv:1905.03197, section 2.4) or words (ALBERT, arXiv:1909.11942, eq. 1).
-
-A length is drawn by its weight, then a place among those where so many free neighbours are left, each as likely as any
-other; where there is none the n-gram is shorter. So the lengths keep their shares however much is masked already.
-
-Whole entity mentions first, then single tokens (ERNIE's knowledge masking, arXiv:1904.09223).
-
-The stretches that the sample names (`mask_spans`), as a whole, then single tokens: a fact's object in a cloze, or
-phrases (ERNIE's phrase-level masking, arXiv:1904.09223, section 3.2).
-
-Single tokens, the rare ones more often than the frequent (XLM, arXiv:1901.07291, section 3.3).
-
-    p(token) ~ frequency ** -exponent
-
-Punctuation and stop words would else be most of what is predicted. The tokens of a sequence are drawn one after another
-without replacement; the published code draws them from a whole batch at once.
+Rare tokens (XLM): p(token) ~ frequency ** -exponent. Otherwise punctuation and stop words would be most of the
+predicted tokens. The tokens of a sequence are drawn one after another without replacement; the published code draws
+them from a whole batch at once.
 """
 
 from __future__ import annotations
@@ -92,7 +79,7 @@ class SpanMasking(Masking):
         return merged(selection.take(self.proposed(selection, rng), cut=True))
 
     def proposed(self, selection: Selection, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """The rows of one span after the other, each less those that are selected already."""
+        """The rows of one span after the other, each without rows that are selected already."""
         free, words, candidates = selection.free.copy(), selection.words, selection.candidates
         while selection.left > 0:
             length = int(np.searchsorted(self.cumulative, rng.random()))
@@ -103,7 +90,7 @@ class SpanMasking(Masking):
 
 
 def span_at(free: np.ndarray, words: np.ndarray, anchor: int, length: int) -> np.ndarray:
-    """The rows of `length` words, the first of them that of the row `anchor`, as far as the free stretch goes."""
+    """The rows of `length` words from the word of the row `anchor` on, within the free stretch."""
     start = anchor
     while start > 0 and free[start - 1] and words[start - 1] == words[anchor]:
         start -= 1
@@ -111,7 +98,7 @@ def span_at(free: np.ndarray, words: np.ndarray, anchor: int, length: int) -> np
 
 
 def merged(groups: list[np.ndarray]) -> list[np.ndarray]:
-    """The rows of all groups, those that are neighbours together, from left to right."""
+    """The rows of all groups from left to right, neighbours in one group."""
     rows = np.sort(np.concatenate(groups)) if groups else np.zeros(0, np.int64)
     if not len(rows):
         return []
@@ -139,7 +126,7 @@ class NgramMasking(Masking):
     Args:
         lengths: weights of single units, bigrams, trigrams, ...: [8, 1, 1] masks one token four times out of five
             (UniLM), [6, 3, 2] is p(n) = (1/n) / (1 + 1/2 + 1/3) (ALBERT).
-        unit: what an n-gram has n of; of words none is cut by the budget.
+        unit: the unit of an n-gram; n-grams of words are not cut by the budget.
 
     Raises:
         WorkbenchError: no length has a weight.
@@ -147,13 +134,13 @@ class NgramMasking(Masking):
 
     def __init__(self, lengths: Weights, unit: Literal["token", "word"] = "token") -> None:
         if not sum(lengths):
-            raise WorkbenchError(f"lengths = {lengths}; allowed: weights of which one at least is above 0")
+            raise WorkbenchError(f"lengths = {lengths}; allowed: weights of which at least one is above 0")
         self.cumulative = np.cumsum(lengths) / sum(lengths)
         self.words = unit == "word"
 
     @classmethod
     def goes_by_words(cls, **options: Any) -> bool:
-        """Where its unit is a word."""
+        """Whether its unit is a word."""
         return options.get("unit") == "word"
 
     def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
@@ -172,7 +159,7 @@ class NgramMasking(Masking):
             yield np.arange(starts[first], ends[first + found - 1])
 
     def _units(self, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
-        """Where the free tokens or words begin and end, in rows."""
+        """The beginnings and ends of the free tokens or words, in rows."""
         rows = selection.candidates
         if not self.words or not len(rows):
             return rows, rows + 1
@@ -181,7 +168,7 @@ class NgramMasking(Masking):
 
 
 def _places(free: np.ndarray, next_to: np.ndarray, length: int) -> tuple[np.ndarray, int]:
-    """The units at which an n-gram of this length can begin, or of the greatest length below that can; that length."""
+    """The units at which an n-gram of this length can begin, or of the greatest length below that fits; that length."""
     fits, found = free, 1
     for longer in range(2, length + 1):
         more = fits[:-1] & next_to[longer - 2 :] & free[longer - 1 :]
@@ -200,7 +187,7 @@ class EntityMasking(Masking):
     """
 
     controls = ("no-kg",)
-    unaffected_by = ("mentions-only",)  # where the names are stays
+    unaffected_by = ("mentions-only",)  # which keeps the names at their places
     reads_spans = True
 
     def __init__(self, control: Name | None = None) -> None:
@@ -221,7 +208,7 @@ class FieldMasking(Masking):
 
     Args:
         probability: of each stretch to be selected.
-        beyond: also beyond the rate; or else as far as they fit into it.
+        beyond: select also beyond the rate; otherwise stretches within it.
     """
 
     reads = ("mask_spans",)
@@ -256,5 +243,5 @@ class RareMasking(Masking):
         selection = Selection(sequence, stream, rate, rng)
         rows = selection.candidates
         weights = self.weights[sequence.fields(stream)["input_ids"][rows]]
-        order = np.argsort(rng.exponential(size=len(rows)) / weights)  # the first of so many clocks: drawn by weight
+        order = np.argsort(rng.exponential(size=len(rows)) / weights)  # the smallest of exponentials: drawn by weight
         return selection.take(rows[order][:, None])

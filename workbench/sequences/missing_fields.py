@@ -1,4 +1,4 @@
-"""What is told where a part reads a field that a corpus does not have: which one, and how a corpus comes by it."""
+"""The error where a component reads a field that a corpus does not have: the field, and how to prepare it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _COMMANDS = {
 
 
 def how_to_prepare(field: str) -> str:
-    """The command that gives a corpus a field of its samples, and the line of JSON that it reads."""
+    """The command that adds a field to the samples of a corpus, and the line of JSON that it reads."""
     if field in _COMMANDS:
         return f"`{_COMMANDS[field]}`"
     command, line = LINES.get(field, (_TEXT, {**_OSLO, field: "..."}))
@@ -64,15 +64,15 @@ def how_to_prepare(field: str) -> str:
 
 
 def missing(sample: Sample, field: str, of: str = "") -> BadValueError:
-    """The error for a sample without the field that a part reads; a run that skips bad samples leaves it out.
+    """The error for a sample without a field that a component reads; a run that skips bad samples leaves it out.
 
     Args:
-        of: what the field lacks, where it is there: "of a head and a tail".
+        of: the missing entry of the field, where it exists: "of a head and a tail".
     """
     where = f"sample {sample.get('key', '?')!r} of corpus {sample.get('corpus', '?')!r}"
     lacking = f"{field!r} {of}".rstrip()
     detail = (
-        f"it has no {lacking} (it has {', '.join(sorted(sample))}), which the recipe's parts read. Prepare it: "
+        f"it has no {lacking} (it has {', '.join(sorted(sample))}), which the recipe's components read. Prepare it: "
         f"{how_to_prepare(field)}; or choose another corpus or builder"
     )
     return BadValueError(where, detail, sample.get("draw"), f"no {field}")  # each sample's draw is an object of its own

@@ -1,25 +1,20 @@
-"""What noises that move rows share.
+"""Noises: damage to a text that an objective restores (BART, arXiv:1910.13461, section 2.2).
 
-Token deletion (BART, arXiv:1910.13461, section 2.2): A B C D E -> A C E. The decoder finds out where some were.
+Token deletion: the decoder finds the places of the deleted tokens.
 
-A text that is left out altogether, now and then: a decoder then writes it from another stream (UniVL's "enhanced
-video representation", arXiv:2002.06353, section 3.4).
+Deletion of a whole text: a decoder generates it from another stream (UniVL's "enhanced video representation",
+arXiv:2002.06353, section 3.4).
 
-Text infilling (BART, arXiv:1910.13461, section 2.2): A B C D E -> A _ D _ E.
+Text infilling: spans whose lengths are drawn from a Poisson distribution are replaced with one mask token each; one of
+length 0 is a mask token between two others. So the decoder learns the number of missing tokens. The lengths are counted
+in words, as in the published code (the paper does not specify it). There spans may overlap; here they don't, and `rate`
+is met exactly.
 
-Spans whose lengths are drawn from a Poisson distribution are replaced with one mask token each; one of length 0 is a
-mask token between two others. So the decoder learns how many tokens are missing. The lengths are counted in words, as
-in the released code (the paper does not say); there spans may overlap, here they don't, and `rate` is met exactly.
+Sentence permutation: as in the paper, sentences end at full stops, here also at question and exclamation marks: at
+tokens that white space or the end follows, so that "3.5" has none; marks of Chinese and Japanese need no space. A mark
+that an earlier noise has masked ends none, so permute before infilling.
 
-Token masking (BART, arXiv:1910.13461, section 2.2): A B C D E -> A _ C _ E.
-
-Sentence permutation (BART, arXiv:1910.13461, section 2.2): the sentences of a text in a random order.
-
-As in the paper, sentences end at full stops, here also at marks of questions and exclamations: at tokens, where
-white space or the end follows, so that "3.5" is none; marks of Chinese and Japanese need no space. A mark that an
-earlier noise has hidden ends none, so permute before infilling.
-
-Document rotation (BART, arXiv:1910.13461, section 2.2): A B C D E -> C D E A B. The decoder finds the beginning.
+Document rotation: the decoder finds the beginning.
 """
 
 from __future__ import annotations
@@ -62,7 +57,7 @@ class EmptyNoise(Noise):
     """Deletion of a whole text (UniVL, arXiv:2002.06353, section 3.4). All free tokens of a text are deleted, or none.
 
     Args:
-        rate: the probability with which a text is left out.
+        rate: the probability of deleting a text.
     """
 
     def __init__(self, rate: SomeShare) -> None:

@@ -1,13 +1,12 @@
-"""What the host knows of who sees whom, so that a kernel can be chosen without waiting for the device.
+"""The host's knowledge of the visibility of rows, so that a kernel can be chosen without waiting for the device.
 
-The visibility integers (`workbench.models.attention.visibility`) are read where they are made, in numpy in the
-loader's workers. A `Pattern` sums up those of one stream, or of several joined. What it doesn't say is not known:
-whoever goes by it takes the general way then.
+The visibility integers (`workbench.models.attention.visibility`) are read where they are written, in numpy in the
+loader's workers. A `Pattern` sums up those of one stream, or of several joined. Where it is incomplete, its users take
+the general path.
 
-A pattern must never outlive its integers. `KnownPattern` therefore keeps it next to the very tensors it was read from:
-other
-tensors in their place, tensors that were written to, other lengths or another set of integers make it void. (Tensors
-made under `torch.inference_mode` don't count what is written to them; there the tensor alone is compared.)
+A pattern must never outlive its integers. `KnownPattern` therefore stores it with the very tensors it was read from.
+Other tensors in their place, tensors that were written to, other lengths or another set of integers invalidate it.
+(Tensors from `torch.inference_mode` don't count writes; there only the tensor is compared.)
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ import numpy as np
 from torch import Tensor
 
 READ = ("doc", "rank", "until", "branch", "anchor", "everywhere")
-"""The integers that are understood here; another one that isn't 0 everywhere leaves nothing known."""
+"""The known integers; another one that isn't 0 everywhere makes the pattern unknown."""
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """Who sees whom among the rows of a stream, as far as it is simple.
+    """The visibility among the rows of a stream, as far as it is simple.
 
     Attributes:
-        documents: rows of each document, by sequence, where the rows of each stand together.
+        documents: rows of each document, by sequence, where the rows of each are consecutive.
         full: whether the ranks let each row see all rows of its document.
         causal: whether they let it see those up to itself, and no later one.
-        doc: the number of the one document that all rows are of; None where there are several.
+        doc: the number of the one document of all rows; None where there are several.
         ranks: the lowest and the highest rank; None without rows.
         until, branches: whether a row hides from others by these integers, or may do so.
-        everywhere: whether a window does not hold back some row.
+        everywhere: whether some row is exempt from a window.
     """
 
     documents: list[list[int]] | None
@@ -53,12 +52,12 @@ class Pattern:
 
 
 def plain(lengths: Sequence[int]) -> Pattern:
-    """The pattern of rows without visibility integers: all of a sequence see each other."""
+    """The pattern of rows without visibility integers: all rows of a sequence see each other."""
     return Pattern([[n] if n else [] for n in lengths], True, all(n <= 1 for n in lengths), 0, (0, 0))
 
 
 def pattern_of(lengths: Sequence[int], integers: Mapping[str, np.ndarray]) -> Pattern | None:
-    """The pattern of a stream's integers, each [rows]; None where it has some that are not understood."""
+    """The pattern of a stream's integers, each [rows]; None where it has unknown ones."""
     if any(integers[name].any() for name in integers.keys() - set(READ)):
         return None
     rows = sum(lengths)
@@ -104,7 +103,7 @@ def _documents(doc: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> list[li
 def joined(patterns: Sequence[Pattern | None], lengths: Sequence[Sequence[int]]) -> Pattern | None:
     """The pattern of streams as one, sequence by sequence; `lengths` are those of each.
 
-    Streams without rows say nothing. Rows of several streams are known to see each other where all are of one document
+    Streams without rows are ignored. Rows of several streams are known to see each other where all are of one document
     and one rank, and not to do so where each stream is a document of its own.
     """
     there = [(pattern, own) for pattern, own in zip(patterns, lengths, strict=True) if any(own)]
@@ -147,10 +146,10 @@ def all_see_all(queries: Pattern, keys: Pattern) -> bool:
 
 
 class KnownPattern:
-    """A pattern next to the integers that it was read from.
+    """A pattern with the integers that it was read from.
 
     Args:
-        pattern: None: nothing is known.
+        pattern: None: unknown.
         integers: the tensors of the stream.
         lengths: rows of each sequence.
     """
@@ -172,7 +171,7 @@ class KnownPattern:
         return all(_version(values) == self._versions[name] for name, values in self.integers.items())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Tensors begin with a new count of writings where they are unpickled."""
+        """Pickle without the counts of writes: they begin anew in unpickled tensors."""
         return KnownPattern, (self.pattern if self._unwritten() else None, self.integers, self.lengths)
 
 

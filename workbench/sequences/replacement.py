@@ -1,7 +1,7 @@
-"""What becomes of tokens to be predicted (BERT, arXiv:1810.04805, section 3.1): a mask token, another one, itself.
+"""The replacement of tokens to be predicted (BERT, arXiv:1810.04805, section 3.1): a mask token, another one, itself.
 
 Or, instead of mask tokens, those of a similar word (MacBERT, arXiv:2004.13922, section 3.2: masked language modelling
-as correction). It is what a recipe says as `replace` of every objective that hides tokens.
+as correction). It is the option `replace` of every objective that masks tokens.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from workbench.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class ReplacementOptions:
-    """What stands in the place of tokens that are selected, and how often.
+    """The tokens that replace selected tokens, and how often.
 
     Attributes:
-        mask, random: shares of them that become the mask token and a random ordinary one; the rest stays as it is.
+        mask, random: shares of the selected tokens that become the mask token and a random ordinary one; the rest
+            stays.
         per: whether that is drawn for each `token` (BERT), each `word`, or each `group` of the masking strategy (of
             SpanBERT's paper: each span).
-        similar: file of similar words (`prepare similar-words`), of which each word becomes one instead of mask tokens.
-            One that has none, or whose tokens are not all selected, becomes random tokens. For `per: word`.
+        similar: file of similar words (`prepare similar-words`): each word becomes a similar one instead of mask
+            tokens. One without a similar word, or whose tokens are not all selected, becomes random tokens. Requires
+            `per: word`.
     """
 
     mask: Share = 0.8
@@ -41,15 +43,15 @@ USUAL = ReplacementOptions()
 
 
 class TokenReplacement:
-    """Puts mask tokens, random ordinary tokens or similar words in the place of tokens.
+    """Replaces tokens with mask tokens, random ordinary tokens or similar words.
 
     Args:
-        codes: where the rows are no tokens of the tokenizer's, but codes of another vocabulary (visual tokens), how
-            many ordinary ones it has: 0, ..., codes - 1; the mask is the code behind them.
+        codes: where the rows are not tokens of the tokenizer, but codes of another vocabulary (visual tokens), the
+            number of ordinary codes: 0, ..., codes - 1; the mask is the code behind them.
 
     Raises:
-        WorkbenchError: the shares are more than all, words are to become similar ones token by token, the tokenizer has
-            no `mask` token, or the similar words are those of another tokenizer.
+        WorkbenchError: the shares add up to more than 1, words are replaced with similar ones token by token, the
+            tokenizer has no `mask` token, or the similar words are those of another tokenizer.
     """
 
     def __init__(self, tokenizer: Tokenizer, replacement: ReplacementOptions, codes: int | None = None) -> None:
@@ -79,10 +81,10 @@ class TokenReplacement:
 
         Args:
             groups: rows that were selected together.
-            limit: at most so many are replaced, the first ones.
+            limit: the most tokens that are replaced, the first ones.
 
         Returns:
-            The rows that were replaced, ascending, and the ids that stood there.
+            The rows that were replaced, ascending, and their earlier ids.
         """
         if not groups:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -94,7 +96,7 @@ class TokenReplacement:
         return rows, labels
 
     def _draws(self, fields: Fields, groups: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
-        """A number from 0 to 1 for each row, which decides what becomes of it; one for all that share a fate."""
+        """A number from 0 to 1 for each row, which decides its replacement; one for all rows that share it."""
         rows = np.concatenate(groups)
         if self.per == "token":
             return rng.random(len(rows))
@@ -121,7 +123,8 @@ def begins_word(fields: Fields, rows: np.ndarray) -> np.ndarray:
 
 
 def _similar_tokens(fields: Fields, rows: np.ndarray, similar: SimilarWords, rng: np.random.Generator) -> np.ndarray:
-    """Turn the words of these rows into similar ones, in place; for which rows that was possible [rows] bool."""
+    """Replace the words of these rows with similar ones, in place; returns the rows for which that was possible [rows]
+    bool."""
     done = np.zeros(len(rows), np.bool_)
     ids, words = fields["input_ids"], fields["word_ids"]
     bounds = [*np.flatnonzero(begins_word(fields, rows)), len(rows)]

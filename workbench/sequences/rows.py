@@ -1,17 +1,18 @@
-"""Taking, inserting and dropping rows of a stream; everything that points into it follows.
+"""Operations that take, insert and drop rows of a stream; all references to its rows follow.
 
-Noises that change lengths (T5's spans, BART's infilling and permutation) and steps that inject tokens (K-BERT) use
-these operations, so that none of them has to know what else a sequence carries. What follows the rows:
+Noises that change lengths (T5's spans, BART's infilling and permutation) and transforms that inject tokens (K-BERT) use
+these operations, so that none of them has to know the other contents of a sequence. These follow the rows:
 
     the stream's own fields     an entry each
-    spans, mask_spans, marks    while their rows stay together and in order; rows inserted between them are taken in
-    Rows in fields              of all streams; a link to a row that is gone becomes -1, or its own row goes (`bound`)
+    spans, mask_spans, marks    while their rows stay together and in order; rows inserted between them are included
+    Rows in fields              of all streams; a link to a removed row becomes -1, or its own row is removed (`bound`)
     Rows in targets             an objective labels rows that nobody removes after it (`taken`)
 
-Positions and ranks are carried along as they are; `recount` numbers them anew.
+Positions and ranks keep their values; `recount` renumbers them.
 
-Steps call these for every sample, and the arrays of a sentence are small: methods of arrays (`rows.nonzero()`) cost a
-fraction of the functions that numpy wraps around them in Python (`np.flatnonzero(rows)`, `np.full`, `np.argsort`).
+Transforms call these for every sample, and the arrays of a sentence are small: methods of arrays (`rows.nonzero()`)
+cost a fraction of the functions that numpy wraps around them in Python (`np.flatnonzero(rows)`, `np.full`,
+`np.argsort`).
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ Stretch = TypeVar("Stretch", Span, Mark)
 
 
 def take(sequence: Sequence, rows: Any, stream: str = "text", *, like: np.ndarray | None = None, **values: Any) -> None:
-    """Give a stream these rows of its own, in this order, in place.
+    """Replace the rows of a stream with these rows of its own, in this order, in place.
 
     Args:
-        rows: [n] numbers of its rows, each at most once, or `NEW` for rows that are made.
+        rows: [n] numbers of its rows, each at most once, or `NEW` for new rows.
         like: [new rows] the row that each new one resembles in the fields for which `values` has nothing; by default
-            the next one that is taken, or else the last. New rows stand for no word and no character, have no links,
+            the next one that is taken, or else the last. New rows have no word and no character, have no links,
             are not `everywhere`, and are `taken`, so that no objective labels them.
         values: fields of the new rows, [new rows] each or one value for all.
 
     Raises:
-        ValueError: rows that are not there or are taken twice, fields that are not there or have no entry a row, or an
+        ValueError: rows that do not exist or occur twice, fields that do not exist or have no entry a row, or an
             objective has labelled a row that is left out.
     """
     rows = np.asarray(rows, np.int64)
@@ -60,11 +61,11 @@ def take(sequence: Sequence, rows: Any, stream: str = "text", *, like: np.ndarra
 def insert(
     sequence: Sequence, before: Any, stream: str = "text", *, like: np.ndarray | None = None, **values: Any
 ) -> np.ndarray:
-    """Make new rows of a stream, in place; where they stand then [new rows].
+    """Insert new rows in a stream, in place; returns their numbers [new rows].
 
     Args:
-        before: [new rows] the row before which each is put, the stream's length for its end; those before one row stand
-            in the order given.
+        before: [new rows] the row before which each is put, the stream's length for its end; new rows before one row
+            have the order given.
         like, values: as for `take`, in the order given (arrays).
     """
     before = np.asarray(before, np.int64)
@@ -88,9 +89,9 @@ def insert(
 def insert_behind(
     sequences: Listing[Sequence], last: np.ndarray, stream: str = "text", **values: np.ndarray
 ) -> list[np.ndarray]:
-    """Make new rows of a stream in several sequences, in place; which rows of each are new [rows].
+    """Insert new rows in a stream of several sequences, in place; returns the numbers of the new rows of each [rows].
 
-    It does what `insert` does, for all sequences at once: their arrays are small, and become stretches of one.
+    It does the work of `insert` for all sequences at once: their arrays are small, and become stretches of one.
 
     Args:
         last: [new rows] the row behind which each is put, which it resembles in the fields for which `values` has
@@ -114,17 +115,17 @@ def insert_behind(
 
 
 def drop(sequence: Sequence, rows: np.ndarray, stream: str = "text") -> None:
-    """Leave rows of a stream out, in place (`take`): their numbers, or a mask [rows of the stream]."""
+    """Remove rows of a stream, in place (`take`): their numbers, or a mask [rows of the stream]."""
     kept = np.ones(sequence.length(stream), np.bool_)
     kept[rows] = False
     take(sequence, np.flatnonzero(kept), stream)
 
 
 def replace_spans(sequence: Sequence, spans: Listing[tuple[int, int]], stream: str = "text", **values: Any) -> None:
-    """Put one new row in the place of each stretch of rows [start, end), in place (`take`).
+    """Replace each stretch of rows [start, end) with one new row, in place (`take`).
 
     Args:
-        spans: in their order, apart from each other; an empty one gets its row before `start`.
+        spans: in their order, without overlaps; an empty one gets its row before `start`.
         values: as for `take`; a new row resembles the first of its span in all other fields.
     """
     length, kept, pieces = sequence.length(stream), 0, []
@@ -136,9 +137,9 @@ def replace_spans(sequence: Sequence, spans: Listing[tuple[int, int]], stream: s
 
 
 def rows_of(fields: Fields, rows: Any, *, like: np.ndarray | None = None, **values: Any) -> Fields:
-    """The fields of these rows of a stream, as another stream (a decoder's): `take` without what points into it.
+    """The fields of these rows of a stream, as another stream (a decoder's): `take` without references to the rows.
 
-    A row may be there several times.
+    A row may occur several times.
     """
     rows = np.asarray(rows, np.int64)
     new = (rows < 0).nonzero()[0]
@@ -165,7 +166,7 @@ def rows_of(fields: Fields, rows: Any, *, like: np.ndarray | None = None, **valu
 
 
 def recount(sequence: Sequence, stream: str = "text") -> None:
-    """Number `position_ids` from 0 in each document, and `rank` where the stream has it, in place.
+    """Renumber `position_ids` from 0 in each document, and `rank` where the stream has it, in place.
 
     Rows of rank 0 (a prefix, a first row) keep it; the others count up from 1 in their order. Where the first row has a
     greater rank than the last one (`anticausal`), ranks count down to 0.
@@ -205,7 +206,8 @@ def _insert_joined(
     stretches: Listing[tuple[int, int]],
     values: dict[str, np.ndarray],
 ) -> None:
-    """`insert_behind` for sequences with the same fields: new rows at `where` of what all make, cut in `stretches`."""
+    """`insert_behind` for sequences with the same fields: new rows at `where` in their joined arrays, cut at
+    `stretches`."""
     old = np.ones(stretches[-1][1], np.bool_)
     old[where] = False
     place = old.nonzero()[0]
@@ -228,7 +230,7 @@ def _insert_joined(
 
 
 def _places(rows: np.ndarray, length: int) -> np.ndarray:
-    """Where each of the `length` old rows stands now; -1 for those left out."""
+    """The new number of each of the `length` old rows; -1 for those left out."""
     where = (rows >= 0).nonzero()[0]
     kept = rows[where]
     place = np.empty(length, np.int64)
@@ -252,18 +254,18 @@ def _alike(rows: np.ndarray, new: np.ndarray) -> np.ndarray:
 
 
 def _at(value: np.ndarray, source: np.ndarray) -> np.ndarray:
-    """The entries of these rows; zeros where there is none that a row could be like."""
+    """The entries of these rows; zeros where there is none that a row could resemble."""
     return value[source] if len(value) else np.zeros((len(source), *value.shape[1:]), value.dtype)
 
 
 def _arrange(
     sequence: Sequence, stream: str, fields: Fields, place: np.ndarray, rows: np.ndarray | None = None
 ) -> None:
-    """Give a stream these fields, and have what points into it follow.
+    """Set the fields of a stream, and update all references to its rows.
 
     Args:
-        place: [old rows] where each stands now, or -1.
-        rows: as for `take`; None where all are there in their order.
+        place: [old rows] the new number of each, or -1.
+        rows: as for `take`; None where all rows stay in their order.
     """
     sequence.streams[stream] = fields
     if sequence.spans or sequence.mask_spans or sequence.marks:
@@ -280,7 +282,7 @@ def _arrange(
 
 
 def _segments_of(rows: np.ndarray, place: np.ndarray) -> list[int]:
-    """A number for each old row, the same for those that stand together in order, but for new ones between them."""
+    """A number for each old row, the same for those that are consecutive, except for new ones between them."""
     kept = rows[rows >= 0]
     ordinal = np.full(len(place), -2, np.int64)
     ordinal[kept] = np.arange(len(kept))
@@ -288,7 +290,8 @@ def _segments_of(rows: np.ndarray, place: np.ndarray) -> list[int]:
 
 
 def _moved_numbers(stretches: Listing[Stretch], stream: str, place: list[int], parts: list[int]) -> list[Stretch]:
-    """The stretches in the new rows, without those whose rows are gone or apart; other streams' as they are."""
+    """The stretches in the new rows, without those whose rows are removed or separated; other streams' are
+    unchanged."""
     moved = []
     for s in stretches:
         if s.stream != stream:
@@ -303,7 +306,7 @@ def _followed_numbers(link: Rows, place: np.ndarray) -> Rows:
 
 
 def _follow(sequence: Sequence, stream: str, place: np.ndarray) -> None:
-    """Have the links of all streams follow the rows of one; rows bound to a row that is gone go too."""
+    """Update the links of all streams to the rows of one; rows bound to a removed row are removed too."""
     for name, fields in list(sequence.streams.items()):
         gone: np.ndarray | None = None
         for field, link in fields.items():

@@ -1,12 +1,11 @@
 """Splitting a sample's text in two segments that follow each other, for sentence pairs (nsp, sop).
 
 A pair has its first segment in `text`, `spans`, `mask_spans` and its second in `second`, `second_spans`,
-`second_mask_spans`, as in stored pairs; in one that was split here `follows` says whether the second is what came after
-the first in the text.
+`second_mask_spans`, as in stored pairs. In one that was split here `follows` says whether the second followed the first
+in the text.
 
-Where the sentences of a stream of tokens end, by the tokens alone: for noises that move or hide whole sentences.
-
-Windows of tokens over a long text, which overlap, so that what one of them cuts is whole in another.
+Also the sentence ends of a stream, from the tokens alone: for noises that move or mask whole sentences. And windows of
+tokens over a long text, which overlap, so that text which one of them cuts is whole in another.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ _SECOND = {"text": "second", **{field: f"second_{field}" for field in _FIELDS}}
 
 def in_two(sample: Sample, rng: np.random.Generator) -> Sample:
     """The sample split at a random sentence end, never inside a mention: both segments are of whole sentences, as in
-    the released models of BERT and ALBERT.
+    the published code of BERT and ALBERT.
 
-    The same sample comes back where it is a pair already, or has no two sentences.
+    Returns the same sample where it is a pair already, or has no two sentences.
     """
     points = [] if "second" in sample else _points(sample)
     if not points:
@@ -41,8 +40,8 @@ def splits_at_sentence(text: str) -> bool:
 
 
 def sentence_pairs(sample: Sample) -> list[Sample]:
-    """The pairs of neighbouring sentences that make up a text, each a sample; the last of an odd number goes to the
-    pair before it. The sample itself where it is a pair already, or has no two sentences."""
+    """The pairs of neighbouring sentences of a text, each a sample; the last of an odd number is added to the pair
+    before it. The sample itself where it is a pair already, or has no two sentences."""
     points = [0, *_points(sample), len(sample.get("text", ""))]
     if "second" in sample or len(points) < 3:
         return [sample]
@@ -71,7 +70,7 @@ def segments_of(sample: Sample) -> list[dict[str, Any]]:
 
 
 def with_second(sample: Sample, second: dict[str, Any]) -> Sample:
-    """The pair with another second segment (as `segments_of` gives them), which does not follow the first."""
+    """The pair with another second segment (an output of `segments_of`), which does not follow the first."""
     kept = {k: v for k, v in sample.items() if k not in _SECOND.values()}
     return {**kept, **{_SECOND[field]: value for field, value in second.items()}, "follows": False}
 
@@ -99,8 +98,8 @@ def _between(sample: Sample, begin: int, end: int) -> dict[str, Any]:
 
 
 def cut_longer(first: int, second: int, room: int) -> tuple[int, int]:
-    """How many tokens two segments of these lengths lose, of which `room` tokens are to stay: first the longer one,
-    then both alike, as if tokens were taken one by one from the longer (BERT's released code)."""
+    """The numbers of tokens that two segments of these lengths lose, such that `room` tokens stay: first the longer
+    one, then both alike, as if tokens were removed one by one from the longer (BERT's published code)."""
     excess = max(0, first + second - room)
     longer = min(excess, abs(first - second))
     cut_first = (longer if first > second else 0) + (excess - longer + 1) // 2
@@ -113,7 +112,7 @@ def labelled(sample: Sample, name: str, label: int) -> Sample:
 
 
 def _points(sample: Sample) -> list[int]:
-    """Where sentences end in the sample's text, but for its own end, outside of mentions."""
+    """The sentence ends in the sample's text, without its own end, outside of mentions."""
     text = sample.get("text", "")
     mentions = [m for field in _FIELDS for m in sample.get(field, ())]
     points = [m.end() for m in SENTENCE_END.finditer(text)]
@@ -144,7 +143,7 @@ class SentenceEnds:
 
 
 def begins(length: int, room: int, stride: int) -> list[int]:
-    """Where windows of `room` tokens begin that cover a text of `length`: the last one reaches its end."""
+    """The beginnings of windows of `room` tokens that cover a text of `length`: the last one reaches its end."""
     found = [0]
     while found[-1] + room < length:
         found.append(found[-1] + min(stride, room))
@@ -152,8 +151,8 @@ def begins(length: int, room: int, stride: int) -> list[int]:
 
 
 def fullest(rows: np.ndarray, windows: list[tuple[int, int]], length: int) -> np.ndarray:
-    """Of each row the window [begin, end) in which it has most rows on its poorer side, by its place in `windows`
-    (BERT's released code calls it the max context). Nothing is missing beyond either end of the text.
+    """For each row the window [begin, end) in which the shorter of its two contexts is longest, by its index in
+    `windows` (max context in BERT's published code). A context that reaches an end of the text is complete.
 
     Args:
         rows: [rows], ascending, each in some window.
@@ -168,9 +167,9 @@ def fullest(rows: np.ndarray, windows: list[tuple[int, int]], length: int) -> np
 
 
 def words_of(encoded: Encoding) -> tuple[np.ndarray, np.ndarray]:
-    """A text's words: the first token of each [words], and where it stands in the text [words, 2].
+    """A text's words: the first token of each [words], and its place in the text [words, 2].
 
-    What a tokenizer makes several words of a single character of is one word; white space alone is none.
+    Several words of a tokenizer within a single character are one word; white space alone is none.
     """
     firsts: list[int] = []
     places: list[tuple[int, int]] = []

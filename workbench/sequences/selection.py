@@ -1,8 +1,8 @@
 """Choosing token rows for masking: the one loop that all masking strategies share.
 
-A masking strategy proposes groups of rows in a random order; the loop accepts those that are free and fit into the
-budget, until
-it is spent. The budget is rate x (free rows), rounded up or down at random so that the mean is exact, and at least 1.
+A masking strategy proposes groups of rows in a random order. The loop accepts those that are free and fit into the
+budget, until it is spent. The budget is rate x (free rows), rounded up or down at random so that the mean is exact, and
+at least 1.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from workbench.sequences.sequence import Fields, Sequence, Span
 
 
 def selectable(fields: Fields) -> np.ndarray:
-    """Which rows of a stream of tokens may be hidden or moved [rows] bool.
+    """A mask of the rows of a stream of tokens that may be masked or moved [rows] bool.
 
-    Not special ones, nor those that an earlier objective labelled or a step injected.
+    Excluded are special ones, and those that an earlier objective labelled or a transform injected.
     """
     free: np.ndarray = ~(fields["special"] | fields["taken"])
     return free
 
 
 def whole_words(fields: Fields) -> np.ndarray:
-    """Which rows of a stream of tokens are a whole word [rows] bool, and no part of one that is cut in several."""
+    """A mask of the rows of a stream of tokens that are a whole word [rows] bool, and not a piece of one."""
     words = fields["word_ids"]
     cut = np.diff(words) == 0
     whole: np.ndarray = (words >= 0) & ~(np.append(cut, False) | np.insert(cut, 0, False))
@@ -50,8 +50,8 @@ class Selection:
     def take(self, groups: Iterable[np.ndarray], cut: bool = False, beyond: bool = False) -> list[np.ndarray]:
         """Accept proposals until the budget is spent; returns all groups accepted so far.
 
-        A group that has a row which is not free is passed over. So is one that exceeds what is left of the budget,
-        unless it is `cut` to it, or may go `beyond` it; if nothing at all fits, the smallest proposal is taken.
+        A group with a row that is not free is skipped. So is one that exceeds the rest of the budget, unless it is
+        `cut` to it, or may go `beyond` it; if nothing at all fits, the smallest proposal is accepted.
         """
         smallest: np.ndarray | None = None
         for rows in groups:

@@ -1,4 +1,5 @@
-"""Sequences: what a builder makes of a sample, before it is collated. Lives in the loader's workers (numpy only).
+"""Sequences: the output of a builder for a sample, before it is collated. They exist in the loader's workers (numpy
+only).
 
 A stream of a sequence is a dict of parallel arrays, one row per token. Fields of the `text` stream:
 
@@ -13,19 +14,18 @@ A stream of a sequence is a dict of parallel arrays, one row per token. Fields o
     block_ids        int64   place in the blank that a token fills, from 1, 0 for none (the objective blank_filling)
     doc, rank, until, branch, anchor, everywhere  int64  the visibility integers; a missing one is 0 in all rows
 
-The `entity` stream has `entity_ids` (row of the entity table, 0 = none) and `token` (`Rows` of the text stream: the
-row it hangs on). A stream of mentions has `token` and `last` (the rows of the text at which each begins and ends), one
-of candidates `entity_ids`, `mention` (the row of the mention), `prior`, and `right` (int64: 1 for the entity that is
-meant, 0 for another, -1 where nobody said; worker only). The `image` stream has one of `features`, `patches` or
-`pixels`, and `boxes`, `masked`; of a detector's regions also what it said of them, as it is stored: `classes`,
-`confidence`, `attributes`, `attribute_confidence`, `scores` (worker only).
+The `entity` stream has `entity_ids` (row of the entity table, 0 = none) and `token` (`Rows` of the text stream: the row
+of its mention). A stream of mentions has `token` and `last` (the rows of the text at which each begins and ends), one
+of candidates `entity_ids`, `mention` (the row of the mention), `prior`, and `right` (int64: 1 for the right entity, 0
+for another, -1 where it is unknown; worker only). The `image` stream has one of `features`, `patches` or `pixels`, and
+`boxes`, `masked`; for a detector's regions also the detector's stored outputs: `classes`, `confidence`, `attributes`,
+`attribute_confidence`, `scores` (worker only).
 
-A field is an array with an entry a row, or `Rows`, which name rows of a stream and follow them wherever they go: when
-rows are taken, inserted or dropped (`workbench.sequences.rows`), and when sequences become a batch.
+A field is an array with an entry a row, or `Rows`, which name rows of a stream and follow them: when rows are taken,
+inserted or dropped (`workbench.sequences.rows`), and when sequences become a batch.
 
-Texts among a batch's arrays: their characters as numbers, for what an objective measures of texts.
-
-What a held-out pass gathers are tensors; an answer or a continuation travels as its code points.
+A batch holds texts as arrays of code points, since a held-out pass gathers tensors: for objectives that measure an
+answer or a continuation.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ WORKER_FIELDS = frozenset(
 
 
 class Slot(NamedTuple):
-    """Where texts are read on: which of the texts that a lane reads side by side a sample or sequence is of.
+    """The slot of a sample or sequence where texts are read on: one of the texts that a lane reads in parallel.
 
-    It `continues` where it continues from what stood at the slot in the lane's micro-batch before.
+    It `continues` where it follows the text at the slot in the lane's micro-batch before.
     """
 
     number: int
@@ -67,7 +67,7 @@ class Slot(NamedTuple):
 class Span:
     """A mention of an entity: rows [start, end) of a stream, the entity's id and the linker's score.
 
-    `labels` are those that objectives gave it before there were rows (`Objective.arrange`), by their names.
+    `labels` are those that objectives assigned before there were rows (`Objective.arrange`), by their names.
     """
 
     start: int
@@ -78,13 +78,13 @@ class Span:
     labels: dict[str, int] = field(default_factory=dict)
 
     def at(self, start: int, end: int) -> Span:
-        """The same in other rows of its stream."""
+        """The same mention in other rows of its stream."""
         return Span(start, end, self.entity, self.score, self.stream, self.labels)
 
 
 @dataclass
 class Mark:
-    """A stretch with a part to play (head, tail, mention, answer, ...): rows [start, end) of a stream."""
+    """A stretch with a role (head, tail, mention, answer, ...): rows [start, end) of a stream."""
 
     name: str
     start: int
@@ -92,7 +92,7 @@ class Mark:
     stream: str = "text"
 
     def at(self, start: int, end: int) -> Mark:
-        """The same in other rows of its stream."""
+        """The same stretch in other rows of its stream."""
         return Mark(self.name, start, end, self.stream)
 
 
@@ -100,8 +100,8 @@ class Mark:
 class Rows:
     """Numbers of rows of one stream [n]: in a field (a link for each row of its stream), or in an objective's targets.
 
-    -1 is no row. A row whose link is `bound` goes when the row that it names goes (an entity with its token); another
-    one's link becomes -1.
+    -1 is no row. A row whose link is `bound` is removed with the row that it names (an entity with its token); the link
+    of another one becomes -1.
     """
 
     stream: str
@@ -118,20 +118,19 @@ class Rows:
         return np.array(self.index, dtype=dtype) if copy else np.asarray(self.index, dtype=dtype)
 
     def copy(self) -> Rows:
-        """One with an array of its own."""
+        """A copy with an array of its own."""
         return replace(self, index=self.index.copy())
 
 
 @dataclass
 class Sequence:
-    """One sequence: its streams, what is known of stretches of them, its labels, and what objectives are to predict.
+    """One sequence: its streams, the stretches in them, its labels, and the targets of objectives.
 
-    `spans` are mentions of entities, `marks` stretches with a part to play, `mask_spans` stretches that the masking
-    strategy
-    `field` masks as a whole. `group` is that of all sequences that a builder makes of one sample (its draw; () for one
-    by itself), `role` what this one is of the sample (a choice). `languages` are those of its segments in their order,
-    the last one's that of all after it; none where nobody said. `meta` is what evaluation and steps need of the
-    sample (a question's answers, a mention's types, its tags) and never reaches the model.
+    `spans` are mentions of entities, `marks` stretches with a role, `mask_spans` stretches that the masking strategy
+    `field` masks as a whole. `group` is that of all sequences of one sample (its draw; () for a single one), `role` the
+    role of this one in the sample (a choice). `languages` are those of its segments in their order, the last one's that
+    of all after it; none where they are unknown. `meta` has entries of the sample that evaluation and transforms need
+    (a question's answers, a mention's types, its tags); it never reaches the model.
     """
 
     streams: dict[str, Fields]
@@ -153,13 +152,13 @@ class Sequence:
         return row_count(fields) if fields else 0
 
     def fields(self, stream: str) -> Fields:
-        """The fields of a stream that an objective or a step acts on.
+        """The fields of a stream that an objective or a transform changes.
 
         Raises:
             WorkbenchError: the sequence does not have it.
         """
         if stream not in self.streams:
-            raise unknown("stream", stream, self.streams, f"sequence {self.key!r}, as its builder and steps make it")
+            raise unknown("stream", stream, self.streams, f"sequence {self.key!r}, after its builder and transforms")
         return self.streams[stream]
 
     def spans_of(self, stream: str) -> list[Span]:
@@ -167,8 +166,8 @@ class Sequence:
         return [span for span in self.spans if span.stream == stream]
 
     def alone(self, stream: str) -> Sequence:
-        """The same with one stream, and those that hang on its rows (`Rows.bound`): what it is by itself. Its links to
-        others become -1."""
+        """The same sequence with one stream, and the streams bound to its rows (`Rows.bound`). Its links to others
+        become -1."""
         kept = {stream} & self.streams.keys()
         while more := {
             n for n, f in self.streams.items() if n not in kept and any(_hangs(v, kept) for v in f.values())
@@ -177,7 +176,7 @@ class Sequence:
         return replace(self, streams={name: _among(kept, self.streams[name]) for name in self.streams if name in kept})
 
     def copy(self) -> Sequence:
-        """One whose arrays, lists and labels are its own, for hooks of another view to change."""
+        """A copy with arrays, lists and labels of its own, for hooks of another view to change."""
         return replace(
             self,
             streams={name: {k: v.copy() for k, v in fields.items()} for name, fields in self.streams.items()},
@@ -205,7 +204,7 @@ def _among(streams: set[str], fields: Fields) -> Fields:
 
 
 def row_count(fields: Fields) -> int:
-    """Rows of a stream. `pixels` is per image; its `boxes` tell how many rows the backbone will give."""
+    """Rows of a stream. `pixels` is per image; the number of its `boxes` is that of the backbone's rows."""
     for name in ("input_ids", "entity_ids", "token", "boxes", "features", "patches"):
         if name in fields:
             return len(fields[name])
@@ -245,7 +244,7 @@ def code_points(text: str) -> np.ndarray:
 
 
 def texts_of(points: Tensor, lengths: Iterable[int]) -> list[str]:
-    """The texts that lie one after the other in `points`, of so many characters each."""
+    """The texts that are stored one after the other in `points`, with these numbers of characters."""
     whole = "".join(map(chr, points.tolist()))
     sizes = list(lengths)
     return [whole[end - size : end] for end, size in zip(accumulate(sizes), sizes, strict=True)]

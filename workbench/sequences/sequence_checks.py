@@ -1,8 +1,7 @@
-"""What the parts that make and choose from sequences must return.
+"""Checks of the return values of components that make sequences or choose from them.
 
-Integer fields of a stream name rows of a network's tables (positions, segments, ...), which must be there.
-
-On a GPU a number beyond its table is no message, so it is looked for on the CPU: in the loader's workers.
+Integer fields of a stream are rows of a network's tables (positions, segments, ...), which must exist. On a GPU a
+number beyond its table causes no message, so it is checked on the CPU: in the loader's workers.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def _are_groups(found: Any, sequence: Sequence, stream: str, *_: Any) -> bool:
 
 
 def _bad_rows(groups: list[np.ndarray], sequence: Sequence, stream: str) -> str:
-    """What is wrong with the rows of the stream that a masking strategy chose, in words."""
+    """The error in the rows of the stream that a masking strategy chose, in words; "" where they are valid."""
     if not groups:
         return ""
     tokens, rows = sequence.streams[stream], np.concatenate(groups).astype(np.int64)
@@ -50,7 +49,7 @@ def _groups_in_words(found: Any, sequence: Sequence, stream: str, *_: Any) -> st
 
 
 def noised_rows(vocab_size: int) -> Returns:
-    """What a noise must return, which is nothing, and leave: a whole stream with ids of so many tokens."""
+    """The contract of a noise: it returns None, and leaves a whole stream with ids below `vocab_size`."""
 
     def left(sequence: Sequence, stream: str, *_: Any) -> str:
         return _bad_stream(sequence, stream, vocab_size) or _beyond(sequence, stream)
@@ -65,7 +64,7 @@ def noised_rows(vocab_size: int) -> Returns:
 
 
 def _bad_stream(sequence: Sequence, stream: str, vocab_size: int) -> str:
-    """What is wrong with the fields of a stream of tokens, in words."""
+    """The error in the fields of a stream of tokens, in words."""
     fields = sequence.streams.get(stream, {})
     if lost := TEXT_FIELDS - fields.keys():
         return f"the stream {stream!r} without {', '.join(sorted(lost))}"
@@ -82,7 +81,7 @@ def _bad_stream(sequence: Sequence, stream: str, vocab_size: int) -> str:
 
 
 def _beyond(sequence: Sequence, stream: str) -> str:
-    """What names a row that a stream does not have, in words."""
+    """A reference to a row that a stream does not have, in words."""
     size = sequence.length(stream)
     stretches: list[Span | Mark] = [*sequence.spans, *sequence.mask_spans, *sequence.marks]
     for stretch in stretches:
@@ -108,8 +107,8 @@ FIELDS = Returns("the fields of the image stream, a dict of arrays", kind=dict)
 
 
 _KNOWN = {
-    "input_ids": ("token", "vocab_size", "fix the part that writes it"),
-    "position_ids": ("position", "max_positions", "shorten the max_length of the builder or of the steps"),
+    "input_ids": ("token", "vocab_size", "fix the component that writes it"),
+    "position_ids": ("position", "max_positions", "shorten the max_length of the builder or of the transforms"),
     "block_ids": ("place in a blank", "block_positions", "cut shorter spans out"),
     "token_type_ids": (
         "segment",
@@ -120,16 +119,16 @@ _KNOWN = {
 
 
 def limit_of_types(types: int) -> int:
-    """The limit of segments by the rows of their table: one row tells none apart, and is that of any."""
+    """The limit of segments by the rows of their table: one row is shared by all segments, so there is no limit."""
     return types if types > 1 else 0
 
 
 def check_limits(fields: Mapping[str, Any], limits: Mapping[str, int], who: str) -> None:
-    """Hold the fields of a stream, arrays or tensors [rows], against the rows of the tables that read them.
+    """Compare the fields of a stream, arrays or tensors [rows], with the rows of the tables that read them.
 
     Args:
         limits: by field, the rows of its table; 0 where there is none.
-        who: has the numbers, for the message.
+        who: the owner of the numbers, for the message.
 
     Raises:
         WorkbenchError: a number is beyond its table, or below 0.
@@ -141,7 +140,7 @@ def check_limits(fields: Mapping[str, Any], limits: Mapping[str, int], who: str)
         least, most = int(found.min()), int(found.max())
         if least >= 0 and most < limit:
             continue
-        what, option, advice = _KNOWN.get(name, (name, f"extra.{name}", "fix the part that writes it"))
+        what, option, advice = _KNOWN.get(name, (name, f"extra.{name}", "fix the component that writes it"))
         raise WorkbenchError(
             f"{who} has {what} {most if least >= 0 else least}, but the network has {option} = {limit}: "
             f"{f'enlarge it, or {advice}' if least >= 0 else 'numbers count from 0'}"

@@ -1,4 +1,4 @@
-"""Laying out segments of tokens as one text stream: [CLS] a [SEP] b [SEP], and cutting long texts into parts."""
+"""Laying out segments of tokens as one text stream, [CLS] a [SEP] b [SEP], and cutting long texts into segments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.text.tokenizer import Encoding, Tokenizer
 
 Visibility = Literal["bidirectional", "causal", "anticausal", "prefix"]
 VisibilityAlone = Literal["bidirectional", "causal", "anticausal"]
-"""Of a text of one segment: nothing before it could be a prefix."""
+"""The visibilities of a text of one segment: no segment before it could be a prefix."""
 Mixture = Annotated[dict[Visibility, Positive], MinLen(2)]
 """Visibilities that sequences have in turn, each with its weight."""
 
@@ -25,22 +25,23 @@ TYPES: dict[Visibility, tuple[int, int]] = {
     "anticausal": (3, 3),
     "prefix": (4, 5),
 }
-"""Segment ids in a mixture: they also tell the network which visibility a sequence has (UniLM, section 2.1, with the
-numbers of its released code)."""
+"""Segment ids in a mixture: they also show the network the visibility of a sequence (UniLM, section 2.1, with the
+numbers of its published code)."""
 
 
 class Frame:
-    """The special tokens around segments, one before the first, one after each; and which rows each row sees.
+    """The special tokens around segments, one before the first, one after each; and the rows that each row sees.
 
     Args:
-        tokenizer: where their ids come from.
+        tokenizer: the source of their ids.
+        begin, end: roles (cls, sep, bos, eos), or None for no token there.
         begin, end: roles (cls, sep, bos, eos), or None for no token there.
         visibility: `bidirectional`: all rows; `causal`: the row itself and those before it; `anticausal`: itself and
             those after it; `prefix`: the last of several segments causally, and those before it in both directions
             (UniLM's sequence-to-sequence). Or a mixture of them, whose segments have the types `TYPES`.
 
     Attributes:
-        visibility: of the sequences for which nothing else is said: in a mixture `bidirectional`.
+        visibility: of the sequences without one of their own: in a mixture `bidirectional`.
         mixture: the weights, empty where there is none.
 
     Raises:
@@ -59,23 +60,23 @@ class Frame:
         self.visibility: Visibility = visibility if isinstance(visibility, str) else "bidirectional"
         if self.mixture and self.visibility not in self.mixture:
             raise WorkbenchError(
-                f"visibility mixes {', '.join(self.mixture)}; a mixture has bidirectional sequences, as texts are read "
-                "so when they are encoded; give it a weight"
+                f"visibility mixes {', '.join(self.mixture)}; a mixture must include bidirectional sequences, as texts "
+                "are encoded in both directions; add it with a weight"
             )
         self.begin = [] if begin is None else [tokenizer.id(begin)]
         self.end = [] if end is None else [tokenizer.id(end)]
 
     def size(self, segments: int = 1) -> int:
-        """How many special tokens so many segments get."""
+        """The number of special tokens around this number of segments."""
         return len(self.begin) + segments * len(self.end)
 
     @property
     def visibilities(self) -> tuple[Visibility, ...]:
-        """Those that its sequences may have."""
+        """The visibilities that its sequences may have."""
         return tuple(self.mixture) or (self.visibility,)
 
     def types(self, visibility: Visibility) -> tuple[int, ...]:
-        """The types of the segments of a sequence that is seen so."""
+        """The types of the segments of a sequence with this visibility."""
         return TYPES[visibility] if self.mixture else (0, 1)
 
     def lay(
@@ -121,9 +122,7 @@ class Frame:
         stream = text_fields(columns[0].astype(np.int64), **dict(zip(names, columns[1:], strict=True)))
         if seen != "bidirectional":
             stream["rank"] = ranks(seen, len(columns[0]), rows)
-        if (
-            seen == "prefix" and len(rows) > 1
-        ):  # what ends a target is learned too, or nothing that is written would end
+        if seen == "prefix" and len(rows) > 1:  # the end of a target is learned too, or no generated text would end
             stream["special"][len(columns[0]) - len(self.end) :] = False
         return stream, rows
 
@@ -138,7 +137,7 @@ def joined(streams: Listing[Fields]) -> Fields:
 
 
 def ranks(visibility: Visibility, length: int, begins: Listing[int]) -> np.ndarray:
-    """The visibility integer `rank` [length] of rows whose segments begin at `begins`: a row sees those up to its own.
+    """The visibility integer `rank` [length] of rows whose segments begin at `begins`: a row sees ranks up to its own.
 
     `causal` counts from 0, `anticausal` down to 0; `prefix` is 0 up to the last of several segments, and counts from 1
     there.
@@ -164,7 +163,7 @@ def shifted(spans: Listing[Span], rows: int, begin: int = 0, end: int | None = N
 def cut_segments(encoded: Encoding, size: int, spans: Listing[Span]) -> list[tuple[int, int]]:
     """Consecutive token ranges of at most `size` that cover the text; one empty range for an empty text.
 
-    A cut avoids words and mentions where one in the second half of the part does.
+    A cut avoids words and mentions where a position in the second half of the range does.
     """
     total = len(encoded)
     parts: list[tuple[int, int]] = []

@@ -1,13 +1,13 @@
-"""From the host to the device without a wait.
+"""Copies from the host to the device without a wait.
 
 A copy from ordinary memory to a GPU makes the host wait until it is done; one from pinned memory is queued behind the
-work that is there. So the rows, permutations and grids that the host computes from lengths go through pinned memory, of
-which torch keeps a store.
+current work. So the rows, permutations and grids that the host computes from lengths go through pinned memory, for
+which torch has a cache.
 
 The host asks the device for numbers once a step, at its end. So a forward pass uses no `item`, `tolist` or `nonzero` of
 a tensor on the device, no selection by a mask (`x[mask]` has an unknown size), and makes no tensor from Python numbers.
-The loader knows what depends on lengths or labels alone: `known` of a head's inputs, a batch and a stream, and
-`rows_where`. Rows that only change places go through `workbench.models.permutation`, sums over some rows through
+The loader knows all values that depend on lengths or labels alone: `known` of a head's inputs, a batch and a stream,
+and `rows_where`. Permutations of rows go through `workbench.models.permutation`, sums over some rows through
 `torch.where`, and constants are buffers. `tests/recipes/test_waits.py` runs a step of every recipe on a device without
 values.
 """
@@ -31,8 +31,8 @@ def on_device(values: Tensor | Sequence[int] | Sequence[float], device: torch.de
 
 
 def rows_where(mask: Tensor, device: torch.device) -> Tensor:
-    """Which rows of a mask [rows] on the host are set, on the device: to select by, where a mask there would make the
-    host wait for their number."""
+    """The numbers of the rows that a mask [rows] on the host selects, on the device: selection by a mask there would
+    make the host wait for their number."""
     return on_device(mask.nonzero().squeeze(1), device)
 
 

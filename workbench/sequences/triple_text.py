@@ -1,4 +1,4 @@
-"""What the builders of triples share: a segment for each part of a triple, cut where they are too long together."""
+"""The base of builders of triples: a segment for each element of a triple, cut where they are too long together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.text.tokenizer import Encoding
 
 
 class TripleElement(NamedTuple):
-    """A part of a triple as text: what it is called, more about it, and its id where it is an entity."""
+    """An element of a triple as text: its name, its description, and its id where it is an entity."""
 
     text: str
     more: str = ""
@@ -23,9 +23,9 @@ class TripleElement(NamedTuple):
 
 
 class TripleText(Builder, ABC):
-    """Base of the builders of triples, each of which is an item: a segment for each part, with its segment type.
+    """Base of the builders of triples. Each triple is an item with a segment for each element, with its segment type.
 
-    A subclass says which `parts` a triple has. Entities are `spans` of what they are called.
+    A subclass defines the `parts` of a triple. Entities are `spans` of their names.
     """
 
     unit = "triples"
@@ -33,7 +33,7 @@ class TripleText(Builder, ABC):
 
     @abstractmethod
     def parts(self, sample: Sample, triple: dict[str, Any]) -> list[TripleElement]:
-        """As many parts as there are `types`."""
+        """The elements of a triple, one for each of `types`."""
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         triples = [(s, number, triple) for s in samples for number, triple in enumerate(_triples(s))]
@@ -68,7 +68,7 @@ class TripleText(Builder, ABC):
         return sequence_of(sample, {"text": stream}, number, spans, meta=ids)
 
     def _sizes(self, lengths: list[int]) -> list[int]:
-        """Tokens kept of each segment: the longest is cut, at its end, until all fit."""
+        """The numbers of tokens kept of each segment: the longest is cut, at its end, until all fit."""
         sizes = list(lengths)
         excess = sum(sizes) - self.capacity
         if excess > 0:

@@ -61,5 +61,5 @@ def test_where_no_long_n_gram_is_left_shorter_ones_are_taken() -> None:
 
 
 def test_a_length_must_have_a_weight() -> None:
-    with pytest.raises(WorkbenchError, match="one at least is above 0"):
+    with pytest.raises(WorkbenchError, match="at least one is above 0"):
         NgramMasking([0, 0])

@@ -92,7 +92,7 @@ def test_what_does_not_fit_is_refused(
     for run, corpus, options, message in [
         (matching, two["train"], {"media": None}, "--media left --media right"),
         (matching, two["train"], {"media": ["left", "middle"]}, "medium 'middle'; this one has the media left, right"),
-        (matching, two["train"], {"media": ["left", "left"]}, "a name stands there twice"),
+        (matching, two["train"], {"media": ["left", "left"]}, "a name occurs twice"),
         (matching, two["single"], {}, "this one has no media"),
         (pretrained_text, two["train"], {}, "reads no images"),
     ]:

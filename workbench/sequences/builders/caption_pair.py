@@ -26,9 +26,10 @@ class CaptionPairBuilder(ImageCaptionBuilder):
 
     Args:
         image_processor: the component that makes the image stream, by import path with its options; null for captions
-        alone. partial: mentions that begin or end inside a token: `cover` or `drop`.
-        control: the recipe's; `question-only` leaves the image out, `shuffled-captions` gives every image the captions
-            of another one of the micro-batch.
+            alone.
+        partial: mentions that begin or end inside a token: `cover` or `drop`.
+        control: the recipe's; `question-only` removes the image, `shuffled-captions` exchanges the captions of the
+            images of a micro-batch.
     """
 
     reads = ("captions",)

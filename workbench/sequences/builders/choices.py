@@ -22,9 +22,8 @@ class ChoicesBuilder(SentencePairBuilder):
     `second`, if it has one.
 
     A pair that is too long is cut as by `sentence_pair`: the longer segment first, the choice at its end. Entities
-    linked to the choices (`choice_spans`) come along. The sequences of a sample are a group, each with the role
-    `choice`. `Sequence.meta` has the number of the `choice`, and the `answer`,
-    where the sample says it.
+    linked to the choices (`choice_spans`) are included. The sequences of a sample are a group, each with the role
+    `choice`. `Sequence.meta` has the number of the `choice`, and the `answer`, where the sample has one.
 
     Args:
         options: those of builders of pairs, `workbench.sequences.builder.PairOptions`.

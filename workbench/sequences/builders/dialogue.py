@@ -1,4 +1,4 @@
-"""Turns of a dialogue: [CLS] q [SEP] r [SEP] q [SEP], with roles in the place of segments.
+"""Turns of a dialogue: [CLS] q [SEP] r [SEP] q [SEP], with roles instead of segments.
 
 ERNIE 1.0's dialogue language model (arXiv:1904.09223, section 4.2) has three turns: QQR, QRQ or QRR.
 """
@@ -27,13 +27,13 @@ class DialogueBuilder(Builder):
     """Consecutive turns of a dialogue: [CLS] q [SEP] r [SEP] q [SEP], with roles instead of segments (ERNIE,
     arXiv:1904.09223). A long dialogue becomes several sequences with about equally many turns.
 
-    Who speaks first in a sequence has the role (`token_type_ids`) 0, everybody else 1; where `speakers` are not stored,
+    The first speaker of a sequence has the role (`token_type_ids`) 0, all others 1; where `speakers` are not stored,
     two speak in turn. Turns that are too long together are cut at their ends, the longest first; the tokens lost are
     counted.
 
     Args:
-        turns: of a sequence, at most.
-        visibility: which tokens each one sees: all (`bidirectional`), or those up to itself (`causal`).
+        turns: the most turns of a sequence.
+        visibility: the tokens that each token sees: all (`bidirectional`), or those up to itself (`causal`).
     """
 
     reads = ("turns",)
@@ -64,7 +64,7 @@ class DialogueBuilder(Builder):
         return sequences
 
     def _pieces(self, sample: Sample) -> list[Sample]:
-        """The sample in parts of at most `turns` turns, each with as many speakers; itself where it is one."""
+        """The sample in pieces of at most `turns` turns, each with as many speakers; itself where it is one."""
         turns = sample.get("turns")
         if not turns:
             raise missing(sample, "turns")
@@ -72,7 +72,7 @@ class DialogueBuilder(Builder):
         if len(speakers) != len(turns):
             raise BadValueError(
                 f"sample {sample.get('key', '?')!r} of corpus {sample.get('corpus', '?')!r}",
-                f"it has {len(turns)} turns and {len(speakers)} speakers; give one for each turn, or none at all",
+                f"it has {len(turns)} turns and {len(speakers)} speakers; store one for each turn, or none at all",
                 sample.get("draw"),
                 "turns without speakers",
             )

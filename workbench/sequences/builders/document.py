@@ -37,8 +37,8 @@ class DocumentBuilder(Builder):
         begin, end: roles of the special tokens around the text (GPT: `begin: bos, end: eos`); null for none.
         chars_per_token: sets the window; by default it is measured on the corpora.
         partial: mentions that begin or end inside a token: `cover` or `drop`.
-        visibility: which tokens each one sees: all (`bidirectional`), those up to itself (`causal`: GPT),
-            or itself and those after it (`anticausal`).
+        visibility: the tokens that each token sees: all (`bidirectional`), those up to itself (`causal`: GPT), or
+            itself and those after it (`anticausal`).
     """
 
     unit = "text"
@@ -58,7 +58,7 @@ class DocumentBuilder(Builder):
 
     @classmethod
     def like(cls, builder: Builder) -> DocumentBuilder:
-        """A builder of texts by themselves, in the frame and as visible as that builder's; a prefix is such a text."""
+        """A builder of single texts, in the frame and with the visibility of another builder (`prefix` becomes `bidirectional`)."""
         frame = builder.frame
         alone: VisibilityAlone = "bidirectional" if frame.visibility == "prefix" else frame.visibility
         return cls(builder.tokenizer, builder.max_length, *frame.roles, visibility=alone)

@@ -32,17 +32,18 @@ class ImageCaptionBuilder(Builder):
 
     Args:
         image_processor: the component that makes the image stream, by import path with its options; null for captions
-        alone. captions: `each` caption is an item of the epoch, or `one` drawn per record and epoch.
+            alone.
+        captions: `each` caption is an item of the epoch, or `one` drawn per record and epoch.
         media: where records have several images, by name (`media: {left: ..., right: ...}`), the names of those that
             are read, in this order; the embedding of the stream distinguishes them (`images: 2`). null: their `image`.
         begin, end: roles of the special tokens around the caption; null for none.
         partial: mentions that begin or end inside a token: `cover` or `drop`.
-        control: the recipe's; `question-only` leaves the image out, `shuffled-captions` gives every image the captions
-            of another one of the micro-batch.
-        visibility: which tokens of the text each one sees: all (`bidirectional`), those up to itself (`causal`), or
-            itself and those after it (`anticausal`).
-        target: a decoder's stream that gets the caption, to be written; the text is then left empty. null: the caption
-            is the text.
+        control: the recipe's; `question-only` removes the image, `shuffled-captions` exchanges the captions of the
+            images of a micro-batch.
+        visibility: the tokens of the text that each token sees: all (`bidirectional`), those up to itself (`causal`),
+            or itself and those after it (`anticausal`).
+        target: the stream of a decoder that generates the caption; the text is then empty. null: the caption is the
+            text.
     """
 
     controls: tuple[str, ...] = (QUESTION_ONLY, SHUFFLED_CAPTIONS)
@@ -81,7 +82,7 @@ class ImageCaptionBuilder(Builder):
         return other
 
     def media(self, sample: Sample) -> list[Sample]:
-        """The sample as one for each medium that captions of it are of, each with its own captions: here its image."""
+        """The sample as one for each medium with captions, each with its own captions: here its image."""
         return [sample]
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
@@ -96,7 +97,7 @@ class ImageCaptionBuilder(Builder):
         return [self._sequence(*choice, text) for choice, text in zip(chosen, encoded, strict=True)]
 
     def controlled(self, samples: list[Sample], draws: Draws) -> list[Sample]:
-        """The samples with the captions that the control gives them."""
+        """The samples with the captions that the control assigns to them."""
         if not self.shuffled:
             return samples
         samples, lost = shuffled_captions(samples, draws)

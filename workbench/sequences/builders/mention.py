@@ -19,10 +19,10 @@ class MentionBuilder(MarkedText):
     """A text with one marked mention: [CLS] before <marker> mention <marker> after [SEP], for entity typing (ERNIE-THU,
     arXiv:1905.07129; K-Adapter, arXiv:2002.01808). The samples have `text`, `mention: [start, end]` and `types`.
 
-    The marker stands with one space on its inner side, as in ERNIE-THU's released code: its ideographic full stop by
-    default, `@` for K-Adapter. The rows of the markers are special. A text that is too long keeps its beginning, or,
-    where the mention would be cut, the stretch around the mention; the tokens lost are counted. So, other than in
-    the released code, no mention is lost by truncation.
+    The marker has one space on its inner side, as in ERNIE-THU's published code: the ideographic full stop of that code
+    by default, `@` for K-Adapter. The rows of the markers are special. A text that is too long keeps its beginning, or,
+    where the mention would be cut, the stretch around the mention; the tokens lost are counted. So, unlike in the
+    published code, no mention is lost by truncation.
 
     `Sequence.marks` has `mention` (the rows between the markers), `Sequence.meta` has `types`, and with `types` given
     the multi-hot vector `labels` [types] float32.

@@ -1,10 +1,10 @@
 """Packed documents: several texts of the micro-batch in one sequence.
 
 Documents stay whole, or follow one another and are cut where a sequence is full. They are distinguished by `doc` and
-never by positions, which restart in every document; or a token sees all of its sequence (RoBERTa's full sentences,
-arXiv:1907.11692, section 4.2: windows of texts end at sentences) or all that stands before it, as GPT-2 and GPT-3
-(arXiv:2005.14165, section B) read their contexts. As batches are jagged anyway, packing saves no padding; it
-gives sequences of even length, which is what some published set-ups train on.
+never by positions, which restart in every document. Alternatively a token sees all of its sequence (RoBERTa's full
+sentences, arXiv:1907.11692, section 4.2: windows of texts end at sentences) or all tokens before it, as GPT-2 and GPT-3
+(arXiv:2005.14165, section B) read their contexts. As batches are jagged anyway, packing saves no padding. It yields
+sequences of even length, on which some published set-ups train.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class PackedBuilder(DocumentBuilder):
     """Packed documents: several texts of a micro-batch in one sequence of at most `max_length`. Documents are cut as in
     `document`, and packed first-fit, longest first.
 
-    Those of different languages are not packed together.
+    Documents of different languages are not packed together.
 
     Args:
-        full: take the documents in their order instead, each cut where a sequence is full: of a micro-batch all
+        full: pack the documents in their order instead, each cut where a sequence is full: of a micro-batch all
             sequences but the last have `max_length` tokens.
-        across: a token may see the other documents, positions run on, and only the first has the token at its beginning
-            ([CLS] a [SEP] b [SEP]); by default each sees its own alone.
+        across: a token may see the other documents, positions continue, and only the first document has the begin token
+            ([CLS] a [SEP] b [SEP]); by default each document sees itself alone.
         options: those of `document`.
     """
 
@@ -49,15 +49,15 @@ class PackedBuilder(DocumentBuilder):
         self.full, self.across = full, across
 
     def evaluating(self) -> DocumentBuilder:  # type: ignore[override]
-        """Every document by itself: what is asked of one must not depend on its company."""
+        """Every document by itself: its result must not depend on the other documents of a micro-batch."""
         return DocumentBuilder.like(self)
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         labelled = next((s for s in samples if s.get("labels")), None)
         if labelled is not None:
             raise WorkbenchError(
-                f"sample {labelled.get('key', '?')!r} carries labels {sorted(labelled['labels'])}, which a packed "
-                "sequence of several documents cannot; use the builder document or sentence_pair"
+                f"sample {labelled.get('key', '?')!r} has labels {sorted(labelled['labels'])}, which a packed "
+                "sequence of several documents cannot have; use the builder document or sentence_pair"
             )
         alike: dict[tuple[str, ...], list[Sequence]] = {}
         for document in super().__call__(samples, draws):

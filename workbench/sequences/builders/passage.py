@@ -1,4 +1,4 @@
-"""A question and the text that answers it: [CLS] question [SEP] text [SEP], for reading comprehension (BERT,
+"""A question and the text with its answer: [CLS] question [SEP] text [SEP], for reading comprehension (BERT,
 arXiv:1810.04805, section 4.2)."""
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ class PassageBuilder(Builder):
     arXiv:1810.04805, section 4.2). The question is the sample's `second` and has at most `max_question` tokens. The
     passage gets the remaining tokens.
 
-    A text that is longer becomes several sequences, which overlap: each begins `stride` tokens after the one before, so
-    that an answer which one of them cuts is whole in another. The rows of the question stand for no characters.
-    `Sequence.meta` has the sample's `answers` and `answer_spans`, and its `text`, which they and `char_start` count in.
+    A longer text becomes several overlapping sequences. Each begins `stride` tokens after the one before, so that an
+    answer which one of them cuts is whole in another. The rows of the question have no characters. `Sequence.meta` has
+    the sample's `answers` and `answer_spans`, and its `text`, to which they and `char_start` refer.
 
     Args:
-        max_question: tokens of the question, by default 64, or half of the room if that is less; what is beyond is
+        max_question: tokens of the question, by default 64, or half of the room if that is less; tokens beyond are
             counted.
         stride: by default half of the room that is left to the text (BERT: 128 of 384 tokens).
         partial: linked entities that begin or end inside a token: `cover` or `drop`.
-        visibility: which tokens each one sees: all (`bidirectional`), those up to itself (`causal`), or itself
+        visibility: the tokens that each token sees: all (`bidirectional`), those up to itself (`causal`), or itself
             and those after it (`anticausal`).
 
     Raises:

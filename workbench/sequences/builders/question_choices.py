@@ -24,8 +24,8 @@ class QuestionChoicesBuilder(ChoicesBuilder):
     `choices` does.
 
     Args:
-        image_processor: the component that makes the image stream, by import path with its options; without it no image
-        is seen. control: the recipe's; `question-only` leaves the image out.
+        image_processor: the component that makes the image stream, by import path with its options; null for no image.
+        control: the recipe's; `question-only` removes the image.
         options: those of builders of pairs, `workbench.sequences.builder.PairOptions`.
     """
 
@@ -50,7 +50,7 @@ class QuestionChoicesBuilder(ChoicesBuilder):
         return other
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
-        """All choices of a question are next to the same stream of its image, augmented once."""
+        """The sequences; all choices of a question have the same stream of its image, augmented once."""
         for sample in samples:
             if not sample.get("questions"):
                 raise missing(sample, "questions")

@@ -25,10 +25,11 @@ class QuestionImageBuilder(Builder):
     is an item.
 
     Args:
-        image_processor: the component that makes the image stream, by import path with its options; null asks without
-        the image. control: the recipe's; `question-only` leaves the image out.
-        visibility: which tokens of the text each one sees: all (`bidirectional`), those up to itself (`causal`), or
-            itself and those after it (`anticausal`).
+        image_processor: the component that makes the image stream, by import path with its options; null for questions
+            without the image.
+        control: the recipe's; `question-only` removes the image.
+        visibility: the tokens of the text that each token sees: all (`bidirectional`), those up to itself (`causal`),
+            or itself and those after it (`anticausal`).
     """
 
     unit = "questions"

@@ -20,18 +20,18 @@ class SentencePairBuilder(Builder):
     """Two segments of a text: [CLS] a [SEP] b [SEP] (BERT, arXiv:1810.04805). They are a window of a document that is
     split in two, a stored pair, or a pair that nsp or sop arranged.
 
-    A text without two sentences gives a single segment. Where a pair is too long, the longer segment is cut at its end;
-    of a text that is split, the first at its beginning, so that what meets at the [SEP] stays. Tokens lost are counted.
-    The window leaves a tenth of the room free, so that few are.
+    A text without two sentences becomes a single segment. Where a pair is too long, the longer segment is cut at its
+    end. The first segment of a text that is split is cut at its beginning, so that the tokens around the [SEP] stay.
+    Tokens lost are counted; the window leaves a tenth of the room free, so that few are.
 
     Args:
         chars_per_token: sets the window; by default it is measured on the corpora.
         partial: mentions that begin or end inside a token: `cover` or `drop`.
-        visibility: which tokens each one sees: all (`bidirectional`), those up to itself (`causal`), itself and those
-            after it (`anticausal`), or in the second segment those up to itself and in the first one that segment
-            (`prefix`). Or a mixture, each with its weight (UniLM, arXiv:1905.03197, section 2.4): every text is given
-            one of them, the types of its segments name it, and a text that is read one way stays one segment.
-        split: cut a text in two that is no pair; or else a record is one item, in one segment where it is no pair.
+        visibility: the tokens that each token sees: all (`bidirectional`), those up to itself (`causal`), itself and
+            those after it (`anticausal`), or in the second segment those up to itself and in the first one that segment
+            (`prefix`). Or a mixture, each with its weight (UniLM, arXiv:1905.03197, section 2.4). Every text then gets
+            one of them, and the types of its segments show which. A text that is read one way stays one segment.
+        split: split a text that is no pair in two; otherwise a record is one item, in one segment where it is no pair.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SentencePairBuilder(Builder):
             self.fill(int(0.9 * self.capacity), chars_per_token)
 
     def evaluating(self) -> SentencePairBuilder:
-        """A record is one item, in one segment where it is no pair."""
+        """The same builder without splitting: a record is one item, in one segment where it is no pair."""
         other = copy.copy(self)
         other.split, other.unit, other.window, other.window_tokens = False, None, None, None
         other.dropped = Counter()
@@ -85,7 +85,7 @@ class SentencePairBuilder(Builder):
         return sequence_of(sample, {"text": stream}, 0, found["spans"], mask_spans=found["mask_spans"])
 
     def _ranges(self, lengths: list[int]) -> list[tuple[int, int]]:
-        """The token range kept of each segment."""
+        """The token range of each segment that is kept."""
         excess = max(0, sum(lengths) - self.capacity)
         if excess:
             self.dropped[TRUNCATED] += excess

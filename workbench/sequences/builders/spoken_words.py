@@ -25,15 +25,15 @@ class SpokenWordsBuilder(Builder):
     """Speech, word by word: [CLS] [SEP] in `text`, the sound of each word in `speech` (SpeechBERT, arXiv:1910.11559).
     Each word of a transcript is a row with its frames.
 
-    Fields of the stream: those of a text (`input_ids`: the first token of each word); `said_ids`, the same, which
-    no objective changes: where the two differ the sound is hidden; `features` [rows, max_frames, bands], zeros behind
-    the end of a word, and `frames`, how many it has. Positions are those between [CLS] and [SEP].
+    Fields of the stream: those of a text (`input_ids`: the first token of each word); `said_ids`, the same, which no
+    objective changes: where the two differ the sound is masked; `features` [rows, max_frames, bands], zeros behind the
+    end of a word, and `frames`, their number. Positions are those between [CLS] and [SEP].
 
     Args:
         max_length: words of a sequence, with the two special tokens.
-        max_frames: of a word; what it has more is cut off, and counted.
-        stream: what the stream of the words is called.
-        split: speech of more words becomes several sequences; or else the words beyond are cut off, and counted.
+        max_frames: frames of a word; further ones are cut off, and counted.
+        stream: the name of the stream of words.
+        split: speech of more words becomes several sequences; otherwise the words beyond are cut off, and counted.
     """
 
     reads = ("transcript", "words", "frames")
@@ -75,7 +75,7 @@ class SpokenWordsBuilder(Builder):
         return sequences
 
     def _within(self, heard: list[tuple[int, float, float]], sample: Sample) -> list[tuple[int, float, float]]:
-        """Those that begin before the sound ends."""
+        """The words that begin before the sound ends."""
         found, step = _frames(sample)
         kept = [word for word in heard if word[1] / step < len(found) + EDGE]
         if len(kept) < len(heard):
@@ -83,7 +83,7 @@ class SpokenWordsBuilder(Builder):
         return kept
 
     def _words(self, heard: list[tuple[int, float, float]], sample: Sample) -> Fields:
-        """The stream of words: their tokens and when they are said."""
+        """The stream of words: their tokens and their times."""
         found, step = _frames(sample)
         ids = np.asarray([token for token, *_ in heard], np.int64)
         features = np.zeros((len(heard), self.max_frames, found.shape[1]), found.dtype)
@@ -104,7 +104,7 @@ def _frames(sample: Sample) -> tuple[np.ndarray, float]:
     """The spectra [n, d] and the seconds between two.
 
     Raises:
-        BadValueError: it has no such.
+        BadValueError: it has none.
     """
     found, step = sample["frames"].get("features"), float(sample["frames"].get("step", 0))
     if found is None or np.ndim(found) != 2 or step <= 0:

@@ -15,13 +15,13 @@ from workbench.text.tokenizer import Encoding, Tokenizer
 class TaggedTextBuilder(Builder):
     """A text whose words have tags or dependency heads: [CLS] text [SEP]. A longer text is read in overlapping windows.
 
-    A long text becomes several sequences, each of which begins half its room after the one before; each word is to be
-    read in the one where its context is fullest. `Sequence.meta` has the sample's `tags` and `dependencies`, where the
-    `words` of the text stand, and the stretch of it that this sequence is read for, `own`: all in characters.
+    A long text becomes several sequences, each of which begins half its room after the one before. Each word is read in
+    the sequence with the most context around it. `Sequence.meta` has the sample's `tags` and `dependencies`, the places
+    of its `words`, and the stretch of the text that this sequence is read for, `own`: all in characters.
 
     Args:
         partial: linked entities that begin or end inside a token: `cover` or `drop`.
-        visibility: which tokens each one sees: all (`bidirectional`), those up to itself (`causal`), or itself
+        visibility: the tokens that each token sees: all (`bidirectional`), those up to itself (`causal`), or itself
             and those after it (`anticausal`).
     """
 
@@ -45,7 +45,7 @@ class TaggedTextBuilder(Builder):
         windows = [(begin, min(begin + room, len(text))) for begin in begins(len(text), room, max(1, room // 2))]
         owner = fullest(firsts, windows, len(text))
         read = [window for window in range(len(windows)) if (owner == window).any()] or [0]
-        # what stands before the first word of a window's own belongs to the one before
+        # tokens before the first word of a window's own belong to the window before
         edges = [0, *(int(places[owner == window][0, 0]) for window in read[1:]), len(sample_text(sample))]
         sequences = []
         for number, window in enumerate(read):

@@ -1,4 +1,4 @@
-"""A text and what is to be written of it (a translation, a summary, an answer), for models that write.
+"""A source text and its target (a translation, a summary, an answer), for models that generate text.
 
 text     two boats . [SEP]             target   zwei boote . [SEP]          an encoder and a decoder (T5, BART)
 text     [CLS] two boats . [SEP] zwei boote . [SEP]                         one stack (UniLM, GPT): `stream: text`
@@ -23,15 +23,15 @@ class TextToTextBuilder(Builder):
     """A source and a target text, for sequence-to-sequence models (translation, summaries, answers). They are a
     sample's `text` and `second`, or two of its `translations`.
 
-    In one stream the second stands behind the first, whose rows are `taken`: they are read and not predicted. What is
-    too long loses its end, which is counted.
+    In one stream the target follows the source, whose rows are `taken`: they are read and not predicted. Texts that are
+    too long lose their end; the tokens lost are counted.
 
     Args:
-        source, target: languages of `translations`, the one that is read and the one that is written; by default
+        source, target: languages of `translations`, the one that is read and the one that is generated; by default
             `text` and `second`.
-        stream: the stream of what is written: one of its own, or `text`.
+        stream: the stream of the target: one of its own, or `text`.
         max_length: tokens of the stream `text`.
-        max_target_length: tokens of what is written; by default `max_length`, in one stream half of it.
+        max_target_length: tokens of the target; by default `max_length`, in one stream half of it.
         begin, end: roles of the special tokens around both; null for none.
         visibility: of the stream `text`: `prefix` or `causal` where it holds both.
     """
@@ -63,14 +63,13 @@ class TextToTextBuilder(Builder):
         if room < 1 or (self.pairs and self.capacity - room < 1):
             raise WorkbenchError(
                 f"max_length = {max_length}, max_target_length = {self.max_target_length}: no room for text next to "
-                f"the "
-                "special tokens; use other lengths"
+                "the special tokens; use other lengths"
             )
         self.room = room
         self.optional = False
 
     def evaluating(self) -> TextToTextBuilder:
-        """A text need not say what is to be written of it."""
+        """The same builder for texts that need not have a target."""
         other = copy.copy(self)
         other.optional, other.dropped = True, Counter()
         return other
@@ -85,21 +84,21 @@ class TextToTextBuilder(Builder):
         ]
 
     def source_text(self, sample: Sample) -> str:
-        """What is read."""
+        """The source text."""
         if self.source is None or (self.optional and "translations" not in sample):
             return sample_text(sample)
         return self._in(sample, self.source)
 
     def target_text(self, sample: Sample) -> str | None:
-        """What is to be written; None where a sample does not say it and need not."""
+        """The target text; None where a sample has none and need not have one."""
         there = "second" in sample if self.target is None else self.target in sample.get("translations", {})
         return None if self.optional and not there else self.wanted_text(sample)
 
     def wanted_text(self, sample: Sample) -> str:
-        """What is to be written.
+        """The target text.
 
         Raises:
-            WorkbenchError: the sample does not say it.
+            WorkbenchError: the sample has none.
         """
         if self.target is not None:
             return self._in(sample, self.target)

@@ -23,8 +23,9 @@ class TranslationPairBuilder(Builder):
     """A sentence and its translation: [SEP] a [SEP] [SEP] b [SEP], with positions from 0 in both (XLM,
     arXiv:1901.07291, section 3.4). They are two of a record's `translations`, in a random order.
 
-    Of more than two languages two are drawn, anew in every epoch. Where a pair is too long, the longer sentence is cut
-    first, at its end, and the tokens lost are counted. The segments are 0 and 1, and `Sequence.languages` names theirs.
+    Two of the languages are drawn, anew in every epoch, where a record has more. Where a pair is too long, the longer
+    sentence is cut first, at its end, and the tokens lost are counted. The segments are 0 and 1, and
+    `Sequence.languages` names their languages.
 
     Args:
         languages: those to draw from; by default all that a record has.
@@ -98,7 +99,7 @@ class TranslationPairBuilder(Builder):
         return sequence_of(sample, {"text": stream}, 0, spans, languages=pair)
 
     def _rooms(self, first: int, second: int) -> tuple[int, int]:
-        """How many tokens of each sentence are kept: the longer one gives way."""
+        """The number of tokens of each sentence that are kept: the longer one is cut first."""
         if first + second <= self.capacity:
             return first, second
         kept = max(min(first, self.capacity // 2), self.capacity - second)

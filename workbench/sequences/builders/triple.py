@@ -20,8 +20,9 @@ class TripleBuilder(TripleText):
 
     Args:
         head: the head's text: its `label`, or its label and `description`.
-        visibility: which tokens each one sees: all (`bidirectional`), those up to itself (`causal`), itself and those
-            after it (`anticausal`), or in the tail those up to itself and in head and relation these two (`prefix`).
+        visibility: the tokens that each token sees: all (`bidirectional`), those up to itself (`causal`), itself and
+            those after it (`anticausal`), or in the tail those up to itself and in head and relation these two
+            (`prefix`).
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Transforms: what changes sequences behind their builder."""
+"""Transforms: changes to sequences after their builder."""

@@ -1,7 +1,7 @@
-"""Rows that a window does not hold back: Longformer's global attention (Beltagy et al., arXiv:2004.05150, section 3.1),
+"""Rows that are exempt from a window: Longformer's global attention (Beltagy et al., arXiv:2004.05150, section 3.1),
 BigBird's global tokens among those of the text (Zaheer et al., arXiv:2007.14062, section 2, BigBird-ITC).
 
-Longformer gives such rows projections of their own, which start as copies of the others; here they have the layer's.
+Longformer has projections for such rows, which start as copies of the others; here they use the layer's.
 """
 
 from __future__ import annotations

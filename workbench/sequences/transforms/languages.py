@@ -1,4 +1,4 @@
-"""Which language each token is of (XLM, arXiv:1901.07291, figure 1), for an embedding with a table of languages."""
+"""The language of each token (XLM, arXiv:1901.07291, figure 1), for an embedding with a table of languages."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class LanguagesTransform(Transform):
     """Language ids of XLM (arXiv:1901.07291, figure 1). The field `language_ids` has for each row the number of its
     segment's language.
 
-    The language is the sample's `language`, that of each of two translations its own. The embedding reads it:
+    The language is the sample's `language`; each of two translations has its own. The embedding reads the field:
     `extra: {language_ids: 15}`.
 
     Args:
-        languages: their names; a language's number is its place here, from 0.
-        default: what texts are in that do not say it; by default they are refused.
+        languages: their names; a language's number is its index here, from 0.
+        default: the language of texts without one; by default they are refused.
 
     Raises:
-        WorkbenchError: a language is named twice, the default is none of them, or a sequence is of none of them.
+        WorkbenchError: a language is named twice, the default is none of them, or a sequence is in none of them.
     """
 
     reads: tuple[str, ...] = ("language",)
@@ -47,7 +47,7 @@ class LanguagesTransform(Transform):
             numbers = np.array([self._number(language, sequence) for language in named], np.int64)
             if not len(numbers):
                 raise WorkbenchError(
-                    f"sequence {sequence.key!r}: nothing says what language it is in. Prepare the corpus so: "
+                    f"sequence {sequence.key!r} has no language. Prepare the corpus with one: "
                     f"{how_to_prepare('language')}"
                 )
             text = sequence.fields("text")

@@ -1,4 +1,4 @@
-"""Which task a sequence is of, at each of its tokens (ERNIE 2.0, arXiv:1907.12412, section 3.3: the task embedding)."""
+"""The task of a sequence at each of its tokens (ERNIE 2.0, arXiv:1907.12412, section 3.3: the task embedding)."""
 
 from __future__ import annotations
 
