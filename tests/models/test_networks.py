@@ -56,7 +56,7 @@ def test_a_module_of_a_layer_is_tied() -> None:
     [
         ({"text.tokens": "main.text.token"}, r"unknown module 'tokens' in model\.small\.tie\.text\.tokens"),
         ({"text.token": "main.image.token"}, r"unknown module 'image'"),
-        ({"text.token": "main.text.token"}, r"\[9, 4\].*\[9, 8\].*only what is alike"),
+        ({"text.token": "main.text.token"}, r"\[9, 4\].*\[9, 8\].*only modules of the same class"),
     ],
 )
 def test_ties_that_cannot_be_are_refused(tie: dict[str, str], message: str) -> None:

@@ -1,4 +1,4 @@
-"""Giving modules of a network adapters, and merging these into its weights."""
+"""Adding adapters to modules of a network, and merging them into its weights."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from workbench.models.initialisation import initialise
 from workbench.models.network import Network
 from workbench.recipe.spec import Spec
 
-DOT = ":"  # in the names of adapters, which are those of their modules, as a module's name has no dot in it
+DOT = ":"  # replaces dots in the names of adapters (those of their modules), as module names have no dot
 
 
 def adapt(network: Network, specs: list[Spec], init_range: float, where: str, whole: bool = False) -> None:
-    """From now on train adapters, and nothing else of the network but its poolers, with which heads begin.
+    """Add adapters to a network. Only they and the poolers, with which heads begin, are trained from now on.
 
-    They lie in `network.adapters`, for each spec those of its modules; the names of all other weights stay.
+    They are in `network.adapters`, for each spec those of its modules; the names of all other weights stay.
 
     Args:
-        whole: train all that is adapted too.
+        whole: train the adapted network too.
 
     Raises:
         WorkbenchError: an unknown adapter or option, or a pattern that matches no module that it adapts.
@@ -60,10 +60,10 @@ def _matching(pattern: str, names: list[str], words: str, where: str) -> list[st
 
 
 def merge(network: Network) -> None:
-    """Put what the adapters do into the weights of the network, and take them away.
+    """Merge the adapters of a network into its weights, and remove them.
 
     Raises:
-        WorkbenchError: one does what no weights can.
+        WorkbenchError: an adapter has no form as weights.
     """
     for adapters in network.adapters:
         assert isinstance(adapters, nn.ModuleDict)

@@ -1,6 +1,6 @@
-"""Adapting a network: what it has learned stays as it is, and small modules next to it are trained.
+"""Adapters of a network: the network's weights are frozen, and small additional modules are trained.
 
-The end of a network, as a module of its own, so that an adapter may go by all that the layers made.
+The end of a network is a module of its own, so that an adapter can read the states of all layers.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ States = dict[str, Tensor]
 
 
 class LayerStates(NamedTuple):
-    """What the layers of a network built from a batch: the streams before the first layer and after each."""
+    """The states of a network's layers for a batch: the streams before the first layer and after each."""
 
     hidden: list[States]
     context: Context
 
 
 class NetworkEnd(nn.Module):
-    """What a network gives: the streams after the last layer.
+    """The output of a network: the streams after the last layer.
 
     Args:
         sizes: hidden size of every stream.
@@ -48,14 +48,14 @@ class NetworkEnd(nn.Module):
 
 @dataclass(frozen=True)
 class AdapterPlace:
-    """What modules of a network an adapter stands at.
+    """A kind of modules of a network to which adapters can be added.
 
     Attributes:
         kind: their class.
-        words: what they are called.
-        sizes: what an adapter of one may ask for.
-        returns: what an adapter must return, given what the module was given and what it made.
-        targets: patterns of their names, where the recipe says none.
+        words: their name in messages.
+        sizes: the sizes that an adapter may request.
+        returns: the contract of an adapter's output, given the module's input and output.
+        targets: patterns of their names, where the recipe has none.
     """
 
     kind: type[nn.Module]
@@ -70,12 +70,12 @@ LINEAR = AdapterPlace(
     "linear map",
     lambda linear: {"in_size": linear.in_features, "out_size": linear.out_features},
     Returns(
-        "a tensor of the shape that the map gave",
+        "a tensor of the shape of the layer's output",
         lambda found, given, made: isinstance(found, Tensor) and found.shape == made.shape,
         kind=Tensor,
     ),
 )
-"""Linear maps: `given` [rows, in_size], `made` [rows, out_size]."""
+"""Linear layers: `given` [rows, in_size], `made` [rows, out_size]."""
 
 
 def _is_longer(found: Any, given: KeyValues, made: KeyValues) -> bool:
@@ -91,10 +91,10 @@ KEY_VALUES = AdapterPlace(
     KeyValueHook,
     "attention",
     lambda seen: {"num_heads": seen.num_heads, "head_size": seen.head_size},
-    Returns("the keys and values that it was given, behind others if it likes", _is_longer, kind=KeyValues),
+    Returns("the given keys and values, after any additional ones", _is_longer, kind=KeyValues),
     ("layers.*",),
 )
-"""What attention reads: `given` and `made` are the same `KeyValues`."""
+"""The keys and values of attention: `given` and `made` are the same `KeyValues`."""
 
 
 def _is_same_streams(found: Any, given: LayerStates, made: States) -> bool:
@@ -105,42 +105,43 @@ END = AdapterPlace(
     NetworkEnd,
     "network",
     lambda end: {"sizes": end.sizes, "num_layers": end.num_layers},
-    Returns("the streams that it was given, each a tensor of the same shape", _is_same_streams, kind=dict),
+    Returns("the given streams, each a tensor of the same shape", _is_same_streams, kind=dict),
     ("end",),
 )
-"""The network as a whole: `given` what its layers made (`LayerStates`), `made` the streams after the last one."""
+"""The network as a whole: `given` are the states of its layers (`LayerStates`), `made` the streams after the last
+one."""
 
 
 @dataclass(frozen=True)
 class Targets:
-    """What a recipe says of an adapter next to its own options: the modules of the network that get one each, by
-    patterns of their names (`layers.*.qkv`); by default `AdapterPlace.targets`."""
+    """The entry `targets` of an adapter in a recipe: the modules of the network that get one each, by patterns of their
+    names (`layers.*.qkv`); by default `AdapterPlace.targets`."""
 
     targets: Annotated[list[Name], MinLen(1)]
 
 
 class Adapter(nn.Module):
-    """Changes what one module of a network gives. A new one should change nothing: the network begins as it is.
+    """Changes the output of one module of a network. A fresh adapter should return the output unchanged.
 
-    Of the sizes of the module (`AdapterPlace.sizes`) it is given those that it asks for. Fresh weights are drawn as a
+    It gets those sizes of the module (`AdapterPlace.sizes`) that its `__init__` requests. Fresh weights are drawn as a
     layer's are; a method `initialise(scale)` draws others.
     """
 
     adapts: ClassVar[AdapterPlace] = LINEAR
 
     def forward(self, given: Any, made: Any) -> Any:
-        """What the module built from what it was given -> what it shall have made."""
+        """The input and the output of the module -> the new output."""
         raise NotImplementedError(f"{type(self).__name__} must define forward")
 
     def merge(self, module: Any) -> None:
-        """Let the module itself give what the two give together.
+        """Merge the adapter into the weights of the module.
 
         Raises:
-            WorkbenchError: no weights of it do that.
+            WorkbenchError: it has no form as weights.
         """
         raise WorkbenchError(
-            f"{named(self)}: what this adapter does is no linear map, so no weights of the network's own shape do it, "
-            "and it cannot be exported; use the run itself"
+            f"{named(self)} is no linear map, so it cannot be merged into weights of the network's own shape, and the "
+            "network cannot be exported; use the run itself"
         )
 
     def act(self, module: nn.Module, inputs: tuple[Any, ...], made: Any) -> Any:

@@ -1,10 +1,6 @@
-"""Bottleneck adapters (Houlsby et al., arXiv:1902.00751; Pfeiffer et al., arXiv:2005.00247).
-
-Low-rank adaptation (LoRA, Hu et al., arXiv:2106.09685, section 4.1).
-
-Prefixes (prefix-tuning, Li and Liang, arXiv:2101.00190; P-tuning v2, Liu et al., arXiv:2110.07602).
-
-A stack next to the network (K-Adapter, Wang et al., arXiv:2002.01808, section 3).
+"""Adapters: bottleneck adapters (Houlsby et al., arXiv:1902.00751; Pfeiffer et al., arXiv:2005.00247), low-rank
+adaptation (LoRA, Hu et al., arXiv:2106.09685, section 4.1), prefixes (prefix-tuning, Li and Liang, arXiv:2101.00190;
+P-tuning v2, Liu et al., arXiv:2110.07602), and a stack of layers (K-Adapter, Wang et al., arXiv:2002.01808, section 3).
 """
 
 from __future__ import annotations
@@ -95,16 +91,16 @@ class PrefixAdapter(Adapter):
     P-tuning v2, Liu et al., arXiv:2110.07602). The output of attention is softmax(q [P_k ; K]^T) [P_v ; V], with P_k
     and P_v [size, heads, head size].
 
-    With `targets: [layers.*]` every attention of the layers has its own. They stand at the positions -size .. -1 and
-    are seen by every row of the trunk; no row of a stream moves. Unlike other adapters a new prefix is not nothing: its
-    rows take their share of the attention. The keys and values are trained as they are, as in P-tuning v2, and not made
-    by a network as in prefix-tuning.
+    With `targets: [layers.*]` every attention of the layers has its own. They have the positions -size .. -1, and every
+    row of the trunk sees them; no row of a stream moves. Unlike other adapters a fresh prefix changes the output: its
+    rows take a share of the attention. The keys and values are trained directly, as in P-tuning v2, and not computed by
+    a network as in prefix-tuning.
 
     Args:
         size: rows of the prefix.
 
     Raises:
-        WorkbenchError: several texts are packed into a sequence; a prefix begins but one.
+        WorkbenchError: several texts are packed into a sequence; a prefix is at the beginning of one text.
     """
 
     adapts = KEY_VALUES
@@ -121,8 +117,8 @@ class PrefixAdapter(Adapter):
     def forward(self, given: KeyValues, made: KeyValues) -> KeyValues:
         if "doc" in made.layout.integers:
             raise WorkbenchError(
-                "several texts are packed into a sequence, and a prefix begins but one; use a builder that gives each "
-                "text a sequence of its own"
+                "several texts are packed into a sequence, and a prefix is at the beginning of one text; use a builder "
+                "that makes a sequence for each text"
             )
         size = self.keys.shape[0]
         layout = made.layout.kept(made.layout, ("prefix", size), lambda: _prefixed(made.layout, size))
@@ -162,20 +158,20 @@ class AdapterLayer(nn.Module):
 
 
 class SideAdapter(Adapter):
-    """Transformer layers next to a frozen network, which read its hidden states (K-Adapter, Wang et al.,
+    """Transformer layers that read the hidden states of a frozen network (K-Adapter, Wang et al.,
     arXiv:2002.01808). The i-th adapter layer reads the states after layer `after[i]`, plus the output of the adapter
     layer before it. The output is W [h ; s] + b, with the last states h of the network and s of the adapter layers. W
     begins as [I ; 0] and b at 0, so a fresh adapter returns the network's output unchanged.
 
-    The paper says that an adapter layer gets the two concatenated; its published code adds them, and so does this.
-    Heads read rows of the network's own width, so W is here, where theirs begin with it. Several such stacks are
-    several entries of `adapt`; one that is to stay is named in `train.freeze`.
+    The paper concatenates the two inputs of an adapter layer; its published code adds them, and so does this. Heads
+    read rows of the network's own width, so W is here, where theirs begin with it. Several such stacks are several
+    entries of `adapt`; name one in `train.freeze` to keep it unchanged.
 
     Args:
-        stream: whose rows it reads.
-        after: numbers of layers, counted from 1; 0 stands for the embedded rows.
+        stream: the stream whose rows it reads.
+        after: numbers of layers, counted from 1; 0 is the embedding.
         size: width of the Transformer layers.
-        depth: how many of them are in an adapter layer.
+        depth: Transformer layers in an adapter layer.
         options: of these layers, `workbench.models.blocks.LayerOptions`.
 
     Raises:

@@ -105,11 +105,11 @@ class Sublayer(nn.Module):
         self.pre = norm_place == "pre"
 
     def enter(self, x: Tensor) -> Tensor:
-        """What the function gets."""
+        """The input of the function."""
         return self.norm(x) if self.pre else x
 
     def leave(self, x: Tensor, result: Tensor) -> Tensor:
-        """What comes out, given the input and the function's result."""
+        """The output of the sublayer, given its input and the function's result."""
         total = x + dropout(result, self.dropout, self.training)
         return total if self.pre else self.norm(total)
 
@@ -118,7 +118,7 @@ class Sublayer(nn.Module):
 class LayerOptions:
     """The options of every Transformer layer, declared here alone; the defaults are BERT's (arXiv:1810.04805).
 
-    A layer takes them as `**options: Annotated[Any, LayerOptions]`, but for those that it names itself.
+    A layer takes them as `**options: Annotated[Any, LayerOptions]`, except those that it declares itself.
 
     Attributes:
         num_heads: heads of the attention.
@@ -130,7 +130,7 @@ class LayerOptions:
         norm_eps: epsilon of the norms.
         rotary: base of rotary positions (arXiv:2104.09864).
         score_bias: a component that adds to the scores of attention (buckets).
-        window: how many rows away a row may be to be seen.
+        window: the greatest distance in rows at which a row is seen.
         scale: of the scores, by default 1 / sqrt(head size).
         bias: of linear maps and norms.
         attention_bias: of the linear maps of attention, by default as `bias`.
@@ -216,7 +216,7 @@ class MultiHeadAttention(nn.Module):
         if context.keeps("keys"):
             known, keys = context.recall(names[1], torch.stack([k, v], 1), apart=not self.seen.adapted)
             k, v = known.unbind(1)
-        own = keys  # its lengths are read behind the call alone: compiled code is made for each list of numbers
+        own = keys  # its lengths are read after the call: code is compiled for each list of numbers
         q, (k, v, keys) = self.faced(q, self.seen(KeyValues(k, v, keys)), query_rows, queries, names)
         out, weights = attend(
             *(q, k, v, queries, keys),
@@ -227,12 +227,12 @@ class MultiHeadAttention(nn.Module):
             need_weights=context.looks,
             label=self._label(context.kind, names),
         )
-        if weights is not None:  # without what an adapter put before the keys of each sequence
+        if weights is not None:  # without the keys that an adapter put before those of each sequence
             context.look(names, [w[..., w.shape[-1] - n :] for w, n in zip(weights, own.lengths, strict=True)])
         return self.output(out.flatten(1))
 
     def _label(self, kind: str, names: tuple[tuple[str, ...], tuple[str, ...]]) -> str:
-        """Whose attention it is, for people: the same for all layers of a kind."""
+        """The name of the attention in messages: the same for all layers of a kind."""
         own, read = (", ".join(side) for side in names)
         window = "" if self.window is None else f", window {self.window}"
         score_bias = (
@@ -250,9 +250,9 @@ class MultiHeadAttention(nn.Module):
         queries: Layout,
         names: tuple[tuple[str, ...], tuple[str, ...]],
     ) -> tuple[Tensor, KeyValues]:
-        """Queries and keys as they are multiplied: as they are. For attention whose queries go by what they face.
+        """Queries and keys before their product, here unchanged: a hook for attention whose queries depend on the keys.
 
-        What is given back may be wider than the values; `scale` is then to be set.
+        The results may be wider than the values; `scale` must be set then.
         """
         return q, keys
 
@@ -276,7 +276,7 @@ class AttentionBlock(nn.Module):
 
     `normed`: whether there is a norm at all, which only pre-norm layers do without;
     `key_norm`: in pre-norm layers, whether another stream's rows are normed before they are read;
-    `kind`: the attention, made as `MultiHeadAttention` is.
+    `kind`: the attention, constructed as `MultiHeadAttention` is.
     """
 
     def __init__(
@@ -293,7 +293,7 @@ class AttentionBlock(nn.Module):
         self.residual = options.sublayer(size)
         if not normed:
             if options.norm_place != "pre":
-                raise WorkbenchError("attention_norm: false leaves out a norm that stands before: add norm_place: pre")
+                raise WorkbenchError("attention_norm: false removes the norm before attention: add norm_place: pre")
             self.residual.norm = nn.Identity()
         self.one_kind = key_size is None
         pre = key_norm and not self.one_kind and options.norm_place == "pre"
@@ -301,7 +301,7 @@ class AttentionBlock(nn.Module):
 
     @property
     def added(self) -> nn.Module:
-        """The map whose result is added to the rows."""
+        """The linear layer whose result is added to the rows."""
         return self.attention.output
 
     def forward(
@@ -340,7 +340,7 @@ class FeedForwardBlock(nn.Module):
 
     @property
     def added(self) -> nn.Module:
-        """The map whose result is added to the rows."""
+        """The linear layer whose result is added to the rows."""
         return self.network.outer
 
     def forward(self, rows: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Activation checkpointing: what a function computed is not kept for the backward, which runs it again
+"""Activation checkpointing: the activations of a function are not stored for the backward, which recomputes them
 (Chen et al. 2016, arXiv:1604.06174)."""
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ T = TypeVar("T")
 def recomputed(function: Callable[..., T], *arguments: Any) -> T:
     """`function(*arguments)`, which runs once more in the backward.
 
-    Where it raises, torch leaves its hooks on saved tensors in place until the error's traceback is gone: whatever
-    runs meanwhile would run it again, too. So the error is raised here, behind them.
+    Where it raises, torch leaves its hooks on saved tensors in place until the error's traceback is gone: code that
+    runs meanwhile would be recomputed, too. So the error is raised here, after them.
     """
     errors: list[BaseException] = []
     calls: list[None] = []

@@ -1,4 +1,4 @@
-"""What a layer may read besides the hidden states: offsets, visibility integers, links between streams."""
+"""The inputs of a layer besides the hidden states: offsets, visibility integers, links between streams."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.sequences.batch import Batch
 
 
 class AttentionRecord(NamedTuple):
-    """What an attention call looked at: the number of its layer, the streams of its queries and of its keys, and the
+    """The weights of an attention call: the number of its layer, the streams of its queries and of its keys, and the
     weights of each sequence [heads, its queries, its keys], the rows of several streams stream after stream."""
 
     layer: int
@@ -24,19 +24,19 @@ class AttentionRecord(NamedTuple):
 
 
 class Context:
-    """Knowledge about one batch, shared by all layers of a forward, and what is kept of it for heads and figures.
+    """The properties of one batch, shared by all layers of a forward, and the states kept for heads and figures.
 
     Args:
         keep_attention: whether attention weights are kept, or of which layers, by their numbers in the stack.
-        cache: what the sequences continue from; `updated_cache` says what it has become after the forward.
+        cache: the cache from which the sequences continue; `updated_cache` is the one after the forward.
 
     Attributes:
-        batch: with a KV cache, also the streams that it alone has, without rows.
+        batch: with a KV cache, also the streams that only the cache has, without rows.
         progress: of the run: 0 at its start, 1 at its end and in evaluation.
         attention: of every attention call of the layers for which it is kept.
         hidden: the streams before the first layer and after each, where they are kept.
-        kind: of the layer that runs, for people.
-        taps: the streams where a layer `tap` stands, by its name, and what other layers leave to heads.
+        kind: of the layer that runs, for messages.
+        taps: the streams at each layer `tap`, by its name, and tensors that other layers pass to heads.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class Context:
         return self._layouts[streams]
 
     def enter(self, layer: int, kind: str = "") -> None:
-        """Say which layer of the stack comes, and of what kind; the places of a KV cache are counted in it."""
+        """Begin a layer of the stack, with its kind; the places of a KV cache are counted in it."""
         self._layer, self._calls, self.kind = layer, 0, kind
 
     @property
     def looks(self) -> bool:
-        """Whether the attention weights of the layer that is entered are kept."""
+        """Whether the attention weights of the current layer are kept."""
         if isinstance(self.keep_attention, bool):
             return self.keep_attention
         return self._layer in self.keep_attention
@@ -93,10 +93,10 @@ class Context:
 
     @torch.compiler.disable
     def recall(self, streams: tuple[str, ...], rows: Tensor, apart: bool = False) -> tuple[Tensor, Layout]:
-        """What an attention call reads of streams: the cache's rows and those of the batch, as one layout.
+        """The rows of streams that an attention call reads: the cache's rows and those of the batch, as one layout.
 
-        Called once by each attention call, where `keeps` says so, with what is to be kept of the batch's rows
-        [rows, ...], in the order of `layout`. With `apart` the rows may stand as they are kept (a layout
+        Each attention call calls it once, where `keeps` is true, with the values of the batch's rows [rows, ...] to be
+        kept, in the order of `layout`. With `apart` the rows may be returned as they are stored (a layout
         `CacheLayout`).
         """
         assert self._update is not None
@@ -110,27 +110,27 @@ class Context:
         return self._update.extend(place, streams, rows, apart=True), self._spread[streams]
 
     def cast_kept(self, dtype: torch.dtype) -> None:
-        """Have all that is kept for heads and figures in this dtype; a KV cache stays as its network reads it."""
+        """Convert all states kept for heads and figures to this dtype; a KV cache stays as its network reads it."""
         self.attention = [call._replace(weights=[w.to(dtype) for w in call.weights]) for call in self.attention]
         self.hidden = [_cast(streams, dtype) for streams in self.hidden]
         self.taps = {place: _cast(streams, dtype) for place, streams in self.taps.items()}
 
     @property
     def updated_cache(self) -> KVCache:
-        """The cache with what was read of this batch."""
+        """The cache with the rows of this batch."""
         assert self._update is not None
         return self._update.updated_cache()
 
     def _whole(self, streams: tuple[str, ...]) -> Layout:
         assert self._update is not None
         if not any(self._update.reaches_back(name) for name in streams):
-            return self.layout(*streams)  # the same, so that kernels know it again
+            return self.layout(*streams)  # the same object, so that kernels recognise it
         if streams not in self._wholes:
             self._wholes[streams] = layout_of([self._update.whole(name) for name in streams])
         return self._wholes[streams]
 
     def _places(self, streams: tuple[str, ...]) -> Tensor | None:
-        """Where the batch's rows stand among all, in the order of `torch.cat`; None where nothing is before them."""
+        """The places of the batch's rows among all, in the order of `torch.cat`; None where none are before them."""
         update = self._update
         if update is None or not any(update.reaches_back(name) for name in streams):
             return None
@@ -142,5 +142,5 @@ class Context:
 
 
 def _cast(streams: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
-    """The streams, what are no counts in this dtype."""
+    """The streams, with floating-point values in this dtype."""
     return {name: rows.to(dtype) if rows.is_floating_point() else rows for name, rows in streams.items()}

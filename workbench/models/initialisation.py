@@ -11,9 +11,9 @@ from torch import nn
 def initialise(module: nn.Module, scale: float) -> None:
     """BERT's initialisation: matrices and tables from N(0, scale^2), biases 0, norms 1 and 0.
 
-    A part that brings its own values (a pretrained backbone, an entity table) sets `keeps_values = True`; one that
-    starts otherwise (an adapter that is 0 at first) has a method `initialise(scale)`, which fills it and all it holds.
-    A matrix or table that its part has frozen keeps its values too: nothing would train new ones.
+    A component that brings its own values (a pretrained backbone, an entity table) sets `keeps_values = True`. One with
+    other initial values (an adapter that is 0 at first) has a method `initialise(scale)`, which fills it and all its
+    modules. A frozen matrix or table keeps its values too, as it would not be trained.
     """
     if getattr(module, "keeps_values", False):
         return
@@ -31,11 +31,11 @@ def initialise(module: nn.Module, scale: float) -> None:
 
 @torch.no_grad()
 def scale_residuals(layers: Iterable[nn.Module]) -> None:
-    """Make what each residual branch adds smaller by 1 / sqrt(N), so that the sum of N branches does not grow with the
+    """Scale the output of each residual branch by 1 / sqrt(N), so that the sum of N branches does not grow with the
     depth (GPT-2, section 2.3; Megatron-LM, arXiv:1909.08053, section 4).
 
     N counts the branches of all layers that change the same streams: two of each `self` layer. A branch is a module
-    that says by `added` which linear map makes what it adds; one that several layers share is scaled once.
+    with a property `added`: the linear layer whose output is added. One that several layers share is scaled once.
     """
     branches: dict[tuple[str, ...], list[nn.Linear]] = {}
     for layer in layers:

@@ -1,26 +1,21 @@
-"""A KV cache: what was read before the rows of a batch, so that attention reads it as if it stood there.
+"""A KV cache: the rows that were read before those of a batch, so that attention reads them as one sequence.
 
-Every sequence of a batch continues where its own cache ended; caches may be of different lengths, and empty. What is
-kept
-stands by place in the stack (the number of the layer, and of the attention call in it), so that layers that share their
-weights have caches of their own. Two things can be kept:
+Every sequence of a batch continues where its own cache ended; caches may be of different lengths, and empty. Cached
+values are stored by place in the stack (the number of the layer, and of the attention call in it), so that layers that
+share their weights have caches of their own. Two kinds of values can be kept:
 
-    keys   the keys and values of attention. They need not be computed again as long as the weights stay: this is the
-           cache of generation, and of an encoder's states that a decoder reads at every step.
-    rows   the rows that come in to be attended to. Keys and values are computed of them with the weights of now, so
-           that the projections (and a norm before them) learn from what is remembered as they do from the rows of the
-           batch: Transformer-XL's memory (arXiv:1901.02860, section 3.2), [SG(h_past) ; h] W_k and W_v.
+    keys   the keys and values of attention. They need not be recomputed as long as the weights stay: this is the cache
+           of generation, and of an encoder's states that a decoder reads at every step.
+    rows   the input rows of attention. Keys and values are computed from them with the current weights, so that the
+           projections (and a norm before them) learn from remembered rows as they do from the rows of the batch:
+           Transformer-XL's memory (arXiv:1901.02860, section 3.2), [SG(h_past) ; h] W_k and W_v.
 
-Where no gradients are asked for, the rows of each sequence and their fields stand apart in a place of their own with
-room for more (`workbench.models.kv_cache`): what a step reads is written behind them, and none is moved or copied.
+No gradient goes into a KV cache. Its streams have the integer fields of their rows, so that visibility, positions and
+score biases are those of one long sequence; no kernel knows of caches.
 
-No gradient goes into a KV cache. Its streams carry the integer fields of their rows, so who sees whom, positions and
-score biases of attention are decided as in one long sequence; no kernel knows of caches.
-
-Rows of sequences that stand apart: each sequence has room for the same number of rows, and its own are the first.
-
-What is read later is written behind them, and the rows as they stand are a grid [sequences, room] that attention reads
-without moving any: a step of generation costs the keys and values of its own rows.
+Without gradients, the rows of each sequence and their fields are stored apart: each sequence has room for the same
+number of rows, and its own are the first. New rows are written behind them, and none is moved or copied. Attention
+reads the storage as a grid [sequences, room], so that a step of generation costs the keys and values of its own rows.
 """
 
 from __future__ import annotations
@@ -43,16 +38,16 @@ CachedRows = dict[str, dict[str, Tensor]]
 
 @dataclass
 class KVCache:
-    """What was read so far.
+    """The rows that were read so far.
 
     Attributes:
         keeps: `keys` or `rows`.
         streams: the rows that were read, by stream: their integer fields [rows], `position_ids` among them.
-        kept: by place and stream, what is kept of these rows: rows [rows, width], or keys and values
+        kept: by place and stream, the values of these rows: rows [rows, width], or keys and values
             [rows, 2, heads, size].
-        rooms: by stream, for how many rows each sequence has room where they stand apart: `kept` and the fields of
-            the stream then are [sequences * room, ...].
-        last: whether nothing has continued from it yet, so that what continues may write behind its rows.
+        rooms: by stream, the rows for which each sequence has room where they are stored apart: `kept` and the fields
+            of the stream then are [sequences * room, ...].
+        last: whether nothing has continued from it yet, so that a continuation may write behind its rows.
     """
 
     keeps: CacheKind
@@ -62,7 +57,7 @@ class KVCache:
     last: bool = True
 
     def pick(self, sequences: Sequence[int | None], leave: Container[str] = ()) -> KVCache:
-        """The caches of these sequences, in this order; one may be there several times. None: one without a KV cache.
+        """The caches of these sequences, in this order; one may occur several times. None: one without a KV cache.
 
         `leave` names streams in which these sequences have the same caches as those before them, in the same order.
         """
@@ -125,8 +120,8 @@ class KVCache:
         return KVCache(self.keeps, {**self.streams, name: shorter}, kept, dict(self.rooms), self.last)
 
     def behind(self) -> KVCache:
-        """The cache as a next segment sees it whose positions and ranks begin anew: positions end at -1, every rank is
-        -1 and nothing is hidden (`until` 0), so that all of it may be seen."""
+        """The cache for a next segment whose positions and ranks begin anew: positions end at -1, every rank is -1 and
+        nothing is hidden (`until` 0), so that all of it may be seen."""
         if self.rooms:
             return self.together().behind()
         streams = {}
@@ -150,7 +145,7 @@ class KVCache:
 
     @classmethod
     def of(cls, keeps: CacheKind, state: dict[str, Tensor]) -> KVCache:
-        """What `state_dict` told."""
+        """The cache from a `state_dict`."""
         cache = cls(keeps)
         fields: dict[str, dict[str, Tensor]] = {}
         for path, tensor in state.items():
@@ -165,11 +160,11 @@ class KVCache:
 
 
 class CacheUpdate:
-    """A KV cache while a batch is read that continues from it.
+    """A KV cache while a network reads a batch that continues from it.
 
     Attributes:
-        batch: the batch, where streams that only the cache has are there without rows, and rows without positions have
-            those that follow the cache's.
+        batch: the batch with the streams that only the cache has, without rows; rows without positions have those that
+            follow the cache's.
     """
 
     def __init__(self, cache: KVCache, batch: Batch) -> None:
@@ -197,23 +192,23 @@ class CacheUpdate:
         return self._joined(stream)[0]
 
     def new_rows(self, stream: str) -> Tensor:
-        """Which rows of the whole are the batch's, in the batch's order [rows of the batch]."""
+        """The rows of the whole that are the batch's, in the batch's order [rows of the batch]."""
         order = self._joined(stream)[1]
         before = self.cache.streams[stream].rows if stream in self.cache.streams else 0
         return torch.argsort(order)[before:]
 
     def places(self, stream: str) -> Tensor:
-        """Where each row of the batch stands in its sequence [rows of the batch]."""
+        """The place of each row of the batch in its sequence [rows of the batch]."""
         new, old = self.batch.streams[stream], self.cache.streams.get(stream)
         first = [0] * len(new.lengths) if old is None else old.lengths
         return on_device(slots(range(len(new.lengths)), new.lengths, 0, first), new.offsets.device)
 
     def room(self, stream: str) -> int | None:
-        """For how many rows a sequence of a stream has room; None where they stand together."""
+        """The rows for which a sequence of a stream has room; None where sequences are consecutive."""
         return self._shelf(stream).room if self._spreads and self.reaches_back(stream) else None
 
     def apart(self, stream: str) -> Stream:
-        """The rows of the cache and of the batch as they stand, of a stream that has `room`."""
+        """The rows of the cache and of the batch as they are stored, of a stream that has `room`."""
         if stream not in self._apart:
             shelf, new = self._shelf(stream), self.batch.streams[stream]
             old = self.cache.streams.get(stream) or _stream({}, [0] * len(new.lengths), new)
@@ -225,9 +220,9 @@ class CacheUpdate:
         return self._apart[stream]
 
     def extend(self, place: str, streams: tuple[str, ...], rows: Tensor, apart: bool = False) -> Tensor:
-        """What a place has of the batch's rows of streams, in the order of `torch.cat` -> of all rows of these streams.
+        """Add the batch's rows of streams at a place, in the order of `torch.cat` -> all rows of these streams.
 
-        It is kept from now on. `apart`: of a single stream that has `room`, the rows as they stand there.
+        They are kept from now on. `apart`: of a single stream that has `room`, the rows as they are stored.
         """
         parts = rows.split([self.batch.streams[name].rows for name in streams])
         wholes = []
@@ -248,14 +243,14 @@ class CacheUpdate:
         return torch.cat(wholes) if len(wholes) > 1 else wholes[0]
 
     def updated_cache(self) -> KVCache:
-        """The cache with what was read of the batch: of the streams that were attended to."""
+        """The cache with the rows of the batch, for streams that were attended to."""
         read = {name for found in self._kept.values() for name in found}
         streams = {name: self.apart(name) if self._spreads else self.whole(name) for name in read}
         rooms = {**self.cache.rooms, **{name: shelf.room for name, shelf in self._shelves.items() if name in read}}
         return KVCache(self.cache.keeps, {**self.cache.streams, **streams}, {**self.cache.kept, **self._kept}, rooms)
 
     def _may_write(self) -> bool:
-        """Whether what is new may be written behind what the cache has: once, as nobody else continues from it then."""
+        """Whether new rows may be written behind the cache's: once, as nothing else continues from it then."""
         if self._writes is None:
             self._writes, self.cache.last = self.cache.last, False
         return self._writes
@@ -293,7 +288,7 @@ def _stream(fields: dict[str, Tensor], lengths: list[int], like: Stream) -> Stre
 
 
 def _picked(stream: Stream, numbers: Tensor, lengths: list[int]) -> tuple[Stream, Rows]:
-    """Rows of a stream, by their numbers on the host, and what selects them."""
+    """Rows of a stream, by their numbers on the host, and the function that selects them."""
     rows = _rows_at(on_device(numbers, stream.offsets.device))
     picked = _stream(_all(stream.fields, rows), lengths, stream)
     picked.host = _all(stream.host, _rows_at(numbers))
@@ -304,12 +299,12 @@ Rows = Callable[[Tensor], Tensor]
 
 
 def _rows_at(rows: Tensor) -> Rows:
-    """What selects these rows of [rows, ...]."""
+    """The function that selects these rows of [rows, ...]."""
     return lambda values: values[rows]
 
 
 def _slots_at(sequences: list[int], room: int, like: Stream) -> Rows:
-    """What selects the rooms of these sequences of [sequences * room, ...]: whole blocks of memory."""
+    """The function that selects the rooms of these sequences of [sequences * room, ...]: whole blocks of memory."""
     chosen = on_device(torch.tensor(sequences, dtype=torch.long), like.offsets.device)
     return lambda values: values.unflatten(0, (-1, room)).index_select(0, chosen).flatten(0, 1)
 
@@ -319,7 +314,7 @@ def _all(fields: dict[str, Tensor], rows: Rows) -> dict[str, Tensor]:
 
 
 def _each(kept: CachedRows, rows: dict[str, Rows]) -> CachedRows:
-    """What is kept of these rows of each stream; of a stream that is not named, all."""
+    """The cached values of these rows of each stream; of a stream that is not named, all."""
     return {
         at: {name: rows[name](values) if name in rows else values for name, values in found.items()}
         for at, found in kept.items()
@@ -327,7 +322,7 @@ def _each(kept: CachedRows, rows: dict[str, Rows]) -> CachedRows:
 
 
 def _integer_fields(old: Stream, new: Stream) -> list[str]:
-    """The fields of the cache's rows, which are integers, and those of the new rows that are."""
+    """The names of the integer fields of the cache's rows and of the new rows."""
     own = {f for f, t in new.fields.items() if t.shape == (new.rows,) and not t.is_floating_point()}
     return sorted(old.fields.keys() | own)
 
@@ -339,7 +334,7 @@ def _field(stream: Stream, name: str) -> Tensor:
 
 
 def _numbered(new: Stream, name: str, cache: KVCache) -> Stream:
-    """The stream with positions; where it has none, they are counted on from the cache's."""
+    """The stream with positions; where it has none, they continue those of the cache."""
     if "position_ids" in new.fields:
         return new
     device, lengths = new.offsets.device, new.offsets.diff()
@@ -367,16 +362,16 @@ def _ending_at_minus_one(positions: Tensor, offsets: Tensor) -> Tensor:
 
 
 SPARE_ROWS = 32
-"""Room for at least so many rows more, and for a quarter of the longest sequence."""
+"""The additional room: at least this number of rows, and a quarter of the longest sequence."""
 
 
 class CacheSlots:
-    """Where the rows of a stream stand and where new ones go, for every layer alike.
+    """The places of the rows of a stream and of new rows, the same for every layer.
 
     Args:
         lengths: rows that each sequence has.
-        more: rows that come to each.
-        room: that there is; None where the rows that are there stand together.
+        more: rows that are added to each.
+        room: the current room; None where the current rows are consecutive.
     """
 
     def __init__(self, lengths: list[int], more: list[int], room: int | None, device: torch.device) -> None:
@@ -393,13 +388,13 @@ class CacheSlots:
 
     @property
     def order(self) -> Tensor:
-        """Where all rows stand, one sequence after another."""
+        """The places of all rows, one sequence after another."""
         if self._order is None:
             self._order = on_device(row_order(self._total, self.room), self._device)
         return self._order
 
     def put(self, new: Tensor, before: Tensor | None, writes: bool) -> Tensor:
-        """The rows that were there and the new ones [sequences * room, ...]; `writes` says that `before` may change."""
+        """The old rows and the new ones [sequences * room, ...]; `writes`: `before` may change."""
         grid = self._grid(new, before)
         if self.new is None:
             return grid
@@ -408,7 +403,7 @@ class CacheSlots:
         return grid.index_copy_(0, self.new, new)
 
     def _grid(self, new: Tensor, before: Tensor | None) -> Tensor:
-        """The rows that were there, with the room that is needed now."""
+        """The old rows, with the room that is needed now."""
         if before is not None and self.before == self.room and before.dtype == new.dtype:
             return before
         grid = new.new_zeros(self.sequences * self.room, *new.shape[1:])

@@ -1,4 +1,4 @@
-"""What the parts of a network must return."""
+"""Checks of the return values of the components of a network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from workbench.components.calls import Returns
 
 
 def _fits(found: Any, hidden: Mapping[str, Tensor], *_: Any) -> bool:
-    """Whether a layer returns streams with as many rows, as wide as it got them. It may end one by leaving it out."""
+    """Whether a layer returns streams with as many rows, as wide as its input. It may end a stream by leaving it
+    out."""
     return (
         isinstance(found, dict)
         and (bool(found) or not hidden)
@@ -42,7 +43,7 @@ TERM = Returns(
 
 
 def rows_of_width(size: int) -> Returns:
-    """What an embedding of this hidden size returns."""
+    """The contract of an embedding of this hidden size."""
     return Returns(
         f"a tensor [rows, hidden_size] with hidden_size = {size}",
         lambda found, *_: isinstance(found, Tensor) and found.ndim == 2 and found.shape[1] == size,

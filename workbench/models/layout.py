@@ -1,4 +1,4 @@
-"""How the rows of streams divide into sequences: what attention, positions and masks go by.
+"""The division of the rows of streams into sequences, on which attention, positions and masks depend.
 
 Rotary positions (Su et al., RoFormer, arXiv:2104.09864, eq. 34).
 """
@@ -24,7 +24,7 @@ MaskValue = TypeVar("MaskValue")
 
 
 class Layout:
-    """How the rows of one stream, or of several streams joined, divide into sequences.
+    """The division of the rows of one stream, or of several streams joined, into sequences.
 
     Args:
         lengths: rows of each sequence, as Python integers.
@@ -33,9 +33,9 @@ class Layout:
         order: for joined streams, the row (in the order of `torch.cat` over the streams) at each place of the
             order in which each sequence is contiguous [rows], on the host; None where rows are in that order already.
         streams: the streams that the rows are of; without any, rows have no fields.
-        places: the place of each row in its sequence, in contiguous order [rows], where others stand before it that the
+        places: the place of each row in its sequence, in contiguous order [rows], where rows are before it that the
             layout doesn't have (a KV cache); None where they are counted from 0.
-        pattern: what the host knows of the integers.
+        pattern: the host's knowledge of the integers.
     """
 
     def __init__(
@@ -66,7 +66,8 @@ class Layout:
         return self.offsets.device
 
     def kept(self, keys: Layout, what: Hashable, make: Callable[[], MaskValue]) -> MaskValue:
-        """What attention from these rows to those of `keys` needs in every layer: made once, kept while both live."""
+        """A value that attention from these rows to those of `keys` needs in every layer: made once, cached while both
+        live."""
         kept = self._kept.setdefault(keys, {})
         if what not in kept:
             kept[what] = make()
@@ -74,7 +75,7 @@ class Layout:
 
     @cached_property
     def starts(self) -> list[int]:
-        """Where each sequence begins, in contiguous order."""
+        """The beginning of each sequence, in contiguous order."""
         return [0, *accumulate(self.lengths)][:-1]
 
     @cached_property
@@ -114,7 +115,7 @@ class Layout:
 
     @cached_property
     def positions(self) -> Tensor:
-        """The positions of the rows [rows]: `position_ids`; the rows of a stream without are counted."""
+        """The positions of the rows [rows]: `position_ids`; rows of a stream without are counted."""
         if not self.streams:
             return self.restored(self.index)
         return torch.cat(
@@ -122,8 +123,8 @@ class Layout:
         )
 
     def turns(self, size: int, dtype: torch.dtype, base: float) -> Turns:
-        """What heads of this size are turned by (`workbench.models.layout`), in the order of the rows: made once for
-        all layers, or in each compiled one, where it is part of the kernel that turns them."""
+        """The rotary factors of heads of this size (`workbench.models.layout.turns`), in the order of the rows: made
+        once for all layers, or in each compiled one, where they are fused into the rotation."""
 
         def make() -> Turns:
             return turns(self.positions, size // 2 * 2, dtype, base)
@@ -145,7 +146,7 @@ class Layout:
     def counted(self) -> bool:
         """Whether the positions are known to be the places of the rows in their sequences.
 
-        Only a CPU is asked: another device would have to be waited for.
+        Only a CPU is asked: on another device the check would wait.
         """
         return self.device.type == "cpu" and torch.equal(self.contiguous(self.positions), self.index)
 
@@ -203,7 +204,7 @@ def interleave(streams: list[Stream]) -> Tensor:
 
 
 def slots(sequences: Sequence[int], counts: Sequence[int], room: int, first: Sequence[int] | None = None) -> Tensor:
-    """Where `counts` rows of these sequences stand, from the row `first` of each on (by default from 0)."""
+    """The places of `counts` rows of these sequences, from the row `first` of each on (by default from 0)."""
     begins = torch.tensor([number * room for number in sequences])
     if first is not None:
         begins = begins + torch.tensor(first)
@@ -215,12 +216,12 @@ def slots(sequences: Sequence[int], counts: Sequence[int], room: int, first: Seq
 
 
 def row_order(lengths: Sequence[int], room: int) -> Tensor:
-    """Where the rows of all sequences stand, one sequence after another."""
+    """The places of the rows of all sequences, one sequence after another."""
     return slots(range(len(lengths)), lengths, room)
 
 
 class CacheLayout(Layout):
-    """The layout of the rows of a stream that stand apart, with fields [sequences * room]."""
+    """The layout of rows whose sequences are stored apart, with fields [sequences * room]."""
 
     def __init__(self, stream: Stream, room: int) -> None:
         super().__init__(stream.lengths, stream.offsets, stream.integers, streams=(stream,))
@@ -228,18 +229,17 @@ class CacheLayout(Layout):
 
     @cached_property
     def starts(self) -> list[int]:
-        """Where each sequence begins."""
+        """The beginning of each sequence."""
         return [number * self.room for number in range(len(self.lengths))]
 
     @cached_property
     def counted(self) -> bool:
-        """Not looked into: the queries of a KV cache have places of their own anyway, so that nothing would be
-        saved."""
+        """Not examined: the queries of a KV cache have places of their own anyway, so that the check saves nothing."""
         return False
 
     @cached_property
     def slots(self) -> Tensor:
-        """Where the rows stand, one sequence after another."""
+        """The places of the rows, one sequence after another."""
         return on_device(row_order(self.lengths, self.room), self.device)
 
     def contiguous(self, values: Tensor) -> Tensor:
@@ -258,8 +258,8 @@ Turns = tuple[Tensor, Tensor]
 
 
 def turns(positions: Tensor, size: int, dtype: torch.dtype, base: float = 10000.0) -> Turns:
-    """What heads of an even `size` are multiplied by in rows at these positions [rows], the same in all layers: the
-    cosines of the angles, and their sines, of the first half with a minus, each [rows, 1, size]."""
+    """The rotary factors of heads of an even `size` in rows at these positions [rows], the same in all layers: the
+    cosines of the angles, and their sines, negative in the first half, each [rows, 1, size]."""
     half = size // 2
     frequencies = base ** (-torch.arange(half, device=positions.device, dtype=torch.float32) / half)
     angles = positions.float()[:, None, None] * frequencies
@@ -268,8 +268,8 @@ def turns(positions: Tensor, size: int, dtype: torch.dtype, base: float = 10000.
 
 
 def rotate(x: Tensor, by: Turns) -> Tensor:
-    """Rotate pairs (i, i + half) of each head of x [rows, heads, size] by their `turns`; of heads of an odd size the
-    last number stays as it is."""
+    """Rotate pairs (i, i + half) of each head of x [rows, heads, size] by their `turns`; in heads of an odd size the
+    last number stays."""
     cos, sin = by
     size = cos.shape[-1]
     if size < x.shape[-1]:

@@ -28,7 +28,7 @@ from workbench.sequences.batch import Batch, Stream
 
 @dataclass(frozen=True)
 class Repetition:
-    """What a layer or a group of layers says of itself next to its options: how often, and what the copies share."""
+    """The options of a layer or a group of layers besides its own: the repetitions, and the modules that they share."""
 
     repeat: Repeats = 1
     share: Literal["all", "attention", "feed_forward", "score_bias", "biases"] | None = None
@@ -42,14 +42,14 @@ class LayerGroup:
 
 
 class Sizes(dict[str, int]):
-    """Hidden sizes by stream; to ask for a stream that the recipe does not have is a wrong recipe."""
+    """Hidden sizes by stream; an unknown stream raises an error about the recipe."""
 
     def __missing__(self, name: str) -> int:
         raise unknown("stream", name, self, "the network")
 
 
 class Pooler(nn.Module):
-    """tanh(W h + b) of the row that stands for each sequence (BERT's pooled output)."""
+    """tanh(W h + b) of the row that represents each sequence (BERT's pooled output)."""
 
     def __init__(self, hidden_size: int) -> None:
         super().__init__()
@@ -63,16 +63,16 @@ class Pooler(nn.Module):
 class Network(nn.Module):
     """The stack that a recipe's `model` describes.
 
-    A `frozen` one is never trained: it stays in evaluation mode, and nothing of it has a gradient. Of one with
-    `adapters` (`workbench.models.adaptation`) these and the poolers alone are trained, unless it is `trained_whole`.
-    `memory` is how many rows of the text before it is to remember where texts are read on; whoever reads them keeps
-    them. `computes_in` is what matrices are multiplied in where that is said outside training (autocast); the states
-    and what is kept for heads are then of the weights' dtype again, and heads compute in it as ever.
+    A `frozen` one is never trained: it stays in evaluation mode, and has no gradients. In one with `adapters`
+    (`workbench.models.adaptation`) only these and the poolers are trained, unless it is `trained_whole`. `memory` is
+    the number of rows of earlier text that it remembers where texts are read on; the caller stores them. `computes_in`
+    is the dtype of matrix products outside training (autocast). The states and the values kept for heads are then
+    converted back to the dtype of the weights, and heads compute in it.
 
     Args:
         spec: streams (an embedding each), layers, poolers.
         where: the place in the recipe, for messages.
-        given: what embeddings and layers may ask for (vocab_size, ...).
+        given: the values that embeddings and layers may request (vocab_size, ...).
     """
 
     def __init__(self, spec: NetworkSpec, where: str = "model", **given: Any) -> None:
@@ -99,13 +99,13 @@ class Network(nn.Module):
             scale_residuals(self.layers)
 
     def freeze(self) -> None:
-        """From now on and for good: evaluation mode, no gradients."""
+        """Freeze the network for good: evaluation mode, no gradients."""
         self.frozen = True
         self.requires_grad_(False)
         self.eval()
 
     def constants(self) -> set[str]:
-        """The names of the tensors that training leaves as they are."""
+        """The names of the tensors that training doesn't change."""
         if self.frozen:
             return set(self.state_dict())
         if self.trained_whole:
@@ -115,7 +115,7 @@ class Network(nn.Module):
 
     @property
     def undivided(self) -> bool:
-        """Whether an adapter goes by the states of all layers, so that these are run together or not at all."""
+        """Whether an adapter reads the states of all layers, so that these are run together or not at all."""
         return any("end" in made for made in self.adapters)  # type: ignore[operator]
 
     def train(self, mode: bool = True) -> Network:
@@ -136,11 +136,11 @@ class Network(nn.Module):
 
         Args:
             after: run only the layers behind the layer `tap` of this name, on the streams `taps`.
-            leaves: to be filled with what runs on other batches need not compute again.
-            takes: what such a run has left to this one.
+            leaves: to be filled with the states that runs on other batches need not compute again.
+            takes: the states that such a run has left to this one.
 
         Raises:
-            WorkbenchError: there is no such tap, or an adapter goes by the states before it.
+            WorkbenchError: there is no such tap, or an adapter reads the states before it.
         """
         context = context or Context(batch)
         given = (batch, context, after, taps, leaves, takes)
@@ -163,8 +163,8 @@ class Network(nn.Module):
     ) -> States:
         if after is not None and self.undivided:
             raise WorkbenchError(
-                f"the layers behind the tap {after!r} are to be run alone, but an adapter of this network goes by the "
-                "states of all layers; take another adapter"
+                f"the layers behind the tap {after!r} are to be run alone, but an adapter of this network reads the "
+                "states of all layers; use another adapter"
             )
         common = frozenset[str]() if takes is None else takes.streams
         hidden = self._begin(batch, context, common) if after is None else dict(taps or {})
@@ -194,7 +194,7 @@ class Network(nn.Module):
         return hidden if takes is None else takes.take(len(self.layers), hidden)
 
     def _pass(self, layer: int, hidden: States, context: Context) -> States:
-        context.enter(layer, _kind(self.layers[layer]))  # here, so that one that runs again in the backward is in place
+        context.enter(layer, _kind(self.layers[layer]))  # here, so that it also runs in a recomputation in the backward
         changes = getattr(self.layers[layer], "changes", ())
         if context.keeps("keys") and changes and not any(len(hidden.get(name, ())) for name in changes):
             return hidden  # an encoder's, at the steps of its decoder
@@ -202,8 +202,8 @@ class Network(nn.Module):
         return passed
 
     def _begin(self, batch: Batch, context: Context, without: frozenset[str]) -> States:
-        """The embedded rows of streams but some; one that only the cache has is there without rows, for layers to read
-        the cache of."""
+        """The embedded rows of streams, without some; a stream that only the cache has gets no rows, so that layers can
+        read its cache."""
         hidden = self.embed(batch, without)
         for name in context.batch.streams:
             if name in self.embeddings and name not in hidden and name not in without:
@@ -211,7 +211,7 @@ class Network(nn.Module):
         return hidden
 
     def embed(self, batch: Batch, without: frozenset[str] = frozenset()) -> States:
-        """What the layers begin with: the rows of each stream that has an embedding [rows, hidden_size]."""
+        """The input of the layers: the rows of each stream that has an embedding [rows, hidden_size]."""
         return {
             name: call(
                 self.embeddings[name], "", rows_of_width(self.sizes[name]), _given(stream, self.embeddings[name])
@@ -231,10 +231,10 @@ class Network(nn.Module):
         return states[stream][batch.streams[stream].offsets[:-1]]
 
     def summary_rows(self, states: States, batch: Batch, stream: str = "text") -> Tensor:
-        """The state of the row that stands for each sequence [sequences, hidden_size].
+        """The state of the row that represents each sequence [sequences, hidden_size].
 
-        That is the first ([CLS]), or, where a sequence is read from left to right (its `rank` rises), the last one, as
-        in GPT: the first has seen nothing there.
+        This is the first ([CLS]), or, where a sequence is read from left to right (its `rank` rises), the last one, as
+        in GPT: there the first row sees no other.
         """
         offsets, rank = batch.streams[stream].offsets, batch.streams[stream].fields.get("rank")
         if rank is None:
@@ -246,7 +246,7 @@ class Network(nn.Module):
         """The pooled output of each sequence [sequences, hidden_size].
 
         Raises:
-            WorkbenchError: the recipe gives this stream no pooler.
+            WorkbenchError: the recipe has no pooler for this stream.
         """
         if stream not in self.poolers:
             raise WorkbenchError(
@@ -257,13 +257,14 @@ class Network(nn.Module):
 
 
 def _given(stream: Stream, embedding: nn.Module) -> dict[str, Tensor]:
-    """The fields of a stream as its embedding gets them: those that it names `on_host` as the host knows them."""
+    """The fields of a stream as its embedding gets them: those in its `on_host` are the host's copies."""
     known = {name: stream.known(name) for name in getattr(embedding, "on_host", ()) if name in stream.fields}
     return {**stream.fields, **known} if known else stream.fields
 
 
 def _kind(layer: nn.Module) -> str:
-    """What people call a layer: its module, which is the name in a recipe, also where torch has derived a class."""
+    """The name of a layer in messages: its module, which is the name in a recipe, also where torch has derived a
+    class."""
     own = next(cls for cls in type(layer).__mro__ if not cls.__module__.startswith("torch.distributed"))
     return own.__module__.rpartition(".")[2]
 
@@ -294,7 +295,7 @@ def _layers(specs: list[Spec], where: str, given: dict[str, Any]) -> list[nn.Mod
 def _block(
     options: Spec, place: str, given: dict[str, Any], first: list[nn.Module], share: str | None
 ) -> list[nn.Module]:
-    """One repetition of a layer or group, sharing with the first one what `share` says."""
+    """One repetition of a layer or group, sharing the modules in `share` with the first one."""
     if share == "all" and first:
         return first
     if "group" in options:
@@ -303,7 +304,7 @@ def _block(
     else:
         block = [build("layer", options, place, **given)]
     if share and first and not sum([_share(*pair, share) for pair in zip(block, first, strict=True)]):
-        raise WorkbenchError(f"{place}: share = {share!r}, but no layer there has a part of that name; leave it out")
+        raise WorkbenchError(f"{place}: share = {share!r}, but no layer there has a module of that name; leave it out")
     return block
 
 

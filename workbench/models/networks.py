@@ -1,4 +1,4 @@
-"""The networks of a recipe: made, tied to each other, adapted, frozen, followed by moving averages."""
+"""The networks of a recipe: built, tied to each other, adapted, frozen, followed by moving averages."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def build_networks(recipe: Recipe, **given: Any) -> dict[str, Network]:
     """The recipe's networks with fresh weights, followers last.
 
     Args:
-        given: vocab_size, control, ... for the parts that ask.
+        given: vocab_size, control, ... for the components that request them.
 
     Raises:
-        WorkbenchError: a part or option that does not exist, or a tie between what is not there or does not fit.
+        WorkbenchError: a component or option that does not exist, or a tie between modules that do not exist or fit.
     """
     single = not isinstance(recipe.model, dict)
     where = {name: "model" if single else f"model.{name}" for name in recipe.networks}
@@ -42,7 +42,8 @@ def build_networks(recipe: Recipe, **given: Any) -> dict[str, Network]:
 
 
 def _tie(networks: dict[str, Network], name: str, own: str, other: str, where: str) -> None:
-    """Make the module `own` of a network's embeddings or layers the module `other`, of the same or another network."""
+    """Replace the module `own` of a network's embeddings or layers with the module `other`, of the same or another
+    one."""
     place, _, attribute = own.rpartition(".")
     parent = _module(networks, name, place, where)
     found, wanted = getattr(parent, attribute, None), _module(networks, name, other, where)
@@ -52,7 +53,7 @@ def _tie(networks: dict[str, Network], name: str, own: str, other: str, where: s
     if type(found) is not type(wanted) or shapes[0] != shapes[1]:
         raise WorkbenchError(
             f"{where}: {own} is a {type(found).__name__} with {shapes[0]}, but {other} a {type(wanted).__name__} with "
-            f"{shapes[1]}; only what is alike can be tied"
+            f"{shapes[1]}; only modules of the same class and shapes can be tied"
         )
     setattr(parent, attribute, wanted)
 
@@ -79,6 +80,6 @@ def follow(follower: nn.Module, followed: nn.Module, decay: float) -> None:
     weights: list[Tensor] = [*follower.parameters()]
     targets: list[Tensor] = [*followed.parameters()]
     if weights:
-        torch._foreach_lerp_(weights, targets, 1 - decay)  # one launch for many on a GPU
+        torch._foreach_lerp_(weights, targets, 1 - decay)  # one launch for many tensors on a GPU
     for buffer, source in zip(follower.buffers(), followed.buffers(), strict=True):
         buffer.copy_(source)

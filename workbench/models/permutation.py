@@ -1,4 +1,4 @@
-"""Rows that are moved about and stand in one place each: the gradient is a selection too, and no scattered sum."""
+"""Permutations of rows: the gradient is a selection too, and no scattered sum."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from workbench.sequences.transfer import integers_on_device
 
 
 def select(values: Tensor, index: Tensor, inverse: Tensor, complete: bool = True) -> Tensor:
-    """values[index], where `inverse` says in which place of the result each row of the values is.
+    """values[index], where `inverse` has the place in the result of each row of the values.
 
     Args:
         values: [rows, ...].
-        index: [places]; places that count for nothing, as those of padding, may name any row.
-        inverse: [rows], -1 for a row that is in no place (which counts), unless `complete`.
+        index: [places]; unused places, as those of padding, may name any row.
+        inverse: [rows], -1 for a row that is in no used place, unless `complete`.
     """
     if not (torch.is_grad_enabled() and values.requires_grad):
         return values.index_select(0, index)
@@ -45,13 +45,13 @@ class _Select(torch.autograd.Function):
 
 
 def padded_groups(rows: Tensor, counts: Tensor, longest: int | None = None, fill: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Rows of several groups, one group after the other, as a grid, and which of its places are rows.
+    """Rows of several groups, one group after the other, as a grid, and a mask of the places that are rows.
 
     Args:
         rows: [rows, ...].
         counts: rows of each group [groups], on the host.
         longest: width of the grid; by default that of the largest group, and at least 1.
-        fill: what stands where no row does.
+        fill: the value of places without a row.
 
     Returns:
         [groups, longest, ...] and [groups, longest].
@@ -64,13 +64,13 @@ def padded_groups(rows: Tensor, counts: Tensor, longest: int | None = None, fill
     index, inverse = integers_on_device([numbers, there.flatten().nonzero().squeeze(1)], rows.device)
     there = index >= 0
     if not len(rows):
-        return rows.new_full((*index.shape, *rows.shape[1:]), fill) + rows.sum() * 0, there  # in the graph all the same
+        return rows.new_full((*index.shape, *rows.shape[1:]), fill) + rows.sum() * 0, there  # keeps it in the graph
     grid = select(rows, index.clamp_min(0).flatten(), inverse).unflatten(0, index.shape)
     return torch.where(there.view(*index.shape, *[1] * (rows.dim() - 1)), grid, fill), there
 
 
 def inverse_of(order: Tensor) -> Tensor:
-    """Where each row is in a permutation [rows]."""
+    """The place of each row in a permutation [rows]."""
     inverse = torch.empty_like(order)
     inverse[order] = torch.arange(len(order), device=order.device)
     return inverse

@@ -1,8 +1,8 @@
-"""Two batches that differ in one stream share the layers that see only the others.
+"""Two batches that differ in one stream share the layers that read only the others.
 
-A layer says which streams it `reads` and which of these it `changes`; one that says nothing may read and change all. So
-it is known beforehand which layers a network need not run again on a batch that has some streams in common with another
-one: those that read nothing but streams that are still as they were. What was drawn in them, dropout, is the same then.
+A layer declares the streams that it `reads` and those that it `changes`; one without a declaration may read and change
+all. So it is known beforehand which layers a network need not run again on a batch that has some streams in common with
+another one: those that read only unchanged streams. Their dropout is the same then.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ States = dict[str, Tensor]
 
 
 class SharedStates:
-    """What a run of a network leaves to a run on another batch.
+    """The states that a run of a network leaves to a run on another batch.
 
     Args:
         layers: of the network.
-        streams: which the two batches have in common.
+        streams: those that the two batches have in common.
     """
 
     def __init__(self, layers: Iterable[nn.Module], streams: frozenset[str]) -> None:
@@ -32,7 +32,7 @@ class SharedStates:
         return self._plan[layer] is None
 
     def leave(self, layer: int, hidden: States) -> None:
-        """Keep of the states before a layer, or behind the last one, what the other run takes there."""
+        """Keep the states before a layer, or behind the last one, that the other run takes there."""
         if (streams := self._plan[layer]) is not None:
             self._left[layer] = {name: hidden[name] for name in streams if name in hidden}
 
@@ -43,7 +43,7 @@ class SharedStates:
 
 
 def _plan(layers: Iterable[nn.Module], streams: frozenset[str]) -> list[frozenset[str] | None]:
-    """For each layer the streams that are still common before it, None where it is left out; then those at the end."""
+    """For each layer the streams that are still common before it, None where it is skipped; then those at the end."""
     plan: list[frozenset[str] | None] = []
     for layer in layers:
         reads, changes = streams_of(layer, "reads"), streams_of(layer, "changes")
@@ -56,6 +56,6 @@ def _plan(layers: Iterable[nn.Module], streams: frozenset[str]) -> list[frozense
 
 
 def streams_of(layer: nn.Module, what: str) -> tuple[str, ...] | None:
-    """The streams that a layer says it `reads` or `changes`; None where it says nothing, which stands for all."""
+    """The streams in a layer's `reads` or `changes`; None where it has no declaration, which means all."""
     said: tuple[str, ...] | None = getattr(layer, what, None)
     return said

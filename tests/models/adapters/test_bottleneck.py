@@ -39,7 +39,7 @@ def test_both_sublayers_of_each_layer_are_adapted() -> None:
 
 
 def test_it_cannot_be_merged() -> None:
-    with pytest.raises(WorkbenchError, match="it cannot be exported"):
+    with pytest.raises(WorkbenchError, match="cannot be exported"):
         merge(network([HOULSBY]))
 
 

@@ -1,11 +1,11 @@
 """The window of a local layer as a band: chunks of queries against the keys around them.
 
-A chunk of c queries that stand together is multiplied with c + 2 w keys (w: the window), so that time and memory grow
-with the number of rows, not with its square. The chunks are cut from the rows of all sequences one after another, and
-the mask keeps sequences apart: short and long ones share a call. Which of a chunk's pairs see each other is what the
-padded kernel's masks say, of other grids.
+A chunk of c consecutive queries is multiplied with c + 2 w keys (w: the window), so that time and memory grow with the
+number of rows, not with its square. The chunks are cut from the rows of all sequences one after another, and the mask
+keeps sequences apart: short and long ones share a call. The pairs of a chunk that see each other are those of the
+padded kernel's masks, on other grids.
 
-Rows that are `everywhere` are keys of every chunk of their sequence; as queries they read all of it, by the padded
+Rows that are `everywhere` are keys of every chunk of their sequence; as queries they read all of it, with the padded
 kernel.
 """
 
@@ -26,22 +26,22 @@ from workbench.models.checkpointing import recomputed
 from workbench.models.layout import CacheLayout, Layout, layout_of
 from workbench.sequences.batch import Stream
 
-SAVES = 1.5  # the scores that padding would compute, to those of the bands, from which on the bands are faster
-BLOCK = 1 << 17  # scores per head that are computed at once, more only where a single chunk has them
+SAVES = 1.5  # the ratio of the scores that padding would compute to those of the bands, above which bands are faster
+BLOCK = 1 << 17  # scores per head that are computed at once, more only where a single chunk has more
 
 
 def banded_suits(request: Request) -> bool:
-    """A layer with a window, whose rows read themselves, and sequences long enough."""
+    """Whether there is a layer with a window, whose rows read themselves, and sequences are long enough."""
     queries, window = request.queries, request.window
     if window is None or queries is not request.keys or isinstance(queries, CacheLayout) or not queries.rows:
         return False
     if "everywhere" in queries.integers and request.score_bias is not None and not request.score_bias.by_fields:
-        return False  # its term may cost as much as the farthest pair is apart
+        return False  # its term may cost as much as that of the farthest pair
     return queries.kept(queries, ("saves", window), lambda: _saves(queries, window))
 
 
 def banded_lacks(request: Request) -> str | None:
-    """What needs all scores of a sequence, or rows that are not those of the keys."""
+    """The feature that needs all scores of a sequence, or rows other than those of the keys; None where none does."""
     if request.need_weights:
         return "weights to look at"
     if request.window is None:
@@ -50,7 +50,7 @@ def banded_lacks(request: Request) -> str | None:
 
 
 def banded(request: Request) -> Result:
-    """Each chunk against the keys around it; rows that are everywhere once more, against their whole sequence."""
+    """Attention of each chunk to the keys around it; rows that are everywhere also attend to their whole sequence."""
     window = request.window
     assert window is not None
     if not request.queries.rows:
@@ -64,7 +64,7 @@ def banded(request: Request) -> Result:
         strict=True,
     )
     written = request.score_bias is not None or (request.dropout > 0 and not request.q.is_cuda)
-    again = written and torch.is_grad_enabled()  # scores that are written out are computed again in the backward
+    again = written and torch.is_grad_enabled()  # scores that are written out are recomputed in the backward
     outs = []
     for group, q, k, v in grids:
         attention = partial(group_attention, request, group)
@@ -80,7 +80,7 @@ def banded(request: Request) -> Result:
 
 @dataclass
 class GlobalRows:
-    """Rows that see all of their sequence, in the order of the batch's rows, and how these divide into sequences."""
+    """Rows that see all of their sequence, in the order of the batch's rows, and their division into sequences."""
 
     rows: Tensor
     layout: Layout
@@ -96,7 +96,7 @@ class Bands:
 
 
 class Windows:
-    """The keys around each chunk, as views of the rows; those at both ends have room around them.
+    """The keys around each chunk, as views of the rows; the first and last have padding around them.
 
     Args:
         counts: chunks of each block.
@@ -158,7 +158,7 @@ class PickedRows:
 
 
 class _Sums:
-    """The gradient of rows of which a block has some; what comes in is added at once, so that one block's is kept."""
+    """The sum of gradients of blocks of rows; each is added at once, so that only one block's is in memory."""
 
     def __init__(self, how: Windows | PickedRows) -> None:
         self.how = how
@@ -177,7 +177,7 @@ class _Sums:
 
 
 class _Whole(torch.autograd.Function):
-    """Rows -> a token, whose gradient comes when those of all blocks have been added."""
+    """Rows -> a token, whose gradient is available when those of all blocks have been added."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, sums: _Sums) -> Tensor:
@@ -190,7 +190,7 @@ class _Whole(torch.autograd.Function):
 
 
 class _BlockAttention(torch.autograd.Function):
-    """A block of the rows."""
+    """The attention of a block of the rows."""
 
     @staticmethod
     def forward(ctx: Any, token: Tensor, rows: Tensor, sums: _Sums, block: int) -> Tensor:
@@ -213,7 +213,7 @@ def _chunks(queries: Layout, rows: Tensor, groups: list[PaddedGroup]) -> Sequenc
 
 
 def _split(how: Windows | PickedRows, rows: Tensor) -> Iterator[Tensor]:
-    """The keys of each block, made when their turn comes: the backward then frees their gradients one by one."""
+    """The keys of each block, made one by one: the backward then frees their gradients one by one."""
     ordered = rows.detach()
     ordered = ordered if how.order is None else ordered.index_select(0, how.order)
     if not (torch.is_grad_enabled() and rows.requires_grad):
@@ -226,12 +226,12 @@ def _split(how: Windows | PickedRows, rows: Tensor) -> Iterator[Tensor]:
 
 
 def _chunk(window: int) -> int:
-    """Rows of a chunk, as measured: fewer are too small a product, more are multiplied with too much that none sees."""
+    """Rows of a chunk, as measured: fewer make too small a product, more are multiplied with too many unseen keys."""
     return 32 if window <= 32 else 64 if window <= 128 else 128
 
 
 def _saves(layout: Layout, window: int) -> bool:
-    """Whether the bands have so many scores fewer than padding that their smaller products pay."""
+    """Whether the bands have so many fewer scores than padding that their smaller products pay."""
     size = _chunk(window)
     whole = sum(length * length for length in layout.lengths)
     banded = -(-layout.rows // size) * size * (size + 2 * window)
@@ -244,7 +244,7 @@ def _saves(layout: Layout, window: int) -> bool:
 
 
 def _bands(layout: Layout, window: int) -> Bands:
-    """All of it in the order in which the rows of each sequence are together; numbers are then those of the rows."""
+    """The bands of a layout, on rows in the contiguous order of sequences."""
     size, rows, device = _chunk(window), layout.rows, layout.device
     chunks = -(-rows // size)
     first = torch.arange(chunks, device=device)[:, None] * size
@@ -266,7 +266,7 @@ def _bands(layout: Layout, window: int) -> Bands:
 
 
 def _marked(layout: Layout) -> Tensor:
-    """Where rows that are everywhere stand in the contiguous order, ascending."""
+    """The rows that are everywhere in the contiguous order, ascending."""
     marks = layout.contiguous_integers.get("everywhere")
     return layout.offsets[:0] if marks is None else (marks > 0).nonzero()[:, 0]
 
@@ -293,7 +293,7 @@ def _cut(side: GridSide, counts: list[int]) -> list[GridSide]:
 def _with_global_rows(
     layout: Layout, at: Tensor, around: Tensor, known: Tensor, marked: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The keys around each chunk, and behind them those that are everywhere in its sequences and not around it."""
+    """The keys around each chunk, followed by those that are everywhere in its sequences and not around it."""
     of, starts = layout.sequence_ids, layout.offsets
     last = at[:, -1].clamp_max(layout.rows - 1)
     begin = torch.searchsorted(marked, starts[of[at[:, 0]]])

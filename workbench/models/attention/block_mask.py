@@ -1,10 +1,10 @@
-"""Which blocks of 128 queries and 128 keys flex attention looks at, worked out from lengths and never rows x rows.
+"""The blocks of 128 queries and 128 keys that flex attention reads, computed from lengths and never rows x rows.
 
-The rows of a sequence stand together, so what a block of queries may see lies between the first key of its first
-sequence and the last key of its last one: one interval of blocks, which causality and a window make shorter where
-they are known. `mask_mod` decides inside these blocks; where a whole block is known to be visible (`full`) it need not
-be asked. The host finds the ends of the intervals from lengths, O(rows / 128) numbers; the device writes out the
-block numbers that they stand for, [blocks, blocks], as torch's format has them (4 MiB for 131,072 rows).
+The rows of a sequence are consecutive, so the keys of a block of queries lie between the first key of its first
+sequence and the last key of its last one: one interval of blocks, which causality and a window make shorter where they
+are known. `mask_mod` decides inside these blocks, except in blocks that are known to be visible as a whole (`full`).
+The host computes the ends of the intervals from lengths, O(rows / 128) numbers. The device writes out the block numbers
+between them, [blocks, blocks], as in torch's format (4 MiB for 131,072 rows).
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class BlockSide:
 
 @dataclass(frozen=True)
 class Bounds:
-    """How far from its own place a row sees, in rows, where that is known; None: to the end of the stretch."""
+    """The distance that a row sees to each side, in rows, where it is known; None: to the end of the stretch."""
 
     back: int | None = None
     ahead: int | None = None
     proven: bool = False
-    """Whether a row sees all within these bounds."""
+    """Whether a row sees all keys within these bounds."""
 
 
 def block_mask(request: Request, mask_mod: Callable[..., Tensor]) -> BlockMask:
-    """The block mask of a request, whose queries see of the blocks that are looked at what `mask_mod` says."""
+    """The block mask of a request; inside its blocks `mask_mod` decides."""
     queries, keys, bounds = _sides(request)
     device = request.q.device
     found = intervals(queries, keys, bounds)
@@ -76,7 +76,7 @@ def block_mask(request: Request, mask_mod: Callable[..., Tensor]) -> BlockMask:
 
 
 def _sides(request: Request) -> tuple[BlockSide, BlockSide, Bounds]:
-    """The stretches of both sides: those that are known to say all, or else the sequences."""
+    """The stretches of both sides: those that are known to define the visibility, or else the sequences."""
     found = reach(request)
     if isinstance(found, Reach):
         bounds = Bounds(found.window, 0 if found.causal else found.window, True)
@@ -87,13 +87,13 @@ def _sides(request: Request) -> tuple[BlockSide, BlockSide, Bounds]:
 
 
 def _blocks(rows: int) -> int:
-    """At least two: compiled code would be made anew for a dimension of one."""
+    """The number of blocks, at least two: compiled code would be compiled again for a dimension of one."""
     return max(2, -(-rows // SIZE))
 
 
 def intervals(rows: BlockSide, others: BlockSide, bounds: Bounds) -> np.ndarray:
-    """Of each block of rows the blocks of the others [4, blocks]: from the first on, of which those from the second to
-    the third are seen by all rows to the last row, up to the fourth. All four rise from block to block."""
+    """For each block of rows the blocks of the others [4, blocks]: it begins at the first. Those from the second to the
+    third are seen by all rows; the fourth ends it. All four rise from block to block."""
     first = np.arange(0, rows.rows, SIZE)
     last = np.minimum(first + SIZE, rows.rows) - 1
     here, there = np.searchsorted(rows.ends, first, "right"), np.searchsorted(rows.begins, last, "right") - 1
@@ -103,7 +103,7 @@ def intervals(rows: BlockSide, others: BlockSide, bounds: Bounds) -> np.ndarray:
     if bounds.ahead is not None:
         high = np.minimum(high, last + 1 + bounds.ahead)
     low = np.minimum(low, others.rows - 1)
-    begin, end = low // SIZE, -(-np.maximum(high, low + 1) // SIZE)  # where nothing is seen, one block for nothing
+    begin, end = low // SIZE, -(-np.maximum(high, low + 1) // SIZE)  # one block where nothing is visible
     alone = (here == there) & (last - first == SIZE - 1) & bounds.proven
     low, high = others.begins[here], others.ends[here]
     if bounds.back is not None:
@@ -117,7 +117,7 @@ def intervals(rows: BlockSide, others: BlockSide, bounds: Bounds) -> np.ndarray:
 
 
 def turned(found: np.ndarray, others: int) -> np.ndarray:
-    """The same intervals as the others see them, of whom there are so many rows: which blocks of rows have theirs."""
+    """The same intervals for the `others` rows of the other side: the blocks of rows that include each of theirs."""
     begin, full_begin, full_end, end = found
     block = np.arange(-(-others // SIZE))
     first, last = np.searchsorted(end, block, "right"), np.searchsorted(begin, block, "right")
@@ -129,9 +129,10 @@ def turned(found: np.ndarray, others: int) -> np.ndarray:
 def _written_out(
     found: np.ndarray, rows: int, columns: int, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Numbers of the blocks that are asked about, and of those that are full, each as a count and numbers in order.
+    """The numbers of the blocks that `mask_mod` decides, and of those that are full, each as a count and ordered
+    numbers.
 
-    One copy from pinned memory brings the ends of the intervals, which nobody waits for.
+    One copy from pinned memory brings the ends of the intervals, without a wait.
     """
     begin, full_begin, full_end, end = found
     none = full_end <= full_begin

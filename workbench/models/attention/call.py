@@ -1,12 +1,12 @@
-"""The one attention call: rows in, rows out, who sees whom from the layouts.
+"""The one attention call: rows in, rows out, with the visibility of the layouts.
 
-Each kernel declares what it cannot do; the choice is automatic, logged once per kind of layer (`chosen` says it to
-code), and nothing asked for is left out.
+Each kernel declares its limits. The choice is automatic and logged once per kind of layer (`chosen` returns it), and
+every requested feature is computed.
 
     dense    the reference: one mask over all rows, any request
     padded   sequences grouped by length and padded inside the call; any request; the CPU's path
     banded   chunks against the keys around them, where a window is short against the sequences; the CPU's path then
-    varlen   flash attention over offsets (CUDA, 16 bit): all, what came before, or a window of a document visible
+    varlen   flash attention over offsets (CUDA, 16 bit): all, earlier rows, or a window of a document visible
     flex     compiled block-sparse attention with the predicate as mask_mod (CUDA, any visibility, score biases with a
              score_mod, batches that are not small)
 
@@ -44,10 +44,11 @@ def _anything(request: Request) -> bool:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A way to compute attention: the machines and sizes it `suits`, and what of a request it `lacks`, in words.
+    """A way to compute attention: the machines and sizes it `suits`, and the features of a request it `lacks`, in
+    words.
 
-    `pays`: whether it is worth its beginning, where it may be chosen; a forced one runs anyway. `apart`: whether it
-    reads keys whose sequences stand apart (`CacheLayout`) as they are.
+    `pays`: whether it is faster despite its start-up cost; a forced kernel ignores it. `apart`: whether it reads keys
+    whose sequences are stored apart (`CacheLayout`) directly.
     """
 
     name: str
@@ -60,7 +61,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which kernel serves a kind of layer, and what the faster ones could not do when it was first asked for."""
+    """The kernel of a kind of layer, and the features that the faster ones lacked at the first request."""
 
     label: str
     kernel: str
@@ -77,7 +78,7 @@ _chosen: dict[tuple[str, ...], Choice] = {}
 
 
 def chosen() -> tuple[Choice, ...]:
-    """What was chosen in this process so far, in the order in which it was first asked for."""
+    """The choices of this process so far, in the order of the first requests."""
     return tuple(_chosen.values())
 
 
@@ -126,7 +127,7 @@ def choose(request: Request) -> Kernel:
     """The first kernel that suits and lacks nothing, or the forced one.
 
     Raises:
-        WorkbenchError: the forced kernel lacks something that is asked for.
+        WorkbenchError: the forced kernel lacks a requested feature.
     """
     if _forced:
         return _able(KERNELS[_forced[-1]], request)
@@ -151,7 +152,7 @@ def _able(kernel: Kernel, request: Request) -> Kernel:
 
 
 def _note(request: Request, kernel: str, passed_over: list[str]) -> None:
-    """Remember a choice, and log it the first time."""
+    """Record a choice, and log it the first time."""
     key = request.label, kernel, request.q.device.type, str(request.q.dtype).removeprefix("torch.")
     if key not in _chosen:
         _chosen[key] = Choice(*key, tuple(passed_over))

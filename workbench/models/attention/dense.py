@@ -13,7 +13,7 @@ from workbench.models.layout import Layout
 
 
 def dense(request: Request) -> Result:
-    """One mask over all rows of the batch: the definition, for tests and for looking at weights."""
+    """Attention with one mask over all rows of the batch: the definition, for tests and for attention weights."""
     queries, keys = request.queries, request.keys
     q, k, v = contiguous(request)
     mask = queries.sequence_ids[:, None] == keys.sequence_ids[None, :]

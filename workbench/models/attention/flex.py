@@ -1,7 +1,7 @@
 """Compiled block-sparse attention with the predicate as mask_mod: CUDA, any visibility.
 
 The first call of each kind (a layer's heads, integers, score bias, dropout) is compiled, which takes about a minute and
-is told before it begins. All sizes are dynamic, so that ragged batches need nothing more.
+is logged before it begins. All sizes are dynamic, so that ragged batches compile nothing new.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ from workbench.models.layout import CacheLayout
 log = logging.getLogger(__name__)
 
 KINDS = 64
-"""So many kinds of layers and batches are compiled in one process; with more it ends, as uncompiled the kernel would
-make all scores of all rows."""
+"""The most kinds of layers and batches that are compiled in one process. More are an error, as the uncompiled kernel
+would compute all scores of all rows."""
 SMALL = 1 << 22
-"""Up to so many scores per head the padded kernel is taken. With 12 heads of 64 they are 13 GFLOP, which takes an H100
+"""Scores per head up to which the padded kernel is used. With 12 heads of 64 they are 13 GFLOP, which takes an H100
 about as long as the launches around it (an estimate: 0.1 ms), however much of that is padding; their mask takes 12 MiB.
-It needs no compiling: short runs, small data and prompts begin at once. A score bias's term is there for every head,
-and kept for the backward of every layer, so that those of all heads count."""
+It needs no compiling: short runs, small data and prompts begin at once. A score bias has a term for every head, stored
+for the backward of every layer, so that the scores of all heads count."""
 NARROW = 16
-"""The width of values where only the sum of the exponentiated scores is asked for, the least that the kernel takes."""
+"""The width of values where only the sum of the exponentiated scores is needed, the least that the kernel allows."""
 
 
 def flex_suits(request: Request) -> bool:
-    """CUDA, heads of at least 16, some rows."""
+    """Whether the device is CUDA, heads have at least 16 numbers, and there are rows."""
     enough = min(request.q.shape[-1], request.v.shape[-1]) >= NARROW
     return request.q.is_cuda and enough and request.queries.rows > 0 and request.keys.rows > 0
 
 
 def flex_pays(request: Request) -> bool:
-    """More scores than are `SMALL` when padded, and keys that stand together, since others would be moved first."""
+    """Whether there are more scores than `SMALL` when padded, and keys are consecutive, as others would be moved
+    first."""
     q_rows, k_rows = max(request.queries.lengths, default=0), max(request.keys.lengths, default=0)
     each = 1 if request.score_bias is None else request.q.shape[1]
     large = len(request.queries.lengths) * q_rows * k_rows * each > SMALL
@@ -49,11 +50,11 @@ def flex_pays(request: Request) -> bool:
 
 
 def flex_lacks(request: Request) -> str | None:
-    """Weights are never whole, and a score bias must say its term for single scores."""
+    """The feature that flex lacks: it never returns weights, and a score bias must have a term for single scores."""
     if request.score_bias is not None and request.score_bias.score_mod is None:
         return f"the score bias {type(request.score_bias).__name__}, which has no score_mod"
     learns = request.score_bias is not None and any(p.requires_grad for p in request.score_bias.parameters())
-    if learns and torch.are_deterministic_algorithms_enabled():  # the backward adds to what scores share, all at once
+    if learns and torch.are_deterministic_algorithms_enabled():  # the backward adds to shared numbers in any order
         return f"the score bias {type(request.score_bias).__name__}, which learns, in one order (train.deterministic)"
     return "weights to look at" if request.need_weights else None
 
@@ -89,11 +90,12 @@ def _dropped(
     p: float,
     scale: float | None,
 ) -> Tensor:
-    """Dropout of the weights is exact: with the dropped keys masked the kernel gives o' and log-sum l'; with all keys
-    it gives l; the dropped-out result is o' exp(l' - l) / (1 - p). Which weights drop is a hash of (seed, head, q, k).
+    """Attention with exact dropout of the weights. With the dropped keys masked the kernel returns o' and log-sum l';
+    with all keys it returns l; the dropped-out result is o' exp(l' - l) / (1 - p). Which weights drop is a hash of
+    (seed, head, q, k).
 
-    No score_mod gives both sums at once, so the kernel runs twice; the second time the values, which l does not depend
-    on, are as narrow as can be. What comes out then is added 0 times, as inductor has no backward of a sum alone.
+    No score_mod yields both sums at once, so the kernel runs twice. The second time the values, on which l does not
+    depend, are as narrow as possible. Their output is added 0 times, as inductor has no backward of a sum alone.
     """
     kept, kept_sum = _flex_call(q, k, v, blocks, drop, scale)
     unused, full_sum = _flex_call(q, k, v[..., :NARROW].detach(), blocks, score_mod, scale)
@@ -125,7 +127,7 @@ _announced: set[Any] = set()
 
 
 def _announce(request: Request) -> None:
-    """Say that a kind of call is compiled, before it is: calls that have the same of all this share the code."""
+    """Log that a kind of call is compiled, before it is: calls with equal properties share the code."""
     score_bias, names = (
         request.score_bias and type(request.score_bias),
         (request.queries.integers, request.keys.integers),
@@ -146,7 +148,7 @@ def _mask_mod(request: Request) -> Any:
     queries, keys = request.queries, request.keys
     q_sequence, k_sequence = queries.sequence_ids, keys.sequence_ids
     q_place, k_place = queries.index, keys.index
-    # copies: fields lie in one buffer, and where each begins would be compared with the code's
+    # copies: fields are in one buffer, and compiled code would check the offset of each
     q_integers = {name: values.clone() for name, values in queries.contiguous_integers.items()}
     k_integers = q_integers if keys is queries else {n: t.clone() for n, t in keys.contiguous_integers.items()}
     window = request.window
@@ -177,7 +179,7 @@ def _single(integers: dict[str, Tensor], row: Tensor) -> dict[str, Tensor]:
 
 
 def _drop(seed: Tensor, p: float, modified: ScoreMod | None) -> ScoreMod:
-    """The scores, as the score bias has them, without those that drop."""
+    """The scores, with the score bias, without dropped ones."""
     threshold = int(p * 2**24)
 
     def score_mod(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:

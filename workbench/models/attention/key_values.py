@@ -1,4 +1,4 @@
-"""What attention reads, as a module of its own, so that an adapter may put something next to it."""
+"""The keys and values of attention as the output of a module of its own, so that an adapter can add others."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from workbench.models.layout import CacheLayout, Layout
 
 
 class KeyValues(NamedTuple):
-    """Keys and values, both [rows, heads, size], and how their rows divide into sequences."""
+    """Keys and values, both [rows, heads, size], and the division of their rows into sequences."""
 
     keys: Tensor
     values: Tensor
     layout: Layout
 
     def together(self) -> KeyValues:
-        """The same where rows of sequences stand apart (`CacheLayout`), one sequence after another."""
+        """The same with one sequence after another, where the rows of sequences are stored apart (`CacheLayout`)."""
         if not isinstance(self.layout, CacheLayout):
             return self
         together = self.layout.contiguous
@@ -25,7 +25,7 @@ class KeyValues(NamedTuple):
 
 
 class KeyValueHook(nn.Module):
-    """The last thing that happens to keys and values before attention: nothing.
+    """The last module that keys and values pass before attention; it returns them unchanged.
 
     Args:
         num_heads, head_size: theirs.
@@ -37,9 +37,9 @@ class KeyValueHook(nn.Module):
 
     @property
     def adapted(self) -> bool:
-        """Whether an adapter puts others before them, for which the rows of a sequence have to stand together."""
+        """Whether an adapter puts others before them, for which the rows of a sequence must be consecutive."""
         return bool(self._forward_hooks)
 
     def forward(self, seen: KeyValues) -> KeyValues:
-        """`seen`, as it came."""
+        """`seen`, unchanged."""
         return seen

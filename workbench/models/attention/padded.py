@@ -2,8 +2,8 @@
 
 Grouping sequences of similar length into padded grids, for attention without a variable-length kernel.
 
-The grids are made by selecting rows, and since every real row stands in exactly one grid, the gradient is a
-selection too (no scattered addition).
+The grids are made by selecting rows. Since every real row is in exactly one grid, the gradient is a selection too (no
+scattered addition).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from workbench.models.permutation import select
 from workbench.sequences.transfer import integers_on_device, on_device
 
 WITHOUT_PLANS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""What a GPU may take: all but cuDNN, which plans every shape anew, and ragged batches have a new one each time."""
+"""The kernels for a GPU: all but cuDNN, which plans every shape anew, and ragged batches have a new one each time."""
 
 
 def padded(request: Request) -> Result:
-    """Sequences of similar length share a padded group; the grouping is made once per pair of layouts."""
+    """Attention in padded groups of sequences of similar length; the grouping is made once per pair of layouts."""
     groups = groups_of(request.queries, request.keys)
     grids = zip(
         groups.groups,
@@ -72,7 +72,7 @@ def _grid_attention(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, request: Request
 ) -> tuple[Tensor, Tensor | None]:
     """Attention on one grid [batch, heads, length, size]; written out where torch has no fused kernel with dropout, and
-    where its weights are looked at."""
+    where its weights are needed."""
     p = request.dropout
     if not request.need_weights and q.is_cuda:
         bias = None if bias is None else _whole(bias, k.shape[-2])
@@ -88,19 +88,19 @@ def _grid_attention(
 
 
 def _no_weights(request: Request) -> list[Tensor]:
-    """Those of sequences that see nothing [heads, q, k]."""
+    """The weights of sequences that see nothing [heads, q, k]."""
     sizes = zip(request.queries.lengths, request.keys.lengths, strict=True)
     return [request.q.new_zeros(request.q.shape[1], *size) for size in sizes]
 
 
 def _whole(bias: Tensor, keys: int) -> Tensor:
-    """A bias with a number for every key, these side by side: a GPU's kernels take no other."""
+    """A bias with a number for every key, contiguous: kernels of a GPU accept no other."""
     return bias.expand(*bias.shape[:-1], keys).contiguous()
 
 
 def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where the mask allows and -inf elsewhere: adding it to all heads' scores is several times faster than filling
-    them, and has no work to do in the backward."""
+    """0 where the mask allows and -inf elsewhere. Adding it to all heads' scores is several times faster than filling
+    them, and costs nothing in the backward."""
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, float("-inf"))
 
 
@@ -125,7 +125,7 @@ def _group_mask(request: Request, group: PaddedGroup) -> tuple[Tensor | None, Te
         mask = mask.expand(-1, group.queries.width, -1).unsqueeze(1)
         sees = mask.any(-1, keepdim=True)
         if seen is not None or request.window is not None:
-            on_cpu = sees.device.type == "cpu"  # another device would be waited for
+            on_cpu = sees.device.type == "cpu"  # on another device the check would wait
             blind = None if on_cpu and bool(sees.all()) else ~sees
             mask = mask if blind is None else mask | blind
     group.kept["mask", request.window] = (mask, blind)
@@ -133,10 +133,10 @@ def _group_mask(request: Request, group: PaddedGroup) -> tuple[Tensor | None, Te
 
 
 def _bias(request: Request, group: PaddedGroup, mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
-    """What is added to a group's scores [batch or 1, 1 or heads, q, k]: the score bias's term, -inf where the mask
-    hides.
-    It is kept for the other layers where it is the same there: without a score bias, and of one that does not look at
-    queries and keys as long as nothing learns (what is computed again in a backward has to be computed again)."""
+    """The bias of a group's scores [batch or 1, 1 or heads, q, k]: the score bias's term, -inf where the mask hides.
+
+    It is kept for the other layers where it is the same there: without a score bias, and for one that does not read
+    queries and keys as long as nothing learns (a term that is recomputed in a backward must be recomputed)."""
     score_bias = request.score_bias
     if score_bias is None and mask is None:
         return None
@@ -201,7 +201,7 @@ class GridSide:
 class PaddedGroup:
     """Sequences that share one padded call: `members` are their numbers, where each is a line of the grids.
 
-    `kept` is what was made for it and is the same in other layers.
+    `kept` caches the values for it that are the same in other layers.
     """
 
     queries: GridSide
@@ -248,7 +248,7 @@ class RowGrid:
 
 
 class SeparateRows:
-    """The grids of keys whose sequences stand apart, which are grids as they are.
+    """The grids of keys whose sequences are stored apart; the storage is used directly.
 
     Args:
         members: the sequences of each group, ascending.
@@ -295,7 +295,7 @@ def _groups(queries: Layout, keys: Layout) -> PaddedGroups:
 
 
 def _members(queries: Layout, keys: Layout) -> list[list[int]]:
-    """Which sequences share a group: neighbours in length, within bounds on padding and on size."""
+    """The sequences that share a group: neighbours in length, within bounds on padding and on size."""
     sizes = list(zip(queries.lengths, keys.lengths, strict=True))
     order = sorted((i for i, (q, k) in enumerate(sizes) if q and k), key=lambda i: (-sizes[i][1], -sizes[i][0]))
     one_group = queries.device.type != "cpu"

@@ -1,8 +1,8 @@
-"""Who sees whom between two layouts where that is simple, in numbers that the host has: what fast kernels go by.
+"""The visibility between two layouts where it is simple, as numbers on the host, on which fast kernels depend.
 
-Flash attention knows stretches of rows, whether they are read from left to right, and a window. `reach` says which
-stretches describe the predicate (`workbench.models.attention.visibility`) exactly, or why none do. It goes by what the
-loader has read from the integers (`workbench.sequences.pattern`) and never looks at them itself.
+Flash attention supports stretches of rows, reading from left to right, and a window. `reach` returns the stretches that
+describe the predicate (`workbench.models.attention.visibility`) exactly, or the reason why none do. It uses the pattern
+that the loader has read from the integers (`workbench.sequences.pattern`) and never reads them itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Reach:
     Attributes:
         queries, keys: rows of each stretch; none has neither.
         causal: whether a row sees those of its stretch up to itself alone; the stretches of both sides are the same.
-        window: how far away a seen row may be; the stretches of both sides are the same where there is one.
+        window: the greatest distance of a visible row; the stretches of both sides are the same where there is one.
     """
 
     queries: list[int]
@@ -31,7 +31,7 @@ class Reach:
 
 
 def reach(request: Request) -> Reach | str:
-    """What a request comes down to; where that cannot be said, what stands in the way, in words."""
+    """The reach of a request; where there is none, the reason in words."""
     queries, keys, window = request.queries, request.keys, request.window
     return queries.kept(keys, ("reach", window), lambda: _reach(queries, keys, window))
 
@@ -39,12 +39,12 @@ def reach(request: Request) -> Reach | str:
 def _reach(queries: Layout, keys: Layout, window: int | None) -> Reach | str:
     own, other = queries.pattern, keys.pattern
     if own is None or other is None:
-        return "visibility that was made or changed on the device, or that is not of a known kind"
+        return "visibility that was set or changed on the device, or that is not of a known kind"
     same = queries is keys
     if window is not None and not (same and queries.places is None):
         return "a window between rows that are counted apart"
     if window is not None and own.everywhere:
-        return "rows that a window does not hold back (everywhere)"
+        return "rows that are exempt from a window (everywhere)"
     if same and not (own.until or own.branches) and own.documents is not None and (own.full or own.causal):
         stretches = [rows for documents in own.documents for rows in documents if rows]
         return Reach(stretches, stretches, not own.full, window)
@@ -55,7 +55,7 @@ def _reach(queries: Layout, keys: Layout, window: int | None) -> Reach | str:
 
 
 def _complexity(own: Pattern, same: bool) -> str:
-    """What is not simple about rows that read themselves, or others."""
+    """The reason why the visibility of rows, among themselves or with others, is not simple."""
     if not same:
         return "one set of rows that sees another in part"
     if own.branches:

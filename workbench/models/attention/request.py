@@ -1,4 +1,4 @@
-"""What is asked of attention, and what a kernel answers."""
+"""The request and the result of an attention kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Request:
 
     `window`: a key further than this many places from its query is not seen, if neither is everywhere. `score_bias`: a
     term that is added to the scaled scores. `scale`: factor of the scores, by default 1 / sqrt(size). `need_weights`:
-    those of each sequence are needed too. `label`: whose attention it is, for people.
+    return the weights of each sequence too. `label`: the name of the layer and streams, for messages.
     """
 
     q: Tensor
@@ -40,18 +40,18 @@ class Request:
 
     @property
     def factor(self) -> float:
-        """What the products of queries and keys are multiplied by."""
+        """The factor of the products of queries and keys."""
         return 1.0 / math.sqrt(self.q.shape[-1]) if self.scale is None else self.scale
 
 
 def term(score_bias: ScoreBias, pair: QueryKeyGrid) -> Tensor:
-    """What a score bias adds to the scores of a grid [batch or 1, heads, q, k]."""
+    """The term that a score bias adds to the scores of a grid [batch or 1, heads, q, k]."""
     added: Tensor = call(score_bias, "", TERM, pair)
     return added
 
 
 def together(request: Request) -> Request:
-    """The same with the keys of all sequences one after another, where they stand apart."""
+    """The same with the keys of all sequences one after another, where they are stored apart."""
     keys = KeyValues(request.k, request.v, request.keys).together()
     return replace(request, k=keys.keys, v=keys.values, keys=keys.layout)
 

@@ -1,7 +1,7 @@
-"""Terms that are added to the scores of attention: what a score bias of queries and keys says next to their product.
+"""Score biases: terms that are added to the scores of attention.
 
-A score bias sees one grid of queries and keys at a time: some sequences padded to one length, or all rows of a batch as
-one. Which keys a query sees is not its business.
+A score bias reads one grid of queries and keys at a time: some sequences padded to one length, or all rows of a batch
+as one. The visibility of keys is not part of it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class QueryKeyGrid:
     Attributes:
         q_rows, k_rows: numbers of the grid's rows [batch, q], [batch, k]; behind a shorter sequence any row.
         q_places, k_places: places of the rows in their sequences [batch or 1, q], [batch or 1, k].
-        factor: what the products of queries and keys are multiplied by.
-        hidden: pairs [batch, q, k] whose term is of no account, and which may be far apart; None: nothing is known.
+        factor: that of the products of queries and keys.
+        hidden: pairs [batch, q, k] whose term has no effect, and which may be far apart; None: unknown.
     """
 
     q: Tensor
@@ -55,13 +55,12 @@ class QueryKeyGrid:
 
 
 class ScoreBias(nn.Module):
-    """Base of the score biases. A part's `__init__` is given `num_heads` and `head_size` of the attention.
+    """Base of the score biases. The `__init__` of a component gets `num_heads` and `head_size` of the attention.
 
-    `score_mod(queries, keys)`, where a score bias has it, says the same for flex attention: a function of (score,
-    batch,
-    head, query, key) that gives the score with the term, where query and key are numbers of rows of all sequences one
-    after another (`Layout.contiguous`). `by_fields` says that the term goes by places, positions and fields alone, and
-    not by `pair.q` and `pair.k`: layers that share the score bias then need it but once.
+    `score_mod(queries, keys)`, where a score bias has it, is the same for flex attention: a function of (score, batch,
+    head, query, key) that returns the score with the term, where query and key are numbers of rows of all sequences one
+    after another (`Layout.contiguous`). `by_fields` means that the term depends on places, positions and fields alone,
+    and not on `pair.q` and `pair.k`: layers that share the score bias then compute it only once.
     """
 
     score_mod: ClassVar[Callable[..., ScoreMod] | None] = None

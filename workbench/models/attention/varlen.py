@@ -16,7 +16,7 @@ from workbench.sequences.transfer import on_device
 
 
 def varlen_suits(request: Request) -> bool:
-    """CUDA, some rows."""
+    """Whether the device is CUDA and there are rows."""
     return request.q.is_cuda and request.queries.rows > 0 and request.keys.rows > 0
 
 
@@ -27,7 +27,7 @@ def has_flash(device: torch.device) -> bool:
 
 
 def varlen_lacks(request: Request) -> str | None:
-    """It knows 16 bits, offsets, causality and a window, and nothing else."""
+    """The feature that varlen lacks: it supports 16 bits, offsets, causality and a window, and nothing else."""
     if request.q.dtype not in (torch.float16, torch.bfloat16) and request.q.is_cuda:
         return f"{str(request.q.dtype).removeprefix('torch.')} (16 bits alone)"
     if request.q.device.type == "cuda" and not has_flash(request.q.device):
@@ -50,7 +50,7 @@ def varlen_lacks(request: Request) -> str | None:
 
 @dataclass(frozen=True)
 class Offsets:
-    """The arguments of the kernel that say who sees whom; -1: a window without end."""
+    """The arguments of the kernel that define the visibility; -1: a window without end."""
 
     queries: Tensor
     keys: Tensor
@@ -88,9 +88,10 @@ def _offsets(request: Request) -> Offsets:
 
 
 def _cumulated(stretches: list[int], layout: Layout) -> Tensor:
-    """Where each stretch begins, and the number of rows [stretches + 1], made on the host where they are not sequences.
+    """The beginning of each stretch, and the number of rows [stretches + 1], computed on the host unless they are those
+    of sequences.
 
-    They are brought by a copy from pinned memory, which nobody waits for.
+    A copy from pinned memory brings them, without a wait.
     """
     if stretches == layout.lengths:
         return layout.offsets.int()

@@ -1,19 +1,19 @@
-"""Who may attend to whom: five integers per token and one predicate; a sixth lifts the window of a layer.
+"""The visibility of tokens: five integers per token and one predicate; a sixth exempts tokens from a layer's window.
 
     visible(q, k) =  doc[q] == doc[k]
                 and  rank[k] <= rank[q]  and  (until[k] == 0 or rank[q] < until[k])
                 and  (branch[q] == branch[k]  or  anchor[q] == anchor[k] and (branch[q] == 0 or branch[k] == 0))
 
 Bidirectional attention is rank 0 everywhere; causal is rank = position; a prefix language model has rank 0 in the
-prefix and 1..n after it; until = r hides a key from rank r on (MPNet, arXiv:2004.09297: a mask stands for a token until
+prefix and 1..n after it; until = r hides a key from rank r on (MPNet, arXiv:2004.09297: a mask replaces a token until
 that is predicted); K-BERT's visible matrix (arXiv:1909.07606, eq. 3) is branch = number of the injected
-triple, 0 on the trunk, and anchor = number of the mention that the branch hangs on. True means: may attend.
+triple, 0 on the trunk, and anchor = number of the mention to which the branch belongs. True means: may attend.
 
     near(q, k) =  |place[q] - place[k]| <= window  or  everywhere[q] or everywhere[k]
 
-is asked as well in a layer with a window. The tokens that Longformer (arXiv:2004.05150, section 3.1) and BigBird
+is required as well in a layer with a window. The tokens that Longformer (arXiv:2004.05150, section 3.1) and BigBird
 (arXiv:2007.14062, section 2) call global have everywhere = 1: they see all rows, and all rows see them, as far as the
-predicate above lets them.
+predicate above allows.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def visible(queries: Integers, keys: Integers) -> Tensor | None:
 
 
 def near(queries: Integers, keys: Integers, q_places: Tensor, k_places: Tensor, window: int) -> Tensor:
-    """Which pairs a window lets see each other: integers and places [..., q] and [..., k] -> bool [..., q, k]."""
+    """The pairs that a window allows: integers and places [..., q] and [..., k] -> bool [..., q, k]."""
     found = (q_places.unsqueeze(-1) - k_places.unsqueeze(-2)).abs() <= window
     everywhere = _pair("everywhere", queries, keys)
     return found if everywhere is None else found | (everywhere[0] > 0) | (everywhere[1] > 0)

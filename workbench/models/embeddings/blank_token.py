@@ -15,12 +15,12 @@ class BlankTokenEmbedding(TokenEmbedding):
     """Token embedding of GLM with two positions (arXiv:2103.10360, section 2.2). It is `token` plus a table of
     positions in a blank, which count from 1. Rows of the text have position 0.
 
-    The objective `blank_filling` writes these places (`block_ids`). Where nobody does, as when a text is encoded, there
-    is no blank, and all are 0.
+    The objective `blank_filling` writes these places (`block_ids`). Without it, for example when a text is encoded,
+    there is no blank, and all are 0.
 
     Args:
         vocab_size: rows of the table (given: the tokenizer's size).
-        hidden_size: width of the rows that come out.
+        hidden_size: width of the output rows.
         max_positions: rows of the table of positions in the text.
         block_positions: rows of the table of places in a blank: two more than the longest one has tokens.
         token_types: rows of the segment table, as of `token`.

@@ -2,8 +2,8 @@
 
     z = V [forward GRU's last state ; backward GRU's last state] + c,    row = LN(z + position + type)
 
-A row whose token (`input_ids`) is another one than what is said (`said_ids`) has that token's vector in the place of z:
-so masked language modelling hides sounds as it hides words.
+A row whose token (`input_ids`) differs from the spoken one (`said_ids`) has that token's vector instead of z: so masked
+language modelling masks sounds as it masks words.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class SegmentsEmbedding(nn.Module):
         if features.shape[-1] != self.feature_size:
             raise WorkbenchError(
                 f"speech stream: a frame has {features.shape[-1]} numbers, the embedding's feature_size is "
-                f"{self.feature_size}; set feature_size to what the corpus holds"
+                f"{self.feature_size}; set feature_size to that of the corpus"
             )
         if not len(features):
             return self.project(features.new_zeros(0, self.project.in_features))

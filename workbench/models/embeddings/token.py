@@ -18,14 +18,14 @@ class TokenEmbedding(nn.Module):
 
     Args:
         vocab_size: rows of the table (given: the tokenizer's size).
-        hidden_size: width of the rows that come out.
-        embedding_size: width of the tables; where it is another one, a linear map to `hidden_size` follows (ALBERT,
+        hidden_size: width of the output rows.
+        embedding_size: width of the tables; if it is another one, a linear layer to `hidden_size` follows (ALBERT,
             arXiv:1909.11942, section 3.1; ELECTRA).
         max_positions: rows of the learned position table; null leaves it out (rotary positions).
         token_types: rows of the segment table; 0 leaves it out, and with 1 all segments have the same row
             (RoBERTa's pairs).
-        extra: further integer fields of the stream, which builders or steps write, and how many rows the table of each
-            has: `{language_ids: 15}` (XLM, arXiv:1901.07291).
+        extra: further integer fields of the stream, which builders or transforms write, with the number of rows of each
+            table: `{language_ids: 15}` (XLM, arXiv:1901.07291).
         norm: the norm that follows; null for none (pre-norm stacks often have none).
         norm_bias: whether that norm has a bias.
         init_range: standard deviation of the fresh table of tokens, where it is not the network's (T5: 1, which an
@@ -99,7 +99,7 @@ class TokenEmbedding(nn.Module):
         if name not in fields:
             raise WorkbenchError(
                 f"the embedding has a table for {name!r}, which the sequences lack (they have {', '.join(fields)}): "
-                "add the builder or the transform that writes it (`workbench components transform`), or take it out "
-                "of the embedding"
+                "add the builder or the transform that writes it (`workbench components transform`), or remove it "
+                "from the embedding"
             )
         return fields[name]

@@ -1,4 +1,4 @@
-"""One learned vector for every row: what a query stream begins with (XLNet, arXiv:1906.08237, section 2.3: g = w)."""
+"""One learned vector for every row: the first state of a query stream (XLNet, arXiv:1906.08237, section 2.3: g = w)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class VectorEmbedding(nn.Module):
         self.vector = nn.Parameter(torch.zeros(1, hidden_size))
 
     def initialise(self, scale: float) -> None:
-        """Drawn as tables are."""
+        """Draw the vector as tables are drawn."""
         nn.init.normal_(self.vector, std=scale)
 
     def no_weight_decay(self) -> set[str]:
-        """It is a row of a table."""
+        """The vector, as it is a row of a table."""
         return {"vector"}
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
-        """Fields input_ids [rows], of which only the number counts -> [rows, hidden_size]."""
+        """Fields input_ids [rows], of which only the length is used -> [rows, hidden_size]."""
         rows = self.vector.expand(len(fields["input_ids"]), -1)
         return dropout(rows, self.dropout, self.training)

@@ -21,11 +21,11 @@ class CrossLayer(nn.Module):
 
     `to` may be several streams of one hidden size, which are read as one sequence (UniVL's decoder).
 
-    Options as for `Self`; `score_bias` and `window` are of the self-attention, since the places of two streams have
-    nothing to do with each other.
+    Options as for `self`; `score_bias` and `window` apply to the self-attention, since the places of two streams are
+    unrelated.
 
     Args:
-        self_attention: whether there is the first part.
+        self_attention: whether there is self-attention.
         key_norm: in pre-norm layers, a norm before `to` is read; none where `to` ends with a `norm` layer (T5).
 
     Raises:
@@ -47,7 +47,7 @@ class CrossLayer(nn.Module):
         across = replace(block, score_bias=None, window=None)
         if not self_attention and block != across:
             raise WorkbenchError(
-                "score_bias and window are of the self-attention, and self_attention is false; leave them out"
+                "score_bias and window apply to the self-attention, and self_attention is false; leave them out"
             )
         self.stream, self.sources = stream, (to,) if isinstance(to, str) else tuple(to)
         found = {name: sizes[name] for name in self.sources}

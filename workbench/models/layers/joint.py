@@ -18,7 +18,7 @@ class JointLayer(nn.Module):
     """Transformer layer over several streams as one sequence (single-stream models: UNITER, VisualBERT, ViLT). Its rows
     are those of all `streams`, sequence by sequence; the streams have equal hidden sizes.
 
-    Options as for `Self`.
+    Options as for `self`.
     """
 
     def __init__(

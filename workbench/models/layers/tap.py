@@ -1,4 +1,4 @@
-"""A layer that changes nothing: it keeps the streams that reach it under a name, for heads."""
+"""A layer that changes nothing: it passes the streams that reach it to heads, under a name."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from workbench.models.context import Context
 
 
 class TapLayer(nn.Module):
-    """Named point of a stack that changes nothing. Heads find the streams of this point in `Read.taps`, and can run the
-    layers behind it again on other rows (`HeadInputs.run`).
+    """Named point of a stack that changes nothing. Heads find the streams of this point in `NetworkOutput.taps`, and
+    can run the layers behind it again on other rows (`HeadInputs.run`).
 
     Args:
         name: of the tap; each has its own in a network.
@@ -22,6 +22,6 @@ class TapLayer(nn.Module):
         self.reads = self.changes = ()
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
-        """`hidden`, as it came."""
+        """`hidden`, unchanged."""
         context.taps[self.name] = hidden
         return hidden

@@ -3,9 +3,9 @@
     h = ffn(attention(queries h, keys and values h))      the content stream: a row sees itself
     g = ffn(attention(queries g, keys and values h))      the query stream: a row knows its position, not its token
 
-with the same weights. Both are one call of attention: what a row of g sees of h, its own integers say (a `rank` that
-ends before its token). Without rows of g, as in encoding and fine-tuning, this is the layer `self`, with its names of
-weights.
+with the same weights. Both are one call of attention: the integers of a row of g define the rows of h that it sees (a
+`rank` that ends before its token). Without rows of g, as in encoding and fine-tuning, this is the layer `self`, with
+its names of weights.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TwoStreamLayer(nn.Module):
     """Two-stream self-attention layer (XLNet, arXiv:1906.08237, section 2.3; MPNet). The rows of `stream` attend to
     each other. The rows of the stream `query` attend to them, and no row attends to `query`.
 
-    Options as for `Self`, without a window: a row of the query stream has a position, and no place among the others.
+    Options as for `self`, without a window: a row of the query stream has a position, and no place among the others.
 
     Raises:
         WorkbenchError: a window, or streams of different widths.
@@ -42,12 +42,12 @@ class TwoStreamLayer(nn.Module):
         super().__init__()
         if sizes[stream] != sizes[query]:
             raise WorkbenchError(
-                f"{stream} and {query} go through the same weights, so their hidden_size is one; found "
+                f"{stream} and {query} go through the same weights, so their hidden_size must be equal; found "
                 f"{sizes[stream]} and {sizes[query]}"
             )
         block = LayerOptions(num_heads, **options)
         if block.window is not None:
-            raise WorkbenchError(f"window = {block.window}: rows of {query!r} stand nowhere in the text; leave it out")
+            raise WorkbenchError(f"window = {block.window}: rows of {query!r} have no place in the text; leave it out")
         self.stream, self.query = stream, query
         self.reads = self.changes = (stream, query)
         self.attention = AttentionBlock(sizes[stream], block)

@@ -3,7 +3,7 @@
     score[h, q, k] -= m_h |position_q - position_k|,   m_h = 2^(-8 h / heads), h = 1 .. heads
 
 For a number of heads that is no power of two the slopes are those of the next smaller one, then every second one of
-the next greater one, as in the authors' released code (ofirpress/attention_with_linear_biases). The paper's models are
+the next greater one, as in the authors' published code (ofirpress/attention_with_linear_biases). The paper's models are
 causal; in both directions the distance counts alike.
 """
 

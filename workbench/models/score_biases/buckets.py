@@ -30,7 +30,7 @@ class BucketsBias(ScoreBias):
 
     Args:
         num_buckets: of both directions together.
-        max_distance: from which on all distances are one.
+        max_distance: the distance from which on all share a bucket.
         bidirectional: whether keys after the query have buckets of their own (encoders), or all the one of distance 0.
 
     Raises:
@@ -57,7 +57,7 @@ class BucketsBias(ScoreBias):
                 f"{4 if bidirectional else 2} buckets, and a max_distance above {max(near, 1)}"
             )
         self.table = nn.Embedding(num_buckets, num_heads)
-        self.register_buffer("edge", torch.tensor(max_distance), persistent=False)  # compiled, numbers are no constants
+        self.register_buffer("edge", torch.tensor(max_distance), persistent=False)  # in compiled code not a constant
         distances = torch.arange(-max_distance, max_distance + 1)
         self.register_buffer(
             "bucket", buckets_of(distances, num_buckets, max_distance, bidirectional), persistent=False
@@ -85,7 +85,7 @@ class BucketsBias(ScoreBias):
 
 
 def buckets_of(distance: Tensor, num_buckets: int, max_distance: int, bidirectional: bool) -> Tensor:
-    """The bucket of each distance (position of the key less that of the query)."""
+    """The bucket of each distance (position of the key minus that of the query)."""
     if bidirectional:
         half = num_buckets // 2
         return half * (distance > 0) + _one_way(distance.abs(), half, max_distance)

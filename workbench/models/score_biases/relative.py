@@ -6,10 +6,10 @@
 
 scaled as a whole. The product of query and key is attention's own; the other three are added here. XLNet (Yang et al.,
 arXiv:1906.08237, section 2.5) adds (q_h + s_h) . e_h, with one e where both rows are of one segment
-(`token_type_ids`) and another where they are not. u, v and s stand in a module of their own, `biases`: the paper has
-one u and one v for all layers (`share: biases`), XLNet has them at each.
+(`token_type_ids`) and another where they are not. u, v and s are in a module of their own, `biases`: the paper has
+one u and one v for all layers (`share: biases`), XLNet has them in each.
 
-What is added depends on what the rows hold, so flex attention, which sees single scores, has no form of it.
+The terms depend on the states of the rows, so flex attention, which modifies single scores, has no form of them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from workbench.core.options.bounds import Heads, Size
 from workbench.models.attention.score_bias import QueryKeyGrid, ScoreBias
 
-STEP = 64  # tables of distances are made for multiples of it, so that few of them serve all lengths
+STEP = 64  # tables of distances have multiples of it as sizes, so that few of them serve all lengths
 BASE = 10000.0
 
 
 class Biases(nn.Module):
-    """What is added to the queries of each head: u, v and, where there are segments, s, all [heads, size]."""
+    """The vectors added to the queries of each head: u, v and, where there are segments, s, all [heads, size]."""
 
     def __init__(self, num_heads: int, head_size: int, segments: bool) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class RelativeBias(ScoreBias):
     Distances are sinusoids, which the query attends to through a matrix of each layer.
 
     Args:
-        segments: whether it also matters if two rows are of one segment (XLNet).
+        segments: whether a term for two rows in one segment is added (XLNet).
     """
 
     def __init__(self, num_heads: Heads, head_size: Size, segments: bool = False) -> None:
@@ -53,7 +53,7 @@ class RelativeBias(ScoreBias):
         self.biases = Biases(num_heads, head_size, segments)
 
     def initialise(self, scale: float) -> None:
-        """All is drawn as matrices are, the biases too, as in the released code of both papers."""
+        """Draw all as matrices are drawn, the biases too, as in the published code of both papers."""
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=scale)
 
@@ -88,8 +88,8 @@ class RelativeBias(ScoreBias):
 
 
 def _bounds(pair: QueryKeyGrid, distance: Tensor) -> tuple[int, int]:
-    """The least and the greatest distance; on another device than the CPU those of the whole batch, once, from what the
-    host knows of it."""
+    """The least and the greatest distance; on another device than the CPU those of the whole batch, once, from the
+    host's knowledge of it."""
     if distance.device.type == "cpu":
         return int(distance.min()), int(distance.max())
 

@@ -58,7 +58,7 @@ class DocumentBuilder(Builder):
 
     @classmethod
     def like(cls, builder: Builder) -> DocumentBuilder:
-        """A builder of single texts with the frame and the visibility of another builder (`prefix`: `bidirectional`)."""
+        """A builder of single texts with the frame and visibility of another builder (`prefix`: `bidirectional`)."""
         frame = builder.frame
         alone: VisibilityAlone = "bidirectional" if frame.visibility == "prefix" else frame.visibility
         return cls(builder.tokenizer, builder.max_length, *frame.roles, visibility=alone)
