@@ -218,7 +218,7 @@ def test_options_of_another_way_to_choose_are_refused(options: dict, said: str) 
 def test_broken_weights_are_told(setting: Any) -> None:
     network, head, continuation, prompts = setting(CAUSAL)
     network.embeddings["text"].token.weight.fill_(float("nan"))
-    with pytest.raises(WorkbenchError, match="no numbers"):
+    with pytest.raises(WorkbenchError, match="that are NaN"):
         Decoder(network, head, continuation, collate(prompts)).begin()
 
 

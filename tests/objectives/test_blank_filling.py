@@ -213,9 +213,9 @@ def test_sequences_together_have_the_losses_they_have_alone(tokenizer: Any, make
 
 def test_what_cannot_be_is_refused(tokenizer: Any, make_samples: Any) -> None:
     samples = make_samples(3, words=20)
-    with pytest.raises(WorkbenchError, match="packed of several documents"):
+    with pytest.raises(WorkbenchError, match="packed from several documents"):
         corrupted(tokenizer, documents(tokenizer, samples, builder="packed"))
-    with pytest.raises(WorkbenchError, match=r"not read in both directions.*leave `visibility` out"):
+    with pytest.raises(WorkbenchError, match=r"not read in both directions.*remove `visibility` from the builder"):
         corrupted(tokenizer, documents(tokenizer, samples, visibility="causal"))
     with pytest.raises(WorkbenchError, match="has blanks already"):
         corrupted(tokenizer, corrupted(tokenizer, documents(tokenizer, samples)))

@@ -109,7 +109,7 @@ def test_the_loss_is_that_of_a_loop() -> None:
 def test_what_cannot_be_read_is_refused() -> None:
     objective = DependencyHeads(40)
     sample = {"key": "a", "draw": (0,), "text": TEXT, "dependencies": chain(TEXT)}
-    with pytest.raises(WorkbenchError, match=r"nothing says which words .* use the builder `tagged_text`"):
+    with pytest.raises(WorkbenchError, match=r"has no record of the words.* use the builder `tagged_text`"):
         objective.corrupt(DocumentBuilder(tokenizer(), 40)([sample], draws()), draws())
     (sequence,) = made(chain(TEXT))
     sequence.streams["text"]["special"] = np.zeros(sequence.length("text"), bool)

@@ -1,13 +1,15 @@
-"""Beam search: the likeliest texts of every length, side by side.
+"""Beam search: the most probable texts of every length, in parallel.
 
-A prompt's `beams` running texts give their 2 x beams likeliest continuations. Of these the ones that end, if they are
+The `beams` running texts of a prompt have 2 x beams most probable continuations. Those that end, if they are among the
+first `beams`, are finished, with the score
 among the first `beams`, are finished, with the score
 
     log p(text) / (number of tokens) ** length_penalty
 
-and the first `beams` of the others run on. The best `beams` finished ones are kept; `early_stopping` (`Decoding`) says
-when the search of a prompt is done. At `max_new_tokens` what runs is finished as it is. Hugging Face's `generate` does
-the same; the penalty is Wu et al.'s (arXiv:1609.08144, eq. 14), ((5 + length) / 6) ** alpha, without its constants.
+and the first `beams` of the others continue. The best `beams` finished ones are kept; `early_stopping` (`Decoding`)
+decides when the search of a prompt is done. At `max_new_tokens` running texts are finished unchanged. Hugging Face's
+`generate` does the same; the penalty is Wu et al.'s (arXiv:1609.08144, eq. 14), ((5 + length) / 6) ** alpha, without
+its constants.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class Search:
     finished: list[GeneratedText] = field(default_factory=list)
 
     def advance(self, log_probabilities: Tensor, length: int) -> list[int]:
-        """Go on by one token, the text's `length`-th; of which running text each new one comes.
+        """Continue by one token, the text's `length`-th; returns for each new text the running one that it extends.
 
         Args:
             log_probabilities: of the next token, for each running text [running, vocab_size].

@@ -1,8 +1,7 @@
-"""A network that reads prompts once, then a token at a time, with what it has read before in a KV cache.
+"""A network that reads prompts once, then a token at a time, with the rows read before in a KV cache.
 
-Putting a row behind every sequence of a batch.
-
-Whether a network reads a text row by row as it reads it at once: what a decoder takes for granted.
+Also: adding a row to every sequence of a batch, and the check that a network reads a text row by row as it reads it at
+once, on which a decoder relies.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from workbench.sequences.batch import Batch, Stream
 
 
 class Decoder:
-    """Says what may come next.
+    """Computes the logits of the next tokens.
 
     Args:
         network, head: in evaluation mode.
-        batch: the prompts, jagged; one may be there several times later, or not any more.
+        batch: the prompts, jagged; later a prompt may occur several times, or not any more.
     """
 
     def __init__(self, network: Network, head: Head, continuation: Continuation, batch: Batch) -> None:
@@ -58,8 +57,8 @@ class Decoder:
         return self._read(Batch({self.continuation.stream: stream}))
 
     def _choose(self, origins: Sequence[int]) -> None:
-        """Let the caches be those of these rows. What stays of a prompt (an encoder's states) is the same for all of
-        its texts, and is moved only where there are other prompts now, or not as many texts of one."""
+        """Select the caches of these rows. A prompt's constant states (an encoder's) are the same for all of its texts.
+        They are moved only where the prompts change, or the number of texts of one."""
         prompts = [self._prompts[origin] for origin in origins]
         still = self._cache.streams.keys() - {self.continuation.stream} if prompts == self._prompts else ()
         self._cache = self._cache.pick(origins, still)
@@ -79,7 +78,7 @@ class Decoder:
         ends = at_ends(context.batch.streams[name], states)
         logits = self.continuation.logits(self.head, self.network, ends).float()
         if logits.amax().isnan():
-            raise WorkbenchError("the network gives logits that are no numbers; its weights are broken: train it again")
+            raise WorkbenchError("the network returns logits that are NaN; its weights are broken: train it again")
         return logits
 
 
@@ -90,7 +89,7 @@ def last_rows(stream: Stream) -> dict[str, Tensor]:
 
 
 def at_ends(stream: Stream, values: Tensor) -> Tensor:
-    """Of values of the rows those of each sequence's last row [sequences, ...]."""
+    """The values of each sequence's last row [sequences, ...], from values of all rows."""
     if all(length == 1 for length in stream.lengths):
         return values
     return values[stream.offsets[1:] - 1]
@@ -110,7 +109,7 @@ def grown(batch: Batch, name: str, rows: dict[str, Tensor]) -> Batch:
 
 
 def _following(stream: Stream, name: str, order: Tensor) -> Stream:
-    """A stream whose links name the same rows of another one as before, now that these stand in another order."""
+    """A stream whose links name the same rows of another one as before, after these were reordered."""
     links = {field for field, other in stream.links.items() if other == name}
     places = torch.argsort(order) if links else order
     moved = {field: torch.where(stream.fields[field] < 0, -1, places[stream.fields[field]]) for field in links}
@@ -121,10 +120,10 @@ RELATIVE = 1e-3
 
 
 def check_cache(network: Network, head: Head, continuation: Continuation, prompt: Batch) -> None:
-    """Compare what comes second after one prompt, read with a KV cache and read anew.
+    """Compare the second token's logits after one prompt, read with a KV cache and read at once.
 
     Raises:
-        WorkbenchError: it isn't the same.
+        WorkbenchError: they differ.
     """
     decoder = Decoder(network, head, continuation, prompt)
     token = int(decoder.begin().argmax())
@@ -138,9 +137,9 @@ def check_cache(network: Network, head: Head, continuation: Continuation, prompt
     difference, size = float((found - expected).norm()), float(expected.norm())
     if difference > allowed * size:
         raise WorkbenchError(
-            "this network says something else of a next token when it reads the text a token at a time than when it "
+            "this network predicts another next token when it reads the text a token at a time than when it "
             f"reads it at once (logits that differ by {difference / size:.2g} of their size): a layer of it mixes rows "
             "by other means than attention and has no cache. Let it attend through "
-            "workbench.models.blocks.AttentionBlock, or take the rows before from Context.recall, as "
+            "workbench.models.blocks.AttentionBlock, or read the earlier rows from Context.recall, as "
             "docs/extending/layer-cache.md shows"
         )

@@ -1,8 +1,8 @@
-"""How tokens are chosen, as the user says it.
+"""The options of decoding, and the choice of tokens.
 
-A token after the other: the most probable one, or one that is drawn.
+Tokens are chosen one after the other: the most probable one, or a random draw.
 
-Token ids as people read them, those of an objective's own tokens too (T5's sentinels).
+Also token ids as readable text, those of an objective's own tokens too (T5's sentinels).
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ EarlyStopping = Literal["false", "true", "never"]
 
 @dataclass(frozen=True, kw_only=True)
 class Decoding:
-    """The most probable token each time, several beams, or draws.
+    """The options of decoding: the most probable token each time, several beams, or draws.
 
     Attributes:
         length_penalty: a beam's score is its log-probability / (number of tokens, the end included) ** length_penalty:
             above 0 it favours long texts, below 0 short ones.
         early_stopping: when a prompt is done: `true`: as soon as there are `beams` texts that have ended; `false`: when
             no running beam, if it ended now, would be better than the worst of these; `never`: when none could become
-            better, taking the length that would suit it best.
+            better with the length that suits it best.
         top_k, top_p: draw among the most probable `top_k` tokens, and of these among the fewest that together have the
             probability `top_p` (nucleus sampling, arXiv:1904.09751).
 
     Raises:
-        WorkbenchError: options of another way to choose than the one that is asked for.
+        WorkbenchError: options of another decoding method than the chosen one.
     """
 
-    max_new_tokens: Annotated[Count, typer.Option(help="At most so many tokens.")] = 64
-    beams: Annotated[Beams, typer.Option(help="Texts that are followed at once.")] = 1
+    max_new_tokens: Annotated[Count, typer.Option(help="The most tokens of a text.")] = 64
+    beams: Annotated[Beams, typer.Option(help="Texts that are searched in parallel.")] = 1
     length_penalty: Annotated[Penalty, typer.Option(help="With --beams: above 0 favours long texts.")] = 1.0
     early_stopping: Annotated[EarlyStopping, typer.Option(help="With --beams: when a search is done.")] = "false"
     sample: Annotated[bool, typer.Option("--sample", help="Draw tokens.")] = False
     temperature: Annotated[Positive, typer.Option(help="With --sample: divides the logits.")] = 1.0
-    top_k: Annotated[Count | None, typer.Option(help="With --sample: only so many tokens.")] = None
+    top_k: Annotated[Count | None, typer.Option(help="With --sample: only this many tokens, the most probable.")] = None
     top_p: Annotated[SomeShare, typer.Option(help="With --sample: only tokens of this probability together.")] = 1.0
     seed: Annotated[Seed, typer.Option(help="With --sample.")] = 0
 
@@ -76,7 +76,7 @@ class Decoding:
 
 @dataclass
 class GeneratedText:
-    """What a prompt was continued with.
+    """The continuation of a prompt.
 
     Attributes:
         tokens: their ids, without the one that ends the text.
@@ -90,7 +90,7 @@ class GeneratedText:
 
 
 def draw(decoder: Decoder, decoding: Decoding, generators: Sequence[np.random.Generator]) -> list[GeneratedText]:
-    """A text for each prompt, of which each has its own generator: what is drawn does not depend on its company."""
+    """A text for each prompt, each with its own generator: a draw does not depend on the other prompts."""
     made = [GeneratedText([], 0.0, False) for _ in generators]
     logits, going = decoder.begin(), list(range(len(made)))
     while True:
@@ -127,7 +127,7 @@ def _most_probable(logits: Tensor) -> Tensor:
 
 
 def distribution(logits: Tensor, decoding: Decoding) -> Tensor:
-    """The probabilities [rows, vocab_size] that tokens are drawn with."""
+    """The probabilities [rows, vocab_size] with which tokens are drawn."""
     scores = logits.double()
     scores = (scores - scores.amax(-1, keepdim=True)) / decoding.temperature  # a division never makes +inf of them
     if decoding.top_k is not None and decoding.top_k < scores.shape[1]:
@@ -153,7 +153,7 @@ def drawn(probabilities: Tensor, uniform: Sequence[float]) -> Tensor:
 
 
 class Spelling:
-    """A tokenizer's words, and names of ids (`Objective.own_tokens`), whether the tokenizer has these or not."""
+    """A tokenizer's strings, and names of ids (`Objective.own_tokens`), also where the tokenizer has these not."""
 
     def __init__(self, tokenizer: Tokenizer, names: Mapping[int, str]) -> None:
         self.tokenizer, self.names = tokenizer, names

@@ -1,1 +1,1 @@
-"""What predictions are worth: pure functions, for objectives in held-out passes and for evaluations alike."""
+"""Scores of predictions: pure functions, for objectives in held-out passes and for evaluations alike."""

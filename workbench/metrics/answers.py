@@ -1,9 +1,9 @@
 """Scores of answers that are stretches of a text: exact match and F1 over words (SQuAD; Rajpurkar et al., EMNLP 2016).
 
-Of a question with several right answers the best counts; one without any is answered by nothing at all (SQuAD 2.0,
-Rajpurkar et al., ACL 2018). Case, punctuation, the English articles and white space are passed over. Signs of scripts
-without spaces are words, and their punctuation is passed over too; CMRC's script has them so as well, but counts the
-longest stretch in common where this counts all words in common.
+For a question with several right answers the best score counts; a question without any is answered by an empty answer
+(SQuAD 2.0, Rajpurkar et al., ACL 2018). Case, punctuation, the English articles and white space are ignored. Characters
+of scripts without spaces are words, and their punctuation is ignored too. CMRC's script does the same, but counts the
+longest common stretch where this counts all common words.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def answer_scores(predicted: Sequence[str], answers: Sequence[Sequence[str]]) ->
 
 
 def answer_tallies(predicted: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, Tally]:
-    """What each question adds to the numbers of `answer_scores`."""
+    """The tallies of the numbers of `answer_scores`, by question."""
     pairs = [(ours, right or [""]) for ours, right in zip(predicted, answers, strict=True)]
     exact = [max(words_of(ours) == words_of(one) for one in right) for ours, right in pairs]
     f1 = [max(word_f1(ours, one) for one in right) for ours, right in pairs]

@@ -1,4 +1,4 @@
-"""Which baselines a result does not reach."""
+"""The baselines that a result does not reach."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 SMALL_IS_GOOD = ("perplexity", "rank", "error", "bits")
 FEWER = re.compile(r", [\d,]+ images$")
-"""How a baseline's name ends that is of so many images alone: ranks among others are no rivals of the result's."""
+"""The end of the name of a baseline over fewer images: its ranks cannot be compared with the result's."""
 SAME, CHANCE = "same features", "chance"
 OF_SAME = "image_retrieval/mean_rank"
-"""With one image's features for all, it is exactly chance's. Recalls of ties and the best of several texts are not."""
+"""With one image's features for all it is exactly chance's, unlike recalls of ties and the best of several texts."""
 MOST = 3
-"""Numbers that are named at once."""
+"""The most numbers that are named at once."""
 
 
 def unreached(numbers: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]]) -> dict[str, list[str]]:
-    """The names of numbers by the baselines above them, as these are told (`chance, always yes`).
+    """The names of numbers by the joined names of the baselines above them (`chance, always yes`).
 
     Numbers where a smaller one is better are left out, and members of a group.
     """
@@ -29,7 +29,7 @@ def unreached(numbers: Mapping[str, float], baselines: Mapping[str, Mapping[str,
 
 
 def equalled(numbers: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """The baselines that are the same in all numbers, of several at least: the model says what they say."""
+    """The baselines that equal all numbers, of at least two: the model predicts the same as they do."""
     found = {name: [own for own in theirs if own in numbers] for name, theirs in baselines.items()}
     return [
         name
@@ -41,11 +41,11 @@ def equalled(numbers: Mapping[str, float], baselines: Mapping[str, Mapping[str, 
 def against(
     numbers: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]], bounds: Collection[str] = ()
 ) -> str:
-    """In words, which numbers are below baselines, whether all are one's, and whether a control among the baselines is
-    better than chance; "" where there is nothing to say.
+    """A text on the numbers that are below baselines, on a baseline that equals all of them, and on a control among the
+    baselines that is better than chance; "" where there is nothing to report.
 
     Args:
-        bounds: those of the baselines that nothing of this kind could exceed, so that it is no fault to be below them.
+        bounds: the baselines that nothing of this kind could exceed, so that it is no fault to be below them.
     """
     rivals = {name: theirs for name, theirs in baselines.items() if name not in bounds and not FEWER.search(name)}
     reported = [f"{_listed(names)} below {above}" for above, names in unreached(numbers, rivals).items()]
@@ -54,8 +54,8 @@ def against(
 
 
 def _leaks(baselines: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
-    """Of images with the features of one, that they are found better than by chance among as many: by what else tells
-    them apart."""
+    """Controls in which all images have one's features, but which rank better than chance: something else distinguishes
+    the images."""
     for name, theirs in baselines.items():
         chance = baselines.get(name.replace(SAME, CHANCE, 1), {}) if name.startswith(SAME) else {}
         ours, by_chance = theirs.get(OF_SAME), chance.get(OF_SAME)

@@ -1,4 +1,4 @@
-"""Scores of tagged words: accuracy, and precision, recall and F1 of the chunks that tags spell, as seqeval has them.
+"""Scores of tagged words: accuracy, and precision, recall and F1 of the chunks that tags spell, as in seqeval.
 
 A chunk is found where its first and last word and its name are right, as in the CoNLL evaluations (Tjong Kim Sang and
 De Meulder, CoNLL 2003): all chunks of all texts count alike. `B-x` begins a chunk x, `I-x` continues with one, or
@@ -21,7 +21,7 @@ from workbench.metrics.tallies import Tally
 
 OUTSIDE = "O"
 WORD_TAG = re.compile(rf"{OUTSIDE}|[BIES]-.+")
-"""How tags of single words look; any other name is that of a whole chunk."""
+"""The form of tags of single words; any other name is that of a whole chunk."""
 
 Chunk = tuple[int, int, str]  # the words [begin, end), the name
 
@@ -39,8 +39,8 @@ def tag_scores(predicted: np.ndarray, gold: np.ndarray, words: Sequence[int], na
     """`accuracy` over words; `precision`, `recall` and `f1` over chunks.
 
     Args:
-        predicted, gold: tags [words of all texts], as places in `names`.
-        words: how many words each text has.
+        predicted, gold: tags [words of all texts], as indices into `names`.
+        words: the number of words of each text.
 
     Raises:
         ValueError: there is no word.
@@ -65,7 +65,7 @@ def tag_scores(predicted: np.ndarray, gold: np.ndarray, words: Sequence[int], na
 
 
 def tag_tallies(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> dict[str, Tally]:
-    """What each text adds to the numbers of `tag_scores`; the tags of its words by name."""
+    """The tallies of the numbers of `tag_scores`, by text; the tags of its words by name."""
     hits = [sum(map(eq, ours, theirs)) for ours, theirs in zip(predicted, gold, strict=True)]
     found, wanted = ([set(chunks(tags)) for tags in texts] for texts in (predicted, gold))
     right = [len(ours & theirs) for ours, theirs in zip(found, wanted, strict=True)]
@@ -81,7 +81,7 @@ def tag_tallies(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]
 def chunk_counts(
     predicted: np.ndarray, gold: np.ndarray, words: Sequence[int], names: Sequence[str]
 ) -> dict[str, tuple[int, int, int]]:
-    """By name of chunks how many are found rightly, found, and gold; arguments as for `tag_scores`."""
+    """By name of chunks, the numbers of those found rightly, found, and gold; arguments as for `tag_scores`."""
     right, found, wanted = Counter[str](), Counter[str](), Counter[str]()
     for end, count in zip(accumulate(words), words, strict=True):
         ours, theirs = (

@@ -31,14 +31,14 @@ def class_scores(predicted: np.ndarray, gold: np.ndarray) -> dict[str, float]:
 
 
 def class_tallies(predicted: np.ndarray, gold: np.ndarray) -> dict[str, Tally]:
-    """What each example adds to the numbers of `class_scores`."""
+    """The tallies of the numbers of `class_scores`, by example."""
     accuracy = Tally.share(predicted == gold)
     macro, mcc = Tally.of("macro_f1", gold, predicted), Tally.of("mcc", gold, predicted)
     return {"accuracy": accuracy, "macro_f1": macro, "micro_f1": accuracy, "mcc": mcc}
 
 
 def class_counts(predicted: np.ndarray, gold: np.ndarray, names: Sequence[str]) -> dict[str, tuple[int, int, int]]:
-    """By class how many examples have it rightly predicted, predicted, and as gold.
+    """By class the numbers of examples for which it is rightly predicted, predicted, and gold.
 
     Args:
         predicted, gold: rows of `names` [examples], or bool [examples, names] where an example has several.
@@ -51,14 +51,14 @@ def class_counts(predicted: np.ndarray, gold: np.ndarray, names: Sequence[str]) 
 
 
 def by_class(counts: Mapping[str, tuple[int, int, int]]) -> dict[str, dict[str, float]]:
-    """Precision, recall and F1 of each class by itself, 0 where there is nothing to divide by, and how many examples
-    have it as `gold` and as `predicted`; the most frequent first, without those that are neither."""
+    """Precision, recall and F1 of each class by itself, 0 where there is nothing to divide by, and the numbers of
+    examples that have it as `gold` and as `predicted`; the most frequent first, without those that are neither."""
     found = sorted((name for name in counts if any(counts[name])), key=lambda name: (-counts[name][2], name))
     return {name: _scores(*counts[name]) for name in found}
 
 
 def never_predicted(classes: Mapping[str, Mapping[str, float]]) -> int:
-    """How many classes of `by_class` are gold somewhere and predicted nowhere."""
+    """The number of classes of `by_class` that are gold somewhere and predicted nowhere."""
     return sum(bool(of["gold"]) and not of["predicted"] for of in classes.values())
 
 

@@ -1,5 +1,5 @@
-"""Scores of predicted numbers: how they go with the right ones (GLUE's STS-B, Wang et al., arXiv:1804.07461), as scipy
-computes it."""
+"""Correlations of predicted numbers with the right ones (GLUE's STS-B, Wang et al., arXiv:1804.07461), as scipy
+computes them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def number_scores(predicted: np.ndarray, gold: np.ndarray) -> dict[str, float]:
 
 
 def number_tallies(predicted: np.ndarray, gold: np.ndarray) -> dict[str, Tally]:
-    """What each example adds to the numbers of `number_scores`."""
+    """The tallies of the numbers of `number_scores`, by example."""
     error = Tally.mean((predicted - gold) ** 2)
     pearson, spearman = Tally.of("pearson", predicted, gold), Tally.of("spearman", predicted, gold)
     return {"pearson": pearson, "spearman": spearman, "squared_error": error}

@@ -1,11 +1,11 @@
-"""Ranks of the right answer among candidates, and what is reported of them.
+"""Ranks of the right answer among candidates, and the scores of these ranks.
 
 Ranks are realistic (pykeen's word): the mean of the optimistic rank, 1 + the number of better candidates, and the
-pessimistic one, which counts the equal ones as better too. A model that gives all candidates one score gets the
-middle rank and not the first.
+pessimistic one, which counts the equal ones as better too. A model with one score for all candidates gets the middle
+rank and not the first.
 
-Scores that differ by no more than float rounding are equal (`rounding`): what a score was batched with, and on which
-processor, changes its last bits and must not change a rank.
+Scores that differ by no more than float rounding are equal (`rounding`): the other scores of a batch, and the
+processor, change the last bits of a score and must not change a rank.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 from workbench.metrics.tallies import Tally
 
 ROUNDING = 1e-5
-"""Of the typical magnitude of a query's scores; a forward pass in float32 differs by 1e-7 to 2e-6 of it."""
+"""Relative to the typical magnitude of a query's scores; a forward pass in float32 differs by 1e-7 to 2e-6 of it."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class RankScores:
 
 
 def rounding(scores: Tensor) -> Tensor:
-    """How far two scores of a query may lie apart and be equal: scores [queries, candidates] -> [queries, 1].
+    """The greatest difference of two equal scores of a query: scores [queries, candidates] -> [queries, 1].
 
     The typical magnitude is the median one of the finite scores, so that neither a candidate that was pushed to -1e9
     nor one at -inf makes all others equal.
@@ -59,13 +59,13 @@ def rounding(scores: Tensor) -> Tensor:
 def count_rivals(
     scores: Tensor, right: Tensor, rivals: Tensor, tolerance: Tensor | float | None = None
 ) -> tuple[Tensor, Tensor]:
-    """How many rivals have a better and how many an equal score: [queries] int64 each.
+    """The numbers of rivals with a better and with an equal score: [queries] int64 each.
 
     Args:
         scores: [queries, candidates], greater is better.
         right: [queries, 1], the score of the right answer.
         rivals: [queries, candidates], True where a candidate competes.
-        tolerance: what counts as equal; by default `rounding`.
+        tolerance: the difference of equal scores; by default `rounding`.
     """
     allowed = rounding(scores) if tolerance is None else tolerance
     equal = ((scores - right).abs() <= allowed) | (scores == right)  # infinite scores have no difference
@@ -75,7 +75,7 @@ def count_rivals(
 def realistic_ranks(
     scores: np.ndarray, gold: np.ndarray, left_out: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The ranks [queries] of the candidates `gold` [queries], and among how many candidates they are.
+    """The ranks [queries] of the candidates `gold` [queries], and the numbers of their candidates.
 
     Args:
         scores: [queries, candidates], greater is better.
@@ -103,7 +103,7 @@ def realistic_rank(scores: np.ndarray, gold: int, left_out: Sequence[int] = ()) 
 
 
 def rank_scores(ranks: Sequence[float], competing: Sequence[int], hits: Sequence[int] = (1, 3, 10)) -> RankScores:
-    """Summary of ranks; `competing` says for each among how many candidates it is.
+    """Summary of ranks; `competing` has for each rank the number of its candidates.
 
     Raises:
         ValueError: there are no ranks.
@@ -128,7 +128,7 @@ def numbers_of(scores: RankScores) -> dict[str, float]:
 
 
 def rank_tallies(ranks: Sequence[float], hits: Sequence[int] = (1, 3, 10)) -> dict[str, Tally]:
-    """What each rank adds to the numbers of `numbers_of`."""
+    """The tallies of the numbers of `numbers_of`, by rank."""
     values = np.asarray(ranks, float)
     mean = Tally.mean(values)
     return {
@@ -141,7 +141,7 @@ def rank_tallies(ranks: Sequence[float], hits: Sequence[int] = (1, 3, 10)) -> di
 
 
 def chance(competing: Sequence[int]) -> dict[str, float]:
-    """What a random order of the candidates gives on average, by the names of `numbers_of`; `competing` as there."""
+    """The expected scores of a random order of the candidates, by the names of `numbers_of`; `competing` as there."""
     n = np.asarray(competing, float)
     harmonic = {int(k): float((1 / np.arange(1, int(k) + 1)).sum() / k) for k in set(competing)}
     return {

@@ -1,13 +1,14 @@
-"""How sure a number of a test set is, and whether two of them differ: bootstrap over items, and Wilson's interval.
+"""The uncertainty of a number of a test set, and of a difference of two: bootstrap over items, and Wilson's interval.
 
 The bootstrap (Efron and Tibshirani, 1993) draws as many units as there are, with replacement, and computes the number
-of what was drawn. A unit is a key with all items that have it (the questions on one image, the mentions of a text), as
+of the draw. A unit is a key with all items that have it (the questions on one image, the mentions of a text), as
 these are not independent. Intervals are percentiles. The test of a difference is paired: both sides get the same draw
-(Koehn, EMNLP 2004). Its p value is how often a draw's difference lies as far from the one observed as that from 0,
+(Koehn, EMNLP 2004). Its p value is the share of draws whose difference is as far from the observed one as that is from
+0,
 
     p = (1 + #{|d* - d| >= |d|}) / (1 + draws)
 
-so that runs which do the same get 1. With several seeds a side, a draw also takes as many of them as there are, with
+so that equal runs get 1. With several seeds a side, a draw also takes as many of them as there are, with
 replacement, and the number is the mean over those. Seeds of two sides that are equally many are paired, in their order.
 """
 
@@ -24,13 +25,13 @@ from workbench.metrics.tallies import Tally
 Z = 1.959963984540054
 """The normal distribution's quantile of 97.5 %."""
 CELLS = 4_000_000
-"""So many draws of units are in memory at once."""
+"""The draws of units that are in memory at once."""
 DRAWS = 1_000
 """For the interval of a single number."""
 
 
 class Interval(NamedTuple):
-    """95 % of it, and how it was found."""
+    """A 95 % interval, and the method by which it was computed."""
 
     low: float
     high: float
@@ -38,7 +39,7 @@ class Interval(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Of two sides, the second less the first: their numbers, the difference with its interval, and the p value."""
+    """Two sides, the second minus the first: their numbers, the difference with its interval, and the p value."""
 
     first: float
     second: float
@@ -49,7 +50,7 @@ class Difference(NamedTuple):
 
 
 def draws(units: int, count: int, seed: int) -> Iterator[np.ndarray]:
-    """How often each unit is drawn, `count` times anew: [some draws, units] at a time."""
+    """The number of times that each unit is drawn, `count` times anew: [some draws, units] at a time."""
     rng = np.random.default_rng(seed)
     size = max(1, min(count, CELLS // max(1, units)))
     for begin in range(0, count, size):
@@ -62,7 +63,7 @@ def intervals(tallies: dict[str, Tally], units: np.ndarray, seed: int = 0, count
     """95 % intervals of numbers of the same items: Wilson's of shares of single items, else the bootstrap's.
 
     Args:
-        units: of each item the number of its unit [items]. A single unit has no interval.
+        units: for each item the number of its unit [items]. A single unit has no interval.
     """
     total = int(units.max(initial=-1)) + 1
     alone = total == len(units)
@@ -80,7 +81,7 @@ def intervals(tallies: dict[str, Tally], units: np.ndarray, seed: int = 0, count
 
 
 def wilson(right: int, total: int, unit: float = 1.0) -> Interval:
-    """Of a share of independent items (Wilson, JASA 1927), of which each right one counts as `unit`."""
+    """The interval of a share of independent items (Wilson, JASA 1927), of which each right one counts as `unit`."""
     share, z2 = right / total, Z**2
     middle = (share + z2 / (2 * total)) / (1 + z2 / total)
     half = Z / (1 + z2 / total) * math.sqrt(share * (1 - share) / total + z2 / (4 * total**2))
@@ -93,7 +94,7 @@ def compared_numbers(
     """A number of two sides, each with a tally for each of its seeds, all of the same items in the same order.
 
     Args:
-        units: of each item the number of its unit [items].
+        units: for each item the number of its unit [items].
     """
     observed = [float(np.mean([tally.whole for tally in side])) for side in (first, second)]
     paired, rng = len(first) == len(second), np.random.default_rng([seed, 1])
@@ -116,7 +117,7 @@ def compared_numbers(
 
 
 def how_sure(intervals: Mapping[str, Mapping[str, Any]]) -> str:
-    """How the intervals of a result were found, in words; "" where it has none."""
+    """The method of the intervals of a result, in words; "" where it has none."""
     ways = dict.fromkeys(str(interval.get("by")) for interval in intervals.values())
     return f"95 % intervals over records: {' or '.join(ways)}" if ways else ""
 

@@ -1,6 +1,7 @@
-"""A number of many items as what each item adds to it, so that it can be computed anew for any part of them.
+"""Tallies: a number over many items as the contribution of each item, so that it can be computed for any subset of
+them.
 
-A tally has a row of figures for each item, and a kind, which says what becomes of them:
+A tally has a row of figures for each item, and a kind, which defines the number:
 
     mean             [x, w]                sum x / sum w
     share            [x, w]                the same where an item of weight 1 is right (1) or wrong (0)
@@ -11,7 +12,7 @@ A tally has a row of figures for each item, and a kind, which says what becomes 
     exp_mean         [x, w]                exp(sum x / sum w): perplexity of nats and tokens
     macro_f1         [gold, predicted]     numbers of classes; the mean F1 of those that are gold or predicted somewhere
                      (and, third, whether it is right, where that is more than the same class; -1 is a class left out)
-    macro_recall     [gold, predicted]     the mean over gold classes of how many of each are right
+    macro_recall     [gold, predicted]     the mean over gold classes of the share of each that is right
     mcc              [gold, predicted]     Matthews' correlation of several classes
     pearson          [x, y]                as scipy; 0 where all x or all y are equal
     spearman         [x, y]                Pearson of the mean ranks
@@ -20,9 +21,9 @@ A tally has a row of figures for each item, and a kind, which says what becomes 
     bleu_unsmoothed  the same, 0 where an order has no match
     chrf             [n-grams, of the reference, matches] for each of sacrebleu's orders
 
-An item whose row is all zeros takes no part, but for `macro_f1`, `macro_recall`, `mcc`, `pearson` and `spearman`, in
-which all items do. BLEU and chrF are times 100. A number of items that are drawn several times is that of the rows
-times how often each was drawn (`value`), which is what the bootstrap asks for (`workbench.metrics.resampling`).
+An item whose row is all zeros is ignored, except for `macro_f1`, `macro_recall`, `mcc`, `pearson` and `spearman`, which
+count all items. BLEU and chrF are times 100. The number of items that are drawn several times is that of the rows times
+the number of draws of each (`value`), which is what the bootstrap needs (`workbench.metrics.resampling`).
 """
 
 from __future__ import annotations
@@ -56,21 +57,21 @@ KINDS: tuple[str, ...] = get_args(Kind)
 SHARES = ("share", "percentage")
 CLASSES = ("macro_f1", "macro_recall", "mcc")
 OF_ALL = (*CLASSES, "pearson", "spearman")
-"""Kinds in which every item takes part, also one whose row is zeros."""
+"""Kinds that count every item, also one whose row is zeros."""
 CHRF_BETA = 2
 MOST_CLASSES = 2**20
 SIGNED = ("mean", "share", "percentage", "means", "f1_of_means", "exp_mean", "median")
-"""Kinds whose figures are values, which may be below 0, each with its weight, which may not."""
+"""Kinds whose figures are values, which may be negative, each with its weight, which may not."""
 
 
 def tally_fault(kind: Kind, rows: np.ndarray) -> np.ndarray:
-    """Which rows [items, figures] no item of a kind can have [items]: of one that comes from a file."""
+    """A mask of the rows [items, figures] that are impossible for a kind [items]: for rows from a file."""
     bad = ~np.isfinite(rows).all(1)
     if kind in CLASSES:
         classes = rows[:, :2]
         return bad | ((classes < -1) | (classes >= MOST_CLASSES) | (classes != np.round(classes))).any(1)
     if kind in SHARES:
-        bad |= (rows[:, 0] < 0) | (rows[:, 0] > np.maximum(rows[:, 1], 1))  # so many of so many
+        bad |= (rows[:, 0] < 0) | (rows[:, 0] > np.maximum(rows[:, 1], 1))  # a share above 1
     if kind in SIGNED:
         return bad | (rows[:, 1::2] < 0).any(1)
     return bad | (rows < 0).any(1) if kind not in OF_ALL else bad
@@ -78,27 +79,28 @@ def tally_fault(kind: Kind, rows: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Tally:
-    """What each item adds to a number: `rows` [items, figures] of a kind."""
+    """The contribution of each item to a number: `rows` [items, figures] of a kind."""
 
     kind: Kind
     rows: np.ndarray
 
     @classmethod
     def mean(cls, values: Sequence[float] | np.ndarray, weights: Any = None) -> Tally:
-        """The mean of a value for each item; an item of weight 0 takes no part."""
+        """The mean of a value for each item; an item of weight 0 is ignored."""
         x = np.asarray(values, float)
         w = np.ones(len(x)) if weights is None else np.asarray(weights, float)
         return cls("mean", np.stack([np.where(w != 0, x, 0.0), w], axis=1))
 
     @classmethod
     def share(cls, right: Sequence[float] | np.ndarray, weights: Any = None) -> Tally:
-        """How many items are right: 1 or 0 for each; an item of weight 0 takes no part. Whoever makes a tally says by
-        this that it is a share, so that its interval is Wilson's; values do not tell (all ranks may be 1)."""
+        """The share of right items: 1 or 0 for each; an item of weight 0 is ignored. The caller declares by this that
+        the number is a share, so that its interval is Wilson's; the values alone do not show it (all ranks may be
+        1)."""
         return cls("share", cls.mean(right, weights).rows)
 
     @classmethod
     def of(cls, kind: Kind, *columns: Any) -> Tally:
-        """Of a kind, from its columns [items] each."""
+        """A tally of a kind, from its columns [items] each."""
         return cls(kind, np.stack([np.asarray(column, float) for column in columns], axis=1))
 
     @property
@@ -107,13 +109,13 @@ class Tally:
         return float(self.value(np.ones((1, len(self.rows))))[0])
 
     def value(self, weights: np.ndarray) -> np.ndarray:
-        """The number [draws] of items that are drawn so often each: weights [draws, items]."""
+        """The number [draws] of items drawn with these weights [draws, items]."""
         if self.kind in _ORDERED:
             return _ORDERED[self.kind](self.rows, weights)
         return _SUMMED[self.kind](weights @ self.sums)
 
     def value_of_units(self, weights: np.ndarray, units: np.ndarray) -> np.ndarray:
-        """The same of items that are drawn together: weights [draws, units], and the unit of each item [items]."""
+        """The same for items that are drawn together: weights [draws, units], and the unit of each item [items]."""
         if self.kind in _ORDERED:
             return self.value(weights[:, units])
         together = np.zeros((weights.shape[1], self.sums.shape[1]))
@@ -122,7 +124,8 @@ class Tally:
 
     @cached_property
     def sums(self) -> np.ndarray:
-        """What of the items is added up [items, sums]: of classes how often each is right, found and gold."""
+        """The figures of the items that are added up [items, sums]: for classes whether each is right, found and
+        gold."""
         if self.kind not in CLASSES:
             return self.rows
         gold, predicted, *reported = self.rows.astype(np.int64).T
@@ -136,8 +139,8 @@ class Tally:
 
     @property
     def shares(self) -> tuple[int, int, float] | None:
-        """Of a share of single items how many are right, of how many, and what a right one adds, 1 or 100; None of
-        other kinds, and where an item stands for several (the words of a text)."""
+        """Of a share of single items the number of right ones, their total, and the value of a right one, 1 or 100.
+        None for other kinds, and where an item represents several (the words of a text)."""
         if self.kind not in SHARES or not np.isin(self.rows, (0, 1)).all() or not self.rows[:, 1].any():
             return None
         right, total = self.rows.sum(0).astype(int).tolist()
@@ -145,7 +148,7 @@ class Tally:
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """0 where there is nothing to divide by."""
+    """part / whole, 0 where there is nothing to divide by."""
     found: np.ndarray = np.divide(part, whole, out=np.zeros_like(part, dtype=float), where=whole != 0)
     return found
 
@@ -174,7 +177,7 @@ def _exp_mean(sums: np.ndarray) -> np.ndarray:
 
 
 def _counts(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """How often each class is right, found and gold: [draws, classes] each."""
+    """The numbers of times that each class is right, found and gold: [draws, classes] each."""
     right, found, gold = sums.reshape(len(sums), 3, -1).swapaxes(0, 1)
     return right, found, gold
 

@@ -1,10 +1,10 @@
-"""Scores of written texts against references, as the field's libraries compute them: BLEU, chrF, ROUGE.
+"""Scores of generated texts against references, as the field's libraries compute them: BLEU, chrF, ROUGE.
 
 BLEU (Papineni et al., ACL 2002) and chrF (Popović, WMT 2015) are those of sacrebleu (Post, arXiv:1804.08771), whose
-signature says how texts were split. ROUGE (Lin, 2004) is the F1 of rouge-score: 1, 2, L over the whole text, and Lsum,
-which is the L of papers on summaries: over sentences, each next to the whole other text. English is split and stemmed
-as rouge-score does; words of other scripts stay whole, and signs that stand without spaces are words. All are from 0 to
-100, as papers print them.
+signature records how texts were split. ROUGE (Lin, 2004) is the F1 of rouge-score: 1, 2, L over the whole text, and
+Lsum, which is the L of papers on summaries: over sentences, each compared with the whole other text. English is split
+and stemmed as in rouge-score; words of other scripts stay whole, and characters of scripts without spaces are words.
+All are from 0 to 100, as papers print them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from workbench.metrics.tallies import Tally
 from workbench.text.sentences import sentences_apart, words_apart
 
 Splitting = Literal["13a", "intl", "zh", "char", "none"]
-"""How sacrebleu splits texts into words: 13a is that of the WMT, `none` takes them as they are split."""
+"""sacrebleu's tokenizers: 13a is that of the WMT, `none` uses the given words."""
 ROUGE = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 
 
 class TextScores(NamedTuple):
-    """`numbers` by name; `signature` says how they were computed, `tallies` what each text adds to them."""
+    """`numbers` by name; `signature` records how they were computed, `tallies` the contributions of each text."""
 
     numbers: dict[str, float]
     signature: str
@@ -36,11 +36,11 @@ class TextScores(NamedTuple):
 def text_scores(
     predictions: Sequence[str], references: Sequence[str], *, tokenize: Splitting = "13a", lowercase: bool = False
 ) -> TextScores:
-    """Of texts next to one reference each.
+    """The scores of texts, each compared with one reference.
 
     Args:
         tokenize: for BLEU.
-        lowercase: for BLEU and chrF, without regard to case; ROUGE never regards it.
+        lowercase: for BLEU and chrF, ignore case; ROUGE always ignores it.
 
     Raises:
         WorkbenchError: a library is not installed.
@@ -68,27 +68,27 @@ def text_scores(
 
 
 def bleu_rows(bleu: Any, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
-    """What each text adds to sacrebleu's BLEU, as a row of a tally of `bleu` [texts, 2 orders + 2].
+    """The contribution of each text to sacrebleu's BLEU, as a row of a tally of `bleu` [texts, 2 orders + 2].
 
     Args:
-        references: of each text one or more.
+        references: one or more for each text.
     """
     most = max(map(len, references))
     streams = [[each[i] if i < len(each) else None for each in references] for i in range(most)]
     made = np.array(statistics_of(bleu, predictions, streams), float)
-    return np.concatenate([made[:, 2:], made[:, :2]], axis=1)  # sacrebleu has the lengths in front
+    return np.concatenate([made[:, 2:], made[:, :2]], axis=1)  # sacrebleu has the lengths first
 
 
 def statistics_of(
     metric: Any, predictions: Sequence[str], streams: Sequence[Sequence[str | None]]
 ) -> list[list[float]]:
-    """What sacrebleu adds up of each text."""
+    """The statistics of each text that sacrebleu adds up."""
     found: list[list[float]] = metric._extract_corpus_statistics(list(predictions), [list(each) for each in streams])
     return found
 
 
 class _Words:
-    """Words for rouge-score, whose own splitting knows a to z and digits alone."""
+    """Words for rouge-score, whose own tokenizer knows a to z and digits alone."""
 
     def __init__(self, english: Any) -> None:
         self.english = english
@@ -99,12 +99,12 @@ class _Words:
 
 
 def _by_line(text: str) -> str:
-    """A sentence a line, as rouge-score wants them."""
+    """A sentence a line, as rouge-score needs them."""
     return "\n".join(sentences_apart(text))
 
 
 def check_libraries() -> None:
-    """
+    """Check that the libraries are installed.
     Raises:
         WorkbenchError: a library is not installed.
     """

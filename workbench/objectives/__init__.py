@@ -1,1 +1,1 @@
-"""Objectives, one file each; `workbench.pretraining.objective` says what an objective is."""
+"""Objectives, one file each; their contract is `workbench.pretraining.objective`."""

@@ -1,4 +1,4 @@
-"""Spans that are written behind the text that they are cut out of, and how a network continues in a blank (GLM)."""
+"""Spans that are cut out of a text and predicted after it, and how a network fills a blank (GLM)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class BlankFillings:
     """Moves spans of a stream behind it.
 
     Attributes:
-        mask: the token that stands in the place of a span.
-        start, end: the tokens that a span begins with where it is read, and ends with where it is written.
+        mask: the token that replaces a span.
+        start, end: the tokens before a span where it is read, and after it where it is predicted.
     """
 
     stream: str
@@ -33,14 +33,14 @@ class BlankFillings:
     def __call__(
         self, spans: list[np.ndarray], sequence: Sequence, written: bool = True
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Cut spans out, in place, and put them behind the rest in the order given.
+        """Cut spans out, in place, and append them in the order given.
 
         Args:
-            spans: neighbouring rows of each; a span without rows cannot be.
-            written: whether they are read; or else they are lost, and of each there is the start alone.
+            spans: neighbouring rows of each; none may be empty.
+            written: whether the spans are appended; otherwise they are dropped, and only the start of each is appended.
 
         Returns:
-            the rows behind the rest, and the token that each of them writes [rows].
+            the appended rows, and the token that each of them predicts [rows].
         """
         ids = sequence.fields(self.stream)["input_ids"].copy()
         firsts = np.array([span[0] for span in spans], np.int64)
@@ -67,12 +67,12 @@ class BlankFillings:
 
 
 class BlankContinuation(Continuation):
-    """The blank of a prompt is filled: where its text spells the mask token, or the sample names a stretch to be masked
+    """Fills the blank of a prompt: where its text has the mask token, or the sample names a stretch to be masked
     (`mask_spans`); otherwise one at its end.
 
     Args:
-        spelled: the mask token, as it is written in a text.
-        closing: how many special tokens stand behind a text.
+        spelled: the mask token as a string.
+        closing: the number of special tokens after a text.
     """
 
     counted = (FIELD, "rank")
@@ -88,14 +88,14 @@ class BlankContinuation(Continuation):
         return {**sample, "mask_spans": blanks} if blanks else sample
 
     def prompt(self, sequence: Sequence) -> None:
-        """
+        """Cut the blank out of a prompt.
         Raises:
             WorkbenchError: the prompt has several blanks.
         """
         blanks = [np.arange(s.start, s.end) for s in sequence.mask_spans if s.stream == self.stream]
         if len(blanks) > 1:
             raise WorkbenchError(
-                f"prompt {sequence.key!r} has {len(blanks)} blanks; one is filled at a time: write what stands in the "
+                f"prompt {sequence.key!r} has {len(blanks)} blanks; one is filled at a time: write the text of the "
                 f"others, and {self.spelled} once"
             )
         if not blanks:

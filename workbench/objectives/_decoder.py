@@ -1,12 +1,12 @@
-"""What the objectives share whose decoder writes a stream of its own (T5, MASS, BART).
+"""The base of objectives whose decoder generates a stream of its own (T5, MASS, BART).
 
-    text     what the encoder reads: the text with noise in it
-    target   what the decoder reads: a first token, then what it is to write, moved by one row
+    text     the encoder's input: the text with noise
+    target   the decoder's input: a first token, then the tokens to be predicted, shifted by one row
 
     L = - sum over tokens i of log p(y_i | y_1..y_{i-1}, text)
 
-A sequence that has a target already, of a builder of pairs (`text_to_text`), gets no noise: what stands there is to be
-written. So a translation or a summary is learned by the objective of pretraining, with its first token and its head.
+A sequence that already has a target, from a builder of pairs (`text_to_text`), gets no noise: that target is predicted.
+So the pretraining objective, with its first token and its head, learns translations and summaries.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 
 class DecoderTarget(NamedTuple):
-    """What a decoder is to write: token ids [tokens], of which the first stands at `position`."""
+    """The target of a decoder: token ids [tokens]; the first is at `position`."""
 
     ids: np.ndarray
     position: int = 0
 
 
 class DecoderObjective(Objective):
-    """A decoder's stream is predicted, token by token. A subclass says what noise does to a text (`noise`).
+    """A decoder's stream is predicted, token by token. A subclass defines the noise of a text (`noise`).
 
     Args:
         stream: the encoder's stream.
         target: the decoder's stream.
-        start: the role of the token that the decoder reads first; `eos` ends what it writes.
+        start: the role of the token that the decoder reads first; `eos` ends its output.
     """
 
     predicts = "tokens"
@@ -51,7 +51,7 @@ class DecoderObjective(Objective):
         self.start, self.end = tokenizer.id(start), tokenizer.id("eos")
 
     def noise(self, sequence: Sequence, rng: np.random.Generator) -> DecoderTarget:
-        """Put noise into the encoder's stream, in place; what the decoder is to write."""
+        """Add noise to the encoder's stream, in place; returns the decoder's target."""
         raise NotImplementedError(f"{type(self).__name__} must define noise")
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
@@ -61,7 +61,7 @@ class DecoderObjective(Objective):
             else:
                 if "doc" in sequence.fields(self.stream):
                     raise WorkbenchError(
-                        f"sequence {sequence.key!r} is packed of several documents, which one target would mix; use "
+                        f"sequence {sequence.key!r} is packed from several documents, which one target would mix; use "
                         "the builder document"
                     )
                 written = self.noise(sequence, draws.of(sequence.draw))
@@ -78,7 +78,7 @@ class DecoderObjective(Objective):
 
 
 class DecoderContinuation(Continuation):
-    """The decoder's stream begins with one token; the text is read as it is."""
+    """The decoder's stream begins with one token; the text is read unchanged."""
 
     def __init__(self, stream: str, start: int, end: int) -> None:
         super().__init__(stream, end)

@@ -1,5 +1,5 @@
-"""What the objectives over sentence pairs share: a label per sequence, a classifier on the pooled state, and whose
-segment a sample gets in place of its own."""
+"""The base of objectives over sentence pairs: a label per sequence, a classifier on the pooled state, and the choice of
+the segment that a sample gets in place of its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PairObjective(Objective):
     """An objective whose `arrange` labels samples with one of `classes`; a sequence without a label is not counted.
 
     Args:
-        stream: whose pooled output is read.
+        stream: the stream whose pooled output is read.
     """
 
     classes = 2
@@ -63,9 +63,9 @@ class PairHead(Head):
 def donors(
     samples: Listing[Sample], chosen: list[int], usable: list[int], rng: np.random.Generator
 ) -> dict[int, int | None]:
-    """For each chosen sample the one whose segment it gets: the next in a random circle, never of the same record.
+    """For each chosen sample the donor of its new segment: the next in a random circle, never of the same record.
 
-    Where the next is of the same record it is any of the `usable` that is not; None where there is none.
+    Where the next is of the same record, the donor is any of the `usable` that is not; None where there is none.
     """
     circle = [chosen[i] for i in rng.permutation(len(chosen)).tolist()]
 

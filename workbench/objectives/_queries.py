@@ -1,9 +1,8 @@
-"""What the objectives of permuted language models share: an order of the tokens to be predicted, and rows that ask for
-them.
+"""The base of permuted language models: an order of the tokens to be predicted, and the rows that predict them.
 
-A sequence's factorisation order is its `rank`: what is not predicted is 0 and seen by all, the tokens to be predicted
-count up from 1 in the order in which they are. A row of the query stream stands at such a token's place with the rank
-before it, so it sees all that comes earlier in the order, and not the token itself.
+A sequence's factorisation order is its `rank`: rows that are not predicted have 0 and all rows see them; the tokens to
+be predicted count up from 1 in their order. A row of the query stream is at the place of such a token with the rank
+before it, so it sees all earlier tokens of the order, and not the token itself.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from workbench.sequences.sequence import Fields, Rows, Sequence
 
 
 def check_unordered(sequence: Sequence, text: Fields) -> None:
-    """Refuse sequences that the builder has given an order.
+    """Refuse sequences whose builder has set an order.
 
     Raises:
-        WorkbenchError: its rows see those before them alone.
+        WorkbenchError: its rows see only those before them.
     """
     if "rank" in text:
         raise WorkbenchError(
-            f"sequence {sequence.key!r} is read from left to right, and its tokens are to be predicted in an order "
-            "that is drawn; give the builder `visibility: bidirectional`"
+            f"sequence {sequence.key!r} is read from left to right, and its tokens are to be predicted in a random "
+            "order; give the builder `visibility: bidirectional`"
         )
 
 
@@ -33,7 +32,7 @@ def ask(sequence: Sequence, name: str, stream: str, query: str, rows: np.ndarray
 
     Args:
         name: of the objective.
-        ids: what the embedding of the query stream reads, for each row.
+        ids: the inputs of the query stream's embedding, for each row.
     """
     text = sequence.fields(stream)
     labels = text["input_ids"][rows].copy()

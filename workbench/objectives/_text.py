@@ -14,7 +14,7 @@ from workbench.sequences.text_layout import Frame, Visibility
 
 
 def check_one_way(sequence: Sequence, text: Fields) -> None:
-    """
+    """Check that the rows of a text see no later ones.
     Raises:
         WorkbenchError: a row of the text sees those after it.
     """
@@ -32,9 +32,9 @@ class TextContinuation(Continuation):
     Args:
         frame: of the builder.
         visibility: `causal` or `prefix`, by default the frame's.
-        pair: whether a text is the first segment of two, and what continues is the second; so it is after a prefix.
-        mask: a token that stands in the place of the next one to be asked for it (UniLM, arXiv:1905.03197, section
-            2.5); by default the row before predicts it.
+        pair: whether a text is the first segment of two, and the continuation is the second, as after a prefix.
+        mask: a token at the place of the next one that predicts it (UniLM, arXiv:1905.03197, section 2.5); by default
+            the row before predicts it.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class TextContinuation(Continuation):
     def prompt(self, sequence: Sequence) -> None:
         text = sequence.fields(self.stream)
         check_one_way(sequence, text)
-        if self.pair:  # what may be there of the second one is to be written anew
+        if self.pair:  # an existing second segment is generated anew
             drop(sequence, np.flatnonzero(text["token_type_ids"] == self.type), self.stream)
         elif self.end is not None:  # the builder has closed the text
             drop(sequence, np.array([len(text["input_ids"]) - 1]), self.stream)

@@ -1,10 +1,10 @@
-"""The head of the objectives that predict tokens of a stream, its loss, and what a recipe says of it (`head`).
+"""The head of objectives that predict tokens of a stream, its loss, and its options in a recipe (`head`).
 
     scores = E t(h) + b
 
 E is the token embedding of the stream (`tied`) or a matrix of the head's own, b a bias of each token, and t BERT's
-transform, LayerNorm(activation(W h + c)) (arXiv:1810.04805), or nothing: states are then compared with E as they are,
-by a projection without bias where E is of another width.
+transform, LayerNorm(activation(W h + c)) (arXiv:1810.04805), or nothing. Then states are multiplied with E directly, or
+after a projection without bias where E has another width.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HeadTransform:
-    """What comes before the table: LayerNorm(activation(W h + c)).
+    """The layers before the table: LayerNorm(activation(W h + c)).
 
     Attributes:
-        activation: between the linear map and the norm.
+        activation: between the linear layer and the norm.
         norm_eps: of the norm.
-        bias: whether the linear map and the norm have one.
+        bias: whether the linear layer and the norm have one.
     """
 
     activation: Ungated = "gelu"
@@ -46,8 +46,8 @@ class HeadOptions:
 
     Attributes:
         tied: whether the table is the stream's token embedding, or a matrix of the head's own (T5 1.1).
-        bias: whether each token has one next to its row of the table (XLM).
-        transform: what comes before the table; by default nothing.
+        bias: whether each token has one, in addition to its row of the table (XLM).
+        transform: the layers before the table; by default none.
     """
 
     tied: bool = True
@@ -57,11 +57,11 @@ class HeadOptions:
 
 @dataclass(frozen=True)
 class BertHeadOptions(HeadOptions):
-    """A head that predicts masked tokens: the same with BERT's defaults.
+    """A head that predicts masked tokens, with BERT's defaults.
 
     Attributes:
-        bias: whether each token has one next to its row of the table.
-        transform: what comes before the table; null for nothing (XLM).
+        bias: whether each token has one, in addition to its row of the table.
+        transform: the layers before the table; null for none (XLM).
     """
 
     bias: bool = True
@@ -75,9 +75,9 @@ class TokenHead(Head):
     """Scores of the vocabulary for rows of a stream.
 
     Args:
-        stream: the stream of the tokens, whose table it is.
+        stream: the stream of the tokens, which owns the table.
         scaled: whether states are scaled by 1 / sqrt(hidden_size) before the table (T5).
-        reads: the stream whose rows are scored, where it is another than that of the tokens (XLNet's queries).
+        reads: the stream whose rows are scored, where it is not that of the tokens (XLNet's queries).
     """
 
     by_token: tuple[str, ...] = ("bias",)
@@ -137,7 +137,7 @@ def token_table(network: Network, stream: str) -> Tensor:
 
 
 def to_width(hidden_size: int, width: int) -> nn.Module:
-    """What makes rows of a stream as wide as its table of tokens: nothing where they are."""
+    """The layer that brings rows of a stream to the width of its table of tokens; the identity where they have it."""
     return nn.Identity() if width == hidden_size else nn.Linear(hidden_size, width, bias=False)
 
 

@@ -1,7 +1,7 @@
 """Autoregressive blank filling (GLM, Du et al., ACL 2022, arXiv:2103.10360, sections 2.1 and 2.2).
 
-Spans of a text are cut out and a mask stands in the place of each (part A); behind it they are written, in random order
-(part B), each from a start token on and until an end token:
+Spans of a text are cut out and a mask replaces each (part A); after it they are predicted, in random order (part B),
+each from a start token on and until an end token:
 
     row        the  _  flows  past  _ [SEP]   [S] the bank  [S] old river
     position     0  1      2     3  4     5     4   4    4    1   1     1
@@ -11,8 +11,8 @@ Spans of a text are cut out and a mask stands in the place of each (part A); beh
     L = - sum over rows of part B of log p(next token | part A, the rows of part B up to this one)
 
 The rows of part A see each other and none of part B. Lengths of spans are drawn from a Poisson distribution until
-`rate` of the tokens are in spans, as in the released code without 0 (nothing would be cut out), and their places are
-drawn uniformly among those where no span touches another.
+`rate` of the tokens are in spans, as in the published code without 0 (nothing would be cut out). Their places are drawn
+uniformly among those where no span touches another.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from workbench.models.network import Network
     from workbench.sequences.builder import Builder
 
-LEAST = 0.5  # of a document, that its one span has (section 2.1)
+LEAST = 0.5  # of a document: the least share of its one span (section 2.1)
 
 
 class BlankFilling(Objective):
@@ -45,9 +45,9 @@ class BlankFilling(Objective):
     the model generates them behind it.
 
     Args:
-        rate: share of the free tokens (not special, not labelled by an earlier objective) that are in spans at least.
+        rate: the least share of the free tokens (not special, not labelled by an earlier objective) in spans.
         mean_span: the mean of the Poisson distribution of their lengths, in tokens.
-        level: what a span is: a `span` of tokens, a whole `sentence`, or a stretch of the `document`: one, of 50 % to
+        level: the kind of spans: a `span` of tokens, a whole `sentence`, or one stretch of the `document` with 50 % to
             100 % of its tokens (`rate` is for the others).
         stream: the stream of the tokens, whose embedding is `blank_token`.
 
@@ -80,7 +80,7 @@ class BlankFilling(Objective):
         return {}
 
     def _spans(self, sequence: Sequence, rng: np.random.Generator) -> list[np.ndarray]:
-        """Rows that are cut out together."""
+        """The rows of each span that is cut out."""
         text = sequence.fields(self.stream)
         free = np.flatnonzero(selectable(text))
         if not len(free):
@@ -94,7 +94,7 @@ class BlankFilling(Objective):
         return [piece for begin, end in placed(lengths, len(free), rng) for piece in together(free[begin:end])]
 
     def _lengths(self, tokens: int, rng: np.random.Generator) -> list[int]:
-        """Lengths of spans that fit apart in so many tokens."""
+        """Lengths of spans that fit, without touching, in a text of this length."""
         lengths: list[int] = []
         while sum(lengths) < self.rate * tokens:
             room = tokens - sum(lengths) - len(lengths)
@@ -122,22 +122,22 @@ class BlankFilling(Objective):
     def head(self, network: Network) -> Head:
         if FIELD not in getattr(dict(network.embeddings.items()).get(self.stream), "limits", {}):
             raise WorkbenchError(
-                f"blank_filling writes where each row stands in its blank, which the embedding of {self.stream!r} does "
-                f"not read; let the recipe say `{self.stream}: {{embedding: blank_token, ...}}`"
+                f"blank_filling writes the place of each row in its blank, which the embedding of {self.stream!r} does "
+                f"not read; set `{self.stream}: {{embedding: blank_token, ...}}`"
             )
         return TokenHead(network, self.stream)
 
 
 def placed(lengths: list[int], tokens: int, rng: np.random.Generator) -> list[tuple[int, int]]:
-    """Where spans of these lengths lie among so many tokens, in this order; no two touch, each such choice as likely as
-    any other."""
+    """The places of spans of these lengths among `tokens`, in this order; no two touch, and each such choice is equally
+    likely."""
     begins = np.sort(rng.choice(tokens - sum(lengths) + 1, len(lengths), replace=False))
     begins += np.cumsum([0, *lengths[:-1]]).astype(np.int64)
     return [(int(begin), int(begin) + length) for begin, length in zip(begins, lengths, strict=True)]
 
 
 def together(rows: np.ndarray) -> list[np.ndarray]:
-    """Ascending rows, those that are neighbours together."""
+    """Ascending rows in groups of neighbours."""
     return np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
 
 
@@ -145,11 +145,11 @@ def _check(sequence: Sequence, stream: str) -> None:
     fields = sequence.fields(stream)
     if "doc" in fields:
         raise WorkbenchError(
-            f"sequence {sequence.key!r} is packed of several documents, behind which their spans would be written "
-            "together; use the builder document"
+            f"sequence {sequence.key!r} is packed from several documents, after which their spans would be mixed; use "
+            "the builder document"
         )
     if "rank" in fields:
         raise WorkbenchError(
             f"sequence {sequence.key!r} is not read in both directions, or has blanks already; blank_filling itself "
-            "says who sees whom: leave `visibility` out of the builder, and give a second blank_filling another `view`"
+            "sets the visibility: remove `visibility` from the builder, and give a second blank_filling another `view`"
         )

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 UNLABELLED = -100
 OTHER_SET = (
-    "It is of another set of labels than the one that is learned: fine-tune a run on texts with these labels, or give "
-    "texts with the valid ones."
+    "It belongs to another set of labels than the one that is learned: fine-tune a run on texts with these labels, or "
+    "use texts with valid ones."
 )
-"""What to do about a class that is none of an objective's."""
+"""The advice about a class that is none of an objective's."""
 
 
 class Classify(Objective):
@@ -41,10 +41,10 @@ class Classify(Objective):
     name the class.
 
     Args:
-        classes: names of the classes, or their numbers as text; a class's place is its row.
-        label: which of the sample's labels; a sequence without it is not counted.
-        stream: whose pooled output is read.
-        dropout: of what is read.
+        classes: names of the classes, or their numbers as text; the index of a class is its row.
+        label: the name of the sample's label; a sequence without it is not counted.
+        stream: the stream whose pooled output is read.
+        dropout: of the pooled output.
     """
 
     reads = ("labels",)
@@ -56,8 +56,8 @@ class Classify(Objective):
     ) -> None:
         if len(classes) < 2 or len(set(classes)) != len(classes):
             raise WorkbenchError(
-                f"objective classify: classes has {len(classes)} entries, {len(set(classes))} of them different; give "
-                "two or more different ones"
+                f"objective classify: classes has {len(classes)} entries, {len(set(classes))} of them different; "
+                "allowed: two or more different ones"
             )
         self.classes = {name: row for row, name in enumerate(classes)}
         self.label, self.stream, self.dropout = label, stream, dropout
@@ -86,7 +86,7 @@ class Classify(Objective):
         return class_scores(made["predicted"].numpy(), made["gold"].numpy())
 
     def tallies(self, made: Mapping[str, Tensor]) -> dict[str, Tally]:
-        """What each example adds to the numbers of `measure`."""
+        """The tallies of the numbers of `measure`, by example."""
         return class_tallies(made["predicted"].numpy(), made["gold"].numpy())
 
     def head(self, network: Network) -> Head:
@@ -108,7 +108,7 @@ class ClassifyHead(Head):
         self.loss = TokenLoss()
 
     def read(self, seen: HeadInputs) -> Tensor:
-        """What the classifier is given [sequences, in_features]."""
+        """The input of the classifier [sequences, in_features]."""
         return seen.network.pool(seen.states, seen.batch, self.stream)
 
     def logits(self, seen: HeadInputs) -> Tensor:
@@ -117,7 +117,7 @@ class ClassifyHead(Head):
         return logits
 
     def forward(self, seen: HeadInputs) -> LossOutput:
-        """Metric `accuracy`; built from labelled sequences: `predicted`, `gold`, and `scores` (logits) of all
+        """Metric `accuracy`; outputs for labelled sequences: `predicted`, `gold`, and `scores` (logits) of all
         classes."""
         logits, labels = self.logits(seen), seen.targets["labels"]
         loss, metrics, _ = self.loss(logits, labels)

@@ -1,7 +1,7 @@
 """Causal language modelling (GPT): L = - sum over i of log p(x_{i+1} | x_1..x_i), within each document.
 
-Who sees whom is the builder's (`visibility`): a token is predicted that the one before it does not see, so of a prefix
-language model what follows the prefix. The head is the tied token embedding.
+The builder defines the visibility: a token is predicted that the one before it does not see; in a prefix language
+model, the tokens after the prefix. The head is the tied token embedding.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Clm(Objective):
 
     Args:
         stream: the stream of the tokens.
-        head: {tied, bias, transform} of the head, where a released model has more than the table.
+        head: {tied, bias, transform} of the head, where a pretrained model has more than the table.
 
     Raises:
         WorkbenchError: the builder's sequences are seen in both directions, or from right to left.

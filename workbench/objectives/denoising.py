@@ -1,9 +1,9 @@
-"""Denoising (BART, Lewis et al., arXiv:1910.13461, section 2): a text is damaged, a decoder writes the whole of it.
+"""Denoising (BART, Lewis et al., arXiv:1910.13461, section 2): a text is damaged, and a decoder generates all of it.
 
     text     [CLS] and _ . the old _ harbours [SEP]
     target   [SEP] [CLS] the old river flows past harbours . and bridges . [SEP]
 
-As in the released code, the decoder begins with the token that ends texts, and writes what stands around the text too.
+As in the published code, the decoder begins with the token that ends texts, and generates the special tokens too.
 """
 
 from __future__ import annotations

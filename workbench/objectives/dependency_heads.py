@@ -6,8 +6,8 @@ head, and 0 for the root of the sentence,
     z_w = W dropout(h_w) + b                    (a class for each of the `positions`)
     L = -log softmax(z_w)[r], summed over the words whose head is in the sequence
 
-The published code puts an attention of one head and another linear map below W, counts the sentence's last word for no
-head, and lays the heads of words on the tokens one by one, so that they are moved by every word of several tokens.
+The published code puts an attention of one head and another linear layer below W. It counts the sentence's last word
+for no head. It assigns the heads of words to tokens one by one, so that every word of several tokens shifts them.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class DependencyHeads(Objective):
     counted.
 
     Args:
-        max_length: so many rows a head is looked for in; by default the builder's.
-        stream: whose states are read.
-        dropout: of what is read.
+        max_length: the number of rows among which a head is searched; by default the builder's.
+        stream: the stream whose states are read.
+        dropout: of these states.
     """
 
     reads = ("dependencies",)
@@ -54,8 +54,8 @@ class DependencyHeads(Objective):
         nothing else.
 
         Raises:
-            WorkbenchError: a sequence is not told which words it is read for, or begins without a row that stands for
-                the root.
+            WorkbenchError: a sequence has no record of the words that it is read for, or begins without a row that
+                represents the root.
         """
         for sequence in sequences:
             text = sequence.streams[self.stream]
@@ -68,19 +68,19 @@ class DependencyHeads(Objective):
         return {}
 
     def _own(self, sequence: Sequence) -> np.ndarray:
-        """Of the words that the sequence is read for, their beginnings and the distances of their heads [words, 2]."""
+        """The beginnings of the words that the sequence is read for, and the distances of their heads [words, 2]."""
         if "words" not in sequence.meta:
             raise WorkbenchError(
-                f"objective {self.name!r}: nothing says which words sequence {sequence.key!r} is read for; use the "
-                "builder `tagged_text`"
+                f"objective {self.name!r}: sequence {sequence.key!r} has no record of the words that it is read for; "
+                "use the builder `tagged_text`"
             )
         found = [(start, far) for start, _, far, _ in sequence.meta.get("dependencies", ())]
         begin, end = sequence.meta["own"]
         own = np.array([each for each in found if begin <= each[0] < end], np.int64).reshape(-1, 2)
         if len(own) and not sequence.streams[self.stream]["special"][ROOT]:
             raise WorkbenchError(
-                f"objective {self.name!r}: the first row of sequence {sequence.key!r} is a word's, and the root of a "
-                "sentence needs one of its own; let the builder begin with [CLS]"
+                f"objective {self.name!r}: the first row of sequence {sequence.key!r} is that of a word, and the root "
+                "of a sentence needs one of its own; let the builder begin with [CLS]"
             )
         return own
 
@@ -103,7 +103,7 @@ class DependencyHeadsHead(Head):
         self.loss = TokenLoss()
 
     def forward(self, seen: HeadInputs) -> LossOutput:
-        """Metric `accuracy`; made: `predicted` and `gold` [words]."""
+        """Metric `accuracy`; outputs: `predicted` and `gold` [words]."""
         rows, labels = seen.targets["rows"], seen.targets["labels"]
         logits: Tensor = self.classifier(self.dropout(seen.states[self.stream][rows]))
         loss, metrics, _ = self.loss(logits, labels)

@@ -1,6 +1,6 @@
 """Is this dialogue real? (ERNIE 1.0's dialogue language model, arXiv:1904.09223, section 4.2.)
 
-In a fake one, one turn, a query or a response, is said in another dialogue. 0 = real, 1 = fake.
+In a fake dialogue, one turn, a query or a response, comes from another dialogue. 0 = real, 1 = fake.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ class FakeTurn(PairObjective):
     """Real or fake dialogues (ERNIE, arXiv:1904.09223, section 4.2). In half of the dialogues one turn is replaced with
     a turn of another record of the micro-batch.
 
-    Who speaks stays as it was. A dialogue of a single turn, or for which the micro-batch has no other record, has no
+    The speakers stay unchanged. A dialogue of a single turn, or for which the micro-batch has no other record, has no
     label.
 
     Args:
         random: share of the dialogues with another turn.
-        stream: whose pooled output is read.
+        stream: the stream whose pooled output is read.
     """
 
     reads = ("turns",)

@@ -1,13 +1,13 @@
 """Masked sequence to sequence (MASS, Song et al., ICML 2019, arXiv:1905.02450, sections 3.2 and 4.1).
 
-A stretch of `rate` of a text is masked; a decoder writes it, and reads of it alone what it has written, at the
-positions where it stands:
+A stretch of `rate` of a text is masked; a decoder predicts it, and reads only its own output, at the positions of the
+stretch:
 
     text     the old _ _ _ and bridges [SEP]
-    target           _ river flows           at the positions 2, 3, 4; writes: river flows past
+    target           _ river flows           at the positions 2, 3, 4; predicts: river flows past
 
-The stretch begins anywhere, as in the paper (the released code begins a fifth of them at the beginning, and a fifth
-ends at the end). What the encoder reads in the place of its tokens is as for `mlm` (`replace`).
+The stretch begins anywhere, as in the paper (in the published code a fifth begin at the beginning, and a fifth end at
+the end). The encoder's input in place of its tokens is as for `mlm` (`replace`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class MaskedSpan(DecoderObjective):
 
     Args:
         rate: share of the text's tokens in the stretch.
-        replace: {mask, random, per, similar}: what the encoder reads in the place of these, as for `mlm`.
+        replace: {mask, random, per, similar}: the encoder's input in place of these, as for `mlm`.
         stream: the encoder's stream.
         target: the decoder's stream.
     """
@@ -46,7 +46,7 @@ class MaskedSpan(DecoderObjective):
         self.replace = TokenReplacement(tokenizer, replace)
 
     def noise(self, sequence: Sequence, rng: np.random.Generator) -> DecoderTarget:
-        """Mask a stretch; nothing is to be written of a text without free tokens."""
+        """Mask a stretch; the target of a text without free tokens is empty."""
         text = sequence.fields(self.stream)
         rows = stretch(selectable(text), self.rate, rng)
         if not len(rows):

@@ -2,10 +2,9 @@
 
     L = - sum over selected tokens i of log softmax(E^T t(h_i) + b)[x_i],   t(h) = LayerNorm(gelu(W h + c))
 
-E is the token embedding of the network. What stands in the place of a selected token is told in
-`workbench.sequences.replacement`, the head in `_token_head`. The rate may go from one number to another in the course
-of the run (Ankner et al., arXiv:2305.15096: from 0.3 to 0.15). With `soft`, what a moving average of network and head
-predicts is a share of the targets (ALBEF).
+E is the token embedding of the network. `workbench.sequences.replacement` replaces selected tokens; the head is in
+`_token_head`. The rate may change linearly in the course of the run (Ankner et al., arXiv:2305.15096: from 0.3 to
+0.15). With `soft`, the predictions of a moving average of network and head are a share of the targets (ALBEF).
 """
 
 from __future__ import annotations
@@ -46,15 +45,16 @@ class Mlm(Objective):
 
     Args:
         rate: share of the free tokens to select (not special, not labelled by an earlier objective, not injected).
-        final_rate: the share at the end of the run, to which it goes evenly, and in held-out passes; by default `rate`.
-        masking: what is selected together: token, whole_word, ngram, span, entity, field, rare, or an import path.
-        replace: {mask, random, per, similar}: what stands in the place of what is selected.
-        max_predictions: at most so many labels per sequence.
+        final_rate: the share at the end of the run, which it approaches linearly, and in held-out passes; by default
+            `rate`.
+        masking: the masking strategy: token, whole_word, ngram, span, entity, field, rare, or an import path.
+        replace: {mask, random, per, similar}: the replacement of the selected tokens.
+        max_predictions: the most labels of a sequence.
         soft: {follower, share, ramp} of soft targets (`workbench.pretraining.objective`); by default the labels alone.
         stream: the stream of the tokens.
-        head: {tied, bias, transform} of the head, where a released model has another than BERT's.
-        codes: where the rows of the stream are no tokens of the tokenizer's, but codes (VideoBERT's visual tokens), how
-            many there are; the mask is the code behind them.
+        head: {tied, bias, transform} of the head, where a pretrained model has another than BERT's.
+        codes: where the rows of the stream are not tokens of the tokenizer, but codes (VideoBERT's visual tokens),
+            their number; the mask is the code after them.
     """
 
     name = "mlm"
@@ -93,7 +93,7 @@ class Mlm(Objective):
         return {}
 
     def continuation(self, builder: Builder) -> Continuation | None:
-        """Where segments are (also) read behind a prefix, a mask in the next token's place is asked for it (UniLM)."""
+        """Where segments are (also) read after a prefix, a mask at the next token's place predicts it (UniLM)."""
         able = "prefix" in builder.frame.visibilities
         return TextContinuation(builder.frame, self.stream, "prefix", self.replace.mask_id) if able else None
 
@@ -102,7 +102,7 @@ class Mlm(Objective):
 
 
 class MlmHead(TokenHead):
-    """BERT's prediction head, which hands on what it predicts, and may have soft targets."""
+    """BERT's prediction head with its predictions as outputs; it may have soft targets."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class MlmHead(TokenHead):
         self.soft = soft
 
     def forward(self, seen: HeadInputs) -> LossOutput:
-        """Hands on `rows` and `labels` as they are, and `logits` [rows, vocab_size]."""
+        """Outputs: `rows` and `labels` unchanged, and `logits` [rows, vocab_size]."""
         targets = seen.targets
         logits = self.logits(seen.network, seen.states[self.stream][targets["rows"]])
         output = self.loss(logits, targets["labels"])._replace(outputs={**targets, "logits": logits})

@@ -1,15 +1,15 @@
 """Masked and permuted language modelling (MPNet, Song et al., NeurIPS 2020, arXiv:2004.09297, sections 2.2 and 2.3).
 
-    L = - sum over t > c of log p(x_{z_t} | x_{z_1} .. x_{z_{t-1}}, M_{z_t} .. M_{z_n}),   z an order that is drawn
+    L = - sum over t > c of log p(x_{z_t} | x_{z_1} .. x_{z_{t-1}}, M_{z_t} .. M_{z_n}),   z a random order
 
-As `plm` in that tokens are predicted one after the other, each from a row of the query stream; as `mlm` in that the
-model sees the whole length of the sequence: for each token that is still to come a mask M stands at its position
-(position compensation). A mask goes with its token's place in the order, by the visibility integer `until`:
+As in `plm`, tokens are predicted one after the other, each from a row of the query stream. As in `mlm`, the model sees
+the whole length of the sequence: for each token that is not predicted yet a mask M is at its position (position
+compensation). A mask disappears at its token's place in the order, by the visibility integer `until`:
 
     text     tokens x, of rank 0 or, if predicted, 1 .. n          masks M of rank 0, until their tokens' ranks
     query    M of the rank before their tokens'
 
-What stands for M is as in BERT: the mask, a random token, or the token as it is.
+The input for M is as in BERT: the mask, a random token, or the token itself.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 class Mplm(Mlm):
     """Masked and permuted language modelling (MPNet, Song et al., arXiv:2004.09297, section 2). Tokens of a stream are
-    predicted in a random order; masks stand at the positions of tokens that are not predicted yet.
+    predicted in a random order; masks are at the positions of tokens that are not predicted yet.
 
     Args:
         rate: share of the free tokens that are predicted.
-        masking: which of them, as for `mlm`; the order is over tokens, whatever they were chosen together with.
-        replace: what the masks are, as for `mlm`; by default the mask token, a random one, or the token as it is.
+        masking: the masking strategy, as for `mlm`; the order is over tokens, also of one group.
+        replace: the inputs for the masks, as for `mlm`; by default the mask token, a random one, or the token itself.
         stream: the stream of the tokens, at whose end the masks are put.
-        query: the stream that asks for them, with the tables of the other (`tie`).
+        query: the stream of the queries, with the tables of the other (`tie`).
         head: of the head, as for `mlm`.
 
     Raises:
@@ -80,7 +80,7 @@ class Mplm(Mlm):
         return {}
 
     def _compensate(self, sequence: Sequence, rows: np.ndarray, masks: np.ndarray, order: np.ndarray) -> None:
-        """Give the rows their ranks, and put a mask for each at the stream's end, until that rank."""
+        """Set the ranks of the rows, and append a mask for each to the stream, visible until that rank."""
         text = sequence.fields(self.stream)
         length = len(text["input_ids"])
         text["rank"], text["until"] = np.zeros((2, length), np.int64)

@@ -37,8 +37,8 @@ class MultipleChoice(Objective):
     builder `choices`.
 
     Args:
-        stream: whose pooled output is read.
-        dropout: of what is read.
+        stream: the stream whose pooled output is read.
+        dropout: of the pooled output.
     """
 
     reads = ("answer",)
@@ -50,8 +50,8 @@ class MultipleChoice(Objective):
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         """Writes the targets of every sequence; changes nothing.
 
-        With the first choice of each question come `choices` [1], how many there are, and `labels` [1], the right one's
-        number; with the others nothing.
+        The first choice of each question has `choices` [1], their number, and `labels` [1], the number of the right
+        one; the others have none.
 
         Raises:
             WorkbenchError: the sequences are not the choices of questions, all of them and in their order.
@@ -98,7 +98,7 @@ class MultipleChoiceHead(Head):
         self.loss = TokenLoss()
 
     def forward(self, seen: HeadInputs) -> LossOutput:
-        """Metric `accuracy`; built from the questions whose answer is known: `scores` [their choices], `choices` and
+        """Metric `accuracy`; outputs for the questions whose answer is known: `scores` [their choices], `choices` and
         `labels` [questions]."""
         choices, labels = seen.targets["choices"], seen.targets["labels"]
         pooled = seen.network.pool(seen.states, seen.batch, self.stream)

@@ -1,8 +1,8 @@
 """Next sentence prediction (BERT, arXiv:1810.04805): does the second segment follow the first?
 
-0 = it follows, 1 = it is another sample's (as in BERT's released code and Hugging Face); with a share of `previous`
-ones
-also 2 = it comes before the first: the sentence structural objective of StructBERT (arXiv:1908.04577, section 2.3).
+0 = it follows, 1 = it is another sample's (as in BERT's published code and Hugging Face); with a share of `previous`
+ones also 2 = it comes before the first: the sentence structural objective of StructBERT (arXiv:1908.04577, section
+2.3).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Nsp(PairObjective):
     of the micro-batch; others may be swapped.
 
     Those samples exchange their seconds, so that all of the text is still read; one that is left over gets a copy of
-    another sample's. A sample that cannot be split, that is in another order already (sop), that a mixture of
-    visibilities has read otherwise than in both directions (UniLM), or for which the micro-batch has no other record,
-    has no label.
+    another sample's. Some samples have no label: one that cannot be split, one that is in another order already (sop),
+    one that a mixture of visibilities does not read in both directions (UniLM), and one for which the micro-batch has
+    no other record.
 
     Args:
         random: share of the samples with another second.
         previous: share of the samples whose segments are swapped; above 0 there are three classes.
-        stream: whose pooled output is read.
+        stream: the stream whose pooled output is read.
         pairs: `segments`: a sample is cut in two, of several sentences each (BERT); `sentences`: each two neighbouring
             sentences of it are a pair, so that it becomes several short ones (RoBERTa, arXiv:1907.11692, section 4.2).
     """

@@ -1,6 +1,6 @@
 """Permutation language modelling (XLNet, Yang et al., NeurIPS 2019, arXiv:1906.08237, sections 2.2 to 2.4).
 
-    L = - sum over t > c of log p(x_{z_t} | x_{z_1} .. x_{z_{t-1}}),   z an order of the positions that is drawn
+    L = - sum over t > c of log p(x_{z_t} | x_{z_1} .. x_{z_{t-1}}),   z a random order of the positions
 
 Only the last tokens of the order are predicted, a share of 1 / K of them (`rate`); those before the cut c see each
 other. The order is the visibility integer `rank`; positions stay those of the text. Each token is predicted from a row
@@ -33,11 +33,11 @@ class Plm(Objective):
 
     Args:
         rate: share of the free tokens that are predicted (1 / K).
-        masking: which of them, as for `mlm`; the order is over tokens, whatever they were chosen together with.
+        masking: the masking strategy, as for `mlm`; the order is over tokens, also of one group.
         perm_size: tokens that are ordered among each other; these blocks follow one another as in the text, and none
             sees a later one. By default the whole sequence is one.
         stream: the stream of the tokens.
-        query: the stream that asks for them.
+        query: the stream of the queries.
 
     Raises:
         WorkbenchError: the builder's sequences are read from left to right.
@@ -74,8 +74,8 @@ class Plm(Objective):
 
 
 def order(length: int, rows: np.ndarray, perm_size: int | None, rng: np.random.Generator) -> np.ndarray:
-    """The `rank` of a sequence's tokens [length]: of each block first what is not predicted, as one, then the `rows`
-    that are, in an order that is drawn."""
+    """The `rank` of a sequence's tokens [length]: in each block first the tokens that are not predicted, as one, then
+    the `rows` that are, in a random order."""
     size = perm_size or max(length, 1)
     block = np.arange(length) // size
     rank = block * (size + 1)

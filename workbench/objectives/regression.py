@@ -35,9 +35,9 @@ class Regression(Objective):
     have the number.
 
     Args:
-        label: which of the sample's labels; a sequence without it is not counted.
-        stream: whose pooled output is read.
-        dropout: of what is read.
+        label: the name of the sample's label; a sequence without it is not counted.
+        stream: the stream whose pooled output is read.
+        dropout: of the pooled output.
     """
 
     reads = ("labels",)
@@ -92,7 +92,7 @@ class RegressionHead(Head):
         self.stream = stream
 
     def forward(self, seen: HeadInputs) -> LossOutput:
-        """Made: `predicted` and `gold` [sequences that have the label]."""
+        """Outputs: `predicted` and `gold` [sequences that have the label]."""
         pooled = seen.network.pool(seen.states, seen.batch, self.stream)
         numbers = seen.targets["numbers"]
         known = rows_where(seen.known("numbers").isfinite(), numbers.device)

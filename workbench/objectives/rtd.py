@@ -1,7 +1,7 @@
 """Replaced token detection (ELECTRA, arXiv:2003.10555, section 2).
 
-A generator learns to predict masked tokens; at each masked position a token is drawn from its distribution, and the
-network of this objective says of every token whether it is the original one:
+A generator learns to predict masked tokens. At each masked position a token is drawn from its distribution, and the
+network of this objective predicts for every token whether it is the original one:
 
     L = - sum over tokens t of [ r_t log p_t + (1 - r_t) log (1 - p_t) ],   p_t = sigmoid(w gelu(W h_t + c) + b)
 

@@ -5,9 +5,9 @@ Each token of a masked span s..e is predicted from the tokens on both sides of t
     y_i = f([x_{s-1} ; x_{e+1} ; p_{i-s+1}]),   f = two times LayerNorm(gelu(W h + b))
     L = - sum over tokens i of the spans of log softmax(E^T y_i + b)[x_i]
 
-E is the token embedding of the network. As in the released code, masked tokens that are neighbours are one span, a span
-at an edge of the text (beside a special token) has no boundary and is left out, and so is what a span has beyond
-`max_span` tokens. The place vectors have 200 numbers in the paper. The paper adds this loss to that of masked words.
+E is the token embedding of the network. As in the published code, masked tokens that are neighbours are one span; a
+span at an edge of the text (next to a special token) has no boundary and is left out, and so are the tokens of a span
+beyond `max_span`. The place vectors have 200 numbers in the paper. The paper adds this loss to that of masked words.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Sbo(Objective):
 
     Args:
         of: the masked-language-modelling objective of the same task and view that masks the spans.
-        max_span: at most so many tokens of a span are predicted, from its left end.
+        max_span: the most predicted tokens of a span, from its left end.
         place_size: numbers of a place vector.
         stream: the stream of the tokens, which is that objective's too.
-        norm_eps: of the head, where a released model has another one than BERT.
+        norm_eps: of the head, where a pretrained model has another one than BERT.
     """
 
     predicts = "tokens"
@@ -76,7 +76,7 @@ class Sbo(Objective):
         return {}
 
     def _masked(self, sequence: Sequence) -> tuple[np.ndarray, np.ndarray]:
-        """The rows that were masked, ascending, and what stood there."""
+        """The rows that were masked, ascending, and their original tokens."""
         targets = sequence.targets.get(self.of, {})
         rows = targets.get("rows")
         if not isinstance(rows, Rows) or rows.stream != self.stream:

@@ -1,9 +1,9 @@
-"""Vectors of sounds that can be heard again, near those of the words (SpeechBERT, arXiv:1910.11559, section 2.2).
+"""Vectors from which sounds can be reconstructed, near those of the words (SpeechBERT, arXiv:1910.11559, section 2.2).
 
     L = sum over sounds k of [ mean_t (x_kt - y_kt)^2 + weight * mean |z_k - e(w_k)| ],    y_k = decoder(z_k)
 
-z_k is what the embedding makes of the frames x_k, e(w) the vector of the word in the table of tokens. The decoder is a
-GRU that is given z_k at every frame. Means are over the frames of the sound and their numbers, or the vector's.
+z_k is the embedding of the frames x_k, e(w) the vector of the word in the table of tokens. The decoder is a GRU with
+z_k as input at every frame. Means are over the frames of the sound and their numbers, or the vector's.
 """
 
 from __future__ import annotations

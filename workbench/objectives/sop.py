@@ -15,12 +15,12 @@ from workbench.sequences.sequence import Sample
 class Sop(PairObjective):
     """Sentence order prediction (ALBERT, arXiv:1909.11942): the two segments of half of the samples are swapped.
 
-    A sample that cannot be split, whose second segment is not its own (nsp), or that a mixture of visibilities has
-    read otherwise than in both directions, has no label.
+    A sample that cannot be split, whose second segment is not its own (nsp), or that a mixture of visibilities does not
+    read in both directions, has no label.
 
     Args:
         swap: share of the samples that are swapped.
-        stream: whose pooled output is read.
+        stream: the stream whose pooled output is read.
     """
 
     name = "sop"

@@ -1,13 +1,13 @@
 """Span corruption (T5, Raffel et al., JMLR 2020, arXiv:1910.10683, sections 3.1.4 and 3.3.4).
 
-Spans of the text are left out, each with a sentinel in its place; a decoder writes what was left out:
+Spans of the text are replaced with a sentinel each; a decoder predicts them:
 
     text     the <extra_id_0> flows past <extra_id_1> and bridges </s>
     target   <extra_id_0> old river <extra_id_1> harbours <extra_id_2> </s>
 
-As in the released code, `rate` of the tokens are in `rate` x tokens / `mean_span` spans, whose lengths, and those of
-what stands between them, are drawn uniformly among all that add up to it. The decoder begins with the padding token.
-With tied tables its states are scaled by 1 / sqrt(width) before the table; T5 1.1 has a matrix of its own and does not
+As in the published code, `rate` of the tokens are in `rate` x tokens / `mean_span` spans. Their lengths, and those of
+the text between them, are drawn uniformly among all that add up to it. The decoder begins with the padding token. With
+tied tables its states are scaled by 1 / sqrt(width) before the table; T5 1.1 has a matrix of its own and does not
 scale.
 """
 
@@ -40,11 +40,11 @@ class SpanCorruption(DecoderObjective):
     sentinels, and the decoder predicts them.
 
     Args:
-        rate: share of the free tokens that are left out (not special, not labelled by an earlier objective).
+        rate: share of the free tokens that are replaced (not special, not labelled by an earlier objective).
         mean_span: tokens of a span, on average.
-        sentinels: how many there are; one less than spans can be left out. Their ids are those of `<extra_id_0>`,
-            `<extra_id_1>`, ... where the tokenizer has these (T5's), and otherwise those that follow the tokenizer's,
-            for which the tables of both streams need rows (`vocab_size`).
+        sentinels: their number; one less spans can be replaced. Their ids are those of `<extra_id_0>`, `<extra_id_1>`,
+            ... where the tokenizer has these (T5's). Otherwise they follow the tokenizer's ids, and the tables of both
+            streams need rows for them (`vocab_size`).
         stream: the encoder's stream.
         target: the decoder's stream.
         head: {tied, bias, transform} of the head; not tied in T5 1.1.
@@ -75,7 +75,7 @@ class SpanCorruption(DecoderObjective):
         return {int(token): f"<extra_id_{number}>" for number, token in enumerate(self.sentinels)}
 
     def noise(self, sequence: Sequence, rng: np.random.Generator) -> DecoderTarget:
-        """Leave spans out; nothing is to be written where nothing is left out."""
+        """Replace spans; the target is empty where nothing is replaced."""
         text = sequence.fields(self.stream)
         free = np.flatnonzero(selectable(text))
         rows = free[noise(len(free), self.rate, self.mean_span, rng)]
@@ -93,7 +93,7 @@ class SpanCorruption(DecoderObjective):
         return DecoderTarget(np.concatenate([*pieces, [self.sentinels[len(spans)], self.end]]))
 
     def head(self, network: Network) -> Head:
-        """
+        """The head, after a check of the tables.
         Raises:
             WorkbenchError: a table has no rows for the tokenizer's tokens or the sentinels.
         """
@@ -105,13 +105,13 @@ class SpanCorruption(DecoderObjective):
                     f"the tokenizer's {self.tokens:,} tokens and {len(self.sentinels)} sentinels need ids up to "
                     f"{least - 1}, but the table of the stream {stream!r} has {rows} rows. Give the embeddings of both "
                     f"streams rows for them, {self.stream}.vocab_size={least} and {self.target}.vocab_size={least} (or "
-                    "more) under model.streams; or take a smaller tokenizer"
+                    "more) under model.streams; or use a smaller tokenizer"
                 )
         return TokenHead(network, self.target, self.head_options, scaled=self.head_options.tied)
 
 
 def noise(length: int, rate: float, mean_span: float, rng: np.random.Generator) -> np.ndarray:
-    """Which of so many tokens are left out [length]; the first never is, and of a single token none."""
+    """A mask of the tokens that are replaced [length]; never the first, and of a single token none."""
     if length < 2:
         return np.zeros(length, np.bool_)
     count = min(max(round(length * rate), 1), length - 1)
@@ -121,7 +121,7 @@ def noise(length: int, rate: float, mean_span: float, rng: np.random.Generator) 
 
 
 def _parts(total: int, parts: int, rng: np.random.Generator) -> np.ndarray:
-    """Lengths of at least 1 that add up to the total, each choice of them as likely as any other [parts]."""
+    """Lengths of at least 1 that add up to the total, each choice of them equally likely [parts]."""
     cuts = np.sort(rng.choice(total - 1, parts - 1, replace=False)) + 1
     return np.diff(np.concatenate([[0], cuts, [total]]))
 

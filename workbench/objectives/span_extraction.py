@@ -1,15 +1,16 @@
-"""Extraction of answers: which stretch of a text answers a question? (BERT, arXiv:1810.04805, sections 4.2 and 4.3)
+"""Extractive question answering: the stretch of a text that answers a question (BERT, arXiv:1810.04805, sections 4.2
+and 4.3).
 
-With h_i the states of the text's tokens and of [CLS], which stands for "not in this text",
+With h_i the states of the text's tokens and of [CLS], which means "not in this text",
 
     (s_i, e_i) = W dropout(h_i) + b
     L = -log softmax(s)[first token of the answer] - log softmax(e)[its last token], each a label of its own
 
-A text that is longer than a sequence is read in several; those that do not hold the whole answer have the label [CLS].
-The answer is the stretch i <= j of greatest s_i + e_j of all of them; where questions may have no answer, nothing is
-answered if the least score of [CLS] among them is greater.
+A text that is longer than a sequence is read in several; those without the whole answer have the label [CLS]. The
+answer is the stretch i <= j of greatest s_i + e_j of all of them. Where questions may have no answer, the result is "no
+answer" if the least score of [CLS] among them is greater.
 
-Other than in the released code, the softmax does not run over the question's tokens.
+Unlike in the published code, the softmax does not run over the question's tokens.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ class SpanExtraction(Objective):
     text that answers the question, for sequences of the builder `passage`.
 
     Args:
-        no_answer: some questions have no answer; else one is always given.
-        longest: tokens that an answer may have.
-        stream: whose states are read.
-        dropout: of what is read.
+        no_answer: whether some questions have no answer; otherwise one is always returned.
+        longest: the most tokens of an answer.
+        stream: the stream whose states are read.
+        dropout: of these states.
     """
 
     reads = ("answers",)
@@ -61,9 +62,9 @@ class SpanExtraction(Objective):
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         """Writes the targets of every sequence; changes nothing.
 
-        `rows` [candidates]: [CLS] and the text's tokens; `candidates` [1] how many; `places` [candidates, 2] in
-        characters; `labels` [1, 2] the first and last of the answer among them; `part` [1] of the text, from 0. With
-        the first part of a text come its characters and the right answers' (`workbench.sequences.sequence`).
+        `rows` [candidates]: [CLS] and the text's tokens; `candidates` [1] their number; `places` [candidates, 2] in
+        characters; `labels` [1, 2] the first and last of the answer among them; `part` [1] the window's number, from 0.
+        The first window of a text also has its characters and the right answers' (`workbench.sequences.sequence`).
 
         Raises:
             WorkbenchError: a sequence has no text next to it.
@@ -105,7 +106,8 @@ class SpanExtractionHead(Head):
         self.stream, self.no_answer, self.longest = options.stream, options.no_answer, options.longest
 
     def forward(self, seen: HeadInputs) -> LossOutput:
-        """Metric `accuracy` of the first and last tokens. Made in evaluation alone: the answers, and the right ones."""
+        """Metric `accuracy` of the first and last tokens. Outputs in evaluation only: the answers, and the right
+        ones."""
         targets = seen.targets
         scores = self.ends(self.dropout(seen.states[self.stream][targets["rows"]])).float()
         counts = seen.known("candidates")
@@ -153,7 +155,7 @@ class SpanExtractionHead(Head):
 
 
 def answer_target(made: Mapping[str, Tensor]) -> tuple[list[str], list[list[str]]]:
-    """The answers and the right ones of each question, from what a head made."""
+    """The answers and the right ones of each question, from the outputs of a head."""
     predicted = texts_of(made["predicted"], made["predicted_length"].tolist())
     right = iter(texts_of(made["answers"], made["answer_length"].tolist()))
     return predicted, [[next(right) for _ in range(count)] for count in made["answer_count"].tolist()]
@@ -162,8 +164,8 @@ def answer_target(made: Mapping[str, Tensor]) -> tuple[list[str], list[list[str]
 def label_of(sequence: Sequence, stream: Fields, rows: np.ndarray) -> tuple[int, int]:
     """The first and last token of the answer among [CLS] (0) and the rows of the text (from 1).
 
-    [CLS] twice where there is none, or this part of the text does not hold the whole of it; `UNKNOWN` twice where the
-    sample does not say.
+    [CLS] twice where there is none, or this window does not hold the whole of it; `UNKNOWN` twice where the sample has
+    no answers.
     """
     if not _known(sequence):
         return (UNKNOWN, UNKNOWN)
@@ -184,7 +186,7 @@ def _known(sequence: Sequence) -> bool:
 
 
 def _texts(sequence: Sequence) -> dict[str, np.ndarray]:
-    """The characters of the text and of its right answers, with its first part; with the others nothing."""
+    """The characters of the text and of its right answers, for its first window; for the others nothing."""
     first = sequence.draw[-1] == 0
     answers = list(sequence.meta["answers"]) if first and _known(sequence) else []
     text = sequence.meta["text"] if first else ""

@@ -47,11 +47,11 @@ class TaggedWords(NamedTuple):
         return cls(np.zeros((0, 2), np.int64), np.zeros(0, np.int64), np.zeros(0, bool))
 
     def some(self, which: np.ndarray) -> TaggedWords:
-        """Those of a mask or an order."""
+        """The words of a mask or an order."""
         return TaggedWords(*(column[which] for column in self))
 
     def among(self, lost: np.ndarray) -> TaggedWords:
-        """These and words without a token, [start, end, tag] each, as they stand in the text."""
+        """These and words without a token, [start, end, tag] each, in the order of the text."""
         places = np.concatenate([self.places, lost[:, :2]])
         both = TaggedWords(
             places, np.concatenate([self.labels, lost[:, 2]]), np.concatenate([self.tokens, np.zeros(len(lost), bool)])
@@ -63,16 +63,16 @@ class TokenClassification(Objective):
     """Token classification: parts of speech, named entities, chunks (BERT, arXiv:1810.04805, section 5.3). The sample's
     `tags` [[start, end, name], ...] name the tag of every word; a word outside has the tag O.
 
-    A name such as `B-person`, `I-person` or `O` is the tag of the one word that it stands for, however many pieces the
+    A name such as `B-person`, `I-person` or `O` is the tag of the one word at its place, however many pieces the
     tokenizer cuts it in: its first piece is read. Any other name, `person`, is that of a stretch, whose first word has
     the tag `B-person` and whose other words have `I-person`. Stretches must not overlap: a word has one tag.
 
-    A tag that falls on no token (odd characters) is that of a word which is never found: it counts as predicted O.
+    A tag that covers no token (odd characters) is that of a word which is never found: it counts as predicted O.
 
     Args:
-        tags: names of the words' tags; a tag's place is its row.
-        stream: whose states are read.
-        dropout: of what is read.
+        tags: names of the words' tags; the index of a tag is its row.
+        stream: the stream whose states are read.
+        dropout: of these states.
     """
 
     reads = ("tags",)
@@ -88,12 +88,12 @@ class TokenClassification(Objective):
         """Writes the targets of every sequence, and takes the rows; changes nothing else.
 
         `gold` [words] and `places` [words, 2], in the text's characters, of the words that the sequence is read for;
-        `read` [words], whether a word has a token; `rows` and `labels` [words that have]; `words` [1] how many there
-        are, and `part` [1] of the text, from 0. A sequence without `tags` has no words.
+        `read` [words], whether a word has a token; `rows` and `labels` [words that have]; `words` [1] their number, and
+        `part` [1] the window's number, from 0. A sequence without `tags` has no words.
 
         Raises:
-            WorkbenchError: a tag that the objective does not know, stretches that overlap, or a sequence whose words
-                are not told.
+            WorkbenchError: a tag that the objective does not know, stretches that overlap, or a sequence without a
+                record of its words.
         """
         for sequence in sequences:
             text = sequence.streams[self.stream]
@@ -117,8 +117,8 @@ class TokenClassification(Objective):
         """The tagged words that the sequence is read for."""
         if "words" not in sequence.meta:
             raise WorkbenchError(
-                f"objective {self.name!r}: nothing says which words sequence {sequence.key!r} is read for; use the "
-                "builder `tagged_text`"
+                f"objective {self.name!r}: sequence {sequence.key!r} has no record of the words that it is read for; "
+                "use the builder `tagged_text`"
             )
         check_apart(sequence.meta["tags"], f"sequence {sequence.key!r}")
         words = self._tagged(sequence, sequence.meta["words"], sequence.meta["tags"])
@@ -126,7 +126,7 @@ class TokenClassification(Objective):
         return words.some((words.places[:, 0] >= begin) & (words.places[:, 0] < end))
 
     def _tagged(self, sequence: Sequence, places: np.ndarray, tags: list[Any]) -> TaggedWords:
-        """The words of the whole text that have a tag; a tag that falls on no token is that of a word without."""
+        """The words of the whole text that have a tag; a tag that covers no token is that of a word without one."""
         labels = np.full(len(places), self.tags[OUTSIDE], np.int64)
         lost: list[tuple[int, int, int]] = []
         starts, ends, done = places[:, 0], places[:, 1], 0
@@ -167,8 +167,8 @@ class TokenClassificationHead(Head):
         self.loss = TokenLoss()
 
     def forward(self, seen: HeadInputs) -> LossOutput:
-        """Metric `accuracy` of the words that have a token. Made: `predicted` (without a token `O`), `gold` and `read`
-        [words], `places` [words, 2], `words` [texts]: the windows of a text are put together."""
+        """Metric `accuracy` of the words that have a token. Outputs: `predicted` (without a token `O`), `gold` and
+        `read` [words], `places` [words, 2], `words` [texts]: the windows of a text are joined."""
         targets = seen.targets
         logits: Tensor = self.classifier(self.dropout(seen.states[self.stream][targets["rows"]]))
         loss, metrics, _ = self.loss(logits, targets["labels"])

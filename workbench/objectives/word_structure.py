@@ -1,12 +1,12 @@
-"""The word structural objective (StructBERT, arXiv:1908.04577, section 2.2): put shuffled words back in order.
+"""The word structural objective (StructBERT, arXiv:1908.04577, section 2.2): restore the order of shuffled words.
 
-Some stretches of K consecutive tokens that nothing has masked are shuffled, and at each of their places the token that
-stood there is predicted, with the head of masked language modelling:
+Some stretches of K consecutive tokens that nothing has masked are shuffled. At each of their places the original token
+is predicted, with the head of masked language modelling:
 
     L = - sum over the stretches  log P(pos_1 = t_1, ..., pos_K = t_K | t_{s(1)}, ..., t_{s(K)}),   s a random order
 
 where the probabilities of the places multiply. The paper shuffles 5 % of the trigrams (K = 3); as its trigrams do not
-overlap, these hold 5 % of the tokens. Every order of the K tokens is as likely as any other, their own among them.
+overlap, these hold 5 % of the tokens. Every order of the K tokens is equally likely, the original one included.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ class WordStructure(Objective):
     ) -> None:
         if max_length is not None and length > max_length:
             raise WorkbenchError(
-                f"length = {length}: no stretch of so many tokens is in a sequence of at most {max_length}, so nothing "
-                f"would ever be shuffled; allowed: at most the builder's max_length, {max_length} (the paper's is 3)"
+                f"length = {length}: a sequence of at most {max_length} tokens has no stretch of this length, so "
+                f"nothing would ever be shuffled; allowed: at most the builder's max_length, {max_length} (the "
+                "paper's is 3)"
             )
         self.rate, self.length, self.stream = rate, length, stream
 
@@ -68,7 +69,7 @@ class WordStructure(Objective):
         return {}
 
     def _stretches(self, fields: Fields, rng: np.random.Generator) -> np.ndarray:
-        """Rows [stretches, length], ascending and apart, of about `rate` of the free ones."""
+        """Rows [stretches, length], ascending, without overlaps, of about `rate` of the free ones."""
         free = selectable(fields)
         expected = self.rate * free.sum() / self.length
         wanted = int(expected) + int(rng.random() < expected - int(expected))

@@ -32,7 +32,7 @@ SHARE = Returns("the share of the peak rate, a finite number, 0 or more", _is_sh
 
 
 def make_optimizer(root: nn.Module, spec: TrainSpec) -> torch.optim.Optimizer:
-    """The optimizer of `train.optimizer` over what a module trains.
+    """The optimizer of `train.optimizer` for the trained parameters of a module.
 
     Raises:
         WorkbenchError: an option that does not fit, or a group that does not.
@@ -43,21 +43,21 @@ def make_optimizer(root: nn.Module, spec: TrainSpec) -> torch.optim.Optimizer:
         optimizer: torch.optim.Optimizer = build(
             "optimizer", spec.optimizer, "train.optimizer", params=groups, lr=spec.lr
         )
-    except ValueError as error:  # as torch's optimizers refuse options, or parameters that they are not made for
+    except ValueError as error:  # torch's optimizers refuse wrong options, or parameters that they don't support
         raise WorkbenchError(
-            f"train.optimizer: {spec.optimizer['optimizer']!r} refuses what it is given: {error}"
+            f"train.optimizer: {spec.optimizer['optimizer']!r} refuses its options or parameters: {error}"
         ) from error
     with ErrorContext(optimizer):
         check_groups(groups, optimizer)
     if "weight_decay" not in optimizer.defaults and any(group.weight_decay is not None for group in spec.groups):
         raise WorkbenchError(
-            f"train.groups: the optimizer {spec.optimizer['optimizer']!r} knows no weight_decay; leave it out"
+            f"train.groups: the optimizer {spec.optimizer['optimizer']!r} has no weight_decay; leave it out"
         )
     return optimizer
 
 
 def moments(spec: TrainSpec) -> float:
-    """How many numbers the optimizer keeps for every parameter: what its class says, or else two."""
+    """The numbers that the optimizer stores for every parameter: an attribute of its class, or else two."""
     part, _, _ = named_by("optimizer", spec.optimizer, "train.optimizer")
     return float(getattr(part, "moments", MOMENTS))
 
@@ -79,22 +79,22 @@ def make_lr_schedule(spec: TrainSpec) -> LearningRateSchedule:
     if schedule.warmup_steps >= spec.max_steps:
         raise WorkbenchError(
             f"train.lr_schedule: warmup_steps = {schedule.warmup_steps} does not end before train.max_steps = "
-            f"{spec.max_steps}; allowed: 0 to {spec.max_steps - 1}. For a short trial give a share of it, for "
+            f"{spec.max_steps}; allowed: 0 to {spec.max_steps - 1}. For a short trial set a share of the steps, for "
             "example train.lr_schedule.warmup_steps=0.1, or 0"
         )
     return schedule
 
 
 def _refuse_given(kind: str, options: Mapping[str, Any], instead: Mapping[str, str]) -> None:
-    """What the loop gives to a part has one place in a recipe."""
+    """Refuse options that the training loop sets: each has one place in a recipe."""
     for name in instead.keys() & options.keys():
-        raise WorkbenchError(f"train.{kind}: {name} is given to it; state it in {instead[name]}")
+        raise WorkbenchError(f"train.{kind}: {name} is set by the run; state it in {instead[name]}")
 
 
 def learning_rate(schedule: LearningRateSchedule, spec: TrainSpec, step: int) -> float:
     """The rate of update `step` (from 0).
 
     Raises:
-        WorkbenchError: the schedule gave no share.
+        WorkbenchError: the schedule returned no share.
     """
     return spec.lr * float(call(schedule, "", SHARE, step))

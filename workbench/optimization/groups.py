@@ -1,20 +1,18 @@
 """The optimizer's groups: parameters with the same rate, decay and first step.
 
-Which parameters are not decayed: by the role that they play, not by their shape alone.
+Parameters without weight decay are chosen by their role, not by their shape alone.
 
-Weight decay pulls the weights of a linear map to zero, which a later norm or the next map makes up for. What is an
-offset or an entry of a table has no such freedom: an entity that no batch names would fade away. So there is none on
-
+Weight decay pulls the weights of a linear layer to zero, for which a later norm or layer compensates. An offset or an
+entry of a table has no such freedom: an entity that no batch names would fade away. So there is none on
     vectors and scalars (parameters of fewer than two dimensions),
-    norms, and whatever is called `bias` or ends in `_bias`, of any shape,
+    norms, and parameters named `bias` or ending in `_bias`, of any shape,
     tables (`nn.Embedding`, `nn.EmbeddingBag`),
-    what a module names in `no_weight_decay() -> set of its parameters' names`: prompts, class tokens, position tables.
+    parameters that a module names in `no_weight_decay() -> set of names`: prompts, class tokens, position tables.
 
-The last is how the models of timm say it, so that a backbone's own exceptions hold too.
+The last is the convention of timm's models, so that a backbone's own exceptions hold too.
 
-Rates that fall from the top of a network to its bottom (ELECTRA, arXiv:2003.10555; BEiT, arXiv:2106.08254).
-
-Which parameters a recipe means, by patterns of their names, and which of them are trained at all.
+Also: rates that fall from the top of a network to its bottom (ELECTRA, arXiv:2003.10555; BEiT, arXiv:2106.08254), and
+the parameters that a recipe names by patterns, or trains at all.
 """
 
 from __future__ import annotations
@@ -34,8 +32,8 @@ from workbench.recipe.spec import GroupSpec, TrainSpec
 
 
 class GroupOptions(NamedTuple):
-    """How a parameter is trained: the factor of its rate, whether its role lets it decay, its own decay where a group
-    gives one, the first step in which it moves."""
+    """The training options of a parameter: the factor of its rate, whether its role lets it decay, its own decay where
+    a group has one, the first step in which it moves."""
 
     lr_factor: float
     decayed: bool
@@ -44,9 +42,9 @@ class GroupOptions(NamedTuple):
 
 
 def parameter_groups(root: nn.Module, spec: TrainSpec) -> list[dict[str, Any]]:
-    """What an optimizer is built from: the trained parameters of a module, in the recipe's groups.
+    """The groups of an optimizer: the trained parameters of a module, in the recipe's groups.
 
-    Next to `params`, `lr` and (for some) `weight_decay` a group has `lr_factor`, `decayed` and `start_step`.
+    Besides `params`, `lr` and (for some) `weight_decay` a group has `lr_factor`, `decayed` and `start_step`.
 
     Raises:
         WorkbenchError: a pattern that matches no parameter that is trained and in no earlier group, or a recipe that
@@ -77,7 +75,7 @@ def _stated(groups: list[GroupSpec], trained: dict[str, nn.Parameter]) -> dict[s
 
 
 STATED = ("lr_factor", "decayed", "start_step")
-"""What a group has next to what optimizers know."""
+"""The entries of a group besides those of optimizers."""
 
 
 def _group(treatment: GroupOptions, parameters: list[nn.Parameter], lr: float) -> dict[str, Any]:
@@ -94,7 +92,7 @@ def _group(treatment: GroupOptions, parameters: list[nn.Parameter], lr: float) -
 
 
 def check_groups(groups: list[dict[str, Any]], optimizer: torch.optim.Optimizer) -> None:
-    """
+    """Check that an optimizer kept its groups.
     Raises:
         WorkbenchError: an optimizer has other groups than it was built from.
     """
@@ -102,19 +100,19 @@ def check_groups(groups: list[dict[str, Any]], optimizer: torch.optim.Optimizer)
     given, kept = ([[id(p) for p in group["params"]] for group in each] for each in (groups, found))
     if given != kept or any(key not in group for group in found for key in STATED):
         raise WorkbenchError(
-            f"it keeps other groups of parameters ({len(found)}, with {sum(map(len, kept))} parameters) than it is "
-            f"given ({len(given)}, with {sum(map(len, given))}); hand `params` to super().__init__ as they are"
+            f"it keeps other groups of parameters ({len(found)}, with {sum(map(len, kept))} parameters) than those "
+            f"that it got ({len(given)}, with {sum(map(len, given))}); pass `params` to super().__init__ unchanged"
         )
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Give every group its share of this rate."""
+    """Set every group's rate to its share of this rate."""
     for group in optimizer.param_groups:
         group["lr"] = lr * group["lr_factor"]
 
 
 def hold_back(optimizer: torch.optim.Optimizer, step: int) -> None:
-    """Drop the gradients of the groups whose time has not come: no update, no moments, no part of the norm."""
+    """Drop the gradients of groups before their first step: no update, no moments, no share in the norm."""
     for group in optimizer.param_groups:
         if step < group["start_step"]:
             for parameter in group["params"]:
@@ -141,11 +139,11 @@ def undecayed(root: nn.Module) -> set[nn.Parameter]:
 
 
 def heights(network: Network) -> dict[nn.Parameter, int]:
-    """How far below the outputs each parameter of embeddings and layers lies: 1 for a top layer.
+    """The distance of each parameter of embeddings and layers from the outputs: 1 for a top layer.
 
     Counted along the streams, so the n-th layer of a text stack that runs next to an image stack is as deep as it is
-    for the text. The embedding of a stream lies one below its lowest layer. A layer without matrices (a norm at the
-    end) adds no height, and what several layers share has the place of the highest.
+    for the text. The embedding of a stream is one below its lowest layer. A layer without matrices (a norm at the
+    end) adds no height, and a parameter that several layers share has the place of the highest.
     """
     above = dict.fromkeys(network.embeddings, 0)
     found: dict[nn.Parameter, int] = {}
@@ -174,7 +172,7 @@ def layer_factors(root: nn.Module, decay: float) -> dict[nn.Parameter, float]:
 def matching(pattern: str, names: Iterable[str], where: str) -> list[str]:
     """The names that a pattern matches (`networks.main.embeddings.*`).
 
-    A pattern without a wildcard stands for everything below that name too.
+    A pattern without a wildcard includes everything below that name too.
 
     Raises:
         WorkbenchError: it matches none.
@@ -188,7 +186,7 @@ def matching(pattern: str, names: Iterable[str], where: str) -> list[str]:
 
 
 def freeze(root: nn.Module, spec: TrainSpec) -> list[str]:
-    """Stop training what `train.freeze` names, and what `train.train_only` doesn't; returns the names, sorted.
+    """Freeze the parameters that `train.freeze` names, and those outside `train.train_only`; returns the names, sorted.
 
     Raises:
         WorkbenchError: a pattern that matches nothing, or nothing left to train.

@@ -1,19 +1,7 @@
-"""What a learning-rate schedule is: the share of the peak rate (`train.lr`) that an update takes.
+"""Learning-rate schedules: the share of the peak rate (`train.lr`) for each update.
 
-A schedule is a pure function of the step, so a run resumes at any step without state. One that asks for `max_steps`
-falls towards it, and a run of it cannot become longer; any other can.
-
-A rate that stays after a warm-up.
-
-Linear decay after a warm-up (BERT, arXiv:1810.04805).
-
-Cosine decay after a warm-up (Loshchilov & Hutter, arXiv:1608.03983, without restarts; GPT, CLIP).
-
-Inverse square root (Vaswani et al., arXiv:1706.03762, section 5.3; T5, arXiv:1910.10683, section 3.1.2).
-
-Slanted triangular rates (Howard & Ruder 2018, ULMFiT, arXiv:1801.06146, equation 3).
-
-Warm-up, stable, decay (Hu et al. 2024, MiniCPM, arXiv:2404.06395, section 4).
+A schedule is a pure function of the step, so a run resumes at any step without state. One that uses `max_steps` falls
+towards it, and a run with it cannot be extended; any other can.
 """
 
 from __future__ import annotations
@@ -29,10 +17,10 @@ from workbench.core.options.bounds import Count, Number, PartShare, SomeShare, W
 
 
 class LearningRateSchedule(ABC):
-    """Called with the number of an update (from 0), it gives the share of the peak, 0 or more.
+    """Base of the schedules: called with the number of an update (from 0), returns the share of the peak, 0 or more.
 
     `warmup_steps` is the number of updates in which it rises. A recipe may state it as a share of `train.max_steps`
-    (0.1); a schedule is given the number that this comes to (`in_steps`).
+    (0.1); a schedule gets the number of updates (`in_steps`).
     """
 
     warmup_steps: int = 0
@@ -48,7 +36,7 @@ def is_share(warmup_steps: object) -> bool:
 
 
 def in_steps(warmup_steps: float, max_steps: int) -> int:
-    """The updates that a share of `max_steps` comes to: the nearest number, and one less than all at most."""
+    """The updates of a share of `max_steps`: the nearest number, and at most one less than all."""
     return min(round(warmup_steps * max_steps), max_steps - 1)
 
 
@@ -74,7 +62,7 @@ class DecaySchedule(WarmupSchedule):
         self.max_steps = max_steps
 
     def progress(self, step: int) -> float:
-        """How much of the time from the end of the warm-up to `max_steps` has passed, 0 to 1."""
+        """The share of the time from the end of the warm-up to `max_steps` that has passed, 0 to 1."""
         return min(1.0, (step - self.warmup_steps) / max(1, self.max_steps - self.warmup_steps))
 
 

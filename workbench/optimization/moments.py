@@ -1,4 +1,4 @@
-"""What optimizers of Adam's family (Kingma & Ba, arXiv:1412.6980) share: the two moments, and the step over groups."""
+"""The base of optimizers of Adam's family (Kingma & Ba, arXiv:1412.6980): the two moments, and the step over groups."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from workbench.core.options.bounds import Betas, Epsilon, LearningRate, NotNegat
 
 
 class ByGroup(ABC):
-    """How an optimizer steps group by group; it says by `update` how the parameters of one move, all of them at once.
+    """The step of an optimizer over its groups; a subclass's `update` moves all parameters of a group at once.
 
-    No optimizer itself: pykeen registers what derives from one of ours, and refuses a second Adafactor.
+    It is no optimizer itself: pykeen registers subclasses of optimizers, and refuses a second Adafactor.
     """
 
     param_groups: list[dict[str, Any]]
@@ -39,12 +39,11 @@ class ByGroup(ABC):
 
 
 class Moments(ByGroup, torch.optim.Optimizer):  # type: ignore[misc]  # torch has overloads of `step`
-    """Keeps a moving average of the gradients and one of their squares; a subclass says by `update` what it makes of
-    them.
+    """Stores a moving average of the gradients and one of their squares; a subclass's `update` uses them.
 
     Args:
-        params: groups of parameters (given).
-        lr: the peak learning rate (given).
+        params: groups of parameters (set by the run).
+        lr: the peak learning rate (set by the run).
         betas: decay of the two moments.
         eps: added to the root of the second moment.
         weight_decay: share of a weight that is part of its update, which the rate then scales.

@@ -1,4 +1,4 @@
-"""Adam with decoupled weight decay (Loshchilov & Hutter, arXiv:1711.05101), torch's.
+"""Optimizers: AdamW (Loshchilov & Hutter, arXiv:1711.05101) is torch's.
 
 Adafactor (Shazeer & Stern 2018, arXiv:1804.04235): second moments by row and column, no first moment.
 
@@ -10,7 +10,7 @@ w = t^-0.8, e1 the smallest step of its number type and e2 = 1e-3:
     u = g / sqrt(max(v, e1^2))                      a = min(lr, 1 / sqrt(t)) max(e2, RMS(x))
     x = (1 - lr weight_decay) x - a u / max(1, RMS(u))
 
-torch reads RMS(x) and RMS(u) of every parameter on the host, a wait for the device each. Here they stay where they are.
+torch reads RMS(x) and RMS(u) of every parameter on the host, a wait for the device each. Here they stay on the device.
 
 LAMB (You et al. 2020, "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", arXiv:1904.00962).
 
@@ -20,8 +20,8 @@ Algorithm 2, phi the identity, for each parameter tensor x with gradient g at it
     u = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps) + weight_decay x
     x = x - lr |x| / |u| u
 
-As in the authors' code, what has no weight decay by its role (`workbench.optimization.groups`: norms, biases, tables)
-takes the plain step x - lr u; so does a tensor of zeros, or an update of zeros, whose ratio means nothing.
+As in the authors' code, parameters without weight decay by their role (`workbench.optimization.groups`: norms, biases,
+tables) take the plain step x - lr u; so does a tensor of zeros, or an update of zeros, which has no ratio.
 
 StableAdamW (Wortsman et al. 2023, "Stable and low-precision training for large-scale vision-language models",
 arXiv:2304.13013, algorithm 2): AdamW whose rate is lowered where the second moment has fallen behind the gradients.
@@ -68,8 +68,8 @@ class Adamw(torch.optim.AdamW):
 
 
 AT_ONCE = {"cuda": 2**25, "cpu": 2**18}
-"""Numbers that parameters of one shape have together where they are stacked, by device. On CUDA it saves launches, for
-128 MiB; on a CPU what is stacked stays in its cache, and large matrices are not copied (2^20: 1.2 times as slow)."""
+"""The most numbers of parameters of one shape that are stacked, by device. On CUDA it saves launches, for 128 MiB; on a
+CPU the stack stays in the cache, and large matrices are not copied (2^20: 1.2 times as slow)."""
 
 
 class Adafactor(ByGroup, torch.optim.Adafactor):  # type: ignore[misc]  # torch has overloads of `step`
@@ -80,8 +80,8 @@ class Adafactor(ByGroup, torch.optim.Adafactor):  # type: ignore[misc]  # torch 
     relative rate (the paper and T5: 0.01). The state is that of `torch.optim.Adafactor`, by name and shape.
 
     Args:
-        params: groups of parameters (given).
-        lr: the peak learning rate (given).
+        params: groups of parameters (set by the run).
+        lr: the peak learning rate (set by the run).
         weight_decay: share of a weight, times `lr`, that an update removes.
     """
 
@@ -105,7 +105,7 @@ class Adafactor(ByGroup, torch.optim.Adafactor):  # type: ignore[misc]  # torch 
             torch._foreach_sub_(alike, list(directions.unbind()))
 
     def _alike(self, parameters: list[Tensor]) -> Iterator[tuple[float, list[Tensor]]]:
-        """Parameters of one shape and number of updates, as many as are stacked; and that number, this one included."""
+        """Parameters of one shape and number of updates, in stacks; and that number, this one included."""
         found: dict[tuple[Any, ...], list[Tensor]] = {}
         for p in parameters:
             step = self.state[p]["step"].add_(1).item()  # of the CPU
@@ -128,7 +128,7 @@ class Adafactor(ByGroup, torch.optim.Adafactor):  # type: ignore[misc]  # torch 
             self._moved(alike, name, gradients, dim, weight) for name, dim in (("row_var", -1), ("col_var", -2))
         )
         rows = rows / rows.mean(-2, keepdim=True).clamp_min(smallest)
-        # 1 / sqrt(max(r c, e^2)), the roots taken before the product, which is as large as the parameters
+        # 1 / sqrt(max(r c, e^2)), with roots before the product, which is as large as the parameters
         return torch.mul(rows.rsqrt(), columns.rsqrt()).clamp_max_(1 / smallest).mul_(gradients)
 
     def _moved(self, alike: list[Tensor], name: str, gradients: Tensor, dim: int, weight: float) -> Tensor:
