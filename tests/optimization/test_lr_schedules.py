@@ -21,7 +21,7 @@ def spec(name: str, **options: Any) -> TrainSpec:
     ("options", "message"),
     [
         ({"warmup_steps": 12}, r"warmup_steps = 12 does not end before train\.max_steps = 12; allowed: 0 to 11"),
-        ({"max_steps": 3}, r"max_steps is given to it; state it in train\.max_steps"),
+        ({"max_steps": 3}, r"max_steps is set by the run; state it in train\.max_steps"),
         ({"rising": 0.1}, "unknown option 'rising'"),
         ({"lr_schedule": "wsd", "warmup_steps": 8, "decay": 0.5}, "begins before the 8 warmup_steps end"),
         ({"lr_schedule": "cosin"}, "'cosine'"),

@@ -40,18 +40,18 @@ def test_any_optimizer_of_torch_can_be_named() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (spec("adamw", lr=1e-3), r"train\.optimizer: lr is given to it; state it in train\.lr"),
+        (spec("adamw", lr=1e-3), r"train\.optimizer: lr is set by the run; state it in train\.lr"),
         (spec("adamw", params=[]), r"state it in train\.groups"),
         (spec("adam"), "'adamw'"),
         (spec("adamw", betas=[0.9]), r"train\.optimizer: optimizer 'adamw': betas = \[0\.9\]"),
         (
             spec("torch.optim:RMSprop", alpha=-1.0),
-            r"'torch\.optim:RMSprop' refuses what it is given: Invalid alpha value",
+            r"'torch\.optim:RMSprop' refuses its options or parameters: Invalid alpha value",
         ),
         (spec("torch.nn:Linear"), r"derived from torch\.optim\.Optimizer"),
         (
             replace(spec("torch.optim:Rprop"), groups=[GroupSpec("map", weight_decay=0.1)]),
-            "'torch.optim:Rprop' knows no weight_decay",
+            "'torch.optim:Rprop' has no weight_decay",
         ),
     ],
 )

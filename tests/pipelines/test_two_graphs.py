@@ -95,7 +95,7 @@ def test_a_corpus_of_before_is_taken(files, caplog):
     linked.manifest.about.pop("graphs")
     with caplog.at_level("INFO"):
         _check_known([tree("gb")], [linked])
-    assert "linked does not say whose its entities' ids are" in caplog.text
+    assert "linked does not report the graph of its entity ids" in caplog.text
 
 
 def test_vectors_and_linkers_keep_whose_entities_they_are_of(files):

@@ -151,7 +151,7 @@ def test_what_a_head_made_is_handed_on(batch: Batch) -> None:
     root = root_of(lambda seen: {"x": torch.ones(3)}, lambda seen: found.append(seen.outputs("one")["x"]))
     run(root, batch)
     assert found[0].tolist() == [1, 1, 1]
-    with pytest.raises(WorkbenchError, match="'two' has made, but that did not run before"):
+    with pytest.raises(WorkbenchError, match="of 'two', but that did not run before"):
         run(root_of(lambda seen: seen.outputs("two")), batch)
 
 

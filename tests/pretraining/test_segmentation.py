@@ -227,7 +227,7 @@ def test_scripts_that_nothing_cuts_are_told(tmp_path: Path, caplog: pytest.LogCa
     recipe = recipe_of(corpus_of(tmp_path, THAI), {"objective": "mlm", "masking": "whole_word"})
     with caplog.at_level(logging.WARNING):
         assert as_corpora_say(recipe).segmenter is None
-    assert "(Thai, Lao, Khmer, Burmese): a word is what the tokenizer's pre-tokenizer separates" in caplog.text
+    assert "(Thai, Lao, Khmer, Burmese): the words are those of the tokenizer's pre-tokenizer" in caplog.text
     assert shares(THAI)[1] > 0.5
 
 

@@ -184,7 +184,7 @@ def stopping(order: int) -> Tensor:
 
 @pytest.mark.usefixtures("impatient")
 def test_a_worker_that_is_stopped_is_told_of() -> None:
-    with pytest.raises(MachineError, match=r"process \d+\) is stopped, by SIGSTOP"), Workers(stopping, 2) as owned:
+    with pytest.raises(MachineError, match=r"process \d+\) has been stopped, by SIGSTOP"), Workers(stopping, 2) as owned:
         taken(owned, 0, 0, 1)
 
 
@@ -192,7 +192,7 @@ def test_a_worker_that_is_stopped_is_told_of() -> None:
 def test_a_worker_that_stops_amid_a_message_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that receives waits for the rest of it, and nobody waits for the thread."""
     in_a_worker_send_only(monkeypatch, 40, signal.SIGSTOP)
-    with pytest.raises(MachineError, match="is stopped"), Workers(lambda _: torch.zeros(999), 2) as owned:
+    with pytest.raises(MachineError, match="has been stopped"), Workers(lambda _: torch.zeros(999), 2) as owned:
         taken(owned, 0)
 
 
@@ -232,7 +232,7 @@ def test_slow_is_not_stuck(caplog: pytest.LogCaptureFixture, how: str) -> None:
 
     with caplog.at_level(logging.WARNING, "workbench"), Workers(make, 1) as owned:
         assert owned.take(owned.ask(7))[0]
-    assert "waiting for the loader since 1 seconds: its worker" in caplog.text
+    assert "waiting for the loader for 1 seconds: its worker" in caplog.text
     assert caplog.text.count("waiting") == 1
 
 

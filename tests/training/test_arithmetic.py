@@ -163,7 +163,7 @@ def test_another_arithmetic_of_the_machine_is_told(
     half = Arithmetic(CPU, torch.float16)
     monkeypatch.setattr("workbench.training.trainer.arithmetic_of", lambda spec, device: half)
     pretrain(short, run)
-    assert "otherwise than the run did so far (dtype float32 -> float16)" in capsys.readouterr().err
+    assert "differs from that of the run so far (dtype float32 -> float16)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("tolerance", "equal"), [(0.0, False), (1e-2, True), (1e-9, False)])

@@ -210,7 +210,7 @@ def test_a_sequence_without_the_label_is_not_counted() -> None:
     objective.name = "classify"
     text = {"text": text_fields(np.arange(3))}
     made = [Sequence(text, (0,)), Sequence(text, (1,), labels={"verdict": 1})]
-    with pytest.raises(WorkbenchError, match=r"unknown class '1'.* It is of another set of labels"):
+    with pytest.raises(WorkbenchError, match=r"unknown class '1'.* It belongs to another set of labels"):
         objective.corrupt(made, None)  # type: ignore[arg-type]
     made[1].labels = {"verdict": "yes"}  # type: ignore[dict-item]
     objective.corrupt(made, None)  # type: ignore[arg-type]

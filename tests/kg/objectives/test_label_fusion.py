@@ -76,7 +76,7 @@ def test_wrong_labels_and_networks_are_refused() -> None:
         LabelFusion(["good"])
     part = LabelFusion(["bad", "good"])
     part.name = "it"
-    with pytest.raises(WorkbenchError, match=r"unknown class 'fair'.* It is of another set of labels"):
+    with pytest.raises(WorkbenchError, match=r"unknown class 'fair'.* It belongs to another set of labels"):
         part.corrupt(tagged_sequences(tagged_samples(4)), draws())
     with pytest.raises(WorkbenchError, match=r"predicts 'label_ids'.*it has none"):
         part.head(tiny_network())

@@ -23,7 +23,7 @@ def test_classes_are_the_relations_and_a_strange_one_is_refused(tmp_path: Path) 
     assert objective.classes == {"r": 0, "s": 1}
     assert objective.row(Sequence({}, (), "k", meta={"relation": "s"})) == 1
     with pytest.raises(
-        WorkbenchError, match=r"unknown relation 'x'.*the triple of sequence 'k'.* It is of another set of labels"
+        WorkbenchError, match=r"unknown relation 'x'.*the triple of sequence 'k'.* It belongs to another set of labels"
     ):
         objective.row(Sequence({}, (), "k", meta={"relation": "x"}))
 

@@ -140,7 +140,7 @@ def test_queries_see_what_is_remembered_and_are_not_remembered() -> None:
 
 @pytest.mark.parametrize(
     ("change", "sizes", "message"),
-    [({"window": 2}, (32, 32), "window = 2"), ({}, (32, 16), "hidden_size is one; found 32 and 16")],
+    [({"window": 2}, (32, 32), "window = 2"), ({}, (32, 16), "hidden_size must be equal; found 32 and 16")],
 )
 def test_what_two_streams_cannot_share_is_refused(change: dict[str, Any], sizes: tuple[int, int], message: str) -> None:
     spec = {"layer": "two_stream", "stream": "text", "query": "query", "num_heads": 2, **change}

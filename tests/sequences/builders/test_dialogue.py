@@ -82,5 +82,5 @@ def test_the_longest_are_cut_to_the_greatest_bound_that_fits() -> None:
 def test_a_sample_without_turns_or_with_other_speakers_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(WorkbenchError, match=r"no 'turns' .*workbench prepare text .*\"turns\": \["):
         DialogueBuilder(tokenizer, 64)([{"key": "a", "draw": (0,), "text": "people"}], DRAWS)
-    with pytest.raises(WorkbenchError, match="3 turns and 1 speakers; give one for each turn"):
+    with pytest.raises(WorkbenchError, match="3 turns and 1 speakers; store one for each turn"):
         DialogueBuilder(tokenizer, 64)([said(3, speakers=["a"])], DRAWS)

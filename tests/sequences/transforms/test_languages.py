@@ -43,7 +43,7 @@ def test_texts_of_different_languages_are_not_packed_together() -> None:
 
 def test_what_is_in_no_language_or_another_is_refused() -> None:
     document = DocumentBuilder(tokenizer(), 32)
-    with pytest.raises(WorkbenchError, match=r"'7': nothing says what language it is in.*--language en"):
+    with pytest.raises(WorkbenchError, match=r"'7' has no language.*--language en"):
         STEP(document([text("7", "river")], draws()), draws())
     with pytest.raises(WorkbenchError, match=r"language 'it'.*de, en, fr"):
         STEP(document([text("7", "river", language="it")], draws()), draws())

@@ -136,5 +136,5 @@ def test_a_marker_that_the_tokenizer_does_not_know_is_refused(tokenizer: Tokeniz
 
 
 def test_one_marker_for_head_and_tail_is_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(WorkbenchError, match="the marker '#' stands for the head and for the tail"):
+    with pytest.raises(WorkbenchError, match="the marker '#' is that of the head and of the tail"):
         MarkedPairBuilder(tokenizer, 32, head="#", tail="#")
