@@ -95,5 +95,7 @@ def test_a_text_shorter_than_a_stretch_is_left_as_it_is(tokenizer):
 def test_stretches_that_no_sequence_has_are_refused():
     spec = {"objective": "word_structure", "length": 20}
     assert build("objective", spec, max_length=20).length == 20
-    with pytest.raises(WorkbenchError, match=r"length = 20: a sequence of at most 16 tokens has no stretch .* so nothing"):
+    with pytest.raises(
+        WorkbenchError, match=r"length = 20: a sequence of at most 16 tokens has no stretch .* so nothing"
+    ):
         build("objective", spec, max_length=16)

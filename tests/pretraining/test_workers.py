@@ -184,7 +184,10 @@ def stopping(order: int) -> Tensor:
 
 @pytest.mark.usefixtures("impatient")
 def test_a_worker_that_is_stopped_is_told_of() -> None:
-    with pytest.raises(MachineError, match=r"process \d+\) has been stopped, by SIGSTOP"), Workers(stopping, 2) as owned:
+    with (
+        pytest.raises(MachineError, match=r"process \d+\) has been stopped, by SIGSTOP"),
+        Workers(stopping, 2) as owned,
+    ):
         taken(owned, 0, 0, 1)
 
 

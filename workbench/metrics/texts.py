@@ -105,6 +105,7 @@ def _by_line(text: str) -> str:
 
 def check_libraries() -> None:
     """Check that the libraries are installed.
+
     Raises:
         WorkbenchError: a library is not installed.
     """

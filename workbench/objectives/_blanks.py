@@ -89,6 +89,7 @@ class BlankContinuation(Continuation):
 
     def prompt(self, sequence: Sequence) -> None:
         """Cut the blank out of a prompt.
+
         Raises:
             WorkbenchError: the prompt has several blanks.
         """

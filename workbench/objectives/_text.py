@@ -15,6 +15,7 @@ from workbench.sequences.text_layout import Frame, Visibility
 
 def check_one_way(sequence: Sequence, text: Fields) -> None:
     """Check that the rows of a text see no later ones.
+
     Raises:
         WorkbenchError: a row of the text sees those after it.
     """

@@ -94,6 +94,7 @@ class SpanCorruption(DecoderObjective):
 
     def head(self, network: Network) -> Head:
         """The head, after a check of the tables.
+
         Raises:
             WorkbenchError: a table has no rows for the tokenizer's tokens or the sentinels.
         """

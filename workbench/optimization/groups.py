@@ -93,6 +93,7 @@ def _group(treatment: GroupOptions, parameters: list[nn.Parameter], lr: float) -
 
 def check_groups(groups: list[dict[str, Any]], optimizer: torch.optim.Optimizer) -> None:
     """Check that an optimizer kept its groups.
+
     Raises:
         WorkbenchError: an optimizer has other groups than it was built from.
     """

@@ -298,6 +298,7 @@ def _check_known(transforms: list[Transform], corpora: list[Corpus]) -> None:
 
 def _check_space(transform: Transform, corpus: Corpus) -> None:
     """Check that a corpus and a transform use the ids of one graph.
+
     Raises:
         WorkbenchError: the corpus is linked to other graphs than the transform's, and some of their ids are alike.
     """

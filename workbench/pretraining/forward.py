@@ -126,6 +126,7 @@ class ForwardPass:
 
     def read(self, place: ViewKey) -> NetworkOutput:
         """The outputs of a network for a view.
+
         Raises:
             WorkbenchError: no such network or view.
         """
