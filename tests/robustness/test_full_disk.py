@@ -63,7 +63,7 @@ def test_a_run_on_a_full_disk_goes_on_with_room(
     assert workbench(*command).code == 0
     assert workbench("pretrain", "recipe.yaml", "--run", "whole").code == 0
     assert losses(run) == losses(world / "whole")
-    one, two = (package.load(place).model.state_dict() for place in (run, world / "whole"))
+    one, two = (package.load(place).torch.state_dict() for place in (run, world / "whole"))
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 

@@ -116,14 +116,14 @@ def run(world: Path, workbench: Callable[..., Any]) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["figures/b.png", "photographs/b.json", "evaluations/a.json", "metrics.jsonl", "recipe.yaml"]
+    "name", ["figures/b.png", "figures/b.json", "evaluations/a.json", "metrics.jsonl", "recipe.yaml"]
 )
 def test_links_that_lead_out_of_a_run_are_not_followed(run: Path, refused: Refused, name: str) -> None:
     secret = run.parent / "secret"
     secret.write_text('{"task": "secret", "numbers": {}, "step": 1}\n')
-    for folder in ("photographs", "evaluations"):
+    for folder in ("figures", "evaluations"):
         (run / folder).mkdir(exist_ok=True)
-    Image.new("RGB", (4, 4)).save(run / "photographs" / "b.png")
+    Image.new("RGB", (4, 4)).save(run / "figures" / "b.png")
     (run / name).unlink(missing_ok=True)
     (run / name).symlink_to(secret)
     assert "outside of the run folder" in refused("report", "run")
@@ -136,8 +136,8 @@ def test_a_linked_folder_of_a_run_and_a_picture_that_is_none(run: Path, refused:
     (run / "evaluations").symlink_to(tmp_path / "elsewhere")
     assert "outside of the run folder" in refused("report", "run")
     (run / "evaluations").unlink()
-    (run / "photographs").mkdir()
-    (run / "photographs" / "b.png").write_bytes(hostile.IMAGES["passwords"])
+    (run / "figures").mkdir()
+    (run / "figures" / "b.png").write_bytes(hostile.IMAGES["passwords"])
     assert "figures/b.png is no image" in refused("report", "run")
 
 

@@ -30,7 +30,7 @@ from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.reading.items import CorpusItems
 from workbench.corpora.shards.writer import ShardWriter
 from workbench.corpora.verify import verify
-from workbench.runs.data_record import keep_data, refuse_other
+from workbench.runs.data_record import check_data, keep_data, refuse_other
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 TRIALS = 40
@@ -90,7 +90,7 @@ def write_run(folder: Path) -> None:
     Tokenizer(train_tokenizer(TEXTS * 3, "wordpiece", 60)).save(folder / "tokenizer.json")
     with noted() as read:
         Tokenizer.load(folder / "tokenizer.json")
-    keep_data(folder, read, {}, 0, World())
+    keep_data(folder, check_data(folder, read, {}, 0, World()))
 
 
 def write_tars(folder: Path) -> None:

@@ -168,7 +168,7 @@ def test_loading_a_run_with_code_is_told_each_time(brought: Path) -> None:
     for _ in range(2):
         with pytest.raises(WorkbenchError, match="trust=True"):
             product.load(brought)
-        assert len(product.load(brought, trust=True).model.network().layers) == 1
+        assert len(product.load(brought, trust=True).torch.network().layers) == 1
 
 
 def test_a_run_of_shipped_parts_needs_no_trust(world: Path, workbench: Callable[..., Any]) -> None:
