@@ -150,6 +150,7 @@ def test_texts_without_links_are_refused(told_world: Path, tmp_path: Path) -> No
     recipe = both(told_world)
     recipe["tasks"]["facts"]["corpora"] = [str(tmp_path / "plain")]
     with pytest.raises(
-        WorkbenchError, match=r"Candidates reads linked entities, .* has none; link it first .workbench prepare l"
+        WorkbenchError,
+        match=r"transform kg.candidates reads linked entities, .* has none; link it first .workbench prepare l",
     ):
         pretrain(recipe_from_dict(recipe), tmp_path / "run", until=1)

@@ -92,7 +92,7 @@ def shrunk(value: Any, world: Any, sizes: dict[str, Any] = SIZES) -> Any:
             small[key] = str(path)
     if "adapter" in small and "after" in small:
         small["after"] = [0, 1]
-    if "image" in small and "backbone" in small:
+    if "image_processor" in small and "backbone" in small:
         small["backbone"] = "made-up"
     if "clustering" in small:
         small["clustering"] = "made-up"

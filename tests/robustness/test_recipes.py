@@ -69,7 +69,7 @@ def test_unknown_names(world: Path, refused: Refused, arguments: list[str], word
         ("model.layers=[{layer: own_layer:Mine, stream: text}]", ["no module 'own_layer'", "next to the recipe"]),
         (
             "model.layers=[{layer: kg.models.layers.aggregator:Aggregater, streams: [text]}]",
-            ["Aggregater", "'Aggregator'"],
+            ["Aggregater", "'AggregatorLayer'"],
         ),
         ("tasks.text.objectives=[{objective: mlmm}]", ["unknown objective 'mlmm'", "'mlm'"]),
         ("tasks.text.objectives=[{objective: mlm, rates: 0.1}]", ["rates", "'rate'"]),

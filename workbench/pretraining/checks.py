@@ -17,6 +17,7 @@ from torch import nn
 from workbench.components.build_context import named
 from workbench.components.building import find, options_of, short_names
 from workbench.components.controls import supports_control
+from workbench.components.kinds import KINDS
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema.places import linked_entities
@@ -237,7 +238,8 @@ def check_linked_texts(task: Task, places: Sequence[str], control: str | None) -
             knows.
     """
     transforms = [transform for transform in task.transforms if transform.reads_spans]
-    linked = _with_links(task, places, control, [f"the {named(transform)}" for transform in transforms])
+    readers = [f"the transform {KINDS['transform'].name(type(transform))}" for transform in transforms]
+    linked = _with_links(task, places, control, readers)
     _check_known(transforms, linked)
 
 

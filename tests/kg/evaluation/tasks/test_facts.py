@@ -120,7 +120,7 @@ def test_facts_without_links_are_no_measure_of_a_model_that_reads_the_graph(
     corpus = world / "facts-unlinked"
     linked = [fact(town, WORDINGS[0]) for town in range(4)]
     write(corpus, [{name: record[name] for name in record if name != "spans"} for record in linked])
-    why = r"transform 'kg.sentence_tree' reads linked entities, .*facts-unlinked has none; link"
+    why = r"transform kg.sentence_tree reads linked entities, .*facts-unlinked has none; link"
     with pytest.raises(WorkbenchError, match=why):
         run_evaluate(make_run("tree"), corpus)
     assert run_evaluate(make_run("tree"), corpus, control="no-kg")["counts"]["sentences"] == 4
