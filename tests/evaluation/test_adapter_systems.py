@@ -38,7 +38,7 @@ def system(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_system_is_fine_tuned_so(way: str, system: Path, prepared: Callable[..., str], tmp_path: Path) -> None:
-    films = prepared("films", rows(64, 0))
-    run = fine_tune(Classification(), tuning(system, films, tmp_path / "run", WAYS[way], *STEPS))
-    found = evaluate(Classification(), ClassifyScoring(run=run, corpus=films, limit=16))
+    movies = prepared("movies", rows(64, 0))
+    run = fine_tune(Classification(), tuning(system, movies, tmp_path / "run", WAYS[way], *STEPS))
+    found = evaluate(Classification(), ClassifyScoring(run=run, corpus=movies, limit=16))
     assert found.counts["texts"] == 16

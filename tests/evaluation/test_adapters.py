@@ -31,16 +31,16 @@ FORMS = {
 def test_a_run_is_fine_tuned_by_adapters(
     form: str, pretrained: Path, prepared: Callable[..., str], tmp_path: Path
 ) -> None:
-    films, adapt = prepared("films", rows(64, 0)), f"model.adapt=[{FORMS[form]}]"
+    movies, adapt = prepared("movies", rows(64, 0)), f"model.adapt=[{FORMS[form]}]"
     quick = ("train.max_steps=2", "train.lr_schedule.warmup_steps=0")
-    run = fine_tune(Classification(), tuning(pretrained, films, tmp_path / "run", adapt, *quick))
+    run = fine_tune(Classification(), tuning(pretrained, movies, tmp_path / "run", adapt, *quick))
     base, tuned = load(pretrained).model.network().state_dict(), load(run).model.network().state_dict()
     added = {name for name in tuned if name.startswith("adapters.0.")}
     assert added == tuned.keys() - base.keys() - {"poolers.text.dense.weight", "poolers.text.dense.bias"}
     assert all(torch.equal(tuned[name], base[name]) for name in base.keys() - {"poolers.text.dense.weight"})
-    evaluate(Classification(), ClassifyScoring(run=run, corpus=films))
+    evaluate(Classification(), ClassifyScoring(run=run, corpus=movies))
     slow = ("train.max_steps=1", "train.lr_schedule.warmup_steps=0", "train.lr=1e-9")
-    again = fine_tune(Classification(), tuning(run, films, tmp_path / "again", *slow))
+    again = fine_tune(Classification(), tuning(run, movies, tmp_path / "again", *slow))
     gone_on = load(again).model.network().state_dict()
     for name in added:
         torch.testing.assert_close(gone_on[name], tuned[name], atol=1e-6, rtol=1e-6)
@@ -50,15 +50,15 @@ def test_adapters_of_another_run_stand_beside_those_of_this_one(
     pretrained: Path, prepared: Callable[..., str], tmp_path: Path
 ) -> None:
     """Each was trained alone; here all read one network, which is trained, while their own layers stay."""
-    films = prepared("films", rows(64, 0))
+    movies = prepared("movies", rows(64, 0))
     apart = {"one": FORMS["side"], "other": FORMS["side"].replace("after: [0, 1]", "after: [1]")}
     quick = ("train.max_steps=2", "train.lr_schedule.warmup_steps=0")
     one, other = (
-        fine_tune(Classification(), tuning(pretrained, films, tmp_path / name, f"model.adapt=[{form}]", *quick))
+        fine_tune(Classification(), tuning(pretrained, movies, tmp_path / name, f"model.adapt=[{form}]", *quick))
         for name, form in apart.items()
     )
     kept = ("model.adapted=trained", "train.freeze=[networks.main.adapters.*.end.layers.*]")
-    both = fine_tune(Classification(), tuning(one, films, tmp_path / "both", *kept, *quick, adapters=[other]))
+    both = fine_tune(Classification(), tuning(one, movies, tmp_path / "both", *kept, *quick, adapters=[other]))
     states = [load(run).model.network().state_dict() for run in (pretrained, one, other, both)]
     base, first, second, joined = states
     for number, own in enumerate((first, second)):
@@ -73,39 +73,39 @@ def test_adapters_of_another_run_stand_beside_those_of_this_one(
         joined["layers.0.attention.attention.qkv.weight"], base["layers.0.attention.attention.qkv.weight"]
     )
     assert load(both).recipe.networks["main"].adapted == "trained"
-    evaluate(Classification(), ClassifyScoring(run=both, corpus=films))
+    evaluate(Classification(), ClassifyScoring(run=both, corpus=movies))
 
 
 def test_a_run_without_adapters_has_none_to_give(
     pretrained: Path, prepared: Callable[..., str], tmp_path: Path
 ) -> None:
-    films = prepared("films", rows(64, 0))
+    movies = prepared("movies", rows(64, 0))
     with pytest.raises(WorkbenchError, match=r"--adapters .*its network has none; name a run that was trained with"):
-        fine_tune(Classification(), tuning(pretrained, films, tmp_path / "run", adapters=[pretrained]))
+        fine_tune(Classification(), tuning(pretrained, movies, tmp_path / "run", adapters=[pretrained]))
 
 
 def test_frozen_features_train_pooler_and_head_alone(
     pretrained: Path, prepared: Callable[..., str], tmp_path: Path
 ) -> None:
     """The states are the same in every epoch: what is not trained has no dropout."""
-    films, only = prepared("films", rows(64, 0)), "train.train_only=[heads,networks.main.poolers]"
+    movies, only = prepared("movies", rows(64, 0)), "train.train_only=[heads,networks.main.poolers]"
     quick = ("model.streams.text.dropout=0.5", "train.lr_schedule.warmup_steps=0")
-    run = fine_tune(Classification(), tuning(pretrained, films, tmp_path / "run", only, *quick))
+    run = fine_tune(Classification(), tuning(pretrained, movies, tmp_path / "run", only, *quick))
     base, tuned = (load(each).model.network() for each in (pretrained, run))
     changed = {name for name, tensor in tuned.state_dict().items() if not _equal(base.state_dict().get(name), tensor)}
     assert changed == {"poolers.text.dense.weight", "poolers.text.dense.bias"}
-    found = evaluate(Classification(), ClassifyScoring(run=run, corpus=films))
+    found = evaluate(Classification(), ClassifyScoring(run=run, corpus=movies))
     assert found.counts["texts"] == 64
 
 
 def test_layers_learn_at_rates_of_their_own(pretrained: Path, prepared: Callable[..., str], tmp_path: Path) -> None:
-    films = prepared("films", rows(64, 0))
+    movies = prepared("movies", rows(64, 0))
     once = ("train.max_steps=1", "train.lr_schedule.warmup_steps=0", "train.clip_norm=null")
     base = load(pretrained).model.network().state_dict()
     moved = {}
     for decay in ("1.0", "0.5"):
         run = fine_tune(
-            Classification(), tuning(pretrained, films, tmp_path / decay, f"train.layer_decay={decay}", *once)
+            Classification(), tuning(pretrained, movies, tmp_path / decay, f"train.layer_decay={decay}", *once)
         )
         state = load(run).model.network().state_dict()
         names = ("layers.0.attention.attention.qkv.weight", "embeddings.text.token.weight")

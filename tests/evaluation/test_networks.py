@@ -130,7 +130,7 @@ def test_a_follower_is_encoded_exported_and_fine_tuned_by_its_name(texts: Path, 
 
 def test_an_evaluation_asks_which_of_several_it_measures(two_networks: Path) -> None:
     loaded = load(two_networks)
-    with pytest.raises(WorkbenchError, match="mlm reads the networks large, small; say --network"):
+    with pytest.raises(WorkbenchError, match="mlm reads the networks large, small; pass --network"):
         find_objective(loaded, two_networks, Mlm, "")
     assert find_objective(loaded, two_networks, Mlm, "", network="large").network.sizes == {"text": 16}
     with pytest.raises(WorkbenchError, match="unknown network 'typo'"):

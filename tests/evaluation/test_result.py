@@ -179,9 +179,9 @@ def test_items_seed_and_intervals_stand_beside_the_numbers() -> None:
 @pytest.mark.parametrize(
     ("numbers", "lines", "tallies", "said"),
     [
-        ({"mrr": 0.123}, 4, {"mrr": Tally.mean([1, 0.5, 1, 0.5])}, "the number 'mrr' is 0.123, but .* gives 0.75"),
-        ({"mrr": math.nan}, 4, {"mrr": Tally.mean([1, 0.5, 1, 0.5])}, "'mrr' is nan, but .* gives 0.75"),
-        ({"mrr": math.nan}, 2, {"mrr": Tally.mean([math.nan, 1])}, "'mrr' is nan, but .* gives nan"),
+        ({"mrr": 0.123}, 4, {"mrr": Tally.mean([1, 0.5, 1, 0.5])}, "the number 'mrr' is 0.123, but .* yields 0.75"),
+        ({"mrr": math.nan}, 4, {"mrr": Tally.mean([1, 0.5, 1, 0.5])}, "'mrr' is nan, but .* yields 0.75"),
+        ({"mrr": math.nan}, 2, {"mrr": Tally.mean([math.nan, 1])}, "'mrr' is nan, but .* yields nan"),
         ({"mrr": 1.0}, 2, {"mrr": Tally.mean([1, 1]), "hits": Tally.share([1, 1])}, "a tally 'hits', but no such num"),
         ({"mrr": 1.0}, 3, {"mrr": Tally.mean([1, 1])}, "'mrr' has 2 rows, but there are 3 lines"),
         ({"mrr": 1.0}, 0, {"mrr": Tally.mean([1, 1])}, "'mrr' has 2 rows, but there are 0 lines"),

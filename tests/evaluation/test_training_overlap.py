@@ -65,7 +65,7 @@ def test_it_is_a_warning_a_part_of_the_result_and_a_tag_of_the_report(
         PseudoPerplexity(), PseudoPerplexityScoring(run=world / "run", corpus=str(world / "part"), limit=2)
     )
     assert found.seen
-    assert "how well it remembers" in caplog.text
+    assert "measure memorisation" in caplog.text
     assert "evaluated on what it was trained on" in render([load_run(world / "run")])
     caplog.clear()
     held_out = PseudoPerplexityScoring(run=world / "run", corpus=str(world / "part-test"), limit=2)

@@ -17,7 +17,7 @@ from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sample, Sequence
 
 WORDS = ("a", "e", "o", "1", ".", "\u7684", "\u306e", "\u0430")
-"""What stands for a mask until its token is masked: the first one that the tokenizer reads as one token there."""
+"""Placeholders of a mask until its token is masked. The first that the tokenizer reads as one token is used."""
 
 
 class Guess(NamedTuple):

@@ -1,18 +1,5 @@
-"""What a report shows of multiple choice: texts with their choices.
-
-What a report shows of classification: texts with their class.
-
-What a report shows of extracted answers: questions, answers, and where they stand.
-
-What a report shows of texts that were written: the text that was read, what was written of it, what was wanted.
-
-What a report shows of perplexity: the first tokens of texts, by what they have cost.
-
-What a report shows of pseudo-perplexity: the first tokens of texts, by what they have cost.
-
-What a report shows of regression: texts with their number.
-
-What a report shows of tagging: texts with the chunks that were found, and those that were missed.
+"""Panels of a report for the downstream tasks on texts, one function per task. Each shows a few examples: the text, the
+prediction, and the right answer if the prediction is wrong.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def rows(count: int, seed: int) -> list[dict[str, Any]]:
     made = []
     for _ in range(count):
         label = int(rng.random() < 0.6)
-        made.append({"text": f"the film is {rng.choice(GOOD if label else BAD)} .", "labels": {"verdict": label}})
+        made.append({"text": f"the movie is {rng.choice(GOOD if label else BAD)} .", "labels": {"verdict": label}})
     return made
 
 
@@ -58,14 +58,14 @@ def tuning(run: Path, corpus: str, output: Path, *overrides: str, **options: Any
 
 @pytest.fixture(scope="session")
 def tuned(pretrained: Path, prepared: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    train, dev = prepared("films", rows(64, 0)), prepared("films-dev", rows(20, 1))
+    train, dev = prepared("movies", rows(64, 0)), prepared("movies-dev", rows(20, 1))
     best = ["train.evaluate_every=12", "train.best=classify/macro_f1"]
     output = tmp_path_factory.mktemp("classify") / "run"
     return fine_tune(Classification(), tuning(pretrained, train, output, *best, held_out=dev))
 
 
 def test_it_learns_and_the_majority_does_not(tuned: Path, prepared: Callable[..., str]) -> None:
-    found = evaluate(Classification(), ClassifyScoring(run=tuned, corpus=prepared("films-dev", [])))
+    found = evaluate(Classification(), ClassifyScoring(run=tuned, corpus=prepared("movies-dev", [])))
     assert found.numbers["accuracy"] == found.numbers["macro_f1"] == found.numbers["mcc"] == 1
     assert found.counts == {"texts": 20, "classes": 2, "classes never predicted": 0}
     assert {name: of["f1"] for name, of in found.classes.items()} == {"0": 1, "1": 1}
@@ -82,11 +82,11 @@ def test_a_run_that_told_other_classes_goes_on_with_a_fresh_head(
     tuned: Path, prepared: Callable[..., str], tmp_path: Path
 ) -> None:
     other = prepared(
-        "three", [{"text": f"the film is {word} .", "labels": {"stars": i % 3}} for i, word in enumerate(GOOD)]
+        "three", [{"text": f"the movie is {word} .", "labels": {"stars": i % 3}} for i, word in enumerate(GOOD)]
     )
     again = fine_tune(Classification(), tuning(tuned, other, tmp_path / "other", epochs=1.0))
     assert dict(load(again).recipe.tasks["classify"].objectives[0])["classes"] == ["0", "1", "2"]
-    kept = recipe_of(Classification(), tuning(tuned, prepared("films", []), tmp_path / "same"))
+    kept = recipe_of(Classification(), tuning(tuned, prepared("movies", []), tmp_path / "same"))
     assert kept.networks["main"].init_from[0].heads is None
 
 
@@ -96,7 +96,7 @@ def test_a_metric_of_the_whole_pass_chooses_the_best_checkpoint(tuned: Path, pre
     state = json.loads((tuned / "best" / "state.json").read_text())
     assert state["best"]["metric"] == "held_out/classify/macro_f1"
     assert state["best"]["value"] == max(measured)
-    result = evaluate(Classification(), ClassifyScoring(run=tuned, corpus=prepared("films-dev", [])))
+    result = evaluate(Classification(), ClassifyScoring(run=tuned, corpus=prepared("movies-dev", [])))
     assert result.numbers["macro_f1"] == pytest.approx(max(measured))
 
 
@@ -109,12 +109,12 @@ def test_streams_that_pretrainings_objective_made_may_stay_empty(
     tree = recipe_tree(texts, model, [{"objective": "plm", "query": "asking"}])
     run = pretrain(recipe_from_dict(tree), tmp_path / "permuted")
     quick = ["train.max_steps=1", "train.lr_schedule.warmup_steps=0"]
-    tuned = fine_tune(Classification(), tuning(run, prepared("films", rows(64, 0)), tmp_path / "tuned", *quick))
+    tuned = fine_tune(Classification(), tuning(run, prepared("movies", rows(64, 0)), tmp_path / "tuned", *quick))
     assert load(tuned).recipe.tasks.keys() == {"classify"}
 
 
 def test_several_seeds_are_tabulated(pretrained: Path, prepared: Callable[..., str], tmp_path: Path) -> None:
-    train, dev = prepared("films", rows(64, 0)), prepared("films-dev", rows(20, 1))
+    train, dev = prepared("movies", rows(64, 0)), prepared("movies-dev", rows(20, 1))
     with pytest.raises(WorkbenchError, match="say on which corpus: --held-out"):
         fine_tune_seeds(Classification(), tuning(pretrained, train, tmp_path / "x", seeds=2))
     options = {"epochs": 1.0, "seeds": 3, "held_out": dev}
@@ -138,8 +138,8 @@ def test_several_seeds_are_tabulated(pretrained: Path, prepared: Callable[..., s
 
 
 def test_what_cannot_be_learnt_is_refused(pretrained: Path, prepared: Callable[..., str], tmp_path: Path) -> None:
-    plain = prepared("plain", [{"text": "the film is good ."}])
-    several = prepared("several", [{"text": "the film is good .", "labels": {"verdict": 1, "stars": 5}}])
+    plain = prepared("plain", [{"text": "the movie is good ."}])
+    several = prepared("several", [{"text": "the movie is good .", "labels": {"verdict": 1, "stars": 5}}])
     for corpus, label, message in [
         (plain, None, "has no labels"),
         (several, None, "has the labels stars, verdict; choose one: --label"),
@@ -151,8 +151,8 @@ def test_what_cannot_be_learnt_is_refused(pretrained: Path, prepared: Callable[.
 
 
 def test_classes_that_the_run_does_not_know_are_named(tuned: Path, prepared: Callable[..., str]) -> None:
-    odd = prepared("odd", [{"text": "the film is good .", "labels": {"verdict": 7}}])
-    plain = prepared("plain", [{"text": "the film is good ."}])
+    odd = prepared("odd", [{"text": "the movie is good .", "labels": {"verdict": 7}}])
+    plain = prepared("plain", [{"text": "the movie is good ."}])
     for corpus, message in ((odd, "unknown class '7'"), (plain, "no texts with the label 'verdict'")):
         with pytest.raises(WorkbenchError, match=message):
             evaluate(Classification(), ClassifyScoring(run=tuned, corpus=corpus))
@@ -162,21 +162,21 @@ def test_classes_that_look_alike_are_told_and_those_of_the_held_out_set_are_know
     pretrained: Path, prepared: Callable[..., str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def labelled(name: str, *labels: str | int) -> str:
-        return prepared(name, [{"text": "the film", "labels": {"verdict": label}} for label in labels])
+        return prepared(name, [{"text": "the movie", "labels": {"verdict": label}} for label in labels])
 
     mixed = labelled("mixed", "good", "Good", "bad", 1, 1.0)
     wanted = tuning(pretrained, mixed, tmp_path / "run", held_out=labelled("awful", "awful", "bad"))
     (objective,) = recipe_of(Classification(), wanted).tasks["classify"].objectives
     assert objective["classes"] == ["1", "1.0", "Good", "awful", "bad", "good"]
-    (reported,) = [record.getMessage() for record in caplog.records if "look like the same" in record.getMessage()]
-    assert "'1' (1 texts) and '1.0' (1 texts); 'Good' (1 texts) and 'good' (1 texts)" in reported
-    assert "some are numbers ('1' (1 texts)), others names ('Good' (1 texts))" in reported
+    (warning,) = [record.getMessage() for record in caplog.records if "look alike" in record.getMessage()]
+    assert "'1' (1 texts) and '1.0' (1 texts); 'Good' (1 texts) and 'good' (1 texts)" in warning
+    assert "some are numbers ('1' (1 texts)), others names ('Good' (1 texts))" in warning
 
 
 def test_a_long_text_is_one_item_and_a_pair_keeps_both(tuned: Path, prepared: Callable[..., str]) -> None:
     task = load(tuned).transforms["classify"]
     assert (task.builder.unit, task.builder.window) == (None, None)
-    long = {"key": "a", "draw": (0,), "text": "the film is good . " * 30, "labels": {"verdict": 1}}
+    long = {"key": "a", "draw": (0,), "text": "the movie is good . " * 30, "labels": {"verdict": 1}}
     (sequence,) = task.sequences([long])
     assert sequence.length("text") <= task.builder.max_length
     assert not sequence.streams["text"]["token_type_ids"].any()
@@ -188,21 +188,21 @@ def test_ranks_measure_together_in_the_order_of_the_pass() -> None:
             return {"predicted": float("".join(str(int(p)) for p in made["predicted"]))}
 
     class Task:
-        name = "films"
+        name = "movies"
 
         def __init__(self) -> None:
             placed = Recording(["no", "yes"])
             self.objectives = [type("Placed", (), {"name": "classify", "objective": placed})()]
 
-    ranks = [Measured({"films": Task()}) for _ in range(2)]  # type: ignore[dict-item]
+    ranks = [Measured({"movies": Task()}) for _ in range(2)]  # type: ignore[dict-item]
     for number in range(2):
         for lane, rank in enumerate(ranks):
             made = {"predicted": torch.tensor([number, lane]), "gold": torch.zeros(2)}
-            rank.add(("films", "classify"), (number, lane), made)
+            rank.add(("movies", "classify"), (number, lane), made)
     world: Any = type("World", (), {"gather": lambda self, kept: [rank.kept for rank in reversed(ranks)]})()
     assert ranks[0].metrics(world) == {"classify/predicted": 11011.0}
     with pytest.raises(WorkbenchError, match="unknown tensor 'predicted'"):
-        ranks[0].add(("films", "classify"), (0, 0), {})
+        ranks[0].add(("movies", "classify"), (0, 0), {})
 
 
 def test_a_sequence_without_the_label_is_not_counted() -> None:

@@ -133,7 +133,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_that_writes_nothing_is_refused(tmp_path: Path, prepared: Callable[..., str]) -> None:
     base = pretrained(tmp_path, network(16), {"objective": "mlm"})
-    with pytest.raises(WorkbenchError, match="cannot continue with a text"):
+    with pytest.raises(WorkbenchError, match="cannot generate text"):
         recipe_of(Generation(), tuning(base, prepared("pairs", ROWS)))
 
 
@@ -141,7 +141,7 @@ def test_languages_that_are_not_named_are_asked_for(tmp_path: Path) -> None:
     objective = {"objective": "span_corruption", "sentinels": 9, "head": {"tied": False}}
     base = pretrained(tmp_path, two_streams(), objective)
     corpus = prepare(tmp_path, "pairs", PAIRS)
-    asked = r"holds translations \(en, x\): say which language is read .* --source and --target; {} not said"
-    for named, unsaid in (({}, "--source and --target are"), ({"source": "en"}, "--target is")):
+    asked = r"holds translations \(en, x\): name the language that is read .* --source and --target; {} not given"
+    for named, unsaid in (({}, "--source and --target"), ({"source": "en"}, "--target")):
         with pytest.raises(WorkbenchError, match=asked.format(unsaid)):
             recipe_of(Generation(), tuning(base, corpus, **named))

@@ -1,8 +1,8 @@
-"""Two sides that were evaluated on the same items, compared by a paired bootstrap of each of their numbers.
+"""Comparison of two sides on the same items by a paired bootstrap of each of their numbers.
 
-A side is a run (of what is no run the folder of its results), a result, a file of items (`--predictions`), the table of
-several seeds (`NAME-seeds.json`), or several of these, joined by commas: its seeds. `workbench.metrics.resampling` says
-how a difference is tested.
+A side is a run (or the folder of results of anything else), a result, a file of items (`--predictions`), the table of
+several seeds (`NAME-seeds.json`), or several of these, joined by commas: its seeds. `workbench.metrics.resampling`
+describes the test of a difference.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TASK = "code of the task"
 
 
 class EvaluatedItems(NamedTuple):
-    """Items that were evaluated once: their file, and the result next to it, where there is one."""
+    """The items of one evaluation: their file, and the result next to it, if there is one."""
 
     file: Path
     record: Record | None
@@ -37,8 +37,11 @@ class EvaluatedItems(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found of one task and corpus: by number how two sides differ, over so many items of so many
-    records; `told` what they were made with otherwise."""
+    """The result of `compare` for one task and corpus.
+
+    `differences` has the difference of the two sides by number, over `items` items of `units` records. `reported` lists
+    the settings in which the two evaluations differ.
+    """
 
     task: str
     corpus: str
@@ -60,7 +63,7 @@ class Comparison:
     def table(self) -> Table:
         """A row for each number."""
         of = " on ".join(filter(None, (self.task, self.corpus)))
-        title = ": ".join(filter(None, (of, f"{self.second} less {self.first}")))  # files of items alone tell no task
+        title = ": ".join(filter(None, (of, f"{self.second} less {self.first}")))  # files of items alone name no task
         table = Table(title=title, caption="; ".join(self._caption()))
         for column in ("", "first", "second", "difference", "95 % interval", "p"):
             table.add_column(column, justify="right" if column else "left")
@@ -106,7 +109,7 @@ def compare(
 
 
 def _side(side: str, task: str | None) -> list[list[EvaluatedItems]]:
-    """What a side was evaluated on, each time by each of its seeds.
+    """The evaluations of a side, each with the items of each of its seeds.
 
     Raises:
         WorkbenchError: as `compare`.
@@ -256,7 +259,7 @@ def _compared(
 
 
 def _check_alike(first: str, ours: Record | None, second: str, theirs: Record | None, across: bool) -> list[str]:
-    """What the two were made with otherwise.
+    """The settings in which the two evaluations differ.
 
     Raises:
         WorkbenchError: the tasks or the corpora differ, or the variants of the metric.
@@ -290,7 +293,7 @@ def _difference_of(record: Record, what: str) -> Any:
 
 
 def _places(items: EvaluationItems) -> dict[tuple[str, int], int]:
-    """Which item is the how-manieth of its key."""
+    """The place of each item by its key and its number among the items of that key."""
     seen: Counter[str] = Counter()
     found = {}
     for place, line in enumerate(items.lines):
@@ -336,7 +339,7 @@ def _plain(tally: Tally, places: np.ndarray) -> Tally:
 
 
 def _name(line: dict[str, Any]) -> str:
-    """An item's key, with what tells it from others of that key."""
+    """An item's key, with the fields that distinguish it from other items of that key."""
     return " ".join(str(line[name]) for name in ("key", "question_id", "query", "relation") if name in line)
 
 

@@ -54,7 +54,7 @@ class Encoder:
         loaded: the run.
         stream: whose rows are pooled.
         pool: `mean` of the rows, the `summary` row that stands for all (the first, [CLS]; the last of a text that is
-            read from left to right), the `pooled` output, or the name of an objective whose head gives vectors (itc:
+            read from left to right), the `pooled` output, or the name of an objective whose head returns vectors (itc:
             the space in which texts and images meet).
         network_name: the network that encodes; without a name the only one.
 

@@ -1,4 +1,4 @@
-"""Texts that a trained run continues with: `workbench generate`, and `Model.generate`."""
+"""Texts that a trained run generates: `workbench generate` and `Model.generate`."""
 
 from __future__ import annotations
 
@@ -33,18 +33,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Generator:
-    """Continues with what samples hold, as one of the run's objectives has taught.
+    """Generates text from prompts with one of the run's objectives.
 
     Args:
         loaded: the run.
         decoding: how tokens are chosen.
-        network_name: the network; without a name the only one that can.
-        stream: the stream that grows, where the run has several that do.
-        objective: the name of the one that predicts, where several could.
+        network_name: the network; without a name the only one that can generate.
+        stream: the stream that is generated, if the run can generate several.
+        objective: the name of the objective that predicts the tokens, if several can.
 
     Raises:
-        WorkbenchError: no objective of the run predicts tokens one after another, or several do and it isn't said
-            which is meant.
+        WorkbenchError: no objective of the run predicts the next token, or several do and none is named.
     """
 
     loaded: LoadedRun
@@ -68,7 +67,7 @@ class Generator:
         self._checked = False
 
     def __call__(self, samples: list[Sample]) -> list[GeneratedText]:
-        """What each sample is continued with.
+        """The generated text of each sample.
 
         Raises:
             WorkbenchError: a sample that nothing can be built from (`prompts`), or as `write`.
@@ -80,8 +79,7 @@ class Generator:
         return self.write([prompt for prompt in prompts if isinstance(prompt, Sequence)])
 
     def prompts(self, samples: list[Sample]) -> list[Sequence | WorkbenchError]:
-        """Of each sample the sequence to continue with, or what is wrong with it: it gives none or several, or one too
-        long to continue with."""
+        """The sequence of each prompt, or the error: no sequence, several sequences, or one without room for tokens."""
         found: list[Sequence | WorkbenchError] = []
         for sample in samples:
             try:
@@ -92,7 +90,7 @@ class Generator:
 
     @torch.inference_mode()
     def write(self, prompts: list[Sequence]) -> list[GeneratedText]:
-        """What each of the `prompts` is continued with.
+        """The generated text of each of the `prompts`.
 
         Raises:
             WorkbenchError: at the first call: a layer of the network has no cache (`check_cache`).
@@ -143,7 +141,7 @@ class Generator:
 
 
 def prompt_name(sample: Sample) -> str:
-    """What a sample is called in messages: a line of a file, counted from 1, or a record of a corpus."""
+    """The name of a sample in messages: a line of a file, counted from 1, or a record of a corpus."""
     key = sample["key"]
     return f"prompt {key!r}" if "corpus" in sample else f"line {key}"
 
@@ -173,7 +171,7 @@ def generate_lines(
 
 
 def _lines(generator: Generator, groups: Iterator[list[Sample]], made_by: dict[str, Any]) -> Iterator[str]:
-    """A line of JSON for each sample; for one that nothing can be built from what is wrong with it.
+    """A line of JSON for each sample: its text, or the error if the sample has no sequence.
 
     Raises:
         WorkbenchError: nothing can be built from any of them, or there is none.
@@ -193,7 +191,7 @@ def _lines(generator: Generator, groups: Iterator[list[Sample]], made_by: dict[s
                 reported |= _in_words(generator, next(texts))
             yield json.dumps({**reported, "made_by": made_by}, ensure_ascii=False)
     if not count:
-        raise WorkbenchError("nothing to continue with: the input has no prompts")
+        raise WorkbenchError("nothing to generate from: the input has no prompts")
     if len(wrong) == count:
         raise wrong[0]
     if wrong:
@@ -225,5 +223,5 @@ def _prompts(generator: Generator, source: Path, size: int, limit: int | None) -
 
 
 def without_captions(samples: list[Sample]) -> list[Sample]:
-    """The images (or videos) of samples alone, each with an empty caption to continue with."""
+    """The images (or videos) of samples, each with an empty caption as the prompt."""
     return [with_texts(sample, "captions", [""]) for sample in samples]

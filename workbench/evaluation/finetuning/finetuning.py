@@ -36,27 +36,27 @@ def fine_tune(task: DownstreamTask[Any, Any], tuning: Tuning, callbacks: Iterabl
     """
     if tuning.score:
         raise WorkbenchError(
-            f"--score {tuning.score[0]}: options of the evaluation are for --seeds, which evaluates its runs itself; "
-            f"say them of one run to `workbench evaluate {task.name}`"
+            f"--score {tuning.score[0]}: options of the evaluation need --seeds, which evaluates its runs itself. "
+            f"For one run, pass them to `workbench evaluate {task.name}`"
         )
     folder = pretrain(recipe_of(task, tuning), run_folder(task, tuning), callbacks=callbacks)
-    logger.info("now: workbench evaluate %s %s CORPUS", task.name, folder)
+    logger.info("next: workbench evaluate %s %s CORPUS", task.name, folder)
     return folder
 
 
 def run_folder(task: DownstreamTask[Any, Any], tuning: Tuning) -> Path:
-    """Where the new run goes: --output, or RUN-TASK[-CONTROL]; of a checkpoint into `runs/`."""
+    """The folder of the new run: --output, or RUN-TASK[-CONTROL]; for a checkpoint in `runs/`."""
     name = "-".join(filter(None, (name_at(tuning.run), task.name, tuning.control)))
-    alongside = Path(os.path.abspath(tuning.run)) if tuning.run.name in ("", "..") else tuning.run
-    return tuning.output or (alongside.with_name(name) if is_run(tuning.run) else RUNS / name)
+    base = Path(os.path.abspath(tuning.run)) if tuning.run.name in ("", "..") else tuning.run
+    return tuning.output or (base.with_name(name) if is_run(tuning.run) else RUNS / name)
 
 
 def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
     """The recipe that fine-tunes the run's network, on texts read from one end to the other if it read all texts so.
 
     Raises:
-        WorkbenchError: the run has several networks and none is named, an override is wrong, parts are not trusted, or
-            the task does not fit the network (`workbench.evaluation.finetuning.first_samples`).
+        WorkbenchError: the run has several networks and none is named, an override is wrong, a component is not trusted,
+            or the task does not fit the network (`workbench.evaluation.finetuning.first_samples`).
     """
     base = _of_task(recipe_at(tuning.run), tuning)
     setup = task.setup(tuning, base)
@@ -89,8 +89,7 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
 
 
 def _of_task(base: Recipe, tuning: Tuning) -> Recipe:
-    """The recipe with the task that is named alone: what brings knowledge, images or speech into its sequences is taken
-    over.
+    """The recipe with only the named task, whose transforms for knowledge, images or speech are inherited.
 
     Raises:
         WorkbenchError: there is no such task, or none is named and the tasks bring in different knowledge.
@@ -102,8 +101,8 @@ def _of_task(base: Recipe, tuning: Tuning) -> Recipe:
     having = [name for name, task in base.tasks.items() if task.sequence.transforms]
     if len({repr(base.tasks[name].sequence.transforms) for name in having}) > 1:
         raise WorkbenchError(
-            f"the tasks {', '.join(having)} of {tuning.run} have different steps, which fine-tuning takes over; say "
-            f"whose: {choices('--task', having)}"
+            f"the tasks {', '.join(having)} of {tuning.run} have different transforms, and fine-tuning inherits those "
+            f"of one task; name it: {choices('--task', having)}"
         )
     return base
 
@@ -116,9 +115,9 @@ def _network(base: Recipe, tuning: Tuning, setup: Setup) -> tuple[str, NetworkSp
         raise unknown("network", tuning.network, known, str(tuning.run))
     name = tuning.network or (names[0] if len(names) == 1 else DEFAULT_NETWORK)
     if name not in known:
-        raise WorkbenchError(f"{tuning.run} has the networks {', '.join(names)}; say which one to fine-tune: --network")
+        raise WorkbenchError(f"{tuning.run} has the networks {', '.join(names)}; name the one to fine-tune: --network")
     if tuning.network is None and len(names) > 1:
-        logger.info("of the networks %s, %s is fine-tuned (another one: --network)", ", ".join(names), name)
+        logger.info("of the networks %s, %s is fine-tuned (--network selects another)", ", ".join(names), name)
     spec = known[name]
     own = {ours: other for ours, other in spec.tie.items() if other.partition(".")[0] not in {*names} - {*spec.streams}}
     poolers = sorted({*spec.poolers, *setup.poolers})
@@ -131,8 +130,7 @@ def _network(base: Recipe, tuning: Tuning, setup: Setup) -> tuple[str, NetworkSp
 
 
 def _same_classes(base: Recipe, objective: dict[str, Any]) -> bool:
-    """Whether no objective of the run's is of the same kind and tells other classes, with a head that cannot
-    continue."""
+    """Whether no objective of the run has the same kind and other classes, whose head could not be trained further."""
     reported = [each for task in base.tasks.values() for each in task.objectives]
     same = [each for each in reported if each["objective"] == objective["objective"]]
     return all(each.get("classes") == objective.get("classes") for each in same)
@@ -156,7 +154,7 @@ def _with_adapters(spec: NetworkSpec, name: str, place: Path) -> NetworkSpec:
 
 
 def _with_images(streams: dict[str, Any], images: int) -> dict[str, Any]:
-    """The streams, the embedding of `image` telling so many images apart, or more if it does already."""
+    """The streams, with an embedding of `image` that distinguishes at least this many images."""
     image = streams.get("image")
     if image is None or image.get("images", 1) >= images:
         return streams

@@ -1,7 +1,7 @@
-"""Whether a downstream task fits the network that it fine-tunes, found on its first samples before anything is trained.
+"""Checks that a downstream task fits the network that it fine-tunes, on its first samples and before the training.
 
-What pretraining's builder brought is not part of another builder: a stream that nothing fills any more, or knowledge
-that nothing reads or that has no room, would vanish without a word.
+Another builder lacks the inputs that pretraining's builder added. Without these checks a stream that nothing fills, or
+knowledge that nothing reads or that has no room, would be lost without an error.
 """
 
 from __future__ import annotations
@@ -86,29 +86,29 @@ def _check_builder(base: Recipe, spec: TaskSpec) -> None:
     for task in base.tasks.values():
         if find("builder", _name(task)).reads_spans and not tuned.reads_spans:
             raise WorkbenchError(
-                f"the run's builder {_name(task)!r} brings knowledge from the entities linked to the text, which "
-                f"{_name(spec)!r} doesn't: fine-tuning would lose it. Let a transform bring it, which fine-tuning "
+                f"the run's builder {_name(task)!r} adds knowledge of the entities linked to the text, and "
+                f"{_name(spec)!r} doesn't: fine-tuning would lose it. Add it with a transform, which fine-tuning "
                 f"keeps, or "
-                f"name a builder that does (sequence.builder=..., for example one derived from {_name(spec)!r})"
+                f"name a builder that adds it (sequence.builder=..., for example one derived from {_name(spec)!r})"
             )
 
 
 def _check_streams(base: Recipe, recipe: Recipe, filled: set[str]) -> None:
-    """A control says itself what is missing; otherwise every stream of the network is filled, or named."""
+    """Without a control, every stream of the network must be filled, or named in --without."""
     streams = next(iter(recipe.networks.values())).streams
     empty = streams.keys() - filled
     for lost in sorted(empty - _left_empty(base, empty) if empty else empty):
         before = ", ".join(dict.fromkeys(_name(task) for task in base.tasks.values()))
         raise WorkbenchError(
             f"the network reads the stream {lost!r}, and nothing fills it in fine-tuning: the builder "
-            f"{_name(_first(recipe))!r} and its steps don't (pretraining's builder: {before}). Name a builder or steps "
-            f"that bring it (tasks.{next(iter(recipe.tasks))}.sequence...), or say --without {lost}"
+            f"{_name(_first(recipe))!r} and its transforms don't (pretraining's builder: {before}). Name a builder or "
+            f"transforms that fill it (tasks.{next(iter(recipe.tasks))}.sequence...), or pass --without {lost}"
         )
 
 
 def _left_empty(base: Recipe, streams: Set[str]) -> set[str]:
-    """Those of the streams that the run did not fill either: it is fine-tuned itself, and so is told again; none where
-    its corpora are not at hand."""
+    """Those of the streams that the run, which is fine-tuned itself, did not fill either. They are reported again.
+    Empty if the run's corpora are not available."""
     try:
         tasks = tasks_of(base, _tokenizer(base)).values()
         return set(streams) - {name for task in tasks for made in _of_task(task)[0] for name in made.streams}
@@ -117,7 +117,7 @@ def _left_empty(base: Recipe, streams: Set[str]) -> set[str]:
 
 
 def _streams_of_objectives(base: Recipe) -> set[str]:
-    """The streams that the objectives of a recipe make themselves, for what they ask; others have no use for them."""
+    """The streams that the objectives of a recipe add themselves. Other objectives don't need them."""
     made: set[str] = set()
     for spec in (spec for task in base.tasks.values() for spec in task.objectives):
         objective = find("objective", str(spec["objective"]))
@@ -127,14 +127,14 @@ def _streams_of_objectives(base: Recipe) -> set[str]:
 
 
 def _check_unlabelled(task: Task, asked: set[str]) -> None:
-    """No transform brings into the sequences what the task asks for."""
+    """Raises WorkbenchError if a transform puts the answers of the task into the sequences."""
     for number, transform in enumerate(task.transforms):
-        for reported in sorted(asked.intersection(getattr(transform, "reads", ()))):
+        for answers in sorted(asked.intersection(getattr(transform, "reads", ()))):
             raise WorkbenchError(
-                f"tasks.{task.name}.sequence.transforms[{number}] reads {reported!r}, which this task asks for: the "
+                f"tasks.{task.name}.sequence.transforms[{number}] reads {answers!r}, which this task asks for: the "
                 f"network "
-                f"would read the answers. Take it out (tasks.{task.name}.sequence.transforms), or say a control it "
-                f"supports"
+                f"would read the answers. Remove it (tasks.{task.name}.sequence.transforms), or pass a --control that "
+                f"it supports"
             )
 
 
@@ -154,7 +154,7 @@ def _check_sees(recipe: Recipe, sequences: list[Sequence], pairs: list[tuple[str
         if not sees(network, batch, reader, seen):
             raise WorkbenchError(
                 f"no layer of the run's network lets the stream {reader!r} see {seen!r}: this task would be trained "
-                "blind. Take a run whose layers mix them (joint, co, cross); to train blind on purpose, say a control"
+                "blind. Take a run whose layers mix them (joint, co, cross); to train blind on purpose, pass --control"
             )
 
 

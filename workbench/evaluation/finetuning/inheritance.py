@@ -1,4 +1,4 @@
-"""What a downstream task takes over from the pretrained run's recipe."""
+"""Settings that a downstream task inherits from the pretrained run's recipe."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LENGTH = 128
 
 
 def knowledge_transforms(recipe: Recipe) -> list[Spec]:
-    """The transforms of the first task that has any: what brings knowledge into its sequences."""
+    """The transforms of the first task that has any. They add knowledge to its sequences."""
     return next((list(task.sequence.transforms) for task in recipe.tasks.values() if task.sequence.transforms), [])
 
 
@@ -23,8 +23,8 @@ def text_length(recipe: Recipe, wanted: int, stream: str = "text") -> int:
 
 
 def length_beside_transforms(recipe: Recipe) -> int | None:
-    """Tokens of a text of the recipe's own where a transform adds others, for which its `max_length` leaves room: a
-    longer text would take that. None where no transform says so."""
+    """The recipe's own length of a text if a transform adds tokens, for which its `max_length` leaves room. A longer
+    text would take this room. None if no transform adds tokens."""
     for task in recipe.tasks.values():
         builder = task.sequence.builder
         own = builder.get("max_length") if isinstance(builder, dict) else None
@@ -34,7 +34,7 @@ def length_beside_transforms(recipe: Recipe) -> int | None:
 
 
 def of_marks(transform: Spec) -> Spec:
-    """A transform as a task has it that reads the rows of marked stretches: one that can make them makes these."""
+    """The transform for a task that reads the rows of marked spans: a transform that can add these rows adds them."""
     return (
         {**transform, "marks": True}
         if "marks" in options_of(find("transform", str(transform["transform"]))).names
@@ -50,12 +50,12 @@ def text_sequence(
     marks: bool = False,
     **options: Any,
 ) -> SequenceSpec:
-    """Texts in sequences of a builder, with what brings knowledge into those of the recipe.
+    """A sequence spec for texts: a builder with the recipe's transforms, which add knowledge.
 
     Args:
-        max_length: tokens of a text, or else the default, or as many as the networks have positions, or as leave the
-            steps the room that they had.
-        marks: whether rows that stand for marked stretches are wanted (`of_marks`).
+        max_length: tokens of a text. None: the default, or less if the networks have fewer positions or the transforms
+            need room.
+        marks: whether the task reads rows of marked spans (`of_marks`).
         options: of the builder.
     """
     length = max_length or min(text_length(recipe, default), length_beside_transforms(recipe) or default)
@@ -65,7 +65,7 @@ def text_sequence(
 
 
 def spoken_sequence(recipe: Recipe, max_length: int | None) -> tuple[SequenceSpec, str]:
-    """The sound of a speech as the first task reads it that reads any, in one sequence; and what its stream is called.
+    """A sequence spec for speech as the first task with speech reads it, and the name of its stream.
 
     Args:
         max_length: words; by default as many as that task's.

@@ -1,4 +1,4 @@
-"""Which labels the texts of a corpus have, for the tasks that learn one of them."""
+"""The labels of a corpus, for the tasks that learn one of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from workbench.sequences.sequence import Sample
 
 logger = logging.getLogger(__name__)
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
-OF_READERS = ("source", "line", "image", "sha256", "backbone", "linker")  # what readers and steps note in `meta`
+OF_READERS = (
+    "source",
+    "line",
+    "image",
+    "sha256",
+    "backbone",
+    "linker",
+)  # fields of `meta` that readers and prepare commands write
 
 
 def label_counts(samples: Iterable[Sample]) -> dict[str, Counter[str]]:
@@ -55,7 +62,7 @@ def check_varied(corpus: Corpus, label: str, counts: Mapping[str, int]) -> None:
 
 
 def warn_alike(name: str, label: str, counts: Mapping[str, int]) -> None:
-    """Say once of classes that differ in spelling alone, or are numbers and names: mostly mistakes in the data."""
+    """Log a warning if classes differ only in spelling, or are numbers and names: mostly mistakes in the data."""
     groups: dict[object, list[str]] = {}
     for each in sorted(counts):
         groups.setdefault(float(each) if NUMBER.fullmatch(each) else each.strip().casefold(), []).append(each)
@@ -69,7 +76,7 @@ def warn_alike(name: str, label: str, counts: Mapping[str, int]) -> None:
         )
     if reported:
         logger.warning(
-            "corpus %r: classes of %r look like the same, or like mistakes, and each is one of its own: %s",
+            "corpus %r: some classes of %r look alike, or like mistakes, and each counts as a class of its own: %s",
             name,
             label,
             "; ".join(reported),

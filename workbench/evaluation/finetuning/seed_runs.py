@@ -35,8 +35,8 @@ from workbench.training.pretrain import pretrain
 class SeedStatistics:
     """The numbers of several runs of one task on a corpus, by the run's folder.
 
-    `options` are those of the evaluations that differ from their default; `baselines` by name the means of what stood
-    beside.
+    `options` are the options of the evaluations that differ from their default. `baselines` has the means of the
+    baselines by name.
     """
 
     task: str
@@ -48,15 +48,15 @@ class SeedStatistics:
 
     @classmethod
     def of(cls, results: Mapping[str, Result], corpus: str) -> SeedStatistics:
-        """Of the results by the run's folder."""
+        """The statistics of results by the run's folder."""
         first = next(iter(results.values()))
         runs = {run: result.numbers for run, result in results.items()}
-        alongside = {
+        baselines = {
             name: _means([result.baselines[name] for result in results.values()])
             for name in first.baselines
             if all(name in result.baselines for result in results.values())
         }
-        return cls(first.task, corpus, runs, first.options, alongside, first.bounds)
+        return cls(first.task, corpus, runs, first.options, baselines, first.bounds)
 
     def summary(self) -> dict[str, dict[str, float]]:
         """By number: `mean` over the runs and `deviation` (of the sample, n - 1) of those that all runs have."""
@@ -67,51 +67,53 @@ class SeedStatistics:
 
     def table(self) -> Table:
         """A row per number, a column per run and per baseline."""
-        reported = "".join(f", {name} {value}" for name, value in self.options.items())
+        options = "".join(f", {name} {value}" for name, value in self.options.items())
         beneath = against({name: of["mean"] for name, of in self.summary().items()}, self.baselines, self.bounds)
         table = Table(
-            title=f"{self.task}, {len(self.runs)} seeds{reported}", caption=f"mean: {beneath}" if beneath else None
+            title=f"{self.task}, {len(self.runs)} seeds{options}", caption=f"mean: {beneath}" if beneath else None
         )
         for column in ("", "mean", "deviation", *(Path(run).name for run in self.runs), *self.baselines):
             table.add_column(column, justify="right" if column else "left")
         for name, of in self.summary().items():
             own = (f"{numbers[name]:.4g}" for numbers in self.runs.values())
-            alongside = (f"{numbers[name]:.4g}" if name in numbers else "" for numbers in self.baselines.values())
-            table.add_row(name, f"{of['mean']:.4g}", f"{of['deviation']:.2g}", *own, *alongside)
+            others = (f"{numbers[name]:.4g}" if name in numbers else "" for numbers in self.baselines.values())
+            table.add_row(name, f"{of['mean']:.4g}", f"{of['deviation']:.2g}", *own, *others)
         return table
 
-    def tell(self, path: Path) -> None:
+    def save(self, path: Path) -> None:
         """Show the table, and write it as JSON."""
         Terminal().print(self.table())
-        reported = {**dataclasses.asdict(self), "numbers": self.summary()}
-        write_text(path, json.dumps(reported, indent=1, ensure_ascii=False) + "\n")
+        record = {**dataclasses.asdict(self), "numbers": self.summary()}
+        write_text(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 
 def fine_tune_seeds(task: DownstreamTask[Any, Any], tuning: Tuning) -> SeedStatistics:
     """Fine-tune with `tuning.seeds` seeds, from the recipe's on, and evaluate each run on `tuning.held_out`.
 
     The runs go to the folder that one run would have, with -seed-N added; the table lies next to them as -seeds.json.
-    Begun again, it continues where it stopped.
+    If it is started again, it resumes.
 
     Raises:
         WorkbenchError: nothing to evaluate on, or as `fine_tune` and `evaluate`.
     """
     if tuning.held_out is None:
-        raise WorkbenchError(f"--seeds {tuning.seeds} tabulates how well the runs do; say on which corpus: --held-out")
+        raise WorkbenchError(
+            f"--seeds {tuning.seeds} evaluates the runs, and no corpus is named for it; pass --held-out"
+        )
     score = partial(scoring_of, task.scoring, tuning.score or (), corpus=tuning.held_out, trust=tuning.trust)
-    score(run=tuning.run)  # what is wrong with the options is told before anything is trained
+    score(run=tuning.run)  # wrong options are reported before the training
     recipe, folder = recipe_of(task, tuning), run_folder(task, tuning)
     results: dict[str, Result] = {}
     with distributed() as world:  # joined once for all runs
         for seed in range(recipe.seed, recipe.seed + tuning.seeds):
             run = pretrain(dataclasses.replace(recipe, seed=seed), folder.with_name(f"{folder.name}-seed-{seed}"))
             results[str(run)] = evaluate(task, score(run=run))
-        spread = SeedStatistics.of(results, tuning.held_out)
-        world.from_main(partial(spread.tell, folder.with_name(folder.name + SEEDS)))
-    return spread
+        statistics_of_runs = SeedStatistics.of(results, tuning.held_out)
+        world.from_main(partial(statistics_of_runs.save, folder.with_name(folder.name + SEEDS)))
+    return statistics_of_runs
 
 
 def _means(every: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Of the numbers that all have."""
+    """The means of the numbers that all of them have."""
     shared = [name for name in every[0] if all(name in numbers for numbers in every)]
     return {name: statistics.fmean(numbers[name] for numbers in every) for name in shared}

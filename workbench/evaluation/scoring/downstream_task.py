@@ -33,15 +33,15 @@ ScoringOptions = TypeVar("ScoringOptions", bound=MeasuringOptions)
 
 @dataclass(frozen=True)
 class Setup:
-    """What fine-tuning trains: how samples become sequences, and which objective reads them.
+    """The sequences and the objective of a fine-tuning.
 
     Attributes:
         unit: the field that the builder cuts items from, to count an epoch; None: the records are counted.
         poolers: streams that get a pooler where the run has none.
         sees: pairs of streams (reader, seen): a network whose reader can't see the other is refused.
-        images: how many images the embedding of the stream `image` must distinguish; a run that tells fewer apart
-            gets as many, with new vectors.
-        asks: fields of samples that hold the answers: a transform that reads them would tell these.
+        images: the number of images that the embedding of the stream `image` must distinguish. A run that distinguishes
+            fewer gets new vectors.
+        asks: fields of samples that hold the answers. A transform that reads them would reveal the answers.
     """
 
     sequence: SequenceSpec
@@ -61,7 +61,7 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
         scoring: the options of `evaluate`: a `Scoring`, or of what is no run a `MeasuringOptions`.
         objective: the class of the objective whose head is scored.
         recipe: one that pretrains with it, for the message where a task for evaluation alone meets a run without it.
-        gathers: whether ranks score parts of a corpus each, and gather what they made (`Evaluated.world`).
+        gathers: whether each rank scores a share of the corpus, and the results are gathered (`Evaluated.world`).
         panels: import paths of the report's panels for this task's results (`workbench.report.panels`).
     """
 
@@ -87,8 +87,7 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
         raise NotImplementedError(f"{type(self).__name__} must define setup")
 
     def open(self, scoring: ScoringOptions) -> Any:
-        """What is scored, an `Opened`: by default an `Evaluated`, the run's first task with an objective of the task's
-        class.
+        """The opened run: by default the run's first task with an objective of the task's class.
 
         Raises:
             WorkbenchError: there is none, or the control would change nothing.
@@ -101,7 +100,7 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
         )
 
     def check_reads(self, recipe: Recipe) -> None:
-        """A run that can't read what the task asks about, images above all, is refused before it is advised to train.
+        """Refuse a run that can't read the task's inputs (images, say) before any advice to train it.
 
         Raises:
             WorkbenchError: the recipe's tasks read no such thing.
@@ -115,7 +114,7 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
         return f"pretrain one with {KINDS['objective'].name(self.objective)}{such}"
 
     def score(self, run: Any, corpus: Corpus, scoring: ScoringOptions) -> Result:
-        """What `open` gave: the numbers on a corpus, next to those of baselines.
+        """The numbers of an opened run on a corpus, with those of baselines.
 
         Raises:
             WorkbenchError: the corpus or an option does not fit the run.
@@ -123,16 +122,16 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
         raise NotImplementedError(f"{type(self).__name__} must define score")
 
     def write_predictions(self, file: Path, result: Result) -> None:
-        """Write what was built from each item, as `--predictions FILE` asks for it: lines of JSON, unless the task
-        writes what a test server takes where the file is named so.
+        """Write the prediction of each item for `--predictions FILE`: lines of JSON, or the format of a test server if
+        the task has one and the file name asks for it.
 
         Raises:
             WorkbenchError: the task says nothing of its items (`Result.predictions`).
         """
         if not result.predictions.lines:
             raise WorkbenchError(
-                f"--predictions: the task {self.name} does not say what it built from each item; its `score` should "
-                "return a Result with `predictions`. Leave the option out"
+                f"--predictions: the task {self.name} has no predictions of items; its `score` should return a Result "
+                "with `predictions`. Leave the option out"
             )
         result.predictions.write(file)
 

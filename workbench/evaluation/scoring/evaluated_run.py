@@ -1,4 +1,4 @@
-"""A trained run opened for evaluation, where asked under a control that takes its knowledge or its images away."""
+"""A trained run opened for evaluation, if asked under a control that ablates its knowledge or its images."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class OpenedRun(Protocol):
-    """What every evaluation tells of what it scores: mostly a run (`EvaluatedRun`), a dataclass in any case."""
+    """Interface of the object that an evaluation scores: mostly a run (`EvaluatedRun`), always a dataclass."""
 
     @property
     def world(self) -> World:
@@ -108,24 +108,24 @@ class EvaluatedRun:
 
     @property
     def parts(self) -> list[Any]:
-        """The parts at work: of the task as it was built, its builder as it evaluates, of the network and the head."""
+        """The components in use: of the task as it was built, its evaluating builder, the network and the head."""
         task = self.loaded.transforms[self.task.name].evaluating()
         objectives = [placed.objective for placed in self.acting]
         modules = [part for module in (self.network, self.head) for part in components_within(module)]
         return [task.builder, *task.transforms, *objectives, *modules]
 
     def trained_on(self) -> list[Sample] | None:
-        """The records of the task's training set, for baselines; None, and said so, where it is not at hand."""
+        """The records of the task's training set, for baselines. None, with a warning, if it is not available."""
         if not self.task.spec.corpora:
             return None  # of a checkpoint
         try:
             return [sample for place in self.task.spec.corpora for sample in Corpus.open(place)]
         except WorkbenchError as error:
-            logger.warning("no baseline of the training set, which is not at hand: %s", error)
+            logger.warning("no baseline of the training set, which is not available: %s", error)
             return None
 
     def check_linked(self, corpus: Corpus) -> None:
-        """A run that reads knowledge is not to be measured without any, unless a control takes it away.
+        """Refuse to measure a run that reads knowledge on a corpus without any, unless a control ablates it.
 
         Raises:
             WorkbenchError: a transform of the task reads linked entities, and the corpus has none.
@@ -133,7 +133,7 @@ class EvaluatedRun:
         check_linked_texts(self.task, [corpus.place], self.loaded.recipe.control)
 
     def take_account(self) -> dict[str, dict[str, int]]:
-        """What the task has `used` and `dropped` since the last call, on all ranks, as a result tells it."""
+        """The task's counts of `used` and `dropped` since the last call, on all ranks, as a result stores them."""
         used, dropped = Counter[str](), Counter[str]()
         for ours, lost in self.world.gather((self.task.take_used(), self.task.take_dropped())):
             used.update(ours)
@@ -168,10 +168,10 @@ def open_run(
     Args:
         task: the task's name, where the run has several.
         control: as the recipe's, for this evaluation alone.
-        trust: whether parts that the run brings along may be run.
+        trust: whether components of the run's own code may be run.
 
     Raises:
-        WorkbenchError: no such run, parts that are not trusted, or as `find_objective`.
+        WorkbenchError: no such run, components that are not trusted, or as `find_objective`.
     """
     loaded = load(run, control=control, trust=trust)
     return find_objective(loaded, run, objective, wanted, task=task, control=control)
@@ -246,7 +246,7 @@ def find_fitting_objective(
     read = sorted({each.objective.network for each in found})
     if len(read) > 1:
         raise WorkbenchError(
-            f"{run}: {what.removeprefix('the objective ')} reads the networks {', '.join(read)}; say --network"
+            f"{run}: {what.removeprefix('the objective ')} reads the networks {', '.join(read)}; pass --network"
         )
     _check_one(found, run, what, any_head)
     check_control(control, found[0].parts, str(run))
@@ -276,15 +276,15 @@ def _check_one(found: list[EvaluatedRun], run: Path, what: str, any_head: bool) 
     if len(heads) > 1 and not any_head:
         listed = ", ".join(f"{each.task.name}.{each.objective.name}" for each in found)
         raise WorkbenchError(
-            f"{run} has several with {what.removeprefix('the objective ')}: {listed}; say which is meant: "
+            f"{run} has several with {what.removeprefix('the objective ')}: {listed}; choose one: "
             f"{choices('--objective', heads)}"
         )
     kinds = {json.dumps(asdict(each.task.spec.sequence), sort_keys=True, default=str): each for each in found}
     if len(kinds) > 1:
         names = list(dict.fromkeys(each.task.name for each in found))
         raise WorkbenchError(
-            f"{run} has several tasks with {what}, which make their sequences differently: {', '.join(names)}; say "
-            f"which is meant: {choices('--task', names)}"
+            f"{run} has several tasks with {what}, which make their sequences differently: {', '.join(names)}; "
+            f"choose one: {choices('--task', names)}"
         )
 
 

@@ -33,7 +33,7 @@ AGAIN = "Once that is fixed, give the same command again"
 
 
 def evaluate(task: DownstreamTask[Any, Any], scoring: MeasuringOptions, *, show: bool = True) -> Result:
-    """Score a run, or what else a task measures, on a corpus; the main rank writes the result (`results_of`).
+    """Score a run on a corpus. The main rank writes the result (`results_of`). Some tasks score a linker or vectors.
 
     Several ranks share the work of a task that `gathers`; that of others the main rank does alone.
 
@@ -102,10 +102,10 @@ def _check_measured(result: Result, corpus: Corpus) -> None:
         counted = ", ".join(f"{value} {name}" for name, value in result.counts.items())
         raise WorkbenchError(
             f"{result.task} has measured nothing of {corpus.place}; its counts: {counted or 'none'}. Evaluate on "
-            "records that have what the task reads. (The first of a result's counts is how many it has measured.)"
+            "records with the fields that the task reads. (A result's first count is the number of measured items.)"
         )
 
 
 def results_of(place: Path) -> Path:
-    """Where results go: into the run's `evaluations/`, of a checkpoint into `evaluations/NAME`."""
+    """The folder of results: `evaluations/` of the run, or `evaluations/NAME` for a checkpoint."""
     return place / EVALUATIONS if is_run(place) else Path(EVALUATIONS) / name_at(place)

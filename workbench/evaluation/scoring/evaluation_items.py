@@ -1,10 +1,10 @@
-"""What an evaluation built from each item, and what each adds to the numbers: lines of JSON.
+"""The items of an evaluation: their predictions, and what each adds to the numbers, as lines of JSON.
 
     {"key": "a-1", "gold": "sport", "prediction": "art", "scores": ..., "adds": {"accuracy": {"share": [0, 1]}}}
 
-`key` is the record's; items of one record have the same one, and stand in the order of the corpus. `adds` holds by
-number a row of `workbench.metrics.tallies`, with its kind: so the file is enough to compute the number of any part of
-the items, which is how `workbench compare` reads it. In older files shares are of the kind `mean`.
+`key` is the record's key. Items of one record share it. Items are in the order of the corpus. `adds` has for each
+number a row of `workbench.metrics.tallies`, with its kind. So the numbers of any subset of the items can be computed
+from the file, as `workbench compare` does. In older files shares have the kind `mean`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from workbench.metrics.tallies import KINDS, OF_ALL, Tally, tally_fault
 
 ADDS = "adds"
 WHERE_MADE = "Result.predictions"
-"""What holds the items, for messages to whoever writes a task."""
+"""The object that holds the items, for messages to authors of tasks."""
 ALIKE = 1e-6
-"""So much of it a number may differ from what its items add up to."""
+"""Relative tolerance between a number and the total of its items."""
 
 
 @dataclass
@@ -108,13 +108,13 @@ class EvaluationItems:
 def _check_total(name: str, number: float, tally: Tally) -> None:
     """
     Raises:
-        WorkbenchError: the number is not what its tally gives; of all items together, in any order, which costs digits.
+        WorkbenchError: the number is not the total of its tally over all items, up to rounding.
     """
     whole = tally.whole
     near = ALIKE if tally.kind in OF_ALL else 1e-12  # correlations are differences of greater sums
     if not math.isclose(number, whole, rel_tol=ALIKE, abs_tol=near):  # NaN is like nothing
         raise WorkbenchError(
-            f"{WHERE_MADE}: the number {name!r} is {number:.8g}, but its tally (of the kind {tally.kind}) gives "
+            f"{WHERE_MADE}: the number {name!r} is {number:.8g}, but its tally (of the kind {tally.kind}) yields "
             f"{whole:.8g}; "
             "allowed: the same value. Compute both of the same items, or leave the tally out"
         )

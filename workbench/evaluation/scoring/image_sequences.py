@@ -21,13 +21,13 @@ from workbench.sequences.sequence import Sample
 
 @dataclass(frozen=True)
 class Medium:
-    """What captions of a run are of: images, videos.
+    """The medium that a run's captions describe: images or videos.
 
     Attributes:
         task: the first one that reads it.
-        option: of the task's builder, for the part that makes its stream.
-        stream: what that is called.
-        builder: the one that reads one caption with it.
+        option: the option of the task's builder for the component that makes the stream.
+        stream: the name of the stream.
+        builder: the builder of one caption with this medium.
     """
 
     task: TaskSpec
@@ -44,7 +44,7 @@ class Medium:
 
 
 def medium_of(recipe: Recipe) -> Medium:
-    """What the first task reads whose builder reads images or videos.
+    """The medium of the first task whose builder reads images or videos.
 
     Raises:
         WorkbenchError: there is none.
@@ -89,7 +89,7 @@ def _blind(recipe: Recipe, stream: str, what: str, option: str) -> WorkbenchErro
 
 
 def image_sequence(recipe: Recipe, builder: str, *, max_length: int | None = None, **options: Any) -> SequenceSpec:
-    """A sequence with the images and steps of the recipe's own, made by another builder.
+    """A sequence spec with another builder, and with the recipe's own images and transforms.
 
     Args:
         builder: `question_image` or `image_caption`.
@@ -104,7 +104,7 @@ def image_sequence(recipe: Recipe, builder: str, *, max_length: int | None = Non
 
 
 def caption_sequence(recipe: Recipe, *, max_length: int | None = None, **options: Any) -> SequenceSpec:
-    """One caption with its image or video, as the recipe reads these, with its steps; arguments as `image_sequence`."""
+    """A sequence spec for one caption with its image or video, with the recipe's transforms; see `image_sequence`."""
     medium = medium_of(recipe)
     own = medium.stated
     kept = {name: own[name] for name in (medium.option, "stream") if name in own}
@@ -114,7 +114,7 @@ def caption_sequence(recipe: Recipe, *, max_length: int | None = None, **options
 
 
 def media_of(task: Task, samples: Iterable[Sample]) -> list[Sample]:
-    """A sample for each image, or each segment of a video, that captions are of, as the task's builder tells these."""
+    """A sample for each image, or each segment of a video, that has captions, as the task's builder splits them."""
     builder = task.builder
     if not isinstance(builder, ImageCaptionBuilder):
         return list(samples)

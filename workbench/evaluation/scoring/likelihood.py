@@ -1,4 +1,4 @@
-"""How likely a model finds the tokens of texts: what is computed of a batch, and what is told of texts.
+"""Log-likelihoods of the tokens of texts: per batch, and summed up for whole texts.
 
 With l_i = -log p of the i-th of N predicted tokens, in nats,
 
@@ -30,7 +30,7 @@ from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sequence
 
 ROWS = 2048
-"""So many rows of scores of the whole vocabulary are in memory at once."""
+"""Number of rows with scores of the whole vocabulary that are in memory at once."""
 
 
 class PredictedTokens(NamedTuple):
@@ -43,7 +43,7 @@ class PredictedTokens(NamedTuple):
 
 @dataclass
 class Cost:
-    """What texts cost: how many tokens were predicted, the sum of their nats, and the size of the texts."""
+    """The cost of texts: the number of predicted tokens, the sum of their nats, and the size of the texts."""
 
     tokens: int = 0
     nats: float = 0.0

@@ -1,5 +1,4 @@
-"""What the evaluations that add up probabilities of tokens have in common: the pass, the baseline, a line for each
-text."""
+"""Base of the evaluations that add up probabilities of tokens: the pass, the baseline, and a line for each text."""
 
 from __future__ import annotations
 
@@ -29,9 +28,9 @@ from workbench.text.tokenizer import Encoding
 
 logger = logging.getLogger(__name__)
 EXAMPLES, SHOWN = 12, 80
-"""So many texts are shown, and tokens of each."""
+"""Numbers of texts that are shown, and of tokens of each text."""
 TEXTS = 64
-"""So many texts are tokenised at once."""
+"""Number of texts that are tokenised at once."""
 
 
 Options = TypeVar("Options", bound=LikelihoodScoring)
@@ -39,7 +38,7 @@ Options = TypeVar("Options", bound=LikelihoodScoring)
 
 @dataclass
 class _GroupCosts:
-    """What a rank built from a group of samples: by text its cost, how often each token was predicted, examples."""
+    """The results of a group of samples: the cost of each text, how often each token was predicted, examples."""
 
     costs: list[tuple[str, Cost]]
     counts: Counter[int]
@@ -94,7 +93,7 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
         if unknown:
             logger.warning(
                 "%s: %d of %d tokens (%.3g %%) are unknown to the tokenizer. One token stands for all their spellings, "
-                "so that perplexity and bits per byte are less than the texts cost; take one that knows them",
+                "so that perplexity and bits per byte are too low; take a tokenizer that knows them",
                 *(corpus.name, unknown, total.tokens, 100 * unknown / total.tokens),
             )
         return Result(
@@ -120,7 +119,7 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
         if scoring.unigrams is not None and not self.sized(run):
             raise WorkbenchError(
                 f"--unigrams: the objective {run.objective.name!r} predicts other tokens than those of whole texts; "
-                "leave it out: the baseline is then of what is predicted"
+                "leave it out: the baseline then counts the predicted tokens"
             )
         if self.sized(run) and corpus.kind != "text":
             raise WorkbenchError(f"corpus {corpus.name!r} holds {corpus.kind}; {self.name} is of texts")
@@ -173,7 +172,7 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
         return found | per
 
     def _line(self, key: str, cost: Cost) -> dict[str, Any]:
-        """What is told of a text; of one without tokens no number."""
+        """The line of a text. A text without tokens has no numbers."""
         sizes = {"bytes": cost.bytes, "characters": cost.characters} if cost.bytes else {}
         numbers = cost.numbers(self._number) if cost.tokens else {}
         return {"key": key, "tokens": cost.tokens, "nats": cost.nats, **sizes, **numbers}

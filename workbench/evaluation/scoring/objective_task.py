@@ -1,4 +1,4 @@
-"""Tasks whose numbers are what their objective measures of a held-out pass (`Objective.measure`).
+"""Tasks whose objective computes the numbers of a held-out pass (`Objective.measure`).
 
 `evaluate` and a held-out pass in training report the same numbers, and `train.best` may name any of them. A pass adds
 up the sums of `LossOutput.metrics` over micro-batches and ranks. Numbers that are no sums (an F1, a correlation) are
@@ -48,8 +48,8 @@ def measured(run: EvaluatedRun, groups: Iterable[list[Sample]]) -> dict[str, Ten
 def measured_items(
     run: EvaluatedRun, groups: Iterable[list[Sample]], count: Callable[[Mapping[str, Any]], int]
 ) -> tuple[dict[str, Tensor], list[str]]:
-    """What the objective measures of samples (`Objective.measured`), of all groups together, on the CPU; and the key of
-    each item, of which a sequence with these targets has `count`.
+    """The tensors that the objective measures (`Objective.measured`), of all groups together, on the CPU, and the key
+    of each item. A sequence with these targets has `count` items.
 
     Each rank of `run.world` takes its share of the groups; all get what all made. Empty where nothing is labelled. Only
     the `corrupt` of this objective acts on the sequences, which writes its targets, behind those of the objectives that
@@ -119,7 +119,7 @@ class _GatheredOutputs(dict[str, dict[str, Tensor]]):
 
 
 class ObjectiveTask(DownstreamTask[TuningOptions, ScoringOptions]):
-    """Base of the tasks that are scored as their objective measures itself; a subclass says what stands around it."""
+    """Base of the tasks that their objective scores. A subclass adds baselines, counts and examples."""
 
     gathers = True
 
@@ -152,7 +152,7 @@ class ObjectiveTask(DownstreamTask[TuningOptions, ScoringOptions]):
         return 0
 
     def predictions(self, objective: Any, made: GatheredTensors, keys: list[str]) -> EvaluationItems:
-        """What was built from each item, of whose record `keys` has the key; none where the task does not say."""
+        """The predictions of the items; `keys` has the keys of their records. None if the task has no such items."""
         return EvaluationItems()
 
     def known_before(self, run: EvaluatedRun, samples: Iterable[Sample]) -> dict[str, int]:
@@ -165,13 +165,14 @@ class ObjectiveTask(DownstreamTask[TuningOptions, ScoringOptions]):
 
     def cause(self, objective: Any, account: Mapping[str, Mapping[str, int]]) -> str:
         """Why nothing is labelled in a corpus that may have all that is needed, and what to do, by what was `used` and
-        `dropped`; "" where that does not tell."""
+        `dropped`; "" if these don't show it."""
         return ""
 
     def _unlabelled(
         self, run: EvaluatedRun, corpus: Corpus, scoring: ScoringOptions, account: Mapping[str, Mapping[str, int]]
     ) -> str:
-        """The message where nothing was measured: what the control, the limit or a step took, or the corpus lacks."""
+        """The message if nothing was measured: what the control, the limit or a transform removed, or what the corpus
+        lacks."""
         objective, limit = run.objective.objective, scoring.limit
         first = limit is not None and limit < corpus.records
         within = f" in the first {limit} of its {corpus.records} records (--limit)" if first else ""

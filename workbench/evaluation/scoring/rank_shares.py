@@ -17,7 +17,7 @@ Outcome = TypeVar("Outcome")
 
 
 def shared_groups(world: World, groups: Iterable[Group], make: Callable[[int, Group], Outcome]) -> list[Outcome]:
-    """What `make(number, group)` gives of each group, in the order of the groups, on every rank.
+    """The results of `make(number, group)` for all groups, in the order of the groups, on every rank.
 
     Every rank goes through the groups, so what is costly (decoding, a forward pass) belongs into `make`; what that
     gives travels between the ranks, so it lies on the CPU. The groups are those of one rank alone, and so is all that

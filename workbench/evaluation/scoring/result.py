@@ -1,4 +1,4 @@
-"""What an evaluation found: the numbers, the counts, and the identity of everything that went in."""
+"""The result of an evaluation: the numbers, the counts, and the identity of every input."""
 
 from __future__ import annotations
 
@@ -29,21 +29,26 @@ MAX_NAME = 200
 
 @dataclass(repr=False)
 class Result:
-    """A result as it is written to `evaluations/*.json` of a run. `result["accuracy"]` is one of its `numbers`.
+    """A result, as written to `evaluations/*.json` of a run. `result["accuracy"]` is one of its `numbers`.
 
-    `counts` tell what the numbers are of, the first one how many were measured;
-    `variant` names the convention of the metric where published scripts differ; `control` what was removed;
-    `bounds` are those of the baselines that are no rivals but the best that a task, a vocabulary or people allow;
-    `options` are those of the evaluation that differ from their default;
-    `inputs` are the run's checkpoint, the corpus with its checksum, and in `read` the identity of all else that was
-    opened (`workbench.components.build_context`: the tokenizer, graphs, how true a shuffled one is); `classes` are the
-    numbers of each class by itself (`workbench.metrics.classes.by_class`); `used` is what knowledge was brought into
-    the sequences that were scored, `dropped` what was left out of them, by reason (None: nobody counted); `examples`
-    are a few predictions, `failures` the worst ones, which the `panels` (import paths, `workbench.report.panels`) show;
-    `predictions` are what was built from each item, and `items` how many there are; they lie next to the result, a line
-    of
-    JSON for each. `intervals` are 95 % intervals of numbers over these items, `seed` that of the run. `seen` says how
-    the run was trained on what it was evaluated on (`workbench.evaluation.scoring.training_overlap`).
+    Attributes:
+        counts: what was counted; the first count is the number of measured items.
+        variant: the convention of the metric, where published scripts differ.
+        control: what was removed.
+        bounds: the baselines that are no rivals, but the best that a task, a vocabulary or people allow.
+        options: the options of the evaluation that differ from their default.
+        inputs: the run's checkpoint, the corpus with its checksum, and in `read` the identity of everything else that
+            was opened (`workbench.components.build_context`: the tokenizer, graphs, how true a shuffled one is).
+        classes: the numbers of each class (`workbench.metrics.classes.by_class`).
+        used: the knowledge that was added to the scored sequences.
+        dropped: what was left out of them, by reason (None: not counted).
+        examples, failures: a few predictions and the worst ones, which the `panels` show (import paths,
+            `workbench.report.panels`).
+        predictions, items: the predictions of each item, and their number. They are next to the result, a line of JSON
+            for each.
+        intervals: 95 % intervals of numbers over these items.
+        seed: the seed of the run.
+        seen: how the run was trained on its test set (`workbench.evaluation.scoring.training_overlap`).
     """
 
     task: str
@@ -124,7 +129,7 @@ class Result:
         return path
 
     def record(self) -> dict[str, Any]:
-        """What the JSON file tells."""
+        """The content of the JSON file."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "predictions"}
 
     def _name(self) -> str:

@@ -15,7 +15,7 @@ from workbench.metrics.resampling import how_sure
 
 SHOWN = 20
 OF_GROUP = 80
-"""So many members of a group are shown: VQA has 65 types of questions; graphs may have thousands of relations."""
+"""Number of shown members of a group: VQA has 65 types of questions, graphs may have thousands of relations."""
 MANY = 8
 _SIDE_BY_SIDE = 2
 

@@ -1,4 +1,4 @@
-"""From the name of a downstream task to the task: that of a folder `evaluation/<task>/`, or an import path."""
+"""Finds a downstream task by its name (a file `evaluation/tasks/<task>.py`) or its import path."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from workbench.evaluation.task_modules import task_modules
 from workbench.runs.folder import read_recipe, trust_run
 
 TASK_CODE = "task"
-"""Among what a result has `read`: the files of a task of one's own."""
+"""The key of a third-party task's files in a result's `read`."""
 
 
 def find_task(name: str, *, trust: bool = False, run: Path | None = None) -> DownstreamTask[Any, Any]:
-    """The task of this name: that of a folder, or `package.module:Class`.
+    """The task of this name, or of an import path `package.module:Class`.
 
     Args:
         trust: whether code that is not installed may be imported (from the current folder).
-        run: the run that it is for: what the task imports comes from there first, as the run's own parts do.
+        run: the run that it is for. The task's imports are looked up there first, like the run's own components.
 
     Raises:
         WorkbenchError: there is none, its code is not trusted, or it is no downstream task.

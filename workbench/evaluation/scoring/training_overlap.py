@@ -1,7 +1,7 @@
-"""Whether a run was trained on what it is evaluated on: itself, or a run that it was started from.
+"""Detects whether a run, or a run that it was started from, was trained on its test set.
 
-What tells it is the checksum of each corpus in a run's `data.json`, and where that corpus still is, the raw files that
-both were prepared from (their provenance). Parts of one `--split` share raw files and no record, and are not told.
+It compares the checksum of each corpus in a run's `data.json`, and if that corpus still exists, the raw files that both
+were prepared from (their provenance). Splits of one `--split` share raw files and no record, and are not reported.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 
 
 def training_overlap(run: Path, corpus: Corpus) -> list[str]:
-    """In words, how the records of a corpus were trained on, by the run or those that it was started from; none where
-    nothing tells so."""
+    """Descriptions of how the run, or those that it was started from, was trained on records of a corpus. Empty if no
+    overlap is detected."""
     found = []
     for trained, place, identity in _trained_on(run):
         whose = "trained" if trained == run else f"started from {trained}, which was trained"
@@ -33,11 +33,11 @@ def training_overlap(run: Path, corpus: Corpus) -> list[str]:
 
 
 def warn_overlap(run: Path, corpus: Corpus) -> list[str]:
-    """`training_overlap`, told as a warning too."""
+    """`training_overlap`, also logged as a warning."""
     found = training_overlap(run, corpus)
     for reported in found:
         logger.warning(
-            "%s was %s: its numbers on %s say how well it remembers. Evaluate on records that are held out (prepare "
+            "%s was %s: its numbers on %s measure memorisation. Evaluate on records that are held out (prepare "
             "... --split test=0.1)",
             *(run, reported, corpus.place),
         )
@@ -45,13 +45,13 @@ def warn_overlap(run: Path, corpus: Corpus) -> list[str]:
 
 
 def _trained_on(run: Path, before: frozenset[Path] = frozenset()) -> Iterator[tuple[Path, str, str]]:
-    """Of a run and those that it was started from, each corpus: the run, the place, the checksum."""
+    """The run, the place and the checksum of each corpus of a run and of those that it was started from."""
     if run in before or not is_run(run):
         return
     try:
         read = (read_data(run) or {}).get("read", {})
     except WorkbenchError as error:
-        logger.warning("what %s was trained on is not known: %s", run, error)
+        logger.warning("the training data of %s is unknown: %s", run, error)
         return
     for place, identity in read.get("corpus", {}).items():
         yield run, str(place), str(identity)
@@ -60,7 +60,7 @@ def _trained_on(run: Path, before: frozenset[Path] = frozenset()) -> Iterator[tu
 
 
 def _same_raw(place: str, identity: str, corpus: Corpus) -> list[str]:
-    """The raw files that both were prepared from, where they are no parts of one split."""
+    """The raw files that both were prepared from, unless they belong to one split."""
     try:
         other = Corpus.open(place)
     except WorkbenchError:

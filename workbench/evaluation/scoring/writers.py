@@ -1,4 +1,4 @@
-"""Which of a run's objectives can continue with a text."""
+"""Finds the objective of a run that can generate text."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def find_writer(
     mine = [Writer(*found) for found in all_ if found[2] is not None and network in (None, found[1].network)]
     known = dict.fromkeys(writer.placed.name for writer in mine)
     if objective is not None and mine and objective not in known:
-        raise unknown("objective", objective, known, "those that can continue with a text")
+        raise unknown("objective", objective, known, "those that can generate text")
     mine = [writer for writer in mine if objective in (None, writer.placed.name)]
     if not mine:
         names = sorted({placed.name for _, placed in each})
         of = f"network {network!r}" if network else "run"
         raise WorkbenchError(
-            f"this {of} cannot continue with a text: none of its objectives ({', '.join(names)}) predicts tokens one "
-            f"after another; {advice()}"
+            f"this {of} cannot generate text: none of its objectives ({', '.join(names)}) predicts the "
+            f"next token; {advice()}"
         )
     streams = {found.continuation.stream for found in mine}
     if stream is not None and stream not in streams:
@@ -69,7 +69,7 @@ def find_writer(
         ("--objective", {writer.placed.name for writer in mine}),
     ):
         if len(found) > 1:
-            raise WorkbenchError(f"several can continue with a text: {', '.join(sorted(found))}; say {option}")
+            raise WorkbenchError(f"several can generate text: {', '.join(sorted(found))}; choose one: {option}")
     return mine[0]
 
 

@@ -78,7 +78,7 @@ class MultipleChoiceTask(ObjectiveTask[ChooseTuning, ChooseScoring]):
 
 
 def _check_choices(corpus: Corpus) -> None:
-    """Raises WorkbenchError where no record leaves a choice, with the right one told."""
+    """Raises WorkbenchError if no record has two or more choices and the right `answer`."""
     if any("answer" in sample and len(sample.get("choices", ())) > 1 for sample in corpus):
         return
     fields = corpus.manifest.fields

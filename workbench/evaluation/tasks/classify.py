@@ -102,7 +102,7 @@ class Classification(ObjectiveTask[LabelTuning, ClassifyScoring]):
 
 
 def class_objective(tuning: LabelTuning) -> dict[str, Any]:
-    """The objective `classify` on the label that is told, with the classes of the training set and the held-out one.
+    """The objective `classify` on the chosen label, with the classes of the training set and the held-out set.
 
     Raises:
         WorkbenchError: the training set has no labels, several and none was chosen, or one class only.
@@ -116,7 +116,7 @@ def class_objective(tuning: LabelTuning) -> dict[str, Any]:
 
 
 def _check_media(corpus: Corpus, media: list[str] | None) -> None:
-    """Records with several images and no `image` need to be told which are read."""
+    """The error for records with several images and no `image`, if --media names none."""
     if media or corpus.manifest.fields.get("image") or not corpus.manifest.fields.get("media"):
         return
     names = next(sample["media"] for sample in corpus if "media" in sample)

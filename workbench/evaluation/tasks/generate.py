@@ -81,7 +81,7 @@ class Generation(DownstreamTask[GenerateTuning, GenerateScoring]):
         tasks = {name: task for name, task in loaded.transforms.items() if isinstance(task.builder, TextToTextBuilder)}
         if not tasks:
             raise WorkbenchError(
-                f"{scoring.run} has no task that writes a text of a text: fine-tune it first: workbench finetune "
+                f"{scoring.run} has no text-to-text task; fine-tune it first: workbench finetune "
                 f"{self.name} {quoted(scoring.run)} TRAINING-SET"
             )
         loaded = replace(loaded, transforms=tasks)
@@ -139,8 +139,8 @@ def _check_languages(corpus: Corpus, tuning: GenerateTuning) -> None:
     if unsaid and "translations" in fields:
         languages = list(next(iter(corpus)).get("translations", {}))
         raise WorkbenchError(
-            f"corpus {corpus.name!r} holds translations ({', '.join(languages)}): say which language is read and which "
-            f"is written, --source and --target; {' and '.join(unsaid)} {'is' if len(unsaid) == 1 else 'are'} not said"
+            f"corpus {corpus.name!r} holds translations ({', '.join(languages)}); name the language that is read and "
+            f"the one that is written, --source and --target; {' and '.join(unsaid)} not given"
         )
 
 
@@ -151,9 +151,9 @@ def _check_behind(writer: Writer, tuning: GenerateTuning) -> None:
     """
     if not writer.continuation.behind:
         raise WorkbenchError(
-            f"the objective {writer.placed.stated['objective']!r} of {tuning.run} writes what it has cut out of a text "
-            "and does not learn to write another text behind it; pretrain on texts that end with what is to be written "
-            "(its masks may stand in prompts: workbench generate), or take a run with clm, span_corruption or denoising"
+            f"the objective {writer.placed.stated['objective']!r} of {tuning.run} fills in masked spans of a text "
+            "and does not learn to write another text after it; pretrain on texts that end with the target text "
+            "(prompts may contain its masks: workbench generate), or take a run with clm, span_corruption or denoising"
         )
 
 

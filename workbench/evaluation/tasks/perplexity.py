@@ -155,7 +155,7 @@ def check_stride(stride: int | None, builder: DocumentBuilder) -> int:
     if stride is not None and stride > room(builder):
         raise WorkbenchError(
             f"--stride {stride}: a window has {room(builder)} rows of the text (the builder's max_length is "
-            f"{builder.max_length}); say at most so many, or leave it out"
+            f"{builder.max_length}); pass at most this number, or leave it out"
         )
     return stride or room(builder)
 

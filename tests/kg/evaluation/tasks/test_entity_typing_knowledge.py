@@ -81,7 +81,7 @@ def test_a_builder_that_brought_knowledge_is_not_replaced_by_one_that_brings_non
 def test_a_stream_that_nothing_fills_is_named(world: Path, run_with: Callable[[str], Path]) -> None:
     run = run_with("Quiet")
     with pytest.raises(
-        WorkbenchError, match=r"reads the stream 'entity', and nothing fills it .* say --without entity"
+        WorkbenchError, match=r"reads the stream 'entity', and nothing fills it .* pass --without entity"
     ):
         recipe_of(EntityTyping(), tuning(world, run))
     assert recipe_of(EntityTyping(), tuning(world, run, without=["entity"])).tasks
