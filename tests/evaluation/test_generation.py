@@ -1,4 +1,4 @@
-"""`workbench generate`: prompts from files and corpora, what is told of a text, and what is refused."""
+"""`workbench generate`: prompts from files and corpora, the line of a text, and refused inputs."""
 
 from __future__ import annotations
 

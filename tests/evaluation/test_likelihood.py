@@ -1,4 +1,4 @@
-"""Probabilities of tokens, added up: whatever ranks share them, next to what frequencies alone tell."""
+"""Probabilities of tokens, added up: however many ranks share them, compared with frequencies alone."""
 
 from __future__ import annotations
 

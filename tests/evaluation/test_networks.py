@@ -1,4 +1,4 @@
-"""A network's name is strict, and every command that reads one of a run's networks can be told which."""
+"""A network's name is strict, and every command that reads one of a run's networks has an option for its name."""
 
 from __future__ import annotations
 

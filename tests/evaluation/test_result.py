@@ -156,7 +156,7 @@ def test_a_mean_of_several_seeds_below_a_baseline_is_told() -> None:
 
 
 def test_items_seed_and_intervals_stand_beside_the_numbers() -> None:
-    """And who is below what nothing can exceed is not told so."""
+    """A result below an upper bound is not reported as losing to it."""
     baselines = {"best possible": {"accuracy": 0.9}, "chance": {"accuracy": 0.8}}
     items = EvaluationItems(
         [{"key": str(n), "gold": 1, "prediction": n % 2} for n in range(40)], {"accuracy": Tally.share([0, 1] * 20)}

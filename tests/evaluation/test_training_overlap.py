@@ -1,4 +1,4 @@
-"""An evaluation on what was trained on is told: the same corpus, another split of its files, or what came before."""
+"""An evaluation on training data is reported: the same corpus, another split of its files, or what came before."""
 
 from __future__ import annotations
 

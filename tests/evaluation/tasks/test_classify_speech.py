@@ -77,7 +77,7 @@ def test_what_words_do_not_tell_is_told_by_the_sound(run: Path, speech: Path, tm
 
 
 def test_a_record_is_read_once_as_the_run_read_it(run: Path, speech: Path, tmp_path: Path) -> None:
-    """Long speech is cut, not parted: each is told one class."""
+    """Long speech is cut, not split: each recording has one class."""
     builder = dict(read_recipe(run).tasks["text"].sequence.builder)  # type: ignore[arg-type]
     [task] = recipe_of(Classification(), tuning(run, speech, tmp_path / "same")).tasks.values()
     assert task.sequence.builder == {**builder, "split": False}

@@ -23,7 +23,7 @@ COLOURS, THINGS, STATES = ("red", "green", "blue"), ("house", "boat"), ("old", "
 
 
 def rows(silent: bool) -> list[dict[str, Any]]:
-    """Which state is the thing in? Where `silent`, some texts don't tell; some are longer than a sequence."""
+    """Which state is the thing in? Where `silent`, some texts don't answer it; some are longer than a sequence."""
     made: list[dict[str, Any]] = []
     for state in STATES:
         for colour in COLOURS:

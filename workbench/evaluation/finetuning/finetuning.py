@@ -55,8 +55,8 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
     """The recipe that fine-tunes the run's network, on texts read from one end to the other if it read all texts so.
 
     Raises:
-        WorkbenchError: the run has several networks and none is named, an override is wrong, a component is not trusted,
-            or the task does not fit the network (`workbench.evaluation.finetuning.first_samples`).
+        WorkbenchError: the run has several networks and none is named, an override is wrong, a component is not
+            trusted, or the task does not fit the network (`workbench.evaluation.finetuning.first_samples`).
     """
     base = _of_task(recipe_at(tuning.run), tuning)
     setup = task.setup(tuning, base)

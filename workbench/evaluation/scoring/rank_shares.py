@@ -19,9 +19,8 @@ Outcome = TypeVar("Outcome")
 def shared_groups(world: World, groups: Iterable[Group], make: Callable[[int, Group], Outcome]) -> list[Outcome]:
     """The results of `make(number, group)` for all groups, in the order of the groups, on every rank.
 
-    Every rank goes through the groups, so what is costly (decoding, a forward pass) belongs into `make`; what that
-    gives travels between the ranks, so it lies on the CPU. The groups are those of one rank alone, and so is all that
-    is built from them.
+    Every rank iterates over the groups, so costly work (decoding, a forward pass) belongs into `make`. Its results are
+    sent between the ranks, so they must be on the CPU. The groups, and so the results, are those of one rank alone.
     """
     mine = {number: make(number, group) for number, group in enumerate(groups) if number % world.size == world.rank}
     found = {number: made for theirs in world.gather(mine) for number, made in theirs.items()}
