@@ -1,8 +1,8 @@
-"""What a graph states of a test set: facts that a model may look up instead of reading them.
+"""Facts of a test set that a graph states. A model may look them up instead of reading them.
 
-A text with two marked mentions asks for a fact: the entities that are linked to exactly these, and the relation that is
-its label. ERNIE-THU's authors took such facts of FewRel out of their graph; `workbench prepare triples --without` does
-so, and evaluations count what is left (`stated_facts`, `stated_types`).
+A text with two marked mentions asks for a fact: the entities that are linked to exactly these mentions, and the
+relation of its label. ERNIE-THU's authors removed such facts of FewRel from their graph. `workbench prepare triples
+--without` removes them, and evaluations count the remaining ones (`stated_facts`, `stated_types`).
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ def labelled_pair(sample: Sample) -> LabelledPair | None:
 
 
 def graphs_read(read: Identities) -> list[GraphStore]:
-    """The graphs that a run reads, and those that its vectors were trained on, as far as they are at hand."""
+    """The graphs that a run reads, and those that its vectors were trained on, as far as they are available."""
     wanted = dict(read.get("graph", {}))
     for place in read.get("vectors", {}):
         try:
             wanted |= training_graphs(load_vectors(place))
         except WorkbenchError as error:
-            log.warning("what the graph of %s states of the test set is not counted: %s", place, error)
+            log.warning("facts of the test set in the graph of %s are not counted: %s", place, error)
     found: dict[str, GraphStore] = {}
     for place, identity in wanted.items():
         try:
             store = GraphStore.open(place)
         except WorkbenchError:
-            log.warning("the graph %s is gone: what it states of the test set is not counted", place)
+            log.warning("the graph %s does not exist any more: its facts of the test set are not counted", place)
             continue
         if store.identity != identity:
-            log.warning("the graph %s was replaced: what it stated of the test set is not counted", place)
+            log.warning("the graph %s was replaced: its facts of the test set are not counted", place)
             continue
         found[identity] = store
     return list(found.values())

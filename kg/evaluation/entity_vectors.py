@@ -1,4 +1,4 @@
-"""The entities of a sample's mentions, and the vectors that a run gives them."""
+"""The entities of a sample's mentions, and their vectors in a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def linked_at(sample: Sample, stretch: Iterable[int]) -> str:
 
 
 def entity_transform(run: EvaluatedRun) -> EntityStreamTransform | None:
-    """The transform that gives the run's network its entities, unless there is none, or a control took them away."""
+    """The transform that adds entities to the run's network. None if there is none, or a control ablates them."""
     return next(
         (
             transform

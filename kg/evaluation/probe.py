@@ -1,7 +1,7 @@
-"""A linear probe: how much of the labels do the entity vectors alone tell, without any text?
+"""A linear probe: the accuracy of predicting labels from the entity vectors alone, without any text.
 
-Logistic regression from the vectors of an example's entities to its classes. What a model that is given these vectors
-reaches above a text model says little unless it is compared with this. Where an example may have several classes
+It is a logistic regression from the vectors of an example's entities to its classes. The gain of a model with these
+vectors over a text model means little unless it is compared with the probe. If an example may have several classes
 (`binary`), or has one (`softmax`),
 
     L = mean over cells of the binary cross-entropy of sigmoid(W x + b), plus l2 |W|^2 / 2

@@ -1,5 +1,5 @@
-"""What tells the relation of two mentions without any text around them: their words, which entities they are, and the
-vectors of these."""
+"""Baselines that predict the relation of two mentions without the text around them: from their words, their entities,
+or the vectors of their entities."""
 
 from __future__ import annotations
 
@@ -36,17 +36,20 @@ def by_mentions(
     gold: np.ndarray,
     tested: Sequence[Sample],
     classes: int,
-    reported: Callable[[Sample, str], list[str]],
+    features: Callable[[Sample, str], list[str]],
 ) -> np.ndarray | None:
     """The likeliest relation of each pair of mentions by naive Bayes, counts smoothed by one [tested].
 
-        argmax_r  log n_r + sum over both mentions m, and what is told of m, of  log (n_r,told + 1) / (n_r,m + kinds_m)
+        argmax_r  log n_r + sum over both mentions m, and the features f of m, of  log (n_r,f + 1) / (n_r,m + kinds_m)
 
-    with n_r,m all that is told of such mentions in relation r, and kinds_m how many different things.
+    with n_r,m the count of all features of such mentions in relation r, and kinds_m the number of different features.
 
     Args:
         gold: the relations of the training set [trained].
-        told: what counts of a mention, `words_of` or `entity_of`. None is returned where nothing is told in training.
+        features: the features of a mention, `words_of` or `entity_of`.
+
+    Returns:
+        None if the training set has no features.
     """
     of_relation = np.bincount(gold, minlength=classes).astype(np.float64)
     scores = np.tile(np.log(np.maximum(of_relation, 1e-9)), (len(tested), 1))
@@ -54,12 +57,12 @@ def by_mentions(
     for role in ROLES:
         counts: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(classes))
         for sample, relation in zip(trained, gold.tolist(), strict=True):
-            for each in reported(sample, role):
+            for each in features(sample, role):
                 counts[each][relation] += 1
         whole, unseen = sum(counts.values(), np.zeros(classes)) + len(counts), np.zeros(classes)
         anything |= bool(counts)
         for row, sample in enumerate(tested):
-            for each in reported(sample, role) if counts else ():
+            for each in features(sample, role) if counts else ():
                 scores[row] += np.log((counts.get(each, unseen) + 1) / whole)
     return scores.argmax(1) if anything else None
 
@@ -67,7 +70,7 @@ def by_mentions(
 def by_vectors(
     run: EvaluatedRun, trained: Sequence[Sample], gold: np.ndarray, tested: Sequence[Sample], classes: int
 ) -> np.ndarray | None:
-    """What a linear probe on the vectors of both entities says [tested]; None: the run has no entity vectors."""
+    """Predictions of a linear probe on the vectors of both entities [tested]. None: the run has no entity vectors."""
     transform = entity_transform(run)
     if transform is None:
         return None

@@ -40,7 +40,7 @@ def rank_relations(
         triples: [triples, 3] rows of head, relation, tail.
         known: [known, 3], true triples that filter, those of `triples` among them.
         batch_size: triples ranked at a time.
-        advance: is told how many more are ranked.
+        advance: called with the number of newly ranked triples.
 
     Raises:
         ValueError: the score of a right relation is not a number.

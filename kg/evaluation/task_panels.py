@@ -1,18 +1,5 @@
-"""What a report shows of entity disambiguation: texts, and of how many mentions the entity is right.
-
-What a report shows of entity typing: mentions with their types.
-
-What a report shows of facts: cloze sentences, with what the model put into the slot.
-
-What a report shows of link prediction: triples with the ranks of their heads and tails.
-
-What a report shows of relation prediction: pairs of entities, with the relation that was held to be likeliest.
-
-What a report shows of relation classification: sentences with both mentions and their relation.
-
-What a report shows of supersenses: texts with what was predicted of their hidden words.
-
-What a report shows of triple classification: triples, with what they were held to be.
+"""Panels of a report for the downstream tasks on knowledge, one function per task. Each shows a few examples: the text
+or the triple, the prediction, and the right answer if the prediction is wrong.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What is trained on is not held out: the graphs whose triples a model has learned, and which of the triples that it is
-asked about these state.
+"""Checks that evaluated triples are held out: the graphs that a model was trained on, and the evaluated triples that
+they state.
 
 A graph other than the one that was trained on has its uses: one that describes entities which a model of texts never
-saw, a part of the same graph. What was learned counts all the same: it filters, and its entities are not unseen.
+saw, or a subset of the same graph. The training triples count all the same: they filter, and their entities are seen.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COUNTED = "triples trained on"
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """The `graph` that an evaluation is told was trained on, and the `others` that the model says it was trained on."""
+    """The `graph` of the option --graph, and the `others` that the model was trained on by its own record."""
 
     model: Path
     graph: GraphStore
@@ -49,8 +49,8 @@ class TrainingFacts:
         others = {store.identity: store for store in found if store.identity != graph.identity}
         if found and all(store.identity != graph.identity for store in found):
             logger.warning(
-                "%s was trained on %s, and --graph %s is another one: its entities are ranked, and the triples of "
-                "either count as trained on",
+                "%s was trained on %s, and --graph %s is another graph: its entities are ranked, and the triples of "
+                "both count as training triples",
                 *(model, _listed(others.values()), graph.path),
             )
         return cls(model, graph, tuple(others.values()))
@@ -79,7 +79,7 @@ class TrainingFacts:
         return np.any([stated_by(each, triples, self.graph) for each in self.graphs], axis=0)
 
     def count(self, triples: np.ndarray, what: str) -> int:
-        """How many triples, rows of the graph, are not held out, which is told.
+        """The number of triples, rows of the graph, that are not held out. It is logged.
 
         Args:
             what: they are, for messages.
@@ -95,10 +95,10 @@ class TrainingFacts:
         found = f"{count:,} of the {len(triples):,} triples of {what} are in {_listed(self.graphs)}, such as {example}"
         if count == len(triples):
             raise WorkbenchError(
-                f"{found}: none is held out, as {self.model} was trained on these. Hold triples out (`workbench "
+                f"{found}: none is held out, as {self.model} was trained on them. Hold triples out (`workbench "
                 "prepare triples SOURCE --split test=0.1 --output CORPUS`), train on CORPUS, and give CORPUS-test"
             )
-        logger.warning("%s: %s was trained on them, and the numbers are the better for it", found, self.model)
+        logger.warning("%s: %s was trained on them, so its numbers are too high", found, self.model)
         return count
 
 
@@ -121,9 +121,9 @@ def _of_vectors(scored: ScoredVectors, graph: GraphStore) -> Iterator[GraphStore
         store = graph if identity == graph.identity else _at(place)
         if store is None or store.identity != identity:
             raise WorkbenchError(
-                f"{scored.path} was trained on another graph than {graph.path}: on one that was at {place}, where it "
-                "is no more, so that nobody can say which triples were held out. Give as --graph the one that was "
-                "trained on, or put it back; or train vectors on this one (`workbench prepare vectors`)"
+                f"{scored.path} was trained on another graph than {graph.path}. That graph was at {place} and is not "
+                "there any more, so the held-out triples are unknown. Name the training graph with --graph, or put it "
+                "back, or train vectors on this graph (`workbench prepare vectors`)"
             )
         yield store
 

@@ -1,4 +1,4 @@
-"""What the evaluations over graphs share: a run, or vectors, that score triples, and the triples of corpora."""
+"""Base of the evaluations over graphs: a run, or vectors, that score triples, and the triples of corpora."""
 
 from __future__ import annotations
 
@@ -66,15 +66,15 @@ class ScoredVectors:
         alike = next((entity for entity in graph.ids if entity in self.vectors.rows), None)
         if alike is not None:
             raise WorkbenchError(
-                f"{self.path} has vectors of the entities of the graph {space}, and --graph {graph.path} is another; "
-                f"ids such as {alike!r} are in both, and are other entities there. Give as --graph the one that the "
-                "vectors are of; or, if both graphs mean the same entities, prepare both with one `workbench prepare "
+                f"{self.path} has vectors of the entities of the graph {space}, and --graph {graph.path} is "
+                f"another graph. Ids such as {alike!r} are in both, for different entities. Name the graph of the "
+                "vectors with --graph. If both graphs mean the same entities, prepare both with one `workbench prepare "
                 "triples --namespace NAME`, and train the vectors again"
             )
 
 
 def open_scored(scoring: TripleScoring) -> EvaluatedRun | ScoredVectors:
-    """What RUN names.
+    """The run or the vectors that RUN names.
 
     Raises:
         WorkbenchError: a run without an objective that scores triples, or an option that vectors don't have.
@@ -98,7 +98,7 @@ def open_scored(scoring: TripleScoring) -> EvaluatedRun | ScoredVectors:
     reported |= {"--precision": scoring.precision if scoring.precision != "float32" else None}
     for name, value in reported.items():
         if value:
-            raise WorkbenchError(f"{name} is of runs, and {scoring.run} is a file of vectors; leave {value} out")
+            raise WorkbenchError(f"{name} needs a run, and {scoring.run} is a file of vectors; leave {value} out")
     return ScoredVectors(scoring.run, load_vectors(scoring.run))
 
 

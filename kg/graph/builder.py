@@ -34,7 +34,7 @@ Texts = Mapping[str, Mapping[str, Any]] | Iterable[Mapping[str, Any]]
 
 
 class GraphBuilder:
-    """Collects a graph in a temporary folder next to `path`; `finish` gives it its name.
+    """Collects a graph in a temporary folder next to `path`; `finish` moves it to `path`.
 
     Triples, ids and texts lie on disk; memory is some 100 bytes an entity in the end.
 

@@ -1,7 +1,4 @@
-"""A figure of a part of a graph.
-
-A part of a graph as GraphML, which networkx, Gephi and Cytoscape read.
-"""
+"""A subgraph as a figure, or as GraphML, which networkx, Gephi and Cytoscape read."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ def draw_graph(found: networkx.MultiDiGraph, path: Path, centres: Collection[str
         WorkbenchError: another suffix than .svg, .png or .pdf, or more entities than a figure can show.
     """
     if path.suffix not in SUFFIXES:
-        raise WorkbenchError(f"{path} is no figure that can be written; name a file that ends in {', '.join(SUFFIXES)}")
+        raise WorkbenchError(f"{path} is no format of figures; name a file that ends in {', '.join(SUFFIXES)}")
     if len(found) > MOST:
         raise WorkbenchError(
             f"{len(found):,} entities are too many for a figure ({MOST} at most); take fewer --hops or a smaller "

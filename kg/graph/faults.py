@@ -1,4 +1,4 @@
-"""What is wrong with a graph, and what it lacks, by reason."""
+"""Errors and gaps of a graph, counted by reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FAULTS = {
     "mixed_labels": "labels with a word of two scripts",
     "empty_labels": "labels that are empty",
 }
-"""The counts in a graph's `graph.json` that tell of something wrong, and what they are of."""
+"""The counts in a graph's `graph.json` that show an error, with their descriptions."""
 
 
 def faults(store: GraphStore) -> dict[str, int]:

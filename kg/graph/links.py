@@ -1,7 +1,7 @@
 """Triples as they come -> rows of numbers by head, for more of them than the memory holds.
 
 Ids become numbers in the order of their first appearance (`kg.graph.numbering`); the rows lie in a temporary file, are
-parted there by ranges of heads, and sorted range by range.
+split there by ranges of heads, and sorted range by range.
 """
 
 from __future__ import annotations

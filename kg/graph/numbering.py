@@ -87,7 +87,7 @@ class Numbering:
 
 def _encoded(name: str) -> bytes:
     if not isinstance(name, str):
-        raise WorkbenchError(f"the id {name!r} is a {type(name).__name__}; a reader gives triples of three strings")
+        raise WorkbenchError(f"the id {name!r} is a {type(name).__name__}; a reader yields triples of three strings")
     try:
         return name.encode()
     except UnicodeEncodeError as error:

@@ -1,11 +1,11 @@
-"""How much of a graph's truth can still be read from what a control puts in its place.
+"""Measures how well the true tails of a graph can be guessed from the false ones that a control shows.
 
-A control that exchanges values may leave a code for the true ones: where each head must get another tail than its own
-and a relation has two tails, the false one tells the true one. So the true tail is guessed from the one that is shown,
-as the tail that went with it most often in that relation, and next to it stands the guess without it, the relation's
-most frequent tail. Both guess triples that they did not count (`FOLDS` parts take turns): in-sample, tails that occur
-once would tell everything. Of a head with several tails in a relation, each is guessed from the one in its place: what
-the others tell is not counted, so that the number is a lower bound.
+A control that exchanges values may leave a code for the true ones. If a relation has two tails and each head must get
+another tail than its own, the false tail determines the true one. So the true tail is guessed from the shown one, as
+the tail that occurred with it most often in that relation. The baseline is the guess without it: the relation's most
+frequent tail. Both are cross-validated (`FOLDS` folds): in-sample, tails that occur once would determine everything. If
+a head has several tails in a relation, each is guessed from the one in its place. The other tails are not used, so the
+number is a lower bound.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 
 FOLDS = 5
 MOST = 200_000
-"""Of more triples so many are asked, drawn at random."""
+"""Maximum number of guessed triples; of more triples, this many are drawn at random."""
 NAMED = 10
-"""So many relations are named, those that tell most."""
+"""Number of relations that are named, those with the best guesses."""
 FEW = 50
 """Relations of fewer triples are not named: their shares are luck."""
 

@@ -1,6 +1,6 @@
-"""Every entity with the facts of another one: the control random-entities of what reads a graph.
+"""The control random-entities of components that read a graph: every entity has the facts of another one.
 
-Exchanging tails leaves an entity its relations, and these tell what kind of thing it is (who has a spouse is a person).
+Exchanging tails leaves an entity its relations, and these reveal its kind (an entity with a spouse is a person).
 Here the facts go whole to another entity: the names of the graph stay, and so does whether an entity has any facts.
 """
 

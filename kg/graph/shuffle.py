@@ -9,7 +9,7 @@ keeps its number of triples of every relation, every tail too, so that degrees, 
 stay; only which tail belongs to which head is gone. Where most heads of a relation share a tail (the gender of people),
 no arrangement makes all of them false; nor does this way find the arrangement that makes the most so (on CoDEx-S 7.9 %
 stay true, of which 4.2 must). Where a relation has few tails, the false one is a code for the true one:
-`kg.graph.patterns` measures that. The share that stayed true is told.
+`kg.graph.patterns` measures that. The share of triples that stayed true is reported.
 """
 
 from __future__ import annotations

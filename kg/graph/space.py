@@ -20,7 +20,7 @@ _WORD = re.compile(r"[^\W\d]")
 
 
 def namespace_of(ids: Sequence[str], words: bool) -> str:
-    """The namespace of ids by their look; "words" where ids are `words`; empty where they may mean anything."""
+    """The namespace of ids, detected by their form; "words" if ids are `words`; empty if they may mean anything."""
     looked = [ids[i] for i in range(0, len(ids), len(ids) // LOOKED_AT + 1)]
     for name, pattern in PATTERNS.items():
         if looked and sum(pattern.fullmatch(each) is not None for each in looked) >= MOST * len(looked):

@@ -42,7 +42,7 @@ TO_DO = {
         "another entity"
     ),
 }
-"""What a part does that reads a graph, under the controls that other tails don't make."""
+"""Instructions for components that read a graph, by control. These controls are not made by exchanging tails."""
 """The folder of a triples corpus where `workbench prepare triples` builds its graph."""
 
 
@@ -317,8 +317,8 @@ class GraphStore:
         """Raises WorkbenchError: nothing is written about any entity."""
         if not self.meta["descriptions"]:
             raise WorkbenchError(
-                f"the graph {self.path} describes none of its {self.num_entities:,} entities, and the recipe's parts "
-                f"read descriptions. Prepare it: {how_to_prepare('description')}"
+                f"the graph {self.path} describes none of its {self.num_entities:,} entities, and the recipe's "
+                f"components read descriptions. Prepare it: {how_to_prepare('description')}"
             )
 
     def text_of(self, entity: str) -> str:
@@ -373,11 +373,12 @@ class GraphStore:
         """A graph of false facts under the controls shuffled-kg and permuted-kg (`kg.graph.shuffle`); itself under
         those that leave a graph as it is. The texts are the same.
 
-        `true_share` says how many triples are true all the same. That, and how well a true tail is guessed from the
-        false one (`left`), is told and noted with what was read.
+        `true_share` is the share of triples that stay true. This share, and how well a true tail is guessed from the
+        false one (`left`), is logged and noted with what was read.
 
         Raises:
-            WorkbenchError: a control that takes facts away but has no tails of its own: who reads the graph does it.
+            WorkbenchError: a control that removes facts but has no tails of its own. The component that reads the graph
+                must support it.
         """
         if control in TO_DO:
             raise WorkbenchError(
@@ -418,7 +419,7 @@ def _reopen(path: str, control: str | None, seed: int | None, identity: str) -> 
 
 
 def _false(path: str | Path, control: str, seed: int) -> GraphStore:
-    """The graph with the tails that a control gives its triples."""
+    """The graph with the tails of a control."""
     view = GraphStore(path)
     found = FALSE_FACTS[control](view._heads, view._relations, view._tails, seed)
     view.control, view.seed, view._tails, view.true_share = control, seed, found.tails, found.true_share

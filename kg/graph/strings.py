@@ -26,7 +26,7 @@ def digest64(text: str) -> int:
 
 
 class StringTable(Sequence[str]):
-    """Strings by row; `find` gives the row of a string.
+    """Strings by row; `find` returns the row of a string.
 
     `blob` holds the UTF-8 of all strings, `spans` [2, rows] the first byte and the byte after the last of each.
     `hashes` (sorted) and `order` (their rows) are the index, where the table has one.
@@ -141,7 +141,7 @@ class StringWriter:
         return start, self._end
 
     def finish(self, spans: np.ndarray) -> None:
-        """Close the blob and save the spans [2, rows] int64, with a last column that tells the blob's length."""
+        """Close the blob and save the spans [2, rows] int64, with the blob's length as a last column."""
         self.close()
         length = np.full((2, 1), self._end, np.int64)
         np.save(self.folder / f"{self.name}.spans.npy", np.concatenate([spans, length], axis=1))

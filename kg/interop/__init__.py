@@ -1,1 +1,1 @@
-"""Weights of other people's knowledge-enhanced models."""
+"""Pretrained weights of published knowledge-enhanced models."""

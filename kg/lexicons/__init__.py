@@ -1,1 +1,1 @@
-"""Lexicons: what words may mean, and what they are said to feel like, by word."""
+"""Lexicons: the possible senses of words, and their sentiment."""

@@ -1,4 +1,4 @@
-"""What words feel like: polarity by word and part of speech, from a table in text.
+"""A sentiment lexicon: polarity by word and part of speech, from a table in text.
 
 A line is `word<tab>part of speech<tab>polarity`: the part of speech n, v, a or r (as in WordNet), the polarity a
 number, negative below 0. Rows of one word and part of speech are its senses, the commonest first: their prior polarity
@@ -110,8 +110,7 @@ def _row(columns: list[str], where: str) -> tuple[str, str, float]:
     except ValueError:
         found = "<tab>".join(columns)[:80]
         raise WorkbenchError(
-            f"{where}: expected word<tab>part of speech<tab>polarity, with the parts n, v, a, r and a number, found "
-            f"{found!r}"
+            f"{where}: expected word<tab>part of speech<tab>polarity, with n, v, a or r and a number, found {found!r}"
         ) from None
 
 

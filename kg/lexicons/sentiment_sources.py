@@ -1,9 +1,9 @@
-"""What lexicons say of the polarity of words by part of speech and sense: SentiWordNet, TextBlob's and pattern's XML.
+"""Readers of the polarity of words by part of speech and sense: SentiWordNet, TextBlob's and pattern's XML.
 
     a\t00005205\t0.5\t0\tabsolute#1\tperfect or complete          SentiWordNet 3.0 (Baccianella et al., LREC 2010)
     <word form="absolute" pos="JJ" polarity="0.2" ... />           en-sentiment.xml (De Smedt & Daelemans 2012)
 
-SentiLR takes SentiWordNet's. WordNet's index.sense (senseidx(5WN)) tells how often each sense stands in tagged text.
+SentiLR takes SentiWordNet's. WordNet's index.sense (senseidx(5WN)) counts each sense in tagged text.
 """
 
 from __future__ import annotations

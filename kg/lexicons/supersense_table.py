@@ -1,4 +1,4 @@
-"""Which supersenses a token may have: in one file of JSON, which `prepare supersenses` makes.
+"""The allowed supersenses of each token, in one JSON file that `prepare supersenses` writes.
 
 Levine et al., "SenseBERT: Driving Some Sense into BERT", ACL 2020 (arXiv:1908.05646), section 3.2. A(w) is the union of
 the classes of all synsets that one of the base forms of w names. It is empty for words of up to 3 characters, for stop
@@ -43,7 +43,7 @@ class SupersenseTable(NamedTuple):
         `permuted-kg` those of any word at each.
 
         Words exchange theirs, so that as many have each of them, and single ones, as before; none keeps its own where
-        there are enough others (`shuffled-kg`). The same seed gives the same exchange.
+        there are enough others (`shuffled-kg`). The same seed makes the same exchange.
         """
         if control == "no-kg":
             return SupersenseTable(self.classes, np.zeros_like(self.allowed))

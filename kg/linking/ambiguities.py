@@ -26,7 +26,7 @@ def ambiguities(made: NameTables, gazetteer: Gazetteer) -> dict[str, int]:
 def _overlaps(number: int, name: str, made: NameTables, gazetteer: Gazetteer) -> bool:
     """Whether a part of the name, from boundary to boundary, is a name of an entity that the whole does not have.
 
-    Such a part lacks the first word of the name, or the last one.
+    Such a shorter name lacks the first word of the name, or the last one.
     """
     cuts = [i for i in range(1, len(name)) if boundary(name, i)]
     if not cuts:

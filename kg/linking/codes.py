@@ -2,7 +2,7 @@
 
 The letters beyond ASCII that are the commonest in the names have a byte each. The others share some, so that whoever
 finds them by their bytes compares the characters. In return the places of bytes are the places of characters, and one
-look into a table tells all there is to know of each character.
+look into a table returns everything about each character.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Codes:
         common = [letter for letter, _ in letters.most_common() if self.table[ord(letter)] >= SHARED]
         for letter, code in zip(common, _OWN, strict=False):
             self.table[ord(letter)] = code
-        self.tell(())
+        self.mark_signs(())
 
-    def tell(self, signs: Iterable[str]) -> None:
-        """Have signs told from others."""
+    def mark_signs(self, signs: Iterable[str]) -> None:
+        """Give these signs a code of their own."""
         self.table[[ord(sign) for sign in signs]] = SIGN
         characters, folded = _replaced(self.case)
         self.table[characters] = self.table[folded]

@@ -23,7 +23,7 @@ WINDOW = 50  # words of context on either side of a mention
 PROFILE = 512  # words of a profile at most: a country has a hundred thousand neighbours
 
 _RANGES = "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED)
-_WORD = re.compile(rf"[^\W{_RANGES}]+|[{_RANGES}]")  # a character where no spaces part the words
+_WORD = re.compile(rf"[^\W{_RANGES}]+|[{_RANGES}]")  # a character if no spaces separate the words
 _PROFILE_RANGES = re.compile(f"({_WORD.pattern})")
 
 
@@ -97,7 +97,7 @@ class Profiles:
 
     @classmethod
     def build(cls, profiles: Sequence[np.ndarray]) -> Profiles:
-        """From the words of each profile, as `profile_words` gives them."""
+        """From the words of each profile, as `profile_words` returns them."""
         words = np.concatenate([np.empty(0, np.uint32), *profiles])
         offsets = np.concatenate([[0], np.cumsum([len(p) for p in profiles])]).astype(np.int64)
         _, place, count = np.unique(words, return_inverse=True, return_counts=True)

@@ -2,7 +2,7 @@
 
 `fold` replaces one character by one: case, kinds of white space, of apostrophes and of dashes, full-width letters.
 `read` leaves out what shifts places: signs that nobody sees (soft hyphens, joiners, marks of direction) and blanks
-after blanks. What it gives tells where its characters were, so that links have the offsets of the text as it is.
+after blanks. The result has the original places of its characters, so that links have the offsets of the original text.
 """
 
 from __future__ import annotations

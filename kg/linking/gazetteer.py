@@ -41,7 +41,7 @@ def spellings(name: str, case: Case) -> list[str]:
 
 
 class Gazetteer:
-    """Finds names, as `spellings` gives them, none empty and none twice.
+    """Finds names, as `spellings` returns them, none empty and none twice.
 
     There are two ways, which find the same: texts with spaces between the words are searched by an automaton that reads
     whole words (`kg.linking.spaced_names`), those that look otherwise by one of the names as such
@@ -72,7 +72,7 @@ class Gazetteer:
         At each boundary, from the left: the longest name that ends at a boundary. The search continues at its end.
 
         Args:
-            words: what tells words of scripts without spaces: inside of one there is no boundary.
+            words: finds the words of scripts without spaces. Inside of one there is no boundary.
         """
         found = self._anywhere.find(fold(text, self.case)) if begins_unspaced(text) else self._spaced.find(text)
         return found if words is None or not found else self._whole(fold(text, self.case), found, words)

@@ -25,7 +25,7 @@ class Lexicon(WordEnds):
         self.words, self.counts = words, counts
         whole = math.log(float(counts.sum()))
         self._unknown = -whole
-        # what a piece of text weighs: a word; the beginning of one, which as a single character stands for itself
+        # what a piece of text weighs: a word; the beginning of one, which may be a single character
         self._weights = {word[:end]: NEVER for word in words for end in range(2, len(word))}
         self._weights |= {word[0]: self._unknown for word in words}
         logs = {count: math.log(count) - whole for count in set(counts.tolist())}  # shared: most words are rare

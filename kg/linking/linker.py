@@ -86,7 +86,7 @@ class Linker:
         Args:
             about: profiles of the entities by number, where the context is to count.
             saved: the folder and the version, where it comes from disk.
-            lexicon: what tells words of scripts without spaces, where names must not begin or end inside of one.
+            lexicon: finds the words of scripts without spaces. Names must not begin or end inside of one.
             search: whether that folder has what the search needs.
         """
         self.case: Case = case
@@ -391,7 +391,7 @@ class Linker:
         return complete
 
     @cached_property
-    def _forms(self) -> memoryview:  # which gives plain integers, as the next gives plain floats: arrays are slow there
+    def _forms(self) -> memoryview:  # it has plain integers, as the next one has plain floats: arrays are slow there
         return self.tables.form.data
 
     @cached_property

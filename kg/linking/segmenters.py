@@ -68,7 +68,7 @@ def chosen_for(names: Iterable[str]) -> WordEnds | None:
 
 
 def save_word_ends(folder: Path, ends: WordEnds | None) -> dict[str, Any]:
-    """Write what tells where words end into a linker's folder; returns what its meta data say of that."""
+    """Write the segmenter's data into a linker's folder; returns its entries of the meta data."""
     if isinstance(ends, Lexicon):
         save_strings(folder, "words", ends.words)
         np.save(folder / "word_counts.npy", ends.counts)

@@ -215,7 +215,7 @@ def _arranged(names: NameIndex, case: Case) -> tuple[dict[str, np.ndarray], list
         for pattern in spelt
     ]
     kinds += [_LED + _ANYWHERE] * len(others[NO_SPACES]) + [_LED + _SEVERAL + _SHARED] * len(others[SIGN])
-    codes.tell(signs)
+    codes.mark_signs(signs)
     arrays = {
         "codes": codes.table,
         "kinds": np.array(kinds, np.uint8),

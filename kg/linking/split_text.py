@@ -1,4 +1,4 @@
-"""Texts whose spaces part the signs of Chinese, as in tagging sets ("上 海 有 海 水"): linkers read them joined."""
+"""Texts with spaces between Chinese characters, as in tagging sets ("上 海 有 海 水"). Linkers read them joined."""
 
 from __future__ import annotations
 

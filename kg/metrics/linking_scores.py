@@ -3,8 +3,8 @@
 Given mentions ("disambiguation to a knowledge base", D2KB in GERBIL, Usbeck et al., WWW 2015): how often the entity is
 right, among mentions whose entity is in the knowledge base; NIL is a class of its own, of mentions whose entity is
 not. Found links (A2KB): micro precision, recall and F1, a link being right where both ends and the entity are. Texts
-whose authors link a name only once punish every later link; so the same is told again of the links alone that overlap
-an annotation. A share of nothing is left out.
+whose authors link a name only once punish every later link; so the same scores are reported again for
+only the links that overlap an annotation. A share of nothing is left out.
 """
 
 from __future__ import annotations

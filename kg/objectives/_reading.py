@@ -24,7 +24,7 @@ ROWS = "read_rows"
 
 
 def as_option(reading: Reading) -> dict[str, str]:
-    """What an objective of fine-tuning is told."""
+    """The options `read` and `stream` of a fine-tuning objective."""
     return {"read": reading, "stream": "entity" if reading == "entities" else "text"}
 
 
@@ -46,7 +46,7 @@ def entity_rows(sequence: Sequence, names: tuple[str, ...], stream: str) -> Rows
     """The entity tokens of these stretches [names]; of one that was cut away the first that is there.
 
     Raises:
-        WorkbenchError: no stretch has one, as where the step that makes them is missing.
+        WorkbenchError: no stretch has one, as if the transform that adds them is missing.
     """
     marked = {mark.name: mark.start for mark in sequence.marks if mark.stream == stream}
     if not marked.keys() & {*names}:
@@ -62,7 +62,7 @@ def entity_rows(sequence: Sequence, names: tuple[str, ...], stream: str) -> Rows
 def marker_rows(sequence: Sequence, names: tuple[str, ...], stream: str) -> Rows:
     """The rows of the markers before these stretches [names]; of one that was cut away the sequence's first row.
 
-    A marker is the last row before its stretch that the builder added: what steps inject between them is none.
+    A marker is the last row before its stretch that the builder added. Tokens that transforms inject are no markers.
     """
     added = np.flatnonzero(sequence.streams[stream]["special"])
     starts = {mark.name: mark.start for mark in sequence.marks if mark.stream == stream}

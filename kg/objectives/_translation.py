@@ -50,7 +50,7 @@ class TranslationHead(Head):
         return true, torch.cat(false, 1)
 
     def loss(self, true: Tensor, false: Tensor, targets: Targets) -> LossOutput:
-        """The sum over triples of what `scores` gives.
+        """The sum over triples of the `scores`.
 
         Metric `accuracy`: the share of false triples whose score is below that of the true one.
         """

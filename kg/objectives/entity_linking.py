@@ -43,8 +43,8 @@ class EntityLinking(Objective):
     the candidates of masked mentions.
 
     A mention with a token that an objective before this one has masked keeps its place and loses its candidates, which
-    would tell what is to be predicted (the released code's `full_mask`); it is not labelled. So this objective stands
-    behind mlm also where nobody said what the mentions mean.
+    would reveal the target (the released code's `full_mask`). It is not labelled. So this objective comes after mlm
+    even if the right entities are unknown.
 
     Args:
         stream: the stream of the candidates (the transform `kg.candidates`).

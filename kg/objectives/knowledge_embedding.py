@@ -12,7 +12,7 @@ KEPLER-Cond entities are also read with the relation behind them (h_r, t_r): the
 s(h_r, r, t) and s(h, r, t_r), the false ones' are s(h', r, t_r) and s(h_r, r, t').
 
 The released code encodes h and h_r, t and t_r one by one also where they are the same text; here every text of a
-micro-batch is encoded once, whatever parts it has in it. Without dropout that is the same.
+micro-batch is encoded once, whatever roles it has. Without dropout that is the same.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ section 4.2, as released. With p the pooled output of the text stream, or the st
     z = W dropout(p)                                                        (no bias)
     L = mean over all (mention, type) cells of the binary cross-entropy of sigmoid(z) against the gold types
 
-The loss here is the sum, and each cell counts as one label, so that the trainer's division gives that mean.
+The loss here is the sum, and each cell counts as one label, so that the trainer's division yields that mean.
 
 With groups of types, as of ultra-fine entity typing (Choi et al., ACL 2018, arXiv 1807.04905, section 4), where
 thousands of types would hide that one is missed:

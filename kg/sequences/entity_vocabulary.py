@@ -50,22 +50,22 @@ class EntityVocabulary:
 
     @classmethod
     def open(cls, path: str | Path) -> EntityVocabulary:
-        """The vocabulary of a file; what was read is noted for the run.
+        """The vocabulary of a file. The file's identity is noted for the run.
 
         Raises:
             WorkbenchError: there is no such file, or it holds something else.
         """
         make = f"`workbench prepare entity-vocabulary CORPORA --output {quoted(path)}`"
         if not Path(path).is_file():
-            raise WorkbenchError(f"there is no file {path} with a vocabulary of entities; {make} makes it")
+            raise WorkbenchError(f"there is no file {path} with a vocabulary of entities; {make} writes it")
         try:
             with safe_open(path, framework="pt") as file:
-                reported = file.metadata() or {}
+                metadata = file.metadata() or {}
                 arrays = {name: file.get_tensor(name).numpy() for name in IDS if name in file.keys()}  # noqa: SIM118
         except SafetensorError as error:
-            raise WorkbenchError(f"{path} is no vocabulary of entities ({error}); {make} makes one") from error
-        if reported.get("kind") != KIND or len(arrays) < len(IDS):
-            raise WorkbenchError(f"{path} holds no vocabulary of entities; {make} makes one")
+            raise WorkbenchError(f"{path} is no vocabulary of entities ({error}); {make} writes one") from error
+        if metadata.get("kind") != KIND or len(arrays) < len(IDS):
+            raise WorkbenchError(f"{path} holds no vocabulary of entities; {make} writes one")
         note(KIND, path, sha256_of(Path(path)))
         blob, spans, hashes, order = (arrays[name] for name in IDS)
         return cls(StringTable(blob.data, spans, hashes.view(np.uint64), order), str(path))

@@ -66,7 +66,9 @@ def words_of(place: Path) -> TokenWords:
     source = read_weight_source(entry)
     if TABLE not in source.tensors or source.vocabulary is None:
         lacking = "tokenizer" if TABLE in source.tensors else "table of words (an embedding `token` of the stream text)"
-        raise WorkbenchError(f"--map-to {place} has no {lacking}; name a run, or a released model with its tokenizer")
+        raise WorkbenchError(
+            f"--map-to {place} has no {lacking}; name a run, or a Hugging Face checkpoint with its tokenizer"
+        )
     return TokenWords(whole_words(source.vocabulary), source.tensors[TABLE].float().numpy(), read)
 
 

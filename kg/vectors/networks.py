@@ -32,7 +32,7 @@ def make_network(store: GraphStore, options: VectorOptions) -> ERModel:
             f"training vectors needs the package {error.name!r}: pip install 'pretraining-workbench[kg]'"
         ) from error
 
-    # pykeen lets its logger tell everybody what its defaults are ("Inferred unique=False for Embedding()")
+    # pykeen logs its defaults ("Inferred unique=False for Embedding()")
     logging.getLogger("pykeen").setLevel(logging.WARNING)
 
     # a name that pykeen does not know makes its resolver raise a ValueError; ask first, to name the nearest

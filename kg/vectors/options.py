@@ -19,7 +19,7 @@ class VectorOptions:
     model: Annotated[Name, typer.Option(help="TransE, RotatE, DistMult, ... (pykeen's names).")] = "TransE"
     dim: Annotated[Size, typer.Option(help="Size of the vectors.")] = 100
     epochs: Annotated[Count, typer.Option(help="Passes over the triples.")] = 50
-    batch_size: Annotated[Count, typer.Option(help="Triples in a step.")] = 1024
+    batch_size: Annotated[Count, typer.Option(help="Triples per step.")] = 1024
     lr: Annotated[LearningRate, typer.Option(help="Learning rate of Adam.")] = 0.01
     negatives: Annotated[Size, typer.Option(help="False triples for each true one.")] = 16
     inverse: Annotated[

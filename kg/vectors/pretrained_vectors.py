@@ -72,7 +72,7 @@ def _map(
     """The map of the vectors into the space of a model's words [size, width], and what it was built from.
 
     Args:
-        row_of: tells which keys are no words, next to the titles.
+        row_of: the row of an entity by its key. These keys and titles are no words.
     """
     words = words_of(model)
     rows = open_pretrained(place, options.format, options.ids).entities
@@ -102,7 +102,7 @@ def _taken(
         if given[row]:
             raise WorkbenchError(f"{place} has several vectors of {names[row]!r}, the last under the key {key!r}")
         if not len(table):
-            table = np.zeros((len(names), len(vector)), np.float32)  # the system gives pages when they are written
+            table = np.zeros((len(names), len(vector)), np.float32)  # the system allocates pages when they are written
         table[row], given[row], spelt[row] = vector, True, is_spelt
     kept = np.flatnonzero(given)
     return [names[row] for row in kept.tolist()], table if len(kept) == len(table) else table[kept], titled

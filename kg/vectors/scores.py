@@ -1,4 +1,4 @@
-"""Scores of triples: what every model of triples tells, and those of vectors alone.
+"""Scores of triples: the interface of every model of triples, and scores from vectors alone.
 
 Triples are rows (h, r, t) of a graph's tables. A greater score is a better triple.
 """
@@ -130,7 +130,7 @@ INTERACTIONS: Mapping[str, Interaction] = {
     "rotate": Interaction(_times, _times_conjugate, 2),  # -|h r - t|_2, |r| = 1 (Sun et al., arXiv 1902.10197)
     # <r, h * t>, * the circular correlation (Nickel et al., AAAI 2016)
     "hole": Interaction(_convolved, _correlated, None),
-    # (<h_0, r_0, t_0> + <t_1, r_1, h_1>) / 2 as pykeen 1.11 has it: it gives head and tail their vectors in one order,
+    # (<h_0, r_0, t_0> + <t_1, r_1, h_1>) / 2 as pykeen 1.11 has it. It has the vectors of head and tail in one order,
     # so that they play one part, other than in the paper (Kazemi and Poole, NeurIPS 2018)
     "simple": Interaction(_half_times, _half_times, None),
     # <h as head, r, t as tail> (Hitchcock 1927; Lacroix et al., ICML 2018)

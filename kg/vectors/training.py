@@ -325,7 +325,7 @@ class _BetweenEpochs:
 class _Watch:
     """Ranks the triples of `valid`, and remembers the weights of the best time.
 
-    pykeen's own stopper gives the weights of the last epoch back where the epochs end before its patience does.
+    pykeen's own stopper returns the weights of the last epoch if the epochs end before its patience does.
     """
 
     def __init__(self, network: ERModel, options: VectorOptions, valid: EpochRanks, num_relations: int) -> None:

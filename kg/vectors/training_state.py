@@ -40,12 +40,12 @@ class TrainingStateFile:
             found = torch.load(self.path, map_location="cpu", weights_only=True)
             about, state = found["about"], found["state"]
         except (RuntimeError, EOFError, KeyError, TypeError, pickle.UnpicklingError) as error:
-            raise WorkbenchError(f"{self.path} is no state of a training; remove it to begin anew") from error
+            raise WorkbenchError(f"{self.path} is no state of a training; remove it to start again") from error
         differing = sorted(name for name in about.keys() | self.about if about.get(name) != self.about.get(name))
         if differing:
             raise WorkbenchError(
-                f"{self.path} is what is left of another training (it differs in {', '.join(differing)}); finish that "
-                "one with its own options, or remove the file to begin anew"
+                f"{self.path} is the state of another training (it differs in {', '.join(differing)}); finish that "
+                "one with its own options, or remove the file to start again"
             )
         log.info("%s: continues after epoch %d", self.path, state["epoch"])
         return dict(state)

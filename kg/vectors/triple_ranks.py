@@ -1,8 +1,8 @@
 """Link prediction: the rank of the right entity among all, for (h, r, ?) and (?, r, t).
 
 Filtered (Bordes et al., NeurIPS 2013): other entities that make a known triple don't compete. Ranks are realistic,
-the mean of optimistic and pessimistic (Berrendorf et al., arXiv 2002.06914), so that a model which gives all
-entities one score gets the middle rank. The same convention is pykeen's default.
+the mean of optimistic and pessimistic (Berrendorf et al., arXiv 2002.06914), so that a model with one
+score for all entities gets the middle rank. The same convention is pykeen's default.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def rank_triples(
         num_relations: of the graph.
         batch_size: triples scored at a time; memory is batch_size x entities.
         sampled: rank among a few of the `num_entities` entities of the graph.
-        advance: is told how many more triples are ranked.
+        advance: called with the number of newly ranked triples.
 
     Raises:
         ValueError: a right entity's score is not a number.

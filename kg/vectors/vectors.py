@@ -153,7 +153,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             return {name: file.get_tensor(name) for name in (*TENSORS, *more)}, file.metadata() or {}
     except SafetensorError as error:
         raise WorkbenchError(
-            f"{path} is no safetensors file, or damaged ({error}); make it again (workbench prepare vectors)"
+            f"{path} is no safetensors file, or damaged ({error}); train the vectors again (workbench prepare vectors)"
         ) from error
 
 

@@ -23,10 +23,10 @@ from workbench.sequences.sequence import Sample
 
 @dataclass(frozen=True)
 class ObjectCandidates:
-    """What the objects of a relation are ranked among: spellings; entities of one label are one candidate.
+    """The candidates for the objects of a relation: spellings. Entities with the same label are one candidate.
 
-    `places` says by entity which of `labels` it has. A sentence says a spelling, and no model could tell from it which
-    of two entities is meant: a namesake of the right one is as right.
+    `places` has for each entity the place of its label in `labels`. A sentence contains a spelling, and no model can
+    distinguish two entities of one spelling: a namesake of the right entity is right too.
     """
 
     labels: list[str]
@@ -88,8 +88,8 @@ def listed_candidates(path: Path) -> dict[str, list[dict[str, Any]]]:
         tree = parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise WorkbenchError(
-            f"there are no candidates at {path}: {error.strerror}; `workbench prepare facts` writes them, --candidates "
-            "names others"
+            f"there are no candidates at {path}: {error.strerror}; `workbench prepare facts` writes them, or name "
+            "others with --candidates"
         ) from error
     except ValueError:
         tree = None
@@ -151,8 +151,8 @@ def _true_objects(samples: Sequence[Sample], known: Sequence[GraphStore]) -> dic
         true[subject, relation].add(tail)
     if known and not stated:
         raise WorkbenchError(
-            f"--known: the graphs state nothing of the {len(subjects)} subjects (for example {min(subjects)!r}); give "
-            "those whose ids the corpus uses"
+            f"--known: the graphs have no triples of the {len(subjects)} subjects (for example {min(subjects)!r}); "
+            "name graphs whose ids the corpus uses"
         )
     return true
 

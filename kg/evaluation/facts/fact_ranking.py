@@ -6,8 +6,8 @@ each given the m masks (the tokens of one candidate don't see each other):
     sum:   sum over its tokens of log p(token | sentence with m masks)      the default
     mean:  that divided by m
 
-`sum` is the candidate's log-probability under that independence and favours short candidates; `mean` takes this
-away and favours long ones whose last tokens are easy to guess. The result says which was used. Sentences differ
+`sum` is the candidate's log-probability under that independence and favours short candidates; `mean` removes
+this and favours long ones whose last tokens are easy to guess. The result says which was used. Sentences differ
 only in the number of masks, so a sentence is run once per distinct length of a candidate, not once per candidate.
 
 The slot is never linked, so no knowledge hangs on the answer.
@@ -31,7 +31,7 @@ from workbench.text.tokenizer import Tokenizer
 RANK_RANGES = ("spans", "tags")
 """Fields of a record whose stretches of its text are kept."""
 KEPT_OBJECTS = ("language",)
-"""Fields of a record that are as true with another word in the slot, and that steps read."""
+"""Fields of a record that stay true with another word in the slot, and that transforms read."""
 Predict = Callable[[list[Sample]], np.ndarray]
 
 

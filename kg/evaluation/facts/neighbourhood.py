@@ -1,7 +1,4 @@
-"""The figure of an entity amid the triples it is in.
-
-The figure next to an evaluation of facts: the subject of a fact amid what the graph says of it.
-"""
+"""A figure of an entity and its triples, drawn with an evaluation of facts for the subject of a fact."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ def draw_neighbourhood(
 
     Args:
         triples: (head, relation, tail) ids; those of the entity are drawn, at most 24 neighbours, in their order.
-        labels: names of entities and relations; an id without one stands for itself.
+        labels: names of entities and relations; an id without one is shown as it is.
 
     Raises:
         WorkbenchError: the entity is in no triple.
@@ -118,7 +115,7 @@ NAME = "neighbourhood"
 
 
 def draw_subject(run: EvaluatedRun, subjects: list[str]) -> Path | None:
-    """Draw the first of these entities that the graph of the run's steps knows; None where no step has a graph."""
+    """Draw the first of these entities that the graph of a transform holds. None if no transform has a graph."""
     store = next(
         (
             transform.graph

@@ -1,4 +1,4 @@
-"""What ranking the objects of facts is compared with next to chance: the most frequent objects of their relation."""
+"""The baseline of fact retrieval: the most frequent objects of each relation."""
 
 from __future__ import annotations
 

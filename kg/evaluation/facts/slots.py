@@ -1,4 +1,4 @@
-"""What a model says about the masked stretch of a sentence: the `predict` of `kg.evaluation.tasks.facts`."""
+"""Predictions for the masked span of a sentence: the `predict` of `kg.evaluation.tasks.facts`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SlotPredictor:
     Args:
         network, head: the model and its MLM head; they are put into evaluation mode.
         stream: the one whose tokens are masked and predicted: a head may read another in training (MPNet's queries).
-        prepare: samples -> sequences, as in training: the task's builder and steps, without its objectives.
+        prepare: samples -> sequences, as in training: the task's builder and transforms, without its objectives.
         mask_id: id of the mask token.
     """
 

@@ -65,8 +65,8 @@ class Linking(DownstreamTask[Tuning, LinkingScoring]):
         if not made.known:
             raise WorkbenchError(
                 f"the linker {scoring.run} knows none of the {made.mentions:,} mentions' entities in {corpus.place}: "
-                f"ids there are as {made.unknown!r}, the linker's as {run.linker.tables.ids[0]!r}; say which are the "
-                "same with --same"
+                f"ids there are as {made.unknown!r}, the linker's as {run.linker.tables.ids[0]!r}; map them with "
+                "--same"
             )
         seen = "; the linker has seen these links (--anchors)" if corpus.identity in run.linker.learnt_from else ""
         return Result(
@@ -95,7 +95,7 @@ def _check_space(linker: Linker, corpus: Corpus, given: bool) -> None:
     if linked and linker.space is not None and not given and not any(map(linker.space.same, linked)):
         raise WorkbenchError(
             f"{corpus.place} is linked to the graph {', '.join(map(str, linked))}, the linker's is {linker.space}: an "
-            "id of both means other entities. Take a linker of that graph, or say which are the same with --same"
+            "id of both means other entities. Take a linker of that graph, or map the ids with --same"
         )
 
 

@@ -57,7 +57,7 @@ class RelationClassification(Classification):
     def baselines(
         self, run: EvaluatedRun, objective: Classify, made: GatheredTensors, samples: Iterable[Sample]
     ) -> dict[str, GatheredTensors]:
-        """The most frequent relation, and what the two mentions tell by themselves, without the text around them."""
+        """The most frequent relation, and predictions from the two mentions without the text around them."""
         trained = run.trained_on()
         if trained is None:
             return {}
@@ -74,8 +74,8 @@ class RelationClassification(Classification):
 
     def variant(self, objective: Classify, scoring: ClassifyScoring) -> str:
         assert isinstance(objective, Relations)
-        alongside = f", without {objective.negative}" if objective.negative else ""
-        return f"{super().variant(objective, scoring)}{alongside}"
+        excluded = f", without {objective.negative}" if objective.negative else ""
+        return f"{super().variant(objective, scoring)}{excluded}"
 
     def example(self, objective: Classify, sample: Sample, made: GatheredTensors) -> dict[str, Any]:
         return {**super().example(objective, sample, made), "marks": sample["marks"]}

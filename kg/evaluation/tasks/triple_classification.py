@@ -1,8 +1,7 @@
 """Triple classification with a threshold for each relation: accuracy, precision, recall, F1.
 
-Triple classification: true triples told from false ones by their scores.
-
-The score from which on a triple is held to be true: for each relation the one that decides known triples best.
+A triple is true if its score is at least the threshold of its relation: the threshold that classifies the known triples
+of the relation best.
 
 Socher et al., "Reasoning With Neural Tensor Networks for Knowledge Base Completion" (NeurIPS 2013), section 4.2.
 """
@@ -149,9 +148,7 @@ def _of_thresholds(known: LabelledTriples, trained: TrainingFacts) -> list[str]:
     if not count:
         return []
     reported = f"{count:,} of the {int(known.true.sum()):,} true triples of --valid were trained on"
-    logger.warning(
-        "%s, so that the thresholds are too high for triples that are held out; hold these out too", reported
-    )
+    logger.warning("%s, so the thresholds are too high for held-out triples; hold these out too", reported)
     return [reported]
 
 

@@ -1,5 +1,4 @@
-"""What a typing model is compared with: no type at all, always the most frequent one, and a linear probe on its entity
-vectors alone."""
+"""Baselines of entity typing: no type, always the most frequent type, and a linear probe on the entity vectors."""
 
 from __future__ import annotations
 

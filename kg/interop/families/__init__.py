@@ -1,1 +1,1 @@
-"""Release families of knowledge-enhanced texts, one file each (`workbench.interop.family`)."""
+"""Checkpoint families of knowledge-enhanced text models, one file each (`workbench.interop.family`)."""

@@ -14,7 +14,7 @@ word pieces, e_mk the vector of candidate k for mention m, and p_mk its prior,
     H'   = norm(H + P' W_2 + b_2)                                                                                  (9)
 
 W_2 begins as the pseudo-inverse of W_1, so that entities and word pieces are aligned. Where the pieces read a document
-without mentions, the attention of (8) gives zero.
+without mentions, the attention of (8) is zero.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class CandidatesTransform(TableTransform):
     first, with the table's row (`entity_ids`, from 1), the linker's score (`prior`), and `right`: whether this is the
     entity that is meant, where the corpus says so (`prepare link --supervise`).
 
-    Mentions in a stretch that `Sequence.mask_spans` names are left out: their entities would tell what is to be
+    Mentions in a stretch that `Sequence.mask_spans` names are left out: their entities would reveal what is to be
     predicted.
 
     Args:

@@ -24,7 +24,7 @@ class EntityStreamTransform(TableTransform):
     `table` is the file of entity vectors (`kg.vectors.vectors`); row r of it is `entity_ids` r + 1, and 0 is the zero
     vector. A span whose entity has no vector, or whose first token has an entity already (the longer mention wins), is
     left out and counted (`take_dropped`), and so is a mention in a stretch that `Sequence.mask_spans` names: its vector
-    would tell what is to be predicted.
+    would reveal what is to be predicted.
 
     Of mentions with a linker's score, those above `min_score` count (the released code, in fine-tuning: 0.3 for typing,
     0.4 for TACRED).

@@ -6,7 +6,7 @@ Poerner, Waltinger and Schütze, "E-BERT: Efficient-Yet-Effective Entity Embeddi
     concat    Jean_Marais / jean mara ##is
     replace   Jean_Marais
 
-The embedding `kg.word_or_entity` gives the row of the entity its vector; all else is read as ever.
+The embedding `kg.word_or_entity` uses the entity's vector for its row. All other rows are read as usual.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class EntityWordsTransform(TableTransform):
     The stream gets the field `entity_ids`: r + 1 at the row of an entity whose vector is row r of the table, or else 0.
     Rows that are put in are `taken`: no objective labels them. Positions are counted anew.
 
-    A mention in a stretch that `Sequence.mask_spans` names stays as it is: its vector would tell what is to be
+    A mention in a stretch that `Sequence.mask_spans` names stays as it is: its vector would reveal what is to be
     predicted. `take_dropped` says by reason what was left out; of mentions that overlap the first counts, of equal
     starts the longer.
 

@@ -50,7 +50,7 @@ class SentenceTreeTransform(LinkedTransform):
             sentence; `cut` is the released code's rule, which cuts the tree and with it the sentence's tail.
         stream: the stream of the sentence.
         control: the recipe's; `no-kg` injects nothing; `shuffled-kg` and `permuted-kg` draw from a graph of false facts
-            (`kg.graph.shuffle`), `random-entities` gives each entity the triples of another (`kg.graph.permutation`);
+            (`kg.graph.shuffle`), `random-entities` uses the triples of another entity (`kg.graph.permutation`);
             under `mentions-only` one branch of the mask token hangs where triples would.
     """
 

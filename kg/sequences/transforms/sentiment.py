@@ -70,7 +70,7 @@ def _tags(sequence: Sequence) -> list[list[object]]:
     if "tags" not in sequence.meta:
         raise WorkbenchError(
             f"sequence {sequence.key!r} has no 'tags', the parts of speech and polarities of its words. Prepare the "
-            f"corpus so: `{SentimentTransform.prepared_by}`"
+            f"corpus with `{SentimentTransform.prepared_by}`"
         )
     found: list[list[object]] = sequence.meta["tags"]
     return found

@@ -40,7 +40,7 @@ def open_pretrained(place: Path, name: FormatName | None, ids: Path | None) -> P
         WorkbenchError: there is nothing, it looks like no format, or one of its files is missing or damaged.
     """
     if not place.exists():
-        raise WorkbenchError(f"there is nothing at {place} to take vectors from")
+        raise WorkbenchError(f"there is no file or folder {place} with vectors")
     if name is None:
         name = _looks_like(place)
     if place.is_dir() and name not in FOLDERS:

@@ -30,7 +30,7 @@ def open_pbg(place: Path, ids: Path | None) -> PretrainedVectors:
 
 
 def shape_of(path: Path) -> tuple[int, int] | None:
-    """The rows and size that the first line of a word2vec file tells; None where it tells something else."""
+    """The rows and size in the first line of a word2vec file. None if the line is something else."""
     with path.open("rb") as file:
         columns = file.readline(64).split()
     return (int(columns[0]), int(columns[1])) if len(columns) == 2 and all(map(bytes.isdigit, columns)) else None

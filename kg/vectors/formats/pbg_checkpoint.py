@@ -1,4 +1,4 @@
-"""PyTorch-BigGraph's checkpoints: HDF5, a file for each part of the entities of a type.
+"""PyTorch-BigGraph's checkpoints: HDF5, a file for each partition of the entities of a type.
 
 Lerer et al., "PyTorch-BigGraph: A Large-scale Graph Embedding System", MLSys 2019; the layout is that of its page
 "I/O format". With `global_emb`, its default, an entity's vector is its row plus one vector of all entities of its type,
@@ -44,7 +44,7 @@ def open_pbg_checkpoint(place: Path, ids: Path | None) -> PretrainedVectors:
     parts = [_partition_file(path, ids) for path in (_current(place) if place.is_dir() else [place])]
     if ids is not None and ids.is_file() and len(parts) > 1:
         raise WorkbenchError(
-            f"{ids} names the entities of one part, {place} has {len(parts)}; name their folder: --ids"
+            f"{ids} names the entities of one partition, {place} has {len(parts)}; name their folder: --ids"
         )
     read = [path for part in parts for path in (part.vectors, part.names, part.model) if path is not None]
     return PretrainedVectors(list(dict.fromkeys(read)), (row for part in parts for row in _rows(part)))
@@ -138,7 +138,7 @@ def _of_all(part: _PartitionFile, has_global: bool, size: int, h5py: Any) -> np.
 
 
 def _has_global(file: Any) -> bool:
-    """Whether the configuration that a file notes gives all entities of a type a vector; False where it notes none."""
+    """Whether all entities of a type share a vector, by the configuration in a file. False if it has none."""
     try:
         config = json.loads(file.attrs.get("config/json", "{}"))
     except (TypeError, ValueError):

@@ -54,7 +54,7 @@ def typed(name: str, entity: str, types: list[str], before: str) -> dict[str, An
 
 
 def typing_records(test: bool) -> list[dict[str, Any]]:
-    """The test set has other entities. All have one name, so that their vectors alone tell the types."""
+    """The test set has other entities. All have one name, so only their vectors determine the types."""
     return [
         typed("the stead", f"t{i}", ["place", "city" if i % 2 else "town"], before)
         for i in range(len(TOWNS))

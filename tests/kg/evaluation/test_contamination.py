@@ -92,7 +92,7 @@ def test_a_set_without_relations(places):
 
 
 def test_types_are_counted(tmp_path):
-    texts = {"Q1": {"label": "Bergman", "types": ["Q5"]}, "Q5": {"label": "human"}, "Q33": {"label": "film director"}}
+    texts = {"Q1": {"label": "Bergman", "types": ["Q5"]}, "Q5": {"label": "human"}, "Q33": {"label": "stage director"}}
     GraphStore.build([("Q1", "P106", "Q33")], tmp_path / "g", entity_texts=texts)
     with noted() as read:
         GraphStore.open(tmp_path / "g")
@@ -101,7 +101,7 @@ def test_types_are_counted(tmp_path):
         return {"mention": [0, 3], "spans": [[0, 3, entity, 1.0]], "types": list(types)}
 
     samples = [
-        mention("Q1", "/person/film_director"),
+        mention("Q1", "/person/stage_director"),
         mention("Q1", "human", "artist"),
         mention("Q1", "place"),
         mention("Q9", "human"),

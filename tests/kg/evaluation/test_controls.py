@@ -1,4 +1,4 @@
-"""A control is one only if every part that brings what it removes supports it, in training and in evaluation alike."""
+"""A control needs the support of every component that adds what it removes, in training and evaluation."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def checked(recipe: Recipe | dict[str, Any]) -> None:
 
 
 def with_part(world: Path, kind: str, part: str, control: str) -> dict[str, Any]:
-    """A model with K-BERT's transform, which supports no-kg and shuffled-kg, and a part that supports nothing."""
+    """A model with K-BERT's transform, which supports no-kg and shuffled-kg, and a component that supports nothing."""
     recipe, graph = tree(world, control), str(world / "graph")
     task = recipe["tasks"]["facts"]
     spec = {kind: f"own_parts:{part}", **({} if part.startswith("Linked") else {"graph": graph})}

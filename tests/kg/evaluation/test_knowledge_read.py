@@ -1,4 +1,4 @@
-"""What a step reads of a graph is what its embedding has, is known to it at all, and is told where a run is scored."""
+"""The graph of a transform fits its embedding, holds the linked entities, and is reported in evaluation results."""
 
 from __future__ import annotations
 

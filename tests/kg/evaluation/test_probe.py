@@ -11,7 +11,7 @@ from kg.metrics.typing_scores import predicted_types, typing_scores
 
 
 def made(seed: int, reported: bool = True, count: int = 120) -> ProbeExamples:
-    """Two types that a vector's first two numbers tell (or not)."""
+    """Two types that a vector's first two numbers determine (or not)."""
     rng = np.random.default_rng(seed)
     gold = rng.random((count, 2)) < 0.5
     vectors = rng.normal(size=(count, 6)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""What two mentions alone tell of their relation."""
+"""Predictions of a relation from its two mentions alone."""
 
 from __future__ import annotations
 

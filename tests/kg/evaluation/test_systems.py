@@ -115,7 +115,7 @@ def picture_towns(data: Path) -> list[str]:
 
 
 OWN = {"e-bert": map_vectors, "sensebert": find_senses, "libert": find_pairs, "joint-entity": picture_towns}
-"""What a system reads next to the graph, linked texts and vectors; gives changes to its recipe."""
+"""What a system reads next to the graph, linked texts and vectors. Returns changes to its recipe."""
 TUNED = {"joint-entity": ("--without", "image")}
 SYSTEMS = ["ernie-thu", "k-bert", "kepler", "wklm", "e-bert", "sensebert", "libert", "kg-bert", "joint-entity"]
 

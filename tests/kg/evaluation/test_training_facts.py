@@ -1,4 +1,4 @@
-"""What was trained on is told from what is held out: of vectors and runs, of the graph given and of others."""
+"""Training triples and held-out triples are distinguished: of vectors and runs, of --graph and other graphs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_vectors_of_a_graph_whose_ids_are_others_entities_are_refused(world: Pat
     texts = {name: {"label": f"another {label}"} for name, label in NAMES.items()}
     other = GraphStore.build(TRIPLES, tmp_path / "other", entity_texts=texts)
     vectors = trained(other, tmp_path / "v.safetensors")
-    alike = r"vectors of the entities of the graph .*other, .*ids such as .* are in both, and are other entities there"
+    alike = r"vectors of the entities of the graph .*other, .*Ids such as .* are in both, for different entities"
     with pytest.raises(WorkbenchError, match=alike):
         scored(world, vectors)
 

@@ -23,7 +23,7 @@ def small(monkeypatch):
 
 def made_up(seed, count=300):
     rng = np.random.default_rng(seed)
-    heads = 12 * rng.random(count) ** 2  # one head has more triples than a part
+    heads = 12 * rng.random(count) ** 2  # one head has more triples than one range
     rows = np.stack([heads.astype(int), rng.integers(3, size=count), rng.integers(20, size=count)], axis=1)
     return [(f"é{h}", f"r{r}", f"é{t}") for h, r, t in rows.tolist()]
 
@@ -92,5 +92,5 @@ def test_what_was_asked_for_comes_with_its_number():
 
 def test_ids_that_are_no_strings_are_told() -> None:
     """Of a reader that decodes JSON, say."""
-    with pytest.raises(WorkbenchError, match="the id 3 is a int; a reader gives triples of three strings"):
+    with pytest.raises(WorkbenchError, match="the id 3 is a int; a reader yields triples of three strings"):
         Numbering().numbers(["a", 3])  # type: ignore[list-item]

@@ -44,7 +44,7 @@ def test_few_tails_are_told_by_the_shuffled_graph_and_not_by_others(classes: Gra
     assert permuted.left is not None
     majority = shuffled.left.overall.majority
     assert majority == pytest.approx(0.53, abs=0.03)
-    assert shuffled.left.overall.right > 0.8, "which tail is false tells which is true"
+    assert shuffled.left.overall.right > 0.8, "the false tail determines the true one"
     found = by_hand(classes.triple_rows[:, 2].tolist(), shuffled.triple_rows[:, 2].tolist())
     assert shuffled.left.overall.right == pytest.approx(found, abs=0.01)
     for left in (permuted.left, PermutedGraph(classes, "out", 0).left):
@@ -57,14 +57,14 @@ def test_few_tails_are_told_by_the_shuffled_graph_and_not_by_others(classes: Gra
 
 
 def test_tails_that_occur_once_tell_nothing() -> None:
-    """In-sample each would tell its own."""
+    """In-sample each would determine its own."""
     tails = np.arange(500)
     left = remaining_patterns(np.zeros(500, np.int64), tails, np.roll(tails, 1))
     assert left.overall.right == left.overall.majority == 0
 
 
 def test_relations_are_told_apart() -> None:
-    """One is a code, in the other the same values tell nothing."""
+    """One is a code, in the other the same values reveal nothing."""
     rng = np.random.default_rng(1)
     relations = np.repeat([3, 7], 400)
     true = rng.integers(0, 2, 800)

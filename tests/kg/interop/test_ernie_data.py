@@ -1,4 +1,4 @@
-"""What ERNIE-THU's released code makes of texts for pretraining, next to what the parts of the recipe make of the
+"""What ERNIE-THU's released code makes of texts for pretraining, and what the recipe's components make of the
 same."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a linker tells of its names before it is used."""
+"""Reports of a linker about its names before it is used."""
 
 from __future__ import annotations
 

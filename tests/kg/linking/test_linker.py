@@ -178,7 +178,7 @@ def test_fit_sums_rare_words():
 
 def test_function_words_are_names_in_capitals_alone():
     names = [
-        ("It", "film", 9.0),
+        ("It", "movie", 9.0),
         ("IT", "computing", 1.0),
         ("US", "country", 1.0),
         ("who", "band", 1.0),
@@ -202,7 +202,7 @@ def test_scores_say_how_likely_a_find_is_a_mention():
 
 def test_anchors_teach_names_entities_and_how_often_a_name_is_a_link():
     names = [("Jaguar", "animal", 3.0), ("Jaguar", "car", 1.0), ("Common", "rapper", 1.0)]
-    texts = [("The Jaguar is common. A big cat", [[4, 10, "car"], [24, 31, "animal"], [0, 3, "stranger"]])] * 20
+    texts = [("The Jaguar is common. A big cat", [[4, 10, "car"], [24, 31, "animal"], [0, 3, "unknown"]])] * 20
     linker = Linker.from_names(names, anchors=texts)
     shares = dict(linker.candidates("jaguar"))
     assert shares == pytest.approx({"car": (20 + 0.25) / 21, "animal": 0.75 / 21})
@@ -210,7 +210,7 @@ def test_anchors_teach_names_entities_and_how_often_a_name_is_a_link():
     assert links["car"] == pytest.approx((20 + 5 * 0.25) / 25 * shares["car"], rel=1e-5)
     assert links["rapper"] == pytest.approx(5 * 0.25 / 25)
     assert links["animal"] == pytest.approx((20 + 5 * 0.12) / 25, rel=1e-5), "the link text became a name"
-    assert "stranger" not in links
+    assert "unknown" not in links
 
 
 @pytest.mark.parametrize("context", [True, False])

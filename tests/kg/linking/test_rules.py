@@ -127,7 +127,7 @@ def test_codes_know_where_words_are() -> None:
     """For every character there is: it is in a word, of a script without spaces, or neither, as `boundary` has it."""
     every = [chr(c) for c in range(sys.maxunicode + 1) if not 0xD800 <= c <= 0xDFFF]
     known = Codes(["żółć", "москва"], "exact")
-    known.tell("!☃")
+    known.mark_signs("!☃")
     codes = known("".join(every))
     for character, code in zip(fold("".join(every), "exact"), codes, strict=True):
         joined = not boundary("a" + character, 1), not boundary(character + "a", 1)

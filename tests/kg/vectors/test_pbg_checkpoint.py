@@ -143,7 +143,7 @@ def test_what_cannot_be_taken_over(store, tmp_path, monkeypatch):
     vectors, entities = checkpoint(tmp_path)
     with pytest.raises(WorkbenchError, match=r"no file of PyTorch-BigGraph's vectors, which are embeddings_TYPE_PART"):
         taken(store, vectors / "model.v7.h5", ids=entities)
-    with pytest.raises(WorkbenchError, match=r"names the entities of one part, .* has 3"):
+    with pytest.raises(WorkbenchError, match=r"names the entities of one partition, .* has 3"):
         taken(store, vectors, ids=entities / "entity_names_people_0.json")
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(WorkbenchError, match="needs the package 'h5py': pip install"):

@@ -166,7 +166,7 @@ def test_damage_is_told_in_one_message(write, name, edit, message, store, tmp_pa
 
 
 def test_what_cannot_be_taken_over(store, tmp_path):
-    with pytest.raises(WorkbenchError, match="there is nothing at"):
+    with pytest.raises(WorkbenchError, match="there is no file or folder"):
         taken(store, tmp_path / "nothing.txt")
     (tmp_path / "vectors.pkl").touch()
     with pytest.raises(WorkbenchError, match="a pickle, whose reading runs code"):

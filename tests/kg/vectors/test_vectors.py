@@ -63,7 +63,7 @@ def test_the_same_seed_gives_the_same_vectors(store, tmp_path):
 def test_training_finds_held_out_triples(store, tmp_path):
     triples = list(store.triples())
     graph = GraphStore.build(triples[::2] + triples[1::4], tmp_path / "part")
-    held_out = [*triples[3::4], ("stranger", "next", "é1")]
+    held_out = [*triples[3::4], ("unknown", "next", "é1")]
     options = VectorOptions(dim=32, lr=0.05, batch_size=32)
     mrr = {}
     for epochs in (0, 100):

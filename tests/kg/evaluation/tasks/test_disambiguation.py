@@ -23,7 +23,7 @@ from workbench.training.pretrain import pretrain
 
 def reported(town: int, wording: str) -> dict[str, Any]:
     """A text whose country is spelt so that each of two countries may be meant, the wrong one a little likelier; the
-    town next to it tells which. Of one mention in twelve none is."""
+    town next to it decides which. Of one mention in twelve none is."""
     record = fact(town, wording)
     country = country_of(town)
     spans = []

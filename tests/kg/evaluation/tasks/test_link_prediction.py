@@ -81,13 +81,13 @@ def test_unseen_keeps_triples_of_entities_without_any(world: Path) -> None:
 
 
 def test_triples_of_strangers_are_left_out_and_counted(world: Path, tmp_path: Path) -> None:
-    corpus = write_triples(tmp_path / "strangers", [*HELD_OUT["test"], ("t1", "country", "atlantis")])
+    corpus = write_triples(tmp_path / "unknown", [*HELD_OUT["test"], ("t1", "country", "atlantis")])
     assert scored(world, corpus=str(corpus)).counts["triples left out"] == 1
 
 
 def test_what_does_not_fit_is_refused(world: Path, tmp_path: Path) -> None:
     for option in ({"control": "no-kg"}, {"network": "main"}, {"overrides": ["seed=1"]}):
-        with pytest.raises(WorkbenchError, match=r"is of runs, and .* is a file of vectors"):
+        with pytest.raises(WorkbenchError, match=r"needs a run, and .* is a file of vectors"):
             scored(world, **option)
     vectors = load_vectors(world / "v.safetensors")
     one = GraphVectors(list(vectors.ids)[1:], vectors.vectors[1:], list(vectors.relation_ids), vectors.relations, {})

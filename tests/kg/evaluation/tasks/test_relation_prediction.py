@@ -57,7 +57,7 @@ def scored(world: Path, run: Path, **options: Any) -> Result:
 def test_the_relation_of_unseen_pairs_is_learnt_and_stands_beside_what_the_graph_says(world: Path, run: Path) -> None:
     found = scored(world, run)
     assert found.counts == {"triples": 4, "pairs": 4, "relations": 2, "triples left out": 0, "triples trained on": 0}
-    assert found.numbers["hits@1"] == 1  # a country is told from a town by its name
+    assert found.numbers["hits@1"] == 1  # the names distinguish countries from towns
     assert found.numbers["mean_rank"] == 1
     assert found.classes["country (lies in)"] == {"precision": 1, "recall": 1, "f1": 1, "gold": 3, "predicted": 3}
     frequent = found.baselines["most frequent relations"]
@@ -113,7 +113,7 @@ def test_baselines_count_the_graph() -> None:
 
 def test_strangers_are_left_out_and_counted(world: Path, run: Path, tmp_path: Path) -> None:
     strange = [("t1", "country", "atlantis"), ("t1", "rules", "c1")]
-    corpus = write_triples(tmp_path / "strangers", [*HELD_OUT["test"], *strange])
+    corpus = write_triples(tmp_path / "unknown", [*HELD_OUT["test"], *strange])
     assert scored(world, run, corpus=str(corpus)).counts["triples left out"] == 2
 
 

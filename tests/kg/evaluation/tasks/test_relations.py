@@ -98,7 +98,7 @@ def test_the_marks_are_read(tuned: Path, corpora: dict[str, str]) -> None:
 
 
 def test_what_the_mentions_alone_tell_stands_beside(tuned: Path, corpora: dict[str, str]) -> None:
-    """The towns of the test set are new, but the countries tell the relation, by their names and their vectors."""
+    """The towns of the test set are new, but the countries determine the relation, by their names and their vectors."""
     found = evaluate(RelationClassification(), RelationScoring(run=tuned, corpus=corpora["test"]))
     assert found.baselines["the mentions' words alone"]["accuracy"] == 1
     assert found.baselines["the linked entities alone"]["accuracy"] == 1
@@ -108,7 +108,7 @@ def test_what_the_mentions_alone_tell_stands_beside(tuned: Path, corpora: dict[s
 
 
 def test_a_negative_class_is_left_out_of_the_micro_scores(tuned: Path, corpora: dict[str, str]) -> None:
-    """What `evaluate` tells is what a held-out pass measured last."""
+    """`evaluate` reports the numbers of the last held-out pass."""
     found = evaluate(RelationClassification(), RelationScoring(run=tuned, corpus=corpora["test"]))
     assert found.numbers["f1"] > 0.8
     assert found.baselines["always contains"]["recall"] == 0
