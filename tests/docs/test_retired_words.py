@@ -17,7 +17,7 @@ SUFFIXES = (".md", ".py", ".yaml", ".css", ".svg")
 SPARED = ("docs/STYLE.md", "tests/docs/test_retired_words.py")
 SPARED += ("kg/linking/common_words.py", "pipelines/demo/scenes.py")
 RETIRED = {
-    r"tell(s|ing)?|(un)?told": "reports, logs, detects, says, distinguishes",
+    r"tell(?!\()(s|ing)?|(un)?told": "reports, logs, detects, says, distinguishes",
     r"(take|takes|taking|taken|took) away": "ablate, remove",
     r"(go|goes|going|gone|went) on": "resume, continue",
     r"beside(?! corpus\.json)": "next to, besides, compared with, in addition to",

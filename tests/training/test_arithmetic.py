@@ -161,7 +161,7 @@ def test_another_arithmetic_of_the_machine_is_told(
     short = shorter(recipe, max_steps=4)
     pretrain(short, run, until=2)
     half = Arithmetic(CPU, torch.float16)
-    monkeypatch.setattr("workbench.training.trainer.arithmetic_of", lambda spec, device: half)
+    monkeypatch.setattr("workbench.training.plan.arithmetic_of", lambda spec, device: half)
     pretrain(short, run)
     assert "differs from that of the run so far (dtype float32 -> float16)" in capsys.readouterr().err
 
