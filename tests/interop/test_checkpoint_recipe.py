@@ -138,7 +138,7 @@ def test_a_tokenizer_of_far_fewer_tokens_than_the_network_is_told(
     for size, reported in ((words.vocab_size * 2, True), (words.vocab_size, False)):
         caplog.clear()
         _check_size(words, size, folder)
-        assert (f"the configuration says vocab_size = {size:,}" in caplog.text) is reported
+        assert (f"the configuration has vocab_size = {size:,}" in caplog.text) is reported
 
 
 def test_what_is_no_release_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

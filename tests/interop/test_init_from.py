@@ -151,7 +151,7 @@ def test_adapters_of_a_run_become_those_of_their_numbers(source: Path, adapted: 
 def test_adapters_beside_other_weights_are_told(adapted: Path, started: Started, tmp_path: Path) -> None:
     started({"weights": str(adapted), "adapters": [0]}, layers=4, adapt=[LORA])
     log = (tmp_path / "new" / "log.txt").read_text()
-    assert "its adapters were trained next to other weights than these" in log
+    assert "its adapters were trained with other base weights than these" in log
 
 
 @pytest.mark.parametrize(
@@ -277,10 +277,10 @@ def test_files_that_are_not_whole_are_told(source: Path, tmp_path: Path, started
         started(str(folder))
     key = "bert.encoder.layer.1.intermediate.dense.weight"
     save_file({**tensors, key: tensors[key][:5].clone()}, folder / "model.safetensors")
-    with pytest.raises(WorkbenchError, match=r"is \[5, 8\], the configuration says \[12, 8\]"):
+    with pytest.raises(WorkbenchError, match=r"is \[5, 8\], the configuration has \[12, 8\]"):
         started(str(folder))
     (folder / "config.json").write_text('{"model_type": "gpt9"}')
-    with pytest.raises(WorkbenchError, match=r"no family that is known: model_type = 'gpt9'.*Families: albert, ba"):
+    with pytest.raises(WorkbenchError, match=r"no known family: model_type = 'gpt9'.*Families: albert, ba"):
         started(str(folder))
 
 

@@ -82,9 +82,9 @@ def test_a_folder_of_a_family_that_is_not_recognised_and_has_no_head(
     allow(["unseen_releases:Unseen"], tmp_path, "test", trust=True)
     written = exported_weights("unseen_releases:Unseen", Network(spec), spec, torch.nn.ModuleDict(), {})
     write_checkpoint_folder(tmp_path / "hf", written._replace(config={**written.config, "model_type": "unseen"}))
-    with pytest.raises(WorkbenchError, match=r"no family that is known.*`model\.init_from\.family=FAMILY`"):
+    with pytest.raises(WorkbenchError, match=r"no known family.*`model\.init_from\.family=FAMILY`"):
         recipe_named("hf", [learns])
-    with pytest.raises(WorkbenchError, match=r"names no head.*say the objective, such as 'tasks\.text\.objectives="):
+    with pytest.raises(WorkbenchError, match=r"names no head.*name one, such as 'tasks\.text\.objectives="):
         recipe_named("hf", [family], trust=True)
     recipe = recipe_named("hf", [family, learns, "tokenizer=t.json"], trust=True)
     (source,) = recipe.networks["main"].init_from
@@ -111,7 +111,7 @@ def test_heads_without_their_objective_are_the_familys_fault(tmp_path: Path, mon
         monkeypatch.setattr(module, "make_family", lambda name: Nameless())
     with pytest.raises(WorkbenchError, match=reported) as refused:
         exported_weights("mine", network, spec, torch.nn.ModuleDict(), {})
-    assert "none of the family" not in str(refused.value)
+    assert "no form in the family" not in str(refused.value)
     files = find_files(tmp_path)
     assert files is not None
     with pytest.raises(WorkbenchError, match=reported):

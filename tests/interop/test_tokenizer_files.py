@@ -97,8 +97,8 @@ def test_the_model_takes_what_its_tokenizer_gives(name: str, tmp_path: Path) -> 
 
 def test_a_token_that_is_taken_for_padding_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     there_and_out("roberta", "wordpiece", tmp_path)
-    assert "roberta takes the token of id 1 for padding" in caplog.text
+    assert "roberta uses the token of id 1 as padding" in caplog.text
     assert "'[UNK]'" in caplog.text
     caplog.clear()
     there_and_out("roberta", "bpe", tmp_path)
-    assert "for padding" not in caplog.text
+    assert "as padding" not in caplog.text

@@ -1,1 +1,1 @@
-"""Weights from and to other code: the Hugging Face classes, the original released code."""
+"""Import and export of weights: Hugging Face checkpoints and the original published code."""

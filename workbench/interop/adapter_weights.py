@@ -1,4 +1,4 @@
-"""Adapters of another run: whether they may be taken, and under which names."""
+"""Adapters of another run: whether they may be loaded, and under which names."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from workbench.recipe.spec import NetworkSpec
 
 logger = logging.getLogger(__name__)
 ADAPTERS, BESIDE = "adapters.", ("embeddings.", "layers.")
-"""How the names of adapters begin, and those of what they are next to."""
+"""The prefixes of the names of adapters, and of the weights that they adapt."""
 
 
 def check_adapters(theirs: NetworkSpec, own: NetworkSpec, numbers: Sequence[int] | None, where: str) -> None:
-    """Weights that adapters were trained next to do not do what they did without them, nor do adapters as others.
+    """Check that the weights of a network and its adapters are loaded together: neither works without the other.
 
     Args:
-        numbers: which of ours get the source's; by default the first ones.
+        numbers: those of our adapters that get the source's; by default the first ones.
 
     Raises:
         WorkbenchError: the source has adapters that are none of ours, or not as many as there are numbers.
@@ -35,13 +35,13 @@ def check_adapters(theirs: NetworkSpec, own: NetworkSpec, numbers: Sequence[int]
         raise WorkbenchError(
             f"{where}: that network has adapters, {theirs.adapt}, and this one "
             f"{f'others, {own.adapt}' if own.adapt else 'none'}; state its own as `adapt` to continue with them, or "
-            f"merge "
-            "them into its weights (`workbench export RUN --as FAMILY --output FOLDER`, for LoRA) and start from these"
+            "merge them into its weights (`workbench export RUN --as FAMILY --output FOLDER`, for LoRA) and start from "
+            "these"
         )
 
 
 def own_names(names: Iterable[str], numbers: Sequence[int]) -> dict[str, str]:
-    """Our names of a source's adapters -> its own: its first ones are ours of these numbers."""
+    """Our names of a source's adapters -> its own: its first ones are ours with these numbers."""
     found = {}
     for name in names:
         if name.startswith(ADAPTERS):
@@ -51,10 +51,10 @@ def own_names(names: Iterable[str], numbers: Sequence[int]) -> dict[str, str]:
 
 
 def warn_other_base(base: Mapping[str, Tensor], theirs: Mapping[str, Tensor], where: str) -> None:
-    """Warn where adapters are next to other weights than those that they were trained beside.
+    """Warn where the base weights of adapters differ from those that they were trained with.
 
     Args:
-        base: our network's, once it has all that it starts from.
+        base: our network's, once all its weights are loaded.
     """
     other = [
         name
@@ -63,6 +63,6 @@ def warn_other_base(base: Mapping[str, Tensor], theirs: Mapping[str, Tensor], wh
     ]
     if other:
         logger.warning(
-            "%s: its adapters were trained next to other weights than these: %d tensors differ (%s, ...)",
+            "%s: its adapters were trained with other base weights than these: %d tensors differ (%s, ...)",
             *(where, len(other), other[0]),
         )

@@ -1,4 +1,4 @@
-"""The keys of BERT's configuration file, which most later checkpoints kept, and our options."""
+"""The keys of BERT's configuration file, which most later checkpoints have, and our options."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items
 
 
 def activation(config: FamilyConfig) -> Activation:
-    """Of the feed-forward blocks.
+    """The activation of the feed-forward blocks.
 
     Raises:
-        WorkbenchError: one that we don't have.
+        WorkbenchError: one that is not supported.
     """
     name = config.get("hidden_act", "gelu")
     if name not in ACTIVATIONS:
@@ -74,7 +74,7 @@ def word_head(config: FamilyConfig, **more: Any) -> Spec:
 
 
 def config_of(text: Spec, layer: Spec) -> dict[str, Any]:
-    """The keys that say an embedding and a layer of ours."""
+    """The keys of the configuration for an embedding and a layer of ours."""
     return {
         "vocab_size": text["vocab_size"],
         "hidden_size": text["hidden_size"],
@@ -92,17 +92,17 @@ def config_of(text: Spec, layer: Spec) -> dict[str, Any]:
 
 
 def visibility(config: FamilyConfig) -> Visibility:
-    """Of the library's models that read `is_decoder`; others of BERT's kind do not look at it."""
+    """The visibility of the library's models that read `is_decoder`; others of BERT's kind ignore it."""
     return "causal" if config.get("is_decoder") else "bidirectional"
 
 
 def decoding(described: ModelDescription) -> dict[str, Any]:
-    """The key that says a network that has only read from left to right, for the same models."""
+    """The key for a network that has only read from left to right, for the same models."""
     return {"is_decoder": True} if described.visibilities == {"causal"} else {}
 
 
 def with_segments(described: ModelDescription, state: dict[str, Tensor]) -> tuple[ModelDescription, dict[str, Tensor]]:
-    """A text without a table of segments, as one with a single segment that adds nothing."""
+    """A text without a table of segments, as one with a single segment whose vector is 0."""
     text = described.streams.get("text", {})
     if text.get("token_types") != 0:
         return described, state

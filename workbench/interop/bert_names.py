@@ -1,7 +1,6 @@
-"""The names that BERT's released code gave to the parts of an encoder, and that most later checkpoints kept: tables of
-rules.
+"""The names of the modules of an encoder in BERT's published code, which most later checkpoints have: tables of rules.
 
-A family calls them with its own prefixes: `bert.encoder.layer.0`, `lxmert.encoder.r_layers.0`, `uniter.embeddings`.
+A family adds its own prefixes: `bert.encoder.layer.0`, `lxmert.encoder.r_layers.0`, `uniter.embeddings`.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ def both(theirs: str, ours: str) -> list[Rule]:
 
 
 def stacked(theirs: tuple[str, ...], ours: str, parameters: tuple[str, ...] = PARAMETERS) -> list[Rule]:
-    """The rules of several linear maps that we keep as one."""
+    """The rules of several linear layers that are one here."""
     return [Stack(tuple(f"{name}.{p}" for name in theirs), f"{ours}.{p}") for p in parameters]
 
 
 def attention(theirs: str, ours: str, inside: str = "self") -> list[Rule]:
-    """Self-attention with its norm; `inside` is where query, key and value are."""
+    """Self-attention with its norm; `inside` is the module of query, key and value."""
     return [
         *stacked(tuple(f"{theirs}.{inside}.{name}" for name in QKV), f"{ours}.attention.qkv"),
         *both(f"{theirs}.output.dense", f"{ours}.attention.output"),
@@ -32,7 +31,7 @@ def attention(theirs: str, ours: str, inside: str = "self") -> list[Rule]:
 
 
 def feed_forward(inner: str, outer: str, ours: str) -> list[Rule]:
-    """The two maps of a feed-forward block with its norm."""
+    """The two linear layers of a feed-forward block with its norm."""
     return [
         *both(f"{inner}.dense", f"{ours}.network.inner"),
         *both(f"{outer}.dense", f"{ours}.network.outer"),
@@ -49,7 +48,7 @@ def layer(theirs: str, ours: str) -> list[Rule]:
 
 
 def layers(theirs: str, count: int, first: int = 0) -> list[Rule]:
-    """A stack of them, which in ours begins with layer `first`."""
+    """A stack of them, which begins with layer `first` here."""
     return [rule for i in range(count) for rule in layer(f"{theirs}.{i}", f"layers.{first + i}")]
 
 
@@ -64,7 +63,7 @@ def embeddings(theirs: str, ours: str = "embeddings.text") -> list[Rule]:
 
 
 def span_head(words: str, theirs: str = "cls.pair_target_predictions") -> list[Rule]:
-    """SpanBERT's head that predicts the tokens of a masked span from what stands around it."""
+    """SpanBERT's head that predicts the tokens of a masked span from the tokens around it."""
     layers = f"{theirs}.mlp_layer_norm"
     return [
         SameTensor(f"{theirs}.bias", "sbo.bias"),

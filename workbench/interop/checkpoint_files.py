@@ -1,13 +1,12 @@
-"""The files of a checkpoint: a configuration and weights, as they are found in the wild. Nothing of them is ever
-executed.
+"""The files of a checkpoint: a configuration and weights, in their usual forms. No code in them is ever executed.
 
     folder with config.json and model.safetensors (Hugging Face), also in shards with model.safetensors.index.json
     folder with one *.json that is a configuration and one file of weights (.safetensors, .bin, .pt, .pth)
-    a file of weights; the configuration is the one next to it, or what the tensors' shapes say
+    a file of weights; the configuration is the one next to it, or is inferred from the tensors' shapes
 
 Files of torch are pickles: they are read by torch's own reader of tensors, which refuses everything else.
 
-What a file's tensors must be to be weights: finite numbers of floating point. The names of checkpoint families.
+Also the requirements on weights (finite floating-point numbers), and the names of checkpoint families.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ if TYPE_CHECKING:  # a place is checked without torch, which takes seconds to im
     from torch import Tensor
 
 KIND = "family"
-"""The kind of component that a checkpoint family is."""
+"""The component kind of a checkpoint family."""
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 PREFERRED = (WEIGHTS, INDEX, "weights.safetensors", "pytorch_model.bin")
 TORCH = (".bin", ".pt", ".pth")
 WRAPPERS = ("state_dict", "model_state_dict", "model")
-"""Keys under which checkpoints of training programs have their weights, next to an optimizer."""
+"""Keys of the weights in checkpoints of training programs, in addition to an optimizer's."""
 NO_CONFIG = ("index.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json")
 
 
 class CheckpointFiles(NamedTuple):
-    """What a checkpoint is built from: a configuration, where there is one, and files of weights."""
+    """The files of a checkpoint: a configuration, where there is one, and files of weights."""
 
     config: Path | None
     weights: list[Path]
@@ -71,7 +70,7 @@ def find_files(place: Path) -> CheckpointFiles | None:
 
 
 def check_place(place: Path) -> None:
-    """What a command is given as RUN must be one or a checkpoint, as far as can be told by the names of files.
+    """Check by the names of files that a command's RUN is a run or a checkpoint.
 
     Raises:
         WorkbenchError: there is neither, a package is not installed, or a checkpoint has several files of weights.
@@ -81,7 +80,7 @@ def check_place(place: Path) -> None:
 
 
 def no_place(place: Path) -> WorkbenchError:
-    """That a place is neither a run nor a checkpoint."""
+    """The error about a place that is neither a run nor a checkpoint."""
     return WorkbenchError(
         f"{place} is not a run: it has no {RECIPE}; nor is it a checkpoint, which has a configuration and weights "
         "(Hugging Face's config.json and model.safetensors)"
@@ -89,7 +88,7 @@ def no_place(place: Path) -> WorkbenchError:
 
 
 def check_checkpoint_folder(folder: Path) -> None:
-    """What can be refused of the place of a checkpoint (config, weights, tokenizer) before it is made.
+    """Check the folder of a checkpoint (config, weights, tokenizer) before it is written.
 
     Raises:
         WorkbenchError: --output is a run or within one's own files, or a file of a checkpoint cannot be written there.
@@ -131,7 +130,7 @@ def read_tensors(files: Iterable[Path]) -> dict[str, Tensor]:
     """All tensors of files of weights, on the CPU.
 
     Raises:
-        WorkbenchError: a file is damaged, or holds other things than tensors.
+        WorkbenchError: a file is damaged, or has values that are not tensors.
     """
     from workbench.runs.weights import read_weights
 
@@ -144,7 +143,7 @@ def read_tensors(files: Iterable[Path]) -> dict[str, Tensor]:
 
 
 def read_names(files: Iterable[Path]) -> list[str]:
-    """The names of the tensors alone."""
+    """The names of the tensors in files of weights."""
     from workbench.runs.weights import weight_names
 
     files = list(files)
@@ -162,20 +161,20 @@ def _read_torch(file: Path) -> dict[str, Tensor]:
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
         reason = str(error).strip().split("\n")[0][:200]
         raise WorkbenchError(
-            f"{file} cannot be read as tensors alone ({reason}). A damaged file, or one that would run code: have "
-            "whoever made it save its weights as safetensors"
+            f"{file} cannot be read as tensors alone ({reason}). It is damaged, or it would run code: ask its author "
+            "to save the weights as safetensors"
         ) from error
     for key in WRAPPERS:
         if isinstance(state, Mapping) and isinstance(state.get(key), Mapping):
             state = state[key]
     found = {str(name): t for name, t in state.items() if isinstance(t, Tensor)} if isinstance(state, Mapping) else {}
     if not found:
-        raise WorkbenchError(f"{file} holds no tensors by name, but a {type(state).__name__}; a state dict is wanted")
+        raise WorkbenchError(f"{file} holds no tensors by name, but a {type(state).__name__}; allowed: a state dict")
     return found
 
 
 def _shards(index: Path) -> list[Path]:
-    """The files that an index names, each once."""
+    """The files in an index, each once."""
     listed = read_config(index).get("weight_map")
     names = list(dict.fromkeys(listed.values())) if isinstance(listed, dict) else []
     wrong = [name for name in names if not isinstance(name, str) or Path(name).name != name]
@@ -198,9 +197,10 @@ def _only(found: list[Path], what: str, folder: Path) -> Path | None:
 
 
 def check_numbers(tensors: Mapping[str, Tensor], names: Iterable[str]) -> None:
-    """
+    """Check that weights are finite floating-point numbers.
+
     Args:
-        names: of the weights among the tensors; what else lies there (a mask, a count of steps) may be anything.
+        names: of the weights among the tensors; others (a mask, a count of steps) may be anything.
 
     Raises:
         WorkbenchError: a weight is of another kind (quantised, complex, sparse), or holds NaN or infinity.
@@ -220,7 +220,7 @@ def check_numbers(tensors: Mapping[str, Tensor], names: Iterable[str]) -> None:
         if wrong:
             raise WorkbenchError(
                 f"the tensor {name} has NaN or infinity in {wrong:,} of {tensor.numel():,} places; fetch the file "
-                "again, or take weights from before the training failed"
+                "again, or use weights from before the training failed"
             )
 
 
@@ -229,8 +229,8 @@ def _short(kind: torch.dtype | torch.layout) -> str:
 
 
 def family_of(name: str) -> str:
-    """The short name of a family that is called as its recipe is (`ernie-thu`, `gpt-2`), with or without the package;
-    an import path as it is.
+    """The short name of a family given by the name of its recipe (`ernie-thu`, `gpt-2`), with or without the package;
+    an import path is returned unchanged.
 
     Raises:
         WorkbenchError: there is no such family, or there are several.

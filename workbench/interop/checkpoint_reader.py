@@ -1,4 +1,4 @@
-"""A checkpoint, read: which family it is of, its network, and its weights under our names."""
+"""Reading a checkpoint: its family, its network, and its weights under our names."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class PretrainedWeights(NamedTuple):
 
     Attributes:
         family: its name.
-        network: that the weights are of.
-        heads: the objectives that they have heads of, with the options that count.
-        visibility: which rows of a text each one sees.
-        sequence: how it reads a text (`CheckpointFamily.sequence`).
-        tensors: ours; what is one tensor in the network is here under all its names.
-        unused: their names that we have no place for.
-        missing: what the network has and the files lack (under our names).
-        config: the configuration, with what the shapes say where it is silent.
+        network: of the weights.
+        heads: the objectives of their heads, with the options that matter.
+        visibility: the rows of a text that each row sees.
+        sequence: how the family reads a text (`CheckpointFamily.sequence`).
+        tensors: ours; a tensor with several names in the network is here under all of them.
+        unused: their names without a counterpart here.
+        missing: tensors of the network that the files lack (our names).
+        config: the configuration, completed from the tensors' shapes.
     """
 
     family: str
@@ -60,10 +60,10 @@ def read_checkpoint_folder(files: CheckpointFiles, family: str | None = None) ->
     """Read the files of a checkpoint.
 
     Args:
-        family: its name, where it is known; by default it is found out.
+        family: its name, where it is known; by default it is detected.
 
     Raises:
-        WorkbenchError: it is of no family that we know, or of several, or the files are damaged or don't fit together.
+        WorkbenchError: its family is unknown or ambiguous, or the files are damaged or don't fit together.
     """
     config, state = FamilyConfig(read_config(files.config)), read_tensors(files.weights)
     where = ", ".join(map(str, files.weights))
@@ -86,10 +86,10 @@ def read_checkpoint_folder(files: CheckpointFiles, family: str | None = None) ->
 
 
 def _check_body(checkpoint_family: CheckpointFamily, rules: list[Rule], unused: list[str]) -> None:
-    """What is left of the weights may be heads, or what the family says that it leaves.
+    """Check that unused tensors belong to heads, or are among those that the family leaves out.
 
     Raises:
-        WorkbenchError: it belongs to the network's body; the network would compute something else without it.
+        WorkbenchError: one belongs to the network's body; the network would compute something else without it.
     """
     weights = [rule for rule in rules if not isinstance(rule, Buffer | Copy)]
     body = {_stem(name) for rule in weights if any(map(_of_body, rule.ours)) for name in rule.theirs}
@@ -102,9 +102,9 @@ def _check_body(checkpoint_family: CheckpointFamily, rules: list[Rule], unused: 
     ]
     if left:
         raise WorkbenchError(
-            f"{len(left)} of its tensors belong to the network, and have no place in what its configuration says: "
+            f"{len(left)} of its tensors belong to the network, and have no place in the network of its configuration: "
             f"{', '.join(left[:5])}{', ...' * (len(left) > 5)}. The network would compute something else without them: "
-            "correct the configuration (how many layers, of which kinds), or name a family of your own that knows them"
+            "correct the configuration (number and kinds of layers), or name a family of your own that has them"
         )
 
 
@@ -117,7 +117,7 @@ def _longest(name: str, stems: set[str]) -> int:
 
 
 def _stem(name: str) -> str:
-    """What a tensor's name and those of its like begin with: up to the first number, or to two modules above."""
+    """The common beginning of a tensor's name and similar ones: up to the first number, or to two modules above."""
     numbered = re.match(r"(.*?\.)\d+\.", f".{name}")
     return numbered[1][1:] if numbered else "".join(f"{part}." for part in name.split(".")[:-2])
 
@@ -135,7 +135,7 @@ def recognised(config: Mapping[str, Any], tensors: Iterable[str], where: str) ->
     says = ", ".join(f"{key} = {config[key]!r}" for key in ("model_type", "architectures") if key in config)
     if not found:
         raise WorkbenchError(
-            f"{where} is of no family that is known: {says or 'its configuration names no model'}; it has tensors such "
+            f"{where} is of no known family: {says or 'its configuration names no model'}; it has tensors such "
             f"as {', '.join(names[:3])}. Families: {', '.join(short_names(KIND))}. Name one, or "
             f"one of your own, {HOW}"
         )
@@ -143,7 +143,7 @@ def recognised(config: Mapping[str, Any], tensors: Iterable[str], where: str) ->
 
 
 def make_family(name: str) -> CheckpointFamily:
-    """The family of a name: a short one, as a recipe of it is called, or an import path.
+    """The family of a name: a short one, that of a recipe of it, or an import path.
 
     Raises:
         WorkbenchError: there is none, or its code is not trusted.
@@ -154,7 +154,8 @@ def make_family(name: str) -> CheckpointFamily:
 
 
 def _spelt(checkpoint_family: CheckpointFamily, state: Mapping[str, Tensor], rules: list[Rule]) -> dict[str, Tensor]:
-    """The tensors under the names of the rules: other spellings, and a body that was saved without its prefix."""
+    """The tensors under the names of the rules, from other spellings, and from a body that was saved without its
+    prefix."""
     spelt = {checkpoint_family.spelt(name): tensor for name, tensor in state.items()}
     if not checkpoint_family.prefix or any(name.startswith(checkpoint_family.prefix) for name in spelt):
         return spelt
@@ -164,10 +165,10 @@ def _spelt(checkpoint_family: CheckpointFamily, state: Mapping[str, Tensor], rul
 
 
 def _completed(spec: NetworkSpec, tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
-    """The tensors with all names that each has in the network, and the network's names that are not there.
+    """The tensors with all names that each has in the network, and the network's names that are missing.
 
     Raises:
-        WorkbenchError: a shape is not the one that the configuration says.
+        WorkbenchError: a shape differs from the configuration.
     """
     with torch.device("meta"):
         own = Network(spec).state_dict(keep_vars=True)
@@ -187,8 +188,8 @@ def _completed(spec: NetworkSpec, tensors: dict[str, Tensor]) -> tuple[dict[str,
     if wrong:
         name = wrong[0]
         raise WorkbenchError(
-            f"{len(wrong)} tensors are not of the sizes in its configuration: {name} (our name) is "
-            f"{list(complete[name].shape)}, the configuration says {list(own[name].shape)}"
+            f"{len(wrong)} tensors differ in size from its configuration: {name} (our name) is "
+            f"{list(complete[name].shape)}, the configuration has {list(own[name].shape)}"
         )
     return complete, [name for name in own if name not in complete]
 
@@ -200,6 +201,6 @@ def _is_there(head: str, tensors: Mapping[str, Tensor], rules: list[Rule]) -> bo
 
 
 def names_of(place: Path) -> str:
-    """What lies in a folder, for messages."""
+    """The contents of a folder, for messages."""
     found = sorted(entry.name for entry in place.iterdir())[:8] if place.is_dir() else []
     return ", ".join(found) or "nothing"

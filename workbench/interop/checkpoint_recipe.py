@@ -1,6 +1,6 @@
-"""The recipe that trains a checkpoint of other people further: its architecture, its weights, its tokenizer, its task.
+"""The recipe that continues training from a pretrained checkpoint: its architecture, weights, tokenizer and task.
 
-`workbench pretrain hf/bert` uses it as it is, `workbench recipes --from hf/bert` writes it as a file to be changed.
+`workbench pretrain hf/bert` uses it unchanged, `workbench recipes --from hf/bert` writes it as a file to be edited.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from workbench.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 MUCH = 0.8
-"""A tokenizer has about as many tokens as its model; tables are filled up to round numbers."""
+"""A tokenizer has about as many tokens as its model; tables are padded to round numbers."""
 LENGTH = 512
 """Tokens of a sequence, or fewer where the network has fewer positions."""
 FAMILY = "model.init_from.family="
-"""How an override names the family of a checkpoint."""
+"""The override that names the family of a checkpoint."""
 TRAIN: Spec = {
     "max_steps": 10_000,
     "global_batch_size": 32,
@@ -39,9 +39,10 @@ TRAIN: Spec = {
     "lr": 5e-5,
     "lr_schedule": {"lr_schedule": "linear", "warmup_steps": 0.06},
 }
-"""Of no paper. The rate is below those that the families began with, so that what is known stays."""
+"""From no paper. The rate is below those of the families' pretraining, so that the network keeps what it has
+learned."""
 TASKS = {"text": "text", "wiki-linked": "wiki"}
-"""By the corpus, what the task is called; that of images with texts is `pairs`."""
+"""The names of tasks by kind of corpus; that of images with texts is `pairs`."""
 KINDS = {"image": "vision-language", "entity": "knowledge"}
 
 
@@ -58,8 +59,7 @@ def recipe_named(name: str, overrides: Sequence[str] = (), *, trust: bool = Fals
 
     Raises:
         WorkbenchError: as `workbench.recipe.reading.load_recipe`; or the folder is a run, holds no checkpoint, or one
-        that
-            cannot be trained further.
+            that cannot be trained further.
     """
     if not is_checkpoint_folder(name) or _ships(name):
         return load_recipe(name, list(overrides), trust=trust)
@@ -94,7 +94,7 @@ def _family_in(overrides: Sequence[str], where: str, *, trust: bool) -> tuple[st
 
 
 def _check_learns(tree: Spec, overrides: Sequence[str], where: str) -> None:
-    """
+    """Check that the recipe has an objective.
     Raises:
         WorkbenchError: the family names no objective, and no override does.
     """
@@ -102,16 +102,16 @@ def _check_learns(tree: Spec, overrides: Sequence[str], where: str) -> None:
         said = f"tasks.{name}.objectives"
         if not task["objectives"] and not any(text.startswith((f"{said}=", f"{said}.")) for text in overrides):
             raise WorkbenchError(
-                f"{where}: its family names no head, so that nothing says what is learned; say the objective, such as "
+                f"{where}: its family names no head, so that the objective is unknown; name one, such as "
                 f"'{said}=[{{objective: mlm}}]', behind RECIPE or --from {where}"
             )
 
 
 def checkpoint_recipe_tree(place: str, family: str | None = None) -> Spec:
-    """The recipe as it is written: with `${...}`, and without what is so by default.
+    """The recipe as a tree for YAML: with `${...}`, and without default values.
 
     Args:
-        family: of the checkpoint; by default it is found out.
+        family: of the checkpoint; by default it is detected.
 
     Raises:
         WorkbenchError: there is a run, or no checkpoint, or one that reads no text.
@@ -184,16 +184,17 @@ def _tree(
 
 
 def _check_size(words: Tokenizer, said: int | None, folder: Path) -> None:
-    """Tell of a tokenizer of a much smaller vocabulary than the network's, as of one that was saved in part."""
+    """Warn of a tokenizer whose vocabulary is much smaller than the network's, for example one that was saved in
+    part."""
     if said is not None and words.vocab_size < MUCH * said:
         logger.warning(
-            "%s: the tokenizer has %s tokens, and the configuration says vocab_size = %s: is it the model's own?",
+            "%s: the tokenizer has %s tokens, and the configuration has vocab_size = %s: is it the model's own?",
             *(folder, f"{words.vocab_size:,}", f"{said:,}"),
         )
 
 
 def _stated(network: NetworkSpec) -> Spec:
-    """What a network says next to what is so by default."""
+    """The entries of a network without default values."""
     fields = {field.name: field for field in dataclasses.fields(network)}
     values = {name: getattr(network, name) for name in fields}
     return {name: value for name, value in values.items() if value != _default(fields[name])}
@@ -204,7 +205,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def checkpoint_recipe_yaml(place: str, overrides: Sequence[str] = (), *, trust: bool = False) -> str:
-    """The file that `pretrain` takes, with `key=value` overrides applied.
+    """The recipe file for `pretrain`, with `key=value` overrides applied.
 
     Raises:
         WorkbenchError: as `checkpoint_recipe_tree`, or for the overrides as `recipe_named`.

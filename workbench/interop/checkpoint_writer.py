@@ -1,7 +1,7 @@
-"""Writing a network as a checkpoint of one of the families: the inverse of starting from one.
+"""Export of a network as a checkpoint of one of the families.
 
-Nothing is written that would not read back: the configuration must describe the very network, and the tensors, read
-again by the family's own rules, must be the same bits.
+An export must read back: the configuration must describe the same network, and the tensors, read by the family's own
+rules, must be the same bits.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ SHOWN = 12
 
 
 class ExportedWeights(NamedTuple):
-    """What a network is in another family.
+    """A network in the form of a family.
 
     Attributes:
-        left: heads of ours that the family has no place for.
+        left: heads of ours without a counterpart in the family.
     """
 
     tensors: dict[str, Tensor]
@@ -48,11 +48,11 @@ class ExportedWeights(NamedTuple):
 def one_of_a_kind(
     heads: torch.nn.ModuleDict, objectives: dict[str, Spec], chosen: str | None, run: Path
 ) -> tuple[torch.nn.ModuleDict, dict[str, Spec]]:
-    """The heads without others of the kind of the one that is chosen, which gets the name that families have for it.
+    """The heads without others of the kind of the chosen one, which gets the family's name for it.
 
     Args:
         heads, objectives: of a network, by the objectives' names.
-        chosen: such a name.
+        chosen: one of these names.
 
     Raises:
         WorkbenchError: there is none of this name.
@@ -82,15 +82,15 @@ def exported_weights(
     """A network as a checkpoint of a family.
 
     Args:
-        spec: what the recipe says of the network.
+        spec: the recipe's entry for the network.
         heads: of the objectives that read it, by their names.
-        objectives: what the recipe says of these.
-        stream: only this one, by itself.
-        visibilities: how the network has read its texts (`workbench.pretraining.task.visibilities_of`).
-        given: what parts were given (vocab_size, ...).
+        objectives: the recipe's entries for these.
+        stream: export only this one, by itself.
+        visibilities: those of its texts in training (`workbench.pretraining.task.visibilities_of`).
+        given: the values that components got (vocab_size, ...).
 
     Raises:
-        WorkbenchError: the family cannot say the network; lists all that differs. Or the stream reads others.
+        WorkbenchError: the family has no form for the network; lists all differences. Or the stream reads others.
     """
     checkpoint_family = make_family(family)
     state = _state(network)
@@ -103,7 +103,7 @@ def exported_weights(
         nearest, its_heads = checkpoint_family.network(config), checkpoint_family.heads(config)
     except (LookupError, WorkbenchError) as error:
         raise WorkbenchError(
-            f"this network is none of the family {family}: {_lack(error)}. {_line(checkpoint_family)}. Families: "
+            f"this network has no form in the family {family}: {_lack(error)}. {_line(checkpoint_family)}. Families: "
             "workbench components family"
         ) from error
     theirs = model_description(nearest, checked_heads(checkpoint_family, its_heads))
@@ -136,7 +136,7 @@ def export(
     """Write a network of a loaded run with its tokenizer as a Hugging Face folder; its adapters are merged into it.
 
     Args:
-        objective: of several heads of one kind the one that is kept.
+        objective: of several heads of one kind the one that is exported.
         place: of the run, for messages.
 
     Raises:
@@ -169,18 +169,18 @@ def write_checkpoint_folder(folder: Path, checkpoint_family: ExportedWeights) ->
 
 
 def _state(module: torch.nn.Module) -> dict[str, Tensor]:
-    """The tensors of a module that a checkpoint has; what has several names is one object under all of them."""
+    """The tensors of a module for a checkpoint; one with several names is one object under all of them."""
     kept: dict[int, Tensor] = {}
     return {n: kept.setdefault(id(t), t.detach()) for n, t in module.state_dict(keep_vars=True).items()}
 
 
 def _check_back(tensors: Mapping[str, Tensor], rules: list[Rule], state: Mapping[str, Tensor]) -> None:
     again = to_ours(tensors, rules).tensors
-    # one of theirs may be read as heads of several objectives, of which this run has some
+    # one of theirs may be read as heads of several objectives; this run has some of them
     changed = [name for name, tensor in again.items() if name in state and not torch.equal(state[name], tensor)]
     if changed:
         raise WorkbenchError(
-            f"the family keeps as one what is apart in this network, with other values: {', '.join(changed[:5])} "
+            f"the family has one tensor for tensors that differ in this network: {', '.join(changed[:5])} "
             f"({len(changed)} tensors); it cannot hold both"
         )
 
@@ -189,13 +189,13 @@ def _inexpressible(family: str, checkpoint_family: CheckpointFamily, different: 
     more = [f"and {len(different) - SHOWN} more"] if len(different) > SHOWN else []
     listed = "\n".join(f"  {line}" for line in [*different[:SHOWN], *more])
     return WorkbenchError(
-        f"the family {family} cannot say this network; here is the run, there is the nearest that the family has:\n"
+        f"the family {family} has no form for this network; here is the run, there the nearest network of the family:\n"
         f"{listed}\n{_line(checkpoint_family)}. Families: workbench components family"
     )
 
 
 def _lack(error: Exception) -> str:
-    """What a network has not that a family needs; of an index only that there were too few."""
+    """What a family needs and a network lacks; for an index error only that there are too few."""
     if isinstance(error, IndexError):
         return "it has too few layers of the kinds that the family has"
     return str(error) if isinstance(error, WorkbenchError) else f"it lacks {error}"

@@ -1,19 +1,19 @@
-"""What a checkpoint family is: how the weights of other people's code go into our networks, and ours into theirs.
+"""The contract of a checkpoint family: conversion of published weights to our networks, and of ours to theirs.
 
 A family is one file in `interop/families/` of a package, or a class named by import path. It has no weights and no
 state: it reads a configuration. `init_from` uses it one way, `workbench export --as` the other.
 
-    class Mine(Release):
+    class Mine(CheckpointFamily):
         def recognises(self, config, names): ...     # is this folder of the family?
-        def network(self, config): ...               # the network that its configuration describes, as a recipe says it
+        def network(self, config): ...               # the network that its configuration describes, as in a recipe
         def rules(self, config): ...                 # the table of names (`workbench.interop.rules`)
-        def heads(self, config): ...                 # which objectives' heads it has
+        def heads(self, config): ...                 # the objectives whose heads it has
         def config(self, described): ...             # the configuration of one of our networks
-        def visibility(self, config): ...            # which rows of a text each one sees: all, where it is not defined
+        def visibility(self, config): ...            # the rows of a text that each row sees; by default all
         def sequence(self, config): ...              # the special tokens around a text, where they are not the usual
-        def task(self, config): ...                  # how it is trained further, where its first head doesn't say it
+        def task(self, config): ...                  # how it is trained further, where its first head doesn't show it
 
-What cannot be exported needs no code: `network(config(ours))` must say what ours says
+A network that cannot be exported needs no code: `network(config(ours))` must describe the same network as ours
 (`workbench.interop.network_description`).
 """
 
@@ -32,25 +32,24 @@ from workbench.sequences.text_layout import Visibility
 
 
 class FamilyConfig(dict[str, Any]):
-    """A configuration; to ask for a key that it lacks is a folder that is not whole."""
+    """A configuration; a missing key raises an error about an incomplete folder."""
 
     def __missing__(self, key: str) -> Any:
         raise WorkbenchError(f"the configuration has no {key!r}; it has {', '.join(map(str, self)) or 'nothing'}")
 
 
 class CheckpointFamily:
-    """Weights of other people's code, both ways.
+    """Conversion between a family of published weights and our networks, both ways.
 
     Attributes:
-        leaves: patterns of names of a body's tensors that have no place in our parts, and are knowingly left: the rest
-            of a body must have one, or its states would differ. What is outside of the body (heads) may be left.
-        prefix: in front of the names of a body that was saved with heads, and missing where it was saved alone.
+        leaves: patterns of names of a body's tensors that have no counterpart here, and are left out on purpose. All
+            others of a body must have one, or its states would differ. Tensors outside of the body (heads) may be left.
+        prefix: that of the names of a body that was saved with heads; missing where it was saved alone.
         free: options of ours that its configuration need not hold.
         counts_padding: whether their code counts positions from the id of the padding, so that this id is the family's
             own, whatever the tokenizer.
-        goes_on: whether what it reads from left to right is a text to continue with, so that its tokenizer puts no end
-            behind it.
-        corpus: what it is trained further on, as its recipe calls it below `vars.data`.
+        goes_on: whether a text that it reads from left to right is continued, so that its tokenizer adds no end token.
+        corpus: the corpus of further training, as its recipe names it below `vars.data`.
         supplied: options of streams' embeddings that are files of the user's, for a recipe.
     """
 
@@ -70,40 +69,40 @@ class CheckpointFamily:
         """The network that a configuration describes, with the poolers that the family may have.
 
         Raises:
-            WorkbenchError: it describes something that our parts don't have.
+            WorkbenchError: it describes something that is not supported.
         """
         raise NotImplementedError(f"{type(self).__name__} must define network")
 
     def rules(self, config: FamilyConfig) -> list[Rule]:
-        """Their names and ours: of the network as in its state dict, of heads with the objective's name in front."""
+        """Their names and ours: of the network as in its state dict, of heads with the objective's name as prefix."""
         raise NotImplementedError(f"{type(self).__name__} must define rules")
 
     def heads(self, config: FamilyConfig) -> dict[str, Spec]:
-        """The heads that the family has: by the objective's name in a recipe, which is also in front of the names of
-        the head's tensors in `rules`, the objective as a recipe says it, with those options that decide what the head
-        computes: `{"mlm": {"objective": "mlm", "head": {"transform": {"norm_eps": 1e-5}}}}`."""
+        """The heads of the family, by the objective's name in a recipe, which is also the prefix of the names of the
+        head's tensors in `rules`. The values are the objectives as in a recipe, with the options on which the head's
+        outputs depend: `{"mlm": {"objective": "mlm", "head": {"transform": {"norm_eps": 1e-5}}}}`."""
         return {}
 
     def visibility(self, config: FamilyConfig) -> Visibility:
-        """Which rows of a text (`text`) each one sees in the networks of a configuration, as a builder's option."""
+        """The rows of a text (`text`) that each row sees in the networks of a configuration, as a builder's option."""
         return "bidirectional"
 
     def sequence(self, config: FamilyConfig) -> Spec:
-        """How the family reads a text: the builder (without `max_length`), with `steps` where it needs any, as a
-        recipe says `sequence`. A special token that the tokenizer lacks is left out."""
+        """How the family reads a text, as the entry `sequence` of a recipe: the builder (without `max_length`), with
+        `transforms` where it needs any. A special token that the tokenizer lacks is left out."""
         visibility = self.visibility(config)
         ends = {"begin": None, "end": "eos"} if visibility == "causal" else {"begin": "cls", "end": "sep"}
         return {"builder": "document", "visibility": visibility, **ends}
 
     def task(self, config: FamilyConfig) -> Spec:
-        """How it is trained further, as a recipe says a task (without corpora): it reads a text as it does, and learns
-        the objective of the first of its heads, or none where it has no head. `max_length` is added where it is not
+        """How it is trained further, as a task of a recipe (without corpora): the text is read by `sequence`, and the
+        objective is that of its first head, or none where it has no head. `max_length` is added where it is not
         stated."""
         first = list(self.heads(config).items())[:1]
         return {"sequence": self.sequence(config), "objectives": [with_name(name, spec) for name, spec in first]}
 
     def config(self, described: ModelDescription) -> dict[str, Any]:
-        """The configuration of one of our networks. What it cannot say may be left out: it is found and told.
+        """The configuration of one of our networks. Options without a key may be left out: a comparison reports them.
 
         Raises:
             LookupError: the network lacks a stream or layers that every one of the family has.
@@ -111,36 +110,36 @@ class CheckpointFamily:
         raise NotImplementedError(f"{type(self).__name__} must define config")
 
     def completed(self, config: FamilyConfig, state: Mapping[str, Tensor]) -> FamilyConfig:
-        """A configuration with what the shapes of the tensors say, where the file was released without one."""
+        """A configuration completed from the shapes of the tensors, where the file was published without one."""
         return config
 
     def spelt(self, name: str) -> str:
-        """Another spelling of a tensor's name that files of the family have, as the rules spell it."""
+        """The name in the rules of a tensor that files of the family spell differently."""
         return name
 
     def adapted(
         self, described: ModelDescription, state: dict[str, Tensor]
     ) -> tuple[ModelDescription, dict[str, Tensor]]:
-        """A network of ours, and its weights, put so that the family can say it and that computes the same."""
+        """An equivalent network and its weights in a form that the family supports."""
         return described, state
 
 
 def with_name(head: str, spec: Spec) -> Spec:
-    """The objective of a head as a recipe says it, with `name` where it is not the objective's own."""
+    """The objective of a head as in a recipe, with `name` where it is not the objective's own."""
     return spec if spec["objective"].rpartition(".")[2] == head else {**spec, "name": head}
 
 
 def checked_heads(checkpoint_family: CheckpointFamily, heads: dict[str, Spec]) -> dict[str, Spec]:
-    """What `CheckpointFamily.heads` returned.
+    """The output of `CheckpointFamily.heads`, checked.
 
     Raises:
-        WorkbenchError: it doesn't say of what objective a head is.
+        WorkbenchError: a head has no objective.
     """
     for name, spec in heads.items():
         if not isinstance(spec, Mapping) or not isinstance(spec.get("objective"), str):
             raise WorkbenchError(
                 f"{type(checkpoint_family).__module__}:{type(checkpoint_family).__qualname__}: heads returned "
                 f"{spec!r} for {name!r}; "
-                'allowed: the objective that it is the head of, as a recipe says it: {"objective": NAME, ...}'
+                'allowed: the objective of the head, as in a recipe: {"objective": NAME, ...}'
             )
     return heads

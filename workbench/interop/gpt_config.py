@@ -1,4 +1,4 @@
-"""The keys of GPT's configuration file, which GPT-2 kept, and our options."""
+"""The keys of GPT's configuration file, which GPT-2 has too, and our options."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def block(config: FamilyConfig, key: str, default: str, activations: Mapping[str
     """A layer, whose activation the configuration has under `key`.
 
     Raises:
-        WorkbenchError: an activation that we don't have.
+        WorkbenchError: an activation that is not supported.
     """
     name = config.get(key, default)
     if name not in activations:
@@ -52,7 +52,7 @@ def block(config: FamilyConfig, key: str, default: str, activations: Mapping[str
 
 
 def config_of(described: ModelDescription, layers: int) -> dict[str, Any]:
-    """The keys that say an embedding and so many layers of ours."""
+    """The keys of the configuration for an embedding and a number of layers of ours."""
     text, first = described.streams["text"], described.layers[0]
     return {
         "vocab_size": text["vocab_size"],

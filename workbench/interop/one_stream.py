@@ -1,6 +1,6 @@
 """One stream of a network as a network of its own: the text encoder of a model with two encoders.
 
-That is only possible where no layer lets another stream into it; layers say what they read and change.
+That is only possible where no layer reads another stream for it; layers declare the streams that they read and change.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from workbench.models.sharing import streams_of
 def alone(
     network: Network, ours: ModelDescription, state: Mapping[str, Tensor], stream: str
 ) -> tuple[ModelDescription, dict[str, Tensor]]:
-    """What is said of a network, and its tensors, of one stream: its layers are numbered anew.
+    """The description of a network, and its tensors, for one stream: its layers are renumbered.
 
-    Heads that say another stream are left out.
+    Heads that read another stream are left out.
 
     Raises:
         WorkbenchError: there is no such stream, or one of its layers reads others too.
@@ -46,7 +46,7 @@ def alone(
 
 
 def _layers(network: Network, stream: str) -> dict[int, int]:
-    """The numbers of the layers that change the stream, and which ones they become."""
+    """The numbers of the layers that change the stream, and their new numbers."""
     numbers: dict[int, int] = {}
     for number, layer in enumerate(network.layers):
         reads, changes = (streams_of(layer, what) for what in ("reads", "changes"))
@@ -63,7 +63,7 @@ def _layers(network: Network, stream: str) -> dict[int, int]:
 
 
 def _renumbered(share: str | None, numbers: Mapping[int, int]) -> str | None:
-    """`attention of layer 3`, with the number that this layer becomes."""
+    """`attention of layer 3`, with the new number of this layer."""
     if share is None:
         return None
     what, _, number = share.rpartition(" ")

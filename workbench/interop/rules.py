@@ -7,13 +7,14 @@
 | `RowRanges` | a table | stretches of its rows; a whole number is one row, as a vector |
 | `Sum` | one row each of several tables | their sum, as a vector |
 | `ReversedTensor` | one, of two classes in the other order | one |
-| `TransposedTensor` | one, of a linear map kept as [in, out] | one, [out, in] |
-| `ByHead` | linear maps kept as [in, heads, size] | one, [all heads' sizes, in], stacked |
+| `TransposedTensor` | one, of a linear layer stored as [in, out] | one, [out, in] |
+| `ByHead` | linear layers stored as [in, heads, size] | one, [all heads' sizes, in], stacked |
 | `ReshapedTensor` | one | one, whose numbers have other dimensions |
 | `Copy` | a second name of another of their tensors (tied weights) | nothing more |
 | `Buffer` | no weights (position numbers) | nothing |
 
-Rows of theirs that ours lacks are never read by their code either (the padding's); they are written as zeros.
+Rows of theirs without a counterpart here are never read by their code either (the padding's); they are written as
+zeros.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class SameTensor:
 
 @dataclass(frozen=True)
 class Stack:
-    """Tensors that we keep as one, stacked along the first dimension in this order."""
+    """Tensors that are one here, stacked along the first dimension in this order."""
 
     sources: tuple[str, ...]
     target: str
@@ -78,11 +79,11 @@ class Stack:
 
 @dataclass(frozen=True)
 class RowRanges:
-    """A table of theirs of which we keep stretches of rows, or a vector of which we keep stretches of numbers.
+    """A table of theirs of which stretches of rows are used here, or a vector of which stretches of numbers are.
 
     Attributes:
         targets: by our name, the rows `(first, last + 1)`, or one row as a vector.
-        rows: how many rows their table has.
+        rows: the number of rows of their table.
     """
 
     source: str
@@ -117,7 +118,7 @@ class Sum:
     """A vector of ours that is the sum of a row each of several tables of theirs.
 
     Attributes:
-        sources: name, row, and how many rows the table has. What is written goes into the first; the others are zeros.
+        sources: name, row, and the number of rows of the table. The sum is written to the first; the others are zeros.
     """
 
     sources: tuple[tuple[str, int, int], ...]
@@ -155,7 +156,7 @@ class ReversedTensor(SameTensor):
 
 @dataclass(frozen=True)
 class TransposedTensor(SameTensor):
-    """A linear map that is kept as [in, out] there."""
+    """A linear layer that is stored as [in, out] there."""
 
     def read(self, state: State) -> dict[str, Tensor]:
         return {self.target: state[self.source].t()}
@@ -180,7 +181,7 @@ class ReshapedTensor(SameTensor):
 
 @dataclass(frozen=True)
 class ByHead(Stack):
-    """Linear maps that are kept as [in, heads, size] there, and stacked in this order here."""
+    """Linear layers that are stored as [in, heads, size] there, and stacked in this order here."""
 
     heads: int
 
@@ -194,10 +195,10 @@ class ByHead(Stack):
 
 @dataclass(frozen=True)
 class Copy:
-    """Another name of theirs for one of their tensors; where the two differ, it is none of ours.
+    """A second name of theirs for one of their tensors; where the two differ, it has no counterpart here.
 
     Attributes:
-        next to: it is written where this tensor of theirs is (a head's decoder where the head is).
+        alongside: the tensor of theirs with which it is written (a head's decoder where the head is).
     """
 
     source: str
@@ -207,7 +208,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Buffer:
-    """What their files may hold next to weights."""
+    """Tensors that their files may hold and that are no weights."""
 
     source: str
 
@@ -223,7 +224,7 @@ class ConvertedTensors(NamedTuple):
 
 
 def weights_of(rules: Iterable[Rule]) -> list[str]:
-    """Their names of the tensors that ours are built from."""
+    """Their names of the tensors from which ours are built."""
     return list(dict.fromkeys(name for rule in rules if not isinstance(rule, Copy | Buffer) for name in rule.theirs))
 
 
@@ -269,7 +270,7 @@ def to_theirs(state: State, rules: Iterable[Rule]) -> ConvertedTensors:
 
 
 def _complete(state: State, names: tuple[str, ...], who: str) -> bool:
-    """Whether all are there; False where none is."""
+    """Whether all tensors are there; False where none is."""
     missing = [name for name in names if name not in state]
     if missing and len(missing) < len(names):
         present = next(name for name in names if name in state)

@@ -1,7 +1,8 @@
-"""What a command is given as RUN: a run, or a checkpoint of other people, opened as if it were a run.
+"""A command's argument RUN: a run, or a Hugging Face checkpoint, opened as if it were a run.
 
-A checkpoint has a network, heads and mostly a tokenizer. What a run's recipe says next to these is how the family reads
-a text (`Release.sequence`), and which of its heads predict tokens; nothing of it is ever trained: that is `finetune`.
+A checkpoint has a network, heads and mostly a tokenizer. The family supplies the rest of a run's recipe: how it reads a
+text (`CheckpointFamily.sequence`), and which of its heads predict tokens. Nothing of it is ever trained: that is
+`finetune`.
 """
 
 from __future__ import annotations
@@ -42,11 +43,10 @@ def name_at(place: Path) -> str:
 
 
 def recipe_at(place: Path) -> Recipe:
-    """The recipe of a run, with the tokenizer that lies in it; or one that says a checkpoint.
+    """The recipe of a run, with the tokenizer in its folder; or one that describes a checkpoint.
 
     Raises:
-        WorkbenchError: there is neither, or the released code is of no family that is known, is not whole, or reads no
-            text.
+        WorkbenchError: there is neither, or the checkpoint is of no known family, is not complete, or reads no text.
     """
     if is_run(place):
         recipe, own = read_recipe(place), place / RUNS_TOKENIZER
@@ -60,7 +60,7 @@ class FoundWeights:
     """Pretrained weights of a checkpoint family that can be opened.
 
     Attributes:
-        recipe: that describes their network, with the overrides.
+        recipe: that of their network, with the overrides.
         read: the identity of the tokenizer.
     """
 
@@ -82,8 +82,7 @@ def load(
 
     Raises:
         WorkbenchError: there is neither, as `workbench.runs.loaded_run.load`, or a checkpoint that has no tokenizer, is
-        of no
-            family that is known, is not whole, or reads no text; or it is to be opened under a control.
+            of no known family, is not complete, or reads no text; or it is to be opened under a control.
     """
     return opened(found_at(Path(place), overrides or (), control=control, trust=trust))
 
@@ -91,7 +90,7 @@ def load(
 def found_at(
     place: Path, overrides: Sequence[str] = (), *, control: str | None = None, trust: bool = False
 ) -> FoundRun | FoundWeights:
-    """What `load` opens: every refusal that needs no model.
+    """The run or checkpoint for `load`, after every check that needs no model.
 
     Raises:
         WorkbenchError: as `load`.
@@ -99,7 +98,7 @@ def found_at(
     if is_run(place):
         return find_run(place, overrides, control=control, trust=trust)
     if control is not None:
-        raise WorkbenchError(f"control {control} removes what a run was trained with, and {place} is no run")
+        raise WorkbenchError(f"control {control} changes the inputs of a trained run, and {place} is no run")
     folder, weights = _folder(place), _read(place)
     if not _has_tokenizer(folder):
         raise WorkbenchError(
@@ -141,7 +140,9 @@ def _open_weights(found: FoundWeights) -> LoadedRun:
     heads = {f"{head}.{name}" for head, part in loaded.model.heads.items() for name in part.state_dict()}
     lacking = sorted(heads - {*copied})
     if lacking:
-        raise WorkbenchError(f"{found.place} has only a part of a head: it lacks {', '.join(lacking)} (our names)")
+        raise WorkbenchError(
+            f"{found.place} has only some tensors of a head: it lacks {', '.join(lacking)} (our names)"
+        )
     return loaded
 
 
@@ -162,8 +163,8 @@ def _read(place: Path) -> PretrainedWeights:
     missing = [name for name in read.missing if not name.startswith("poolers.")]
     if missing:
         raise WorkbenchError(
-            f"{place} lacks {len(missing)} tensors of a network of its configuration, such as {missing[0]} (our name): "
-            "it cannot be used as it is. To train from what it has, name it as init_from of a recipe"
+            f"{place} lacks {len(missing)} tensors of a network of its configuration, such as {missing[0]} (our name), "
+            "so that it cannot be used. To train from its weights, name it as init_from of a recipe"
         )
     if TASK not in read.network.streams:
         raise WorkbenchError(f"{place} reads no text, but {', '.join(read.network.streams)}; name it as init_from")
@@ -190,7 +191,7 @@ def _recipe(place: Path, read: PretrainedWeights, tokenizer: Tokenizer | None) -
 
 
 def _changed(recipe: Recipe, overrides: list[str]) -> Recipe:
-    """With `key=value` changes. A recipe that is read must name corpora, which a checkpoint has none of."""
+    """With `key=value` changes. A recipe that is read must name corpora, and a checkpoint has none."""
     if not overrides:
         return recipe
     named = {name: replace(task, corpora={recipe.name: 1.0}) for name, task in recipe.tasks.items()}

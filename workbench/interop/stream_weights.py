@@ -1,10 +1,10 @@
-"""Which tensors of a network belong to one stream, under names that do not depend on where its layers stand.
+"""The tensors of a network that belong to one stream, under names that do not depend on the places of its layers.
 
 A stream's k-th layer is the k-th of the stack in which its rows attend to themselves: `self`, `joint` (of all its
 streams), a `cross` layer's own stream, and any other layer with an `attention` block (of the first of its streams, as
-ERNIE-THU's aggregator). What a plain Transformer layer has is the layer's: attention to itself and feed-forward.
-Layers between streams (`co`) are not counted, so BERT's twelve layers go to the text's twelve in ViLBERT too. The norms
-that stand by themselves (at the end of a pre-norm stack) are counted on their own. Where an embedding leaves its norm
+ERNIE-THU's aggregator). It consists of the modules of a plain Transformer layer: self-attention and feed-forward.
+Layers between streams (`co`) are not counted, so BERT's twelve layers go to the text's twelve in ViLBERT too. Norms
+that are layers of their own (at the end of a pre-norm stack) are counted separately. Where an embedding leaves its norm
 to the first layer (`norm: null`; VL-BERT), that layer's `norm` is the embedding's.
 """
 
@@ -48,7 +48,7 @@ def stream_names(spec: NetworkSpec, names: Iterable[str], stream: str) -> dict[s
 
 
 def stream_layers(spec: NetworkSpec, names: Iterable[str], stream: str) -> list[tuple[int, Spec]]:
-    """The stream's layers in order: their numbers in the stack and what the recipe says of them."""
+    """The stream's layers in order: their numbers in the stack and their entries in the recipe."""
     prefixes = {tuple(name.split(".")[:4]) for name in names if name.startswith("layers.")}
     return [
         (number, layer)
@@ -79,7 +79,7 @@ def _norm_among_others(names: Iterable[str]) -> bool:
 
 
 def layer_specs(specs: list[Spec]) -> list[Spec]:
-    """The stack of a recipe, one spec per layer: groups opened, repetitions counted out."""
+    """The stack of a recipe, one spec per layer: groups opened, repetitions expanded."""
     return [layer for layer, _ in counted_out(specs)]
 
 

@@ -1,8 +1,9 @@
-"""Tables that have other rows than the source's: more tokens, more positions, other classes.
+"""Tables with other rows than the source's: more tokens, more positions, other classes.
 
-Rows by token go by the token's string where both sides have a tokenizer, so that added, removed and re-ordered tokens
-find their vector; else the first rows are the first rows. Rows by class, of heads that say which of their tensors have
-such, go by the class's name. What the source doesn't have keeps its fresh values.
+Rows of tokens are matched by the token's string where both sides have a tokenizer, so that added, removed and
+re-ordered tokens find their vector; otherwise the first rows are the first rows. Rows of classes, of heads that name
+their tensors with such rows, are matched by the class's name. Rows that the source doesn't have keep their fresh
+values.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ class Vocabularies(NamedTuple):
 def grown(
     target: nn.Module, tensors: Mapping[str, Tensor], vocabularies: Vocabularies, where: str
 ) -> dict[str, Tensor]:
-    """The tensors, those of tables that differ in their rows filled up with the target's own.
+    """The tensors; tables with other rows are filled up with the target's own.
 
     Raises:
-        WorkbenchError: a table of tokens has fewer rows here, and no tokenizers say which; or no token is in common.
+        WorkbenchError: a table of tokens has fewer rows here, and tokenizers are missing; or no token is in common.
     """
     own = target.state_dict(keep_vars=True)
     by_token, tables = _by_token(target), _tables(target)
@@ -61,8 +62,8 @@ def _by_strings(name: str, own: Tensor, tensor: Tensor, vocabularies: Vocabulari
         if len(tensor) > len(own):
             raise WorkbenchError(
                 f"{where}: {name} has {len(tensor):,} rows there and {len(own):,} here, and "
-                f"{'the weights come' if theirs is None else 'the recipe comes'} without a tokenizer that says which "
-                "token is which; put the tokenizer there, or set the table's vocab_size to that of the weights"
+                f"{'the weights come' if theirs is None else 'the recipe comes'} without a tokenizer, which would "
+                "match the tokens; put the tokenizer there, or set the table's vocab_size to that of the weights"
             )
         return _first_rows(name, own, tensor, where)
     pairs = [(row, theirs[t]) for t, row in ours.items() if theirs.get(t, len(tensor)) < len(tensor) and row < len(own)]
@@ -87,14 +88,14 @@ def by_class(
     source: WeightSource,
     where: str,
 ) -> dict[str, Tensor]:
-    """The tensors, those that have a row for each class of a head (`Head.by_class`) with the rows of our classes.
+    """The tensors, where those with a row for each class of a head (`Head.by_class`) have the rows of our classes.
 
-    A run's head begins anew where its classes are not known any more. Of a checkpoint as many rows are taken for the
-    same.
+    A run's head starts with fresh values where its classes are not known any more. A checkpoint's rows are used if
+    their number is the same.
 
     Args:
         heads: ours, by the names of their objectives.
-        objectives: what the recipe says of them.
+        objectives: their entries in the recipe.
     """
     made = dict(tensors)
     for name, head in heads.items():
@@ -107,7 +108,9 @@ def by_class(
             continue
         ours, known = classes_of(objectives[name]), source.classes(name)
         if known is None or any(len(tensors[key]) != len(known) for key in rows):
-            logger.warning("%s: head %s: which classes it has there is not known any more; it begins anew", where, name)
+            logger.warning(
+                "%s: head %s: its classes there are not known any more; it keeps its fresh values", where, name
+            )
             made = {key: tensor for key, tensor in made.items() if not key.startswith(f"{name}.")}
         elif ours is not None and ours != known:
             place = {each: row for row, each in enumerate(known)}

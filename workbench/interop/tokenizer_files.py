@@ -1,14 +1,11 @@
-"""The files by which the library of a checkpoint reads its tokenizer: the same ids, in the frame that the network
-reads.
+"""The tokenizer files of a checkpoint for its library: the same ids, with the special tokens of the network's texts.
 
-`tokenizer.json` holds the tokens and the special ones around a text. `tokenizer_config.json` says which token has which
-role, how many tokens the network reads, and of which class all that is: the library's plain one, as those of the
-families have rules of their own about white space and capitals. Older versions look for the roles in
-`special_tokens_map.json`.
+`tokenizer.json` holds the tokens and the special ones around a text. `tokenizer_config.json` has the roles of tokens,
+the number of tokens that the network reads, and the class: the library's plain one, as those of the families have rules
+of their own about white space and capitals. Older versions read the roles from `special_tokens_map.json`.
 
-The ids of special tokens in the configuration of a checkpoint: those of the tokenizer, not the usual ones of a family.
-
-Their `generate` begins and ends texts by them, and what their layers leave out is the padding.
+The ids of special tokens in the configuration of a checkpoint are those of the tokenizer, not the usual ones of a
+family. The library's `generate` begins and ends texts with them, and its layers ignore the padding.
 """
 
 from __future__ import annotations
@@ -40,12 +37,12 @@ PLAIN = "PreTrainedTokenizerFast"
 def write_tokenizer(
     folder: Path, tokenizer: Tokenizer, network: NetworkSpec, frame: Frame | None, goes_on: bool = True
 ) -> None:
-    """Write what the library reads of a tokenizer.
+    """Write the tokenizer files of the library.
 
     Args:
-        network: what the configuration next to it describes (`Release.network`).
-        frame: of the texts that the network has read; None: no special token stands around them.
-        goes_on: whether a text that is read from left to right is one to continue with, and so has no end.
+        network: that of the configuration next to them (`CheckpointFamily.network`).
+        frame: of the texts that the network has read; None: without special tokens.
+        goes_on: whether a text that is read from left to right is continued, and so has no end token.
     """
     roles = {f"{role}_token": token for role, token in sorted(tokenizer.roles.items())}
     text = network.streams.get("text", {})
@@ -70,7 +67,7 @@ def frame_of(loaded: LoadedRun, network: str) -> Frame | None:
 
 
 def _in_frame(tokenizer: Tokenizer, frame: Frame | None, goes_on: bool) -> tokenizers.Tokenizer:
-    """The tokenizer with its template. A text to continue with has no end."""
+    """The tokenizer with its template. A text that is continued has no end token."""
     begin = frame.begin if frame else []
     end = frame.end if frame and not (goes_on and "causal" in frame.visibilities) else []
     before, after = ([str(tokenizer.backend.id_to_token(i)) for i in ids] for ids in (begin, end))
@@ -83,7 +80,7 @@ def _in_frame(tokenizer: Tokenizer, frame: Frame | None, goes_on: bool) -> token
 
 
 def _distinguishes_segments(network: NetworkSpec) -> bool:
-    """Whether the network reads of which segment a token is, in its embedding or in a score bias."""
+    """Whether the network reads the segment of a token, in its embedding or in a score bias."""
     score_biases = [layer.get("score_bias") for layer in network.layers]
     reported = any(isinstance(score_bias, dict) and score_bias.get("segments") for score_bias in score_biases)
     return reported or network.streams.get("text", {}).get("token_types", 0) > 1
@@ -91,15 +88,16 @@ def _distinguishes_segments(network: NetworkSpec) -> bool:
 
 ROLES = ("bos", "eos")
 PAD, START = "pad_token_id", "decoder_start_token_id"
-TEXT = "text_config"  # where a configuration of several encoders has that of the text
+TEXT = "text_config"  # the key of the text's configuration in one of several encoders
 
 
 def with_special_ids(config: dict[str, Any], tokenizer: Tokenizer, counted: bool) -> dict[str, Any]:
-    """The configuration with the tokenizer's ids: of the padding, where the tokenizer has one, and of what else the
-    configuration names.
+    """The configuration with the tokenizer's ids: of the padding, where the tokenizer has one, and of the other tokens
+    that the configuration names.
 
     Args:
-        counted: whether the family counts positions from its padding's id (`Release.counts_padding`), which then stays.
+        counted: whether the family counts positions from its padding's id (`CheckpointFamily.counts_padding`), which
+            then stays.
     """
     if isinstance(config.get(TEXT), dict):
         return {**config, TEXT: with_special_ids(config[TEXT], tokenizer, counted)}
@@ -116,12 +114,12 @@ def with_special_ids(config: dict[str, Any], tokenizer: Tokenizer, counted: bool
 
 
 def _warn_taken(config: dict[str, Any], tokenizer: Tokenizer) -> None:
-    """Say so where a token of texts has the id that the family takes for padding."""
+    """Warn where a token of texts has the id that the family uses for padding."""
     theirs = config[PAD]
     if not tokenizer.has("pad") or tokenizer.id("pad") != theirs:
         (token,) = tokenizer.tokens([theirs])
         logger.warning(
-            "%s takes the token of id %d for padding and counts positions without it; in this tokenizer that is %r, so "
+            "%s uses the token of id %d as padding and counts positions without it; in this tokenizer that is %r, so "
             "texts with it get other states there. Train the tokenizer so that padding has id %d (--kind bpe)",
             *(config.get("model_type"), theirs, token, theirs),
         )

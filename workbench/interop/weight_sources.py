@@ -1,4 +1,4 @@
-"""Where weights to start from come from: a run, or a checkpoint of one of the families."""
+"""The sources of pretrained weights: a run, or a checkpoint of one of the families."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ RUN = "run"
 
 @dataclass
 class WeightSource:
-    """Weights under our names, heads with their objective's name in front, and the network that they are of.
+    """Weights under our names, heads with their objective's name as prefix, and the network of the weights.
 
     Attributes:
         place: as the recipe names it.
         family: of the checkpoint; `run` for a run.
-        visibilities: which rows of a text each one sees, of all ways that it has learned.
-        vocabulary: token -> row of the tables, where a tokenizer lies with the weights.
-        unused: tensors that we have no place for (their names).
-        missing: what a network of that description has next to these (our names).
-        features: what made the features that a run has learned from (`workbench.pretraining.task_corpora.features_of`).
+        visibilities: the rows of a text that each row sees, in all tasks of its training.
+        vocabulary: token -> row of the tables, where a tokenizer is next to the weights.
+        unused: tensors without a counterpart here (their names).
+        missing: tensors that a network of that description has in addition (our names).
+        features: the sources of the features of a run (`workbench.pretraining.task_corpora.features_of`).
     """
 
     place: str
@@ -60,11 +60,11 @@ class WeightSource:
 
     @property
     def kind(self) -> str:
-        """What it is, for messages."""
+        """The kind of the source, for messages."""
         return "a run" if self.family == RUN else f"a checkpoint of the family {self.family}"
 
     def classes(self, head: str) -> list[str] | None:
-        """What the rows of a run's head stand for; None where the file that says it is gone.
+        """The classes of the rows of a run's head; None where their file is missing.
 
         Raises:
             WorkbenchError: that file has changed since the run was trained.
@@ -76,8 +76,8 @@ class WeightSource:
 
 
 def classes_of(spec: Spec) -> list[str] | None:
-    """What the rows of an objective's head stand for (`Objective.class_names`); None where it does not say, or the file
-    that says it is gone."""
+    """The classes of the rows of an objective's head (`Objective.class_names`); None where it has none, or their file
+    is missing."""
     try:
         names: list[str] | None = find("objective", spec["objective"]).class_names(spec)
     except WorkbenchError:
@@ -89,24 +89,24 @@ def read_weight_source(entry: InitFrom, network: str = DEFAULT_NETWORK) -> Weigh
     """The weights that an entry of `init_from` names.
 
     Args:
-        network: of ours; a run gives its network of the same name where the entry names none.
+        network: of ours; a run supplies its network of the same name where the entry names none.
 
     Raises:
         WorkbenchError: there is neither a run nor a checkpoint, the run has no checkpoint or no such network, or the
-            checkpoint_family is of no family that is known.
+            checkpoint is of no known family.
     """
     place, folder = entry.weights, located(entry.weights, WEIGHTS)
     if is_run(folder):
         if entry.family is not None:
-            raise WorkbenchError(f"init_from {place} is a run and no checkpoint; leave out `checkpoint_family`")
+            raise WorkbenchError(f"init_from {place} is a run and no checkpoint; leave out `family`")
         return _from_run(folder, entry, network)
     files = family_files(place, "init_from")
     if files is None:
         found = f"found {names_of(folder)}" if folder.is_dir() else "there is no such file or folder"
         raise WorkbenchError(
             f"init_from {place!r}: allowed are a run folder (with {RECIPE}), the folder of a checkpoint (a "
-            f"configuration "
-            f"and weights, as Hugging Face's config.json and model.safetensors), or a file of weights; {found}"
+            "configuration and weights, as Hugging Face's config.json and model.safetensors), or a file of weights; "
+            f"{found}"
         )
     if entry.network is not None:
         raise WorkbenchError(f"init_from {place} is a checkpoint, which has one network; leave out `network`")
@@ -122,7 +122,7 @@ def family_files(place: str, where: str) -> CheckpointFiles | None:
     """The files of a checkpoint; None where there are no weights.
 
     Args:
-        where: what names the place, for messages.
+        where: the option that names the place, for messages.
 
     Raises:
         WorkbenchError: the package is not installed, there are several files of weights or configurations, or they are
@@ -132,21 +132,21 @@ def family_files(place: str, where: str) -> CheckpointFiles | None:
     run = _run_around(folder)
     if run is not None:
         raise WorkbenchError(
-            f"{where} {place} is a checkpoint of the run {run}; name the run folder, whose best checkpoint is taken, "
+            f"{where} {place} is a checkpoint of the run {run}; name the run folder, whose best checkpoint is used, "
             "or the last one where none is best"
         )
     return find_files(folder)
 
 
 def note_weight_sources(recipe: Recipe) -> None:
-    """Note the family and the checksum of what a recipe starts from, as far as it is there."""
+    """Record the family and the checksum of the weights in a recipe's `init_from`, where they exist."""
     for spec in recipe.networks.values():
         for entry in spec.init_from:
             note_weight_source(entry)
 
 
 def note_weight_source(entry: InitFrom) -> None:
-    """As `note_weight_sources`, of one of them."""
+    """Record one of them, as `note_weight_sources`."""
     identity = _identity(entry)
     if identity is not None:
         note(START, entry.weights, identity)
@@ -162,7 +162,7 @@ def _identity(entry: InitFrom) -> str | None:
         try:
             weights = [] if checkpoint is None else files_of(checkpoint)
         except DamagedError:
-            return None  # is told by whoever reads it
+            return None  # the reader of the weights reports it
         return f"{RUN} {checksum_of(weights)}" if weights and all(file.is_file() for file in weights) else None
     files = find_files(folder)
     if files is None:
@@ -207,11 +207,11 @@ def _from_run(folder: Path, entry: InitFrom, network: str) -> WeightSource:
 
 
 def _vocabulary(folder: Path) -> dict[str, int] | None:
-    """Of the tokenizer that lies in a folder; None where there is none."""
+    """The vocabulary of the tokenizer in a folder; None where there is none."""
     if not any((folder / name).is_file() for name in (TOKENIZER, "vocab.txt", "vocab.json")):
         return None
     try:
         with noted():  # it is no data of the new run
             return Tokenizer.load(folder).vocabulary
     except WorkbenchError:
-        return None  # of another kind (vocab.json alone): as if it were not there
+        return None  # of another kind (vocab.json alone): ignored

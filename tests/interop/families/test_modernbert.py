@@ -107,7 +107,7 @@ def compare(network: Network, head: TokenHead, model: Any, inputs: dict[str, Ten
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("norm_bias", True, "all norms and maps have a bias, or none"),
+        ("norm_bias", True, "a bias in all norms and linear layers, or in none"),
         ("hidden_activation", "relu", "unknown activation 'relu'"),
         ("layer_types", ["full_attention"], "layer_types = .*allowed: 5 of"),
         ("rope_parameters", {"full_attention": {"rope_type": "yarn"}}, "rope_type = 'yarn'"),

@@ -54,4 +54,4 @@ def test_k_bert_from_a_file_of_torch(shared: Path, tmp_path: Path) -> None:
     equal(written, weights, {"embedding.segment_embedding.weight": slice(1, None)})
     left = sorted(weights.keys() - written.keys())
     assert all(name.startswith("output_layer") for name in left), "a head for classes"
-    assert f"{len(left)} without a place in our parts: {left[0]}" in (tmp_path / "run" / "log.txt").read_text()
+    assert f"{len(left)} without a counterpart here: {left[0]}" in (tmp_path / "run" / "log.txt").read_text()

@@ -1,1 +1,1 @@
-"""Release families of texts, one file each (`workbench.interop.family`)."""
+"""Checkpoint families of texts, one file each (`workbench.interop.family`)."""

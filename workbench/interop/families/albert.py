@@ -19,7 +19,7 @@ from workbench.recipe.spec import NetworkSpec, Spec
 
 
 class Albert(CheckpointFamily):
-    """Hugging Face ALBERT: a `text` stream with `self` layers that share all; heads mlm and sop."""
+    """Hugging Face ALBERT: a `text` stream with `self` layers that share all weights; heads mlm and sop."""
 
     prefix = "albert."
 
@@ -31,12 +31,12 @@ class Albert(CheckpointFamily):
         if layers % groups or config.get("inner_group_num", 1) != 1:
             raise WorkbenchError(
                 f"{layers} layers in {groups} groups with {config.get('inner_group_num', 1)} different layers in each; "
-                "our parts have groups of equal length whose layers are the same"
+                "supported are groups of equal length whose layers are the same"
             )
         if config["embedding_size"] == config["hidden_size"]:
             raise WorkbenchError(
-                "embedding_size = hidden_size, and still a linear map between them; our token embedding has one only "
-                "where the sizes differ"
+                "embedding_size = hidden_size, and still a linear layer between them; the token embedding here has one "
+                "only where the sizes differ"
             )
         text = bert_config.text_stream(config, embedding_size=config["embedding_size"])
         layer = {"layer": "self", "stream": "text", **bert_config.block(config)}

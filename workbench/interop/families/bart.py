@@ -1,7 +1,7 @@
-"""Hugging Face BART (Lewis et al., arXiv:1910.13461): an encoder on `text`, a decoder on `target`, norms behind.
+"""Hugging Face BART (Lewis et al., arXiv:1910.13461): an encoder on `text`, a decoder on `target`, post-norm.
 
-Positions are counted from 2, as RoBERTa's, with a table for each side; both have one table of words, which is the
-decoder's matrix too. Its bias `final_logits_bias` is no parameter of theirs, and zero; another one has no place here.
+Positions are counted from 2, as in RoBERTa, with a table for each side. Both sides have one table of words, which is
+also the decoder's matrix. Their bias `final_logits_bias` is no parameter, and zero; another one is not supported.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Bart(CheckpointFamily):
 
     def network(self, config: FamilyConfig) -> NetworkSpec:
         if config.get("scale_embedding"):
-            raise WorkbenchError("scale_embedding = true: our token embedding does not scale its vectors")
+            raise WorkbenchError("scale_embedding = true is not supported: the token embedding has no scale")
         token = {
             "embedding": "token",
             "hidden_size": config["d_model"],
@@ -57,7 +57,7 @@ class Bart(CheckpointFamily):
         return {"denoising": {"objective": "denoising", "noises": noises}}
 
     def task(self, config: FamilyConfig) -> Spec:
-        """Masks for spans of no token make a text longer: a quarter of the positions is left for them."""
+        """The task. Masks for empty spans make a text longer: a quarter of the positions is left for them."""
         length = min(512, config["max_position_embeddings"] * 3 // 4)
         task = super().task(config)
         return {**task, "sequence": {**task["sequence"], "max_length": length}}
@@ -66,8 +66,8 @@ class Bart(CheckpointFamily):
         bias = state.get("final_logits_bias")
         if bias is not None and bias.any():
             raise WorkbenchError(
-                f"final_logits_bias is not zero (up to {float(bias.abs().max()):.3g}); our decoder adds nothing to its "
-                "scores, so it would say something else: take weights of BART itself, whose bias is zero"
+                f"final_logits_bias is not zero (up to {float(bias.abs().max()):.3g}); the decoder here adds no bias "
+                "to its scores, so its predictions would differ: use weights of BART itself, whose bias is zero"
             )
         return config
 

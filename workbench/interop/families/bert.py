@@ -1,8 +1,8 @@
-"""Hugging Face BERT (Devlin et al., arXiv:1810.04805), and the files of Google's released code that were converted to
+"""Hugging Face BERT (Devlin et al., arXiv:1810.04805), and the files of Google's published code that were converted to
 torch.
 
 Names of `BertForPreTraining`, `BertForMaskedLM` and `BertModel`; the last one without the prefix `bert.`. Those of
-SpanBERT's pretraining (Joshi et al., arXiv:1907.10529) are the same, with a head more, which the library passes over.
+SpanBERT's pretraining (Joshi et al., arXiv:1907.10529) are the same, with one more head, which the library ignores.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Bert(CheckpointFamily):
 
     prefix = "bert."
     library = "Bert"
-    """How the names of their library's classes begin; families with BERT's names derive from this one."""
+    """The prefix of the names of their library's classes; families with BERT's names derive from this one."""
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
-        """Files older than the library's `model_type` have its names, and none of their own among the layers'."""
+        """Files older than the library's `model_type` have its names, and no other names of layers."""
         own = not any("_ent." in name for name in names) and WORDS in names and QUERY in names
         return config.get("model_type", "bert" if own else None) == "bert"
 
@@ -78,7 +78,7 @@ class Bert(CheckpointFamily):
         }
 
     def spelt(self, name: str) -> str:
-        """Files converted from TensorFlow say gamma and beta."""
+        """The name; files converted from TensorFlow have gamma and beta."""
         stem, _, last = name.rpartition(".")
         return f"{stem}.{TENSORFLOW[last]}" if last in TENSORFLOW else name
 

@@ -1,6 +1,6 @@
 """Hugging Face ELECTRA (Clark et al., arXiv:2003.10555): the generator (mlm) and the discriminator (rtd).
 
-Both are a body of one kind; which of them a file is, its heads tell.
+Both have the same kind of body; the heads of a file show which of them it is.
 """
 
 from __future__ import annotations

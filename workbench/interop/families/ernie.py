@@ -1,7 +1,7 @@
 """Hugging Face ERNIE, of Baidu (Sun et al., arXiv:1904.09223, 2.0: arXiv:1907.12412, 3.0: arXiv:2107.02137).
 
-The names of its tensors and the keys of its configuration are BERT's. From 2.0 on each token is told what task it is
-trained on, by a table of its own; our field of that is `task_type_ids`, which the step `task_type` writes.
+The names of its tensors and the keys of its configuration are BERT's. From 2.0 on each token has an embedding of its
+training task. The field here is `task_type_ids`, which the transform `task_type` writes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Ernie(Bert):
         return network
 
     def sequence(self, config: FamilyConfig) -> Spec:
-        """Its code reads texts of no stated task as those of the first."""
+        """The sequence; its code reads texts without a task as those of the first."""
         transforms = {"transforms": [{"transform": "task_type"}]} if config.get("use_task_id") else {}
         return {**super().sequence(config), **transforms}
 

@@ -1,8 +1,8 @@
 """Hugging Face GPT (Radford et al., "Improving Language Understanding by Generative Pre-Training", 2018).
 
-Norms behind each sublayer, and none elsewhere; words are predicted by their table. Their `gelu` is the approximation
-by tanh, and the feed-forward blocks are always four times as wide. Who sees whom is none of the network's: the
-recipe's builder says `visibility: causal`.
+Post-norm, with no other norms; words are predicted by their table. Their `gelu` is the approximation by tanh, and the
+feed-forward blocks are always four times as wide. The visibility is no option of the network: the recipe's builder has
+`visibility: causal`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Hugging Face GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019).
 
-Norms in front of each sublayer and one behind the last layer; words are predicted by their table. Who sees whom is none
-of the network's: the recipe's builder says `visibility: causal`, and a run that has not read so is no GPT-2.
+Pre-norm, with one norm after the last layer; words are predicted by their table. The visibility is no option of the
+network: the recipe's builder has `visibility: causal`, and a run with another visibility cannot be exported as GPT-2.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.sequences.text_layout import Visibility
 
 OTHERS = ("add_cross_attention", "scale_attn_by_inverse_layer_idx")
-"""What a configuration may switch on and our parts don't have."""
+"""Options of a configuration that are not supported."""
 
 
 class Gpt2(CheckpointFamily):
@@ -35,7 +35,7 @@ class Gpt2(CheckpointFamily):
     def network(self, config: FamilyConfig) -> NetworkSpec:
         for key in OTHERS:
             if config.get(key):
-                raise WorkbenchError(f"{key} = true: our layers have no such attention")
+                raise WorkbenchError(f"{key} = true is not supported: no layer here has such attention")
         layer = {
             **block(config, "activation_function", "gelu_new", ACTIVATIONS),
             "norm_place": "pre",

@@ -1,7 +1,8 @@
 """Hugging Face ModernBERT (Warner et al., arXiv:2412.13663).
 
-Rotary positions of two bases, gated feed-forward blocks, norms before the sublayers but for the first attention, which
-reads the embedding's norm. Every third layer sees the whole text, the others `local_attention // 2` tokens each way.
+Rotary positions of two bases, gated feed-forward blocks, norms before the sublayers except for the first attention,
+which reads the embedding's norm. Every third layer sees the whole text, the others `local_attention // 2` tokens each
+way.
 """
 
 from __future__ import annotations
@@ -116,19 +117,19 @@ class Modernbert(CheckpointFamily):
 
 
 def _bias(config: FamilyConfig) -> bool:
-    """Whether norms and linear maps have biases.
+    """Whether norms and linear layers have biases.
 
     Raises:
         WorkbenchError: some have and others have not.
     """
     stated = {name: bool(config.get(name, False)) for name in ("norm_bias", "attention_bias", "mlp_bias")}
     if len(set(stated.values())) > 1:
-        raise WorkbenchError(f"{stated}: in our layers all norms and maps have a bias, or none")
+        raise WorkbenchError(f"{stated}: supported are layers with a bias in all norms and linear layers, or in none")
     return stated["norm_bias"]
 
 
 def _kinds(config: FamilyConfig) -> list[str]:
-    """Of each layer, whether it sees the whole text or what is near."""
+    """For each layer whether it is global or local."""
     every, count = config.get("global_attn_every_n_layers", 3), config["num_hidden_layers"]
     kinds = config.get("layer_types") or [LOCAL if number % every else WHOLE for number in range(count)]
     if len(kinds) != count or {*kinds} - {*ROTARY}:
@@ -143,7 +144,7 @@ def _layer(config: FamilyConfig, number: int, kind: str) -> Spec:
     key, base = ROTARY[kind]
     rotary = (config.get("rope_parameters") or {}).get(kind) or {}
     if rotary.get("rope_type", "default") != "default":
-        raise WorkbenchError(f"rope_type = {rotary['rope_type']!r}: our rotary positions are the plain ones (default)")
+        raise WorkbenchError(f"rope_type = {rotary['rope_type']!r}; supported are the plain rotary positions (default)")
     return {
         "layer": "self",
         "stream": "text",
@@ -162,7 +163,7 @@ def _layer(config: FamilyConfig, number: int, kind: str) -> Spec:
 
 
 def _of_layer(theirs: str, ours: str, first: bool) -> dict[str, str]:
-    """The names of a layer's maps and norms, theirs and ours."""
+    """The names of a layer's linear layers and norms, theirs and ours."""
     normed = {} if first else {f"{theirs}.attn_norm": f"{ours}.attention.residual.norm"}
     return normed | {
         f"{theirs}.attn.Wqkv": f"{ours}.attention.attention.qkv",

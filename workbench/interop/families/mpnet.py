@@ -1,7 +1,7 @@
 """Hugging Face MPNet (Song et al., arXiv:2004.09297): BERT's layers with T5's distances, one table for the stack.
 
-Positions are counted from 2, as RoBERTa's; there are no segments. The library has no stream of queries: what was
-pretrained with one goes out as the encoder that it is without.
+Positions are counted from 2, as in RoBERTa; there are no segments. The library has no query stream: a network that was
+pretrained with one is exported as the encoder without it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from workbench.recipe.spec import NetworkSpec, Spec
 
 UNUSED = 2
 FARTHEST = 128
-"""Distances beyond are one; the configuration does not say it."""
+"""All distances beyond share a bucket; the configuration does not have this number."""
 
 
 class Mpnet(CheckpointFamily):
@@ -82,8 +82,8 @@ class Mpnet(CheckpointFamily):
     def adapted(
         self, described: ModelDescription, state: dict[str, Tensor]
     ) -> tuple[ModelDescription, dict[str, Tensor]]:
-        """Layers of two streams as those of the text alone, which have the same weights; a head that was trained on
-        queries predicts masked words as any other."""
+        """Two-stream layers as those of the text alone, which have the same weights; a head that was trained on queries
+        predicts masked words as any other."""
         queries = {layer["query"] for layer in described.layers if layer["layer"] == KINDS["layer"].path("two_stream")}
         if not queries:
             return described, state
@@ -97,7 +97,7 @@ class Mpnet(CheckpointFamily):
 
 
 def _of_one_stream(layer: Spec) -> Spec:
-    """What is said of the layer `two_stream`, said of `self`."""
+    """The options of the layer `two_stream` as those of `self`."""
     if layer["layer"] != KINDS["layer"].path("two_stream"):
         return layer
     same = {key: value for key, value in layer.items() if key not in ("layer", "query")}

@@ -1,7 +1,7 @@
 """Hugging Face RoBERTa (Liu et al., arXiv:1907.11692).
 
-Its positions are counted from 2: row 1 of the table is the padding's, row 0 nobody's. It has one segment, whose row is
-added to every word: a network of ours that keeps it has `token_types: 1`.
+Its positions are counted from 2: row 1 of the table is that of the padding, row 0 is unused. It has one segment, whose
+row is added to every word: a network here with this row has `token_types: 1`.
 """
 
 from __future__ import annotations

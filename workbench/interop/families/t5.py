@@ -1,8 +1,8 @@
 """Hugging Face T5 and T5 v1.1 (Raffel et al., arXiv:1910.10683): an encoder on `text`, a decoder on `target`.
 
 Norms without mean, no biases, one table of distances for each of both stacks, scores that are not scaled. The first
-version has relu, and predicts words by their table from scaled states; v1.1 has gated gelu, and predicts them by a
-matrix of its own from states as they are.
+version has relu, and predicts words by their table from scaled states. v1.1 has gated gelu, and predicts them by a
+matrix of its own from unscaled states.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ class T5(CheckpointFamily):
         }
 
     def completed(self, config: FamilyConfig, state: Mapping[str, Tensor]) -> FamilyConfig:
-        """Newer files of v1.1 always say that words have one matrix; they have two where a second one is there."""
+        """The configuration; newer files of v1.1 always claim tied words: they are untied where a second matrix
+        exists."""
         tied = config.get("tie_word_embeddings", True) and "lm_head.weight" not in state
         return config if _scaled(config) else FamilyConfig({**config, "tie_word_embeddings": tied})
 
@@ -114,12 +115,12 @@ def _activation(config: FamilyConfig) -> Activation:
 
 
 def _scaled(config: FamilyConfig) -> bool:
-    """Whether words are predicted from scaled states, by their table; older files say it by the tie alone."""
+    """Whether words are predicted from scaled states, by their table; older files record only the tie."""
     return bool(config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True)))
 
 
 def _decoder_layers(config: FamilyConfig) -> int:
-    """As many as the encoder has where nothing is said."""
+    """As many as the encoder has, unless the configuration has a number."""
     return int(config.get("num_decoder_layers") or config["num_layers"])
 
 

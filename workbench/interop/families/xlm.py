@@ -1,7 +1,7 @@
 """Hugging Face XLM (Conneau and Lample, arXiv:1901.07291): a vector of its language is added to every token.
 
-The word head is the table of words with a bias, and nothing before it. `causal` says whether a text is read from left
-to right. Positions of a fixed formula (`sinusoidal_embeddings`) lie in the weights, and are read as learned ones.
+The word head is the table of words with a bias, and nothing before it. `causal` makes a text be read from left to
+right. Positions of a fixed formula (`sinusoidal_embeddings`) are stored in the weights, and are read as learned ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Xlm(CheckpointFamily):
 
     def network(self, config: FamilyConfig) -> NetworkSpec:
         if config.get("asm"):
-            raise WorkbenchError("asm = true: our heads have no adaptive softmax")
+            raise WorkbenchError("asm = true is not supported: no head here has an adaptive softmax")
         if not config.get("is_encoder", True):
             raise WorkbenchError("is_encoder = false: a decoder reads an encoder, which its files don't describe")
         eps, dropout = float(config.get("layer_norm_eps", 1e-12)), config.get("dropout", 0.1)
@@ -91,7 +91,7 @@ class Xlm(CheckpointFamily):
         return "causal" if config.get("causal") else "bidirectional"
 
     def sequence(self, config: FamilyConfig) -> Spec:
-        """A text between two of its end tokens, in the language `lang_id` where it does not say it."""
+        """A text between two of its end tokens, by default in the language `lang_id`."""
         spec = {"builder": "document", "begin": "sep", "end": "sep", "visibility": self.visibility(config)}
         if not _languages(config):
             return spec

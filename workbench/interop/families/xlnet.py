@@ -1,7 +1,7 @@
 """Hugging Face XLNet (Yang et al., arXiv:1906.08237): a content stream, a query stream, relative positions, segments.
 
-Distances are positions of queries less those of keys, as in Transformer-XL; u, v and s are those of each layer. A
-configuration with `attn_type: uni` reads from left to right.
+Distances are positions of queries minus those of keys, as in Transformer-XL; each layer has u, v and s. A configuration
+with `attn_type: uni` reads from left to right.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Xlnet(CheckpointFamily):
     def network(self, config: FamilyConfig) -> NetworkSpec:
         for key, wanted in (("clamp_len", -1), ("bi_data", False), ("same_length", False)):
             if config.get(key, wanted) != wanted:
-                raise WorkbenchError(f"{key} = {config[key]}: our distances are as they are; {wanted} is what we have")
+                raise WorkbenchError(f"{key} = {config[key]} is not supported; allowed: {wanted}")
         dropout, width = config.get("dropout", 0.1), config["d_model"]
         size = config.get("d_head") or width // config["n_head"]
         if size * config["n_head"] != width:
-            raise WorkbenchError(f"d_head x n_head = {size * config['n_head']}, d_model = {width}; ours are one width")
+            raise WorkbenchError(f"d_head x n_head = {size * config['n_head']}, d_model = {width}; they must be equal")
         text = {
             "embedding": "token",
             "hidden_size": width,
