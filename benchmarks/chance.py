@@ -52,7 +52,7 @@ ROWS: dict[type[Objective], str] = {Mrfr: "features", MrcKl: "scores"}
 
 
 @dataclass
-class Seen:
+class LabelCounts:
     """Labels of an objective and how often each was there, also those next to them (`kg.word_knowledge`), and by their
     weights; the sum over labels of log candidates: the micro-batch's, or a mention's; losses of contrasts where all
     candidates are alike; rows [n, size] that are predicted."""
@@ -101,7 +101,7 @@ def chances(recipe: Recipe) -> dict[str, float]:
     return found
 
 
-def chance(objective: Objective, seen: Seen, asked: Seen, vocabulary: int) -> float | None:
+def chance(objective: Objective, seen: LabelCounts, asked: LabelCounts, vocabulary: int) -> float | None:
     """The level of an objective with the labels `seen` in training, for those it is `asked`; None where it has none."""
     if isinstance(objective, KnowledgeEmbedding):
         return math.log(2)
@@ -138,7 +138,7 @@ def _entropy(
     return min(map(smoothed, SMOOTHING))
 
 
-def _linking(objective: EntityLinking, asked: Seen) -> float | None:
+def _linking(objective: EntityLinking, asked: LabelCounts) -> float | None:
     right = asked.labels[1]
     if objective.loss == "likelihood":
         return asked.log_candidates / right if right else None
@@ -160,10 +160,10 @@ def _supersenses(allowed: np.ndarray, seen: Counter[int], asked: Counter[int]) -
     return -float(nats) / asked.total()
 
 
-def _seen(batches: MicroBatches, numbers: Mapping[str, int], lanes: int) -> dict[str, Seen]:
+def _seen(batches: MicroBatches, numbers: Mapping[str, int], lanes: int) -> dict[str, LabelCounts]:
     """What the objectives of some tasks are asked in so many steps of each."""
     called = names_of(batches.tasks)
-    found = {called[name, each.name]: Seen() for name in numbers for each in batches.tasks[name].objectives}
+    found = {called[name, each.name]: LabelCounts() for name in numbers for each in batches.tasks[name].objectives}
     for task, steps in numbers.items():
         for number in range(steps):
             micros = [batches.micro_batch(MicroBatchId(task, number, lane)) for lane in range(lanes)]
@@ -174,7 +174,7 @@ def _seen(batches: MicroBatches, numbers: Mapping[str, int], lanes: int) -> dict
     return found
 
 
-def _add(seen: Seen, objective: Objective, views: Sequence[Batch]) -> None:
+def _add(seen: LabelCounts, objective: Objective, views: Sequence[Batch]) -> None:
     """What an objective is asked in the micro-batches of a step."""
     if isinstance(objective, CONTRASTS) and views:
         together = [views] if objective.global_batch else [[view] for view in views]

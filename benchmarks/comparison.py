@@ -1,6 +1,6 @@
-"""What comparisons of systems at one budget share: their options, the removal of weights, tables and the page of runs.
+"""The shared code of comparisons of systems at one budget: their options, the removal of weights, tables and the page of runs.
 
-A comparison pretrains and fine-tunes each of its systems under a `Budget`, and tells its tables by `publish`.
+A comparison pretrains and fine-tunes each of its systems under a `Budget`, and writes its tables with `publish`.
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@
 The server is a process of its own that sends noise-like JPEGs of 640 x 480 from memory. Both fetch every image, decode
 it, make its shorter side `--resize` pixels and write tars with the caption, with equally many processes and
 connections; rounds alternate, and the ratio is that of the medians. Starting the program counts for neither: the time
-is that of a list of `--images` less that of a list of `WARM` images. Next to it stands the CPU time that an image
-takes,
-which a busy machine does not change. img2dataset is run as a program, from an environment of its own; without it only
-ours is told.
+is that of a list of `--images` less that of a list of `WARM` images. Next to it is the CPU time of an image, which a
+busy machine does not change. img2dataset is run as a program, from an environment of its own; without it only
+ours is reported.
 """
 
 from __future__ import annotations

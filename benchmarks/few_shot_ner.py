@@ -12,7 +12,7 @@ fine-tuned on 50, 200 and 1,000 sentences, with the triples of Medical.spo hung 
 
 Pairs are compared over seeds (t of the differences, two-sided). Everything is done by the ordinary commands, which are
 printed; what is there already is not done again, so that a benchmark that was stopped continues, and OUTPUT/results.md,
-results.json, figure.svg and figure.png tell what there is.
+results.json, figure.svg and figure.png show the results so far.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def trained(output: Path, rate: str, cell: tuple[int, int, str], name: str = "")
 
 
 def scored(output: Path, corpus: str, run: Path) -> dict[str, Any]:
-    """The numbers of a run on a part."""
+    """The numbers of a run on a split."""
     found = result_of(run)
     if found is None:
         call("evaluate", "tag", str(run), str(output / "corpora" / corpus))

@@ -4,7 +4,7 @@ heads.
     python -m benchmarks.finetuning --data data --output tuned [--only speeches-full relations-lora] [--seeds 3]
 
 `data` has the raw corpora public_domain_speeches and semeval2010_task8. Everything is done by the ordinary commands,
-which are printed; what is there already is not done again, and a run that was stopped continues. The table tells the
+which are printed; what is there already is not done again, and a run that was stopped continues. The table has the
 mean and the deviation (n - 1) over seeds, what is trained, and the seconds of a run, next to the most frequent class.
 
 Two tasks, made small so that 24 runs take half an hour of a core:

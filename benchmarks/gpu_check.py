@@ -3,10 +3,10 @@
     python -m benchmarks.gpu_check --output check
     python -m benchmarks.gpu_check --output check --parts kernels recipes --seconds 120
 
-Nothing is downloaded: corpora are made in the folder. The page `gpu-check.md` says for each part whether it passed,
+Nothing is downloaded: corpora are made in the folder. The page `gpu-check.md` has for each section whether it passed,
 with numbers, and `gpu-check.json` has the same numbers, to be attached to a report. The exit code is 1 when a check
-failed, 2 when the check could not begin. A part that raises is told as failed, and the others continue. The peers of
-the part `speed` need the packages of the extra `test` (transformers, open_clip_torch).
+failed, 2 when the check could not begin. A section that raises is reported as failed, and the others continue. The peers of
+the section `speed` need the packages of the extra `test` (transformers, open_clip_torch).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, required=True, help="folder for the page, the JSON, corpora and runs")
     parser.add_argument("--parts", nargs="*", default=[], help="of " + ", ".join(part.name for part in PARTS))
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="for all parts; corpora take a minute more")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="for all sections; corpora take a minute more")
     parser.add_argument("--size", choices=["base", "tiny"], default="base", help="tiny tries the script itself")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
@@ -77,7 +77,7 @@ def cuda() -> torch.device:
 
 
 def check(parts: list[Part], setting: Setting, seconds: float) -> list[Record]:
-    """Make the corpora that the parts read, before anything has touched the card, then run the parts."""
+    """Make the corpora of the sections, before anything has touched the card, then run the sections."""
     names = {part.name for part in parts}
 
     def corpora(setting: Setting, record: Record) -> None:
@@ -87,7 +87,7 @@ def check(parts: list[Part], setting: Setting, seconds: float) -> list[Record]:
             prepare_random(setting.random, setting.size)
         record.check("corpora", True, "made", "no error")
 
-    first = Part("corpora", "what the parts read, made by the script", corpora, 1)
+    first = Part("corpora", "the corpora of the sections, made by the script", corpora, 1)
     return run_parts([first], setting, SECONDS) + run_parts(parts, setting, seconds)
 
 

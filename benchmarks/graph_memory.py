@@ -3,9 +3,9 @@
     python -m benchmarks.graph_memory [--millions 0.5 1 2 5] [--format tsv nt] [--folder FOLDER]
 
 Triples are made up as in Wikidata5M: a fifth as many entities, tails that follow a power law, 800 relations. `tsv` has
-them in any order, `nt` sorted by head with a label for each entity, as dumps are. What is told is the greatest sum over
+them in any order, `nt` sorted by head with a label for each entity, as dumps are. The table has the greatest sum over
 the command's processes of the memory that only they can give back (`RssAnon`; pages of files, which the system takes
-back where it needs them, are told next to it), the time, and the size of the graph store and of the corpus.
+back where it needs them, are listed next to it), the time, and the size of the graph store and of the corpus.
 """
 
 from __future__ import annotations

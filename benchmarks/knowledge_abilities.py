@@ -1,6 +1,6 @@
 """What only some systems of `benchmarks.knowledge_results` can do, asked of their pretrained runs, without fine-tuning.
 
-Facts that no system has seen, as clozes; held-out triples, ranked and told from false ones; which entity a mention
+Facts that no system has seen, as clozes; held-out triples, ranked and distinguished from false ones; which entity a mention
 means; supersenses of hidden words. One command each; its result lies in the run, or of vectors and the linker in
 OUTPUT/evaluations. Next to them stand their baselines: frequent objects, the majority, vectors trained by pykeen.
 """
@@ -29,7 +29,7 @@ DECIDED = ("--limit", "400")
 
 @dataclass(frozen=True)
 class Ability:
-    """What is asked: by which task, of which corpus and whom, with which options; the numbers that are told."""
+    """A question: its task, corpus and runs, its options, and the reported numbers."""
 
     task: str
     corpus: str
@@ -71,7 +71,7 @@ def ask(seeds: int, systems: list[str], output: Path) -> None:
 
 
 def question(ability: Ability, name: str, place: Path, corpora: Path) -> tuple[str, ...]:
-    """What `workbench evaluate TASK` is told."""
+    """The arguments of `workbench evaluate TASK`."""
     corpus = corpora / ability.corpus
     if name == LINKER:
         return (str(corpus), "--linker", str(place), *ability.options)

@@ -86,7 +86,7 @@ def write_names(data: Path, described: str, output: Path) -> Path:
 def parts(data: Path, labelled: Labelled, known: set[str]) -> tuple[list[Row], list[Row]]:
     """The rows to train on and those to test on, evenly spaced; none in both, no class to test that is not trained.
 
-    Of typed mentions those that have one of the nine general types; of relations between entities whose ids are told
+    Of typed mentions those that have one of the nine general types; of relations between entities whose ids are given
     (FewRel) those of which the graph knows one, as knowledge has nothing to say of the others.
     """
     trained, tested = (

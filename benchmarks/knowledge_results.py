@@ -12,7 +12,7 @@ printed; what is there already is not done again, and a run that was stopped con
 
 The tables (also OUTPUT/results.md) have the mean and the deviation (n - 1) over the seeds. Next to each system is named
 the row that is the same without knowledge, or nearest to it (bert: the same texts, and nothing but mlm); below are the
-most frequent class, what the marked mentions alone tell, and a probe on the entity vectors. OUTPUT/report.html is the
+most frequent class, a classifier on the marked mentions alone, and a probe on the entity vectors. OUTPUT/report.html is the
 page of all runs. Weights of fine-tuned runs are removed once they are scored.
 
 Mentions are read at their markers, LUKE's as entities. That, and both rates, were chosen on minilm and bert alone, by
@@ -80,7 +80,7 @@ def tuned_alike(budget: Budget) -> tuple[str, ...]:
     return tuple(word for name, value in options.items() for word in (f"--{name}", str(value)))
 
 
-def tell(budget: Budget, output: Path) -> None:
+def write_results(budget: Budget, output: Path) -> None:
     """The tables as Markdown, and the page of all runs."""
     tables = {COMPARED: table(budget.seeds, output), **ability_tables(budget.seeds, output), LINKS: covered(output)}
     words = (
@@ -103,7 +103,7 @@ def main() -> None:
             for task in options.tasks:
                 cell(name, task, seed, budget, output)
     ask(budget.seeds, options.only, output)
-    tell(budget, output)
+    write_results(budget, output)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ tokens are aligned. Both systems are their recipes at one size (4 layers x 256, 
   the other with its visible matrix, filled pair by pair and row by row. Both have branches that are encoded already.
 
 Measured is the step on batches that are made: forward, backward, clipping, AdamW, in float32 on a CPU, bfloat16 on a
-GPU. Rounds over all micro-batches alternate in one process, the first is not told; what is told are medians (on a CPU
+GPU. Rounds over all micro-batches alternate in one process, the first is not counted; the results are medians (on a CPU
 of processor time, which other work disturbs less) and the ratio of the two. Next to other work OMP_WAIT_POLICY=PASSIVE
 keeps waiting threads from spinning.
 """
@@ -59,7 +59,7 @@ LAYERS = {
 }
 Work = Callable[[], object]
 TREE = ("branch", "anchor")
-"""Fields of a stream that make everybody see but a part."""
+    """Fields of a stream whose rows see all but some."""
 
 
 def prepare(data: Path, folder: Path, every: int) -> None:

@@ -62,7 +62,7 @@ def windows(task: str, *objectives: str, corpus: str = "wiki-linked") -> tuple[s
 
 
 def task(name: str, *objectives: str, corpus: str = "wiki-linked", steps: str = "") -> str:
-    """The override that gives a recipe such a task anew, without anything of what it may have had of this name."""
+    """The override that replaces a task of a recipe, without anything of an earlier one of this name."""
     sequence = f"{{builder: document, max_length: {LENGTH}, transforms: [{steps}]}}"
     reported = f"corpora: ['${{vars.data}}/{corpus}'], sequence: {sequence}, objectives: [{','.join(objectives)}]"
     return f"{name}={{{reported}}}"

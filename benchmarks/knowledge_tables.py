@@ -12,7 +12,7 @@ from benchmarks.result_tables import result_of, spread, step_seconds
 
 @dataclass(frozen=True)
 class Task:
-    """What is done with a labelled set: a task, options of fine-tuning and evaluation, the numbers that are told."""
+    """The use of a labelled set: a task, options of fine-tuning and evaluation, the reported numbers."""
 
     command: str
     tuning: tuple[str, ...]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class RawFiles:
-    """Files written from the raw `data` into a `folder`, where they aren't there yet; each method gives its path."""
+    """Files written from the raw `data` into a `folder`, where they aren't there yet; each method returns its path."""
 
     data: Path
     folder: Path

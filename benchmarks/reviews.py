@@ -1,4 +1,4 @@
-"""Reviews with ratings, which sentiment systems read, from other people's files.
+"""Reviews with ratings, which sentiment systems read, from published files.
 
 The ratings are those of VADER's authors (Hutto & Gilbert 2014, `movieReviewSnippets_GroundTruth.txt` of the package
 `vaderSentiment`): lines of number, mean of at least 20 persons' ratings from -4 to 4, sentence.

@@ -6,7 +6,7 @@
 pretrained on flickr8k's captions and cells of a grid of features (vilt on pixels, lxmert also on VQA v2's questions),
 and as a control not at all; then it is fine-tuned for retrieval, on VQA v2, on DAQUAR (images held out from its
 training part) and on NLVR. Questions are answered once more by a model that was trained without images; retrieval is
-told before fine-tuning too, and with captions given to other images. A seed governs all of a row. Everything is done by
+scored before fine-tuning too, and with captions given to other images. A seed governs all of a row. Everything is done by
 the ordinary commands, which are printed; what is there already is not done again, and a run that was stopped continues.
 
 The table (also OUTPUT/results.md) has the mean and the deviation (n - 1) over the seeds; OUTPUT/report.html is the page
@@ -37,7 +37,7 @@ RETRIEVAL, BLIND = "retrieval", "-blind"
 
 @dataclass(frozen=True)
 class Task:
-    """What is done with a corpus: options of fine-tuning and of evaluation, the numbers told, whether a blind model is
+    """The use of a corpus: options of fine-tuning and of evaluation, the reported numbers, whether a blind model is
     asked too."""
 
     command: str
@@ -173,7 +173,7 @@ def table(budget: Budget, output: Path) -> Rows:
     return rows + [[name, "", "", *(of.get(each.title, "") for each in asked), ""] for name, of in baselines.items()]
 
 
-def tell(budget: Budget, output: Path) -> None:
+def write_results(budget: Budget, output: Path) -> None:
     """The table as Markdown, and the page of all runs."""
     words = (
         f"Each system starts from {WEIGHTS.partition(':')[2]}, reads {budget.steps} batches of {BATCH} pairs or none, "
@@ -195,7 +195,7 @@ def main() -> None:
                         cell(name, task, seed, steps, budget, output)
                     if TASKS[task].blind:
                         cell(name, task, seed, budget.steps, budget, output, blind=True)
-    tell(budget, output)
+    write_results(budget, output)
 
 
 if __name__ == "__main__":

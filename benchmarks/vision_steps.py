@@ -12,7 +12,7 @@ caption of the micro-batch (`benchmarks.vision_peers`). With `--length 0` texts 
 LXMERT's at 20 pieces, which leaves the peer little to pad.
 
 Measured is the step on batches that are made: forward, backward, clipping, AdamW, in float32 on a CPU, bfloat16 on a
-GPU. Rounds over all micro-batches alternate in one process, the first is not told; the ratio is of the medians, on a
+GPU. Rounds over all micro-batches alternate in one process, the first is not counted; the ratio is of the medians, on a
 CPU of processor time, which other work disturbs less.
 """
 

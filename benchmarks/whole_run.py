@@ -126,7 +126,7 @@ class Side:
 
 
 def tokens_of(line: dict[str, Any]) -> float:
-    """Real tokens of a window, as the workbench's metrics or the peer's line tell them."""
+    """Real tokens of a window, from the workbench's metrics or the peer's line."""
     if "tokens" in line:
         return float(line["tokens"])
     return float(line["tokens_per_second"] * line["seconds_per_step"] * LOG_EVERY)

@@ -46,7 +46,7 @@ def facts(device: torch.device) -> dict[str, Any]:
 
 
 def driver() -> str:
-    """The version of the card's driver, as `nvidia-smi` tells it; "unknown" without that program."""
+    """The version of the card's driver, from `nvidia-smi`; "unknown" without that program."""
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
@@ -57,7 +57,7 @@ def driver() -> str:
 
 
 def write(folder: Path, title: str, about: dict[str, Any], records: Sequence[Record], name: str = NAME) -> Path:
-    """Write the page and the JSON with the same numbers into a folder; gives the page's path."""
+    """Write the page and the JSON with the same numbers into a folder; returns the page's path."""
     folder.mkdir(parents=True, exist_ok=True)
     whole = {"title": title, **about, "passed": passed(records), "parts": [record.as_dict() for record in records]}
     write_text(folder / f"{name}.json", json.dumps(whole, indent=1) + "\n")
@@ -67,12 +67,12 @@ def write(folder: Path, title: str, about: dict[str, Any], records: Sequence[Rec
 
 
 def passed(records: Sequence[Record]) -> bool:
-    """Whether no part failed. One that had too little time has not failed, and the page tells it."""
+    """Whether no section failed. One that had too little time has not failed, and the page lists it."""
     return all(record.status != "failed" for record in records)
 
 
 def markdown(title: str, about: dict[str, Any], records: Sequence[Record]) -> str:
-    """The page: the machine, a line for each part, the failed checks, then all checks."""
+    """The page: the machine, a line for each section, the failed checks, then all checks."""
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     lines = [f"# {title}: {'passed' if passed(records) else 'FAILED'}", ""]
     lines += [f"- {name.replace('_', ' ')}: {value}" for name, value in about.items() if name != "versions"]
@@ -101,5 +101,5 @@ def _section(record: Record) -> list[str]:
         lines.append("")
     lines += [f"- {note}" for note in record.notes]
     if record.skipped:
-        lines.append(f"- not run, as the part's {record.budget:.0f} s were over: {', '.join(record.skipped)}")
+        lines.append(f"- not run, as the section's {record.budget:.0f} s were over: {', '.join(record.skipped)}")
     return lines

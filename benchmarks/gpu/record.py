@@ -23,7 +23,7 @@ Status = Literal["passed", "failed", "incomplete"]
 
 @dataclass(frozen=True)
 class Setting:
-    """What all parts are given: the card, the folder for corpora and runs, and how large the models are.
+    """The inputs of all sections: the card, the folder for corpora and runs, and the size of the models.
 
     `tiny` tries the script itself: its numbers say nothing of the card.
     """
@@ -60,10 +60,10 @@ class Check:
 
 
 class Record:
-    """What one part found so far. It is kept as it is where the part raises or its time is over.
+    """The results of one section so far. They are kept where the section raises or its time is over.
 
     Args:
-        seconds: the part's budget. A part asks `in_time` before each of its items.
+        seconds: the section's budget. A section asks `in_time` before each of its items.
     """
 
     def __init__(self, name: str, title: str, seconds: float) -> None:
@@ -102,7 +102,7 @@ class Record:
 
     @contextmanager
     def guarded(self, item: str) -> Iterator[None]:
-        """An error inside becomes a failed check of the item, so that the part's other items continue."""
+        """An error inside becomes a failed check of the item, so that the section's other items continue."""
         try:
             yield
         except (Exception, SystemExit) as error:
@@ -164,10 +164,10 @@ def chosen(parts: Sequence[Part], names: Sequence[str]) -> list[Part]:
 
 
 def run_parts(parts: Sequence[Part], setting: Setting, seconds: float) -> list[Record]:
-    """Run the parts one after the other. A part that raises is written down as failed, and the others continue.
+    """Run the sections one after the other. A section that raises is recorded as failed, and the others continue.
 
     Args:
-        seconds: the time for all; each part has a share of it as large as its share of the parts' own seconds.
+        seconds: the time for all; the share of a section is proportional to its own seconds.
     """
     whole = sum(part.seconds for part in parts)
     records = []

@@ -86,7 +86,7 @@ class Stepper:
     A micro-batch is copied to the card in the step, from pinned memory.
 
     Args:
-        world: this rank among all; its lanes are those that the trainer gives it.
+        world: this rank among all; its lanes are those of the trainer.
         batches: micro-batches of a lane; after them the first comes again.
     """
 

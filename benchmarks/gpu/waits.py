@@ -1,6 +1,6 @@
 """Where a base-size step waits for the card, and how long the card has nothing to do.
 
-Waits are told by torch's own debug mode (`torch.cuda.set_sync_debug_mode`), each with the innermost line of this
+Waits are reported by torch's own debug mode (`torch.cuda.set_sync_debug_mode`), each with the innermost line of this
 project's code. It does not see collectives. The idle share is what kernels, copies and fills do not cover of the time
 between the first and the last of them in a few steps, as `torch.profiler` recorded it.
 """

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Found(NamedTuple):
-    """A case, and the part that it is of."""
+    """A case, and the component that it is of."""
 
     part: str
     case: Any
@@ -50,7 +50,7 @@ def file_of_tests(module: str) -> Path:
 
 
 def stated(kind: str, name: str) -> dict[str, Case] | str:
-    """The cases of a part by the name of each variant, or why it is excused from all contracts.
+    """The cases of a component by the name of each variant, or why it is excused from all contracts.
 
     Raises:
         LookupError: the file where they belong does not state them; says which file should hold what.
@@ -79,7 +79,7 @@ def stated(kind: str, name: str) -> dict[str, Case] | str:
 
 @cache
 def cases_of(kind: str) -> dict[str, Found]:
-    """The cases of a kind by an id; a part without one is left out here and fails in `test_parts.py`."""
+    """The cases of a kind by an id; a component without one is left out here and fails in `test_components.py`."""
     found = {}
     for name in parts_of(kind):
         try:

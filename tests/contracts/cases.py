@@ -1,7 +1,7 @@
-"""What a part's own test file says of it, so that the contracts of its kind run over it.
+"""The cases in a component's own test file, so that the contracts of its kind run over it.
 
     CASE = MaskingCase()                                                   # in tests/sequences/maskings/test_token.py
-    CASES = {"": LayerCase({...}), "wide": LayerCase({...})}              # several ways to make the part
+    CASES = {"": LayerCase({...}), "wide": LayerCase({...})}              # several ways to make the component
     EXCUSED = "its head reads what another objective has made"           # none of the contracts fits: why
 
 Where a kind is one file with several components, one file of tests may state them all, by short name:
@@ -9,7 +9,7 @@ Where a kind is one file with several components, one file of tests may state th
     CASES = {"delete": NoiseCase({...}), "mask": {"": NoiseCase({...}), "all": NoiseCase({...})}, "swap": "why"}
 
 `tests/contracts/case_finder.py` finds it there. `excused` maps a contract to the reason why it does not apply; the
-tests hold the reason against the part where they can.
+tests check the reason on the component where they can.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Formula = Callable[[Tensor, Tensor, dict[str, Any], float], Tensor]
 
 @dataclass(frozen=True)
 class Case:
-    """How to make a part: its options, as a recipe states them."""
+    """How to make a component: its options, as a recipe states them."""
 
-    contracts: ClassVar[frozenset[str]] = frozenset()  # from which a part may be excused
+    contracts: ClassVar[frozenset[str]] = frozenset()  # from which a component may be excused
     options: dict[str, Any] = field(default_factory=dict)
     excused: dict[str, str] = field(default_factory=dict)
 

@@ -174,7 +174,7 @@ def test_a_run_is_left_as_it_is(name: str, world: World) -> None:
 def test_every_item_is_told_and_its_line_is_enough_to_compute_the_numbers(
     name: str, world: World, result: Result, tmp_path: Path
 ) -> None:
-    """`--predictions FILE` has a line for each item; what the lines add gives the printed numbers."""
+    """`--predictions FILE` has a line for each item; the sums over the lines equal the printed numbers."""
     file = tmp_path / "items.jsonl"
     again = scored(name, world, predictions=file)
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]

@@ -84,7 +84,7 @@ def packed(rows: int = sum(LENGTHS), heads: int = 2) -> list[Tensor]:
 
 
 def dropped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """With dropout forward and backward must use the same weights: values that sum up to themselves tell."""
+    """With dropout forward and backward must use the same weights: shown by values that sum up to themselves."""
     torch.manual_seed(3)
     return flash(q, k, v, dropout=0.25)
 

@@ -149,7 +149,7 @@ def _told(found: dict[str, Any], run: str) -> Iterator[None]:
 
 
 def measured(names: list[str], only: str | None = None) -> dict[str, Any]:
-    """`check` of each recipe, told as it is found."""
+    """`check` of each recipe, reported as it is found."""
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     results = {}

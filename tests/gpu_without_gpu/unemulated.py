@@ -55,7 +55,7 @@ COMPILED = Counter[str]()
 
 
 def stepping(recipe: Recipe, *, compiles: bool = False) -> Callable[[int], int]:
-    """A function that makes the step of a number and gives its rows."""
+    """A function that makes the step of a number and returns its rows."""
     tokenizer = Tokenizer.load(str(recipe.tokenizer))
     tasks = tasks_of(recipe, tokenizer)
     name, task = next(iter(tasks.items()))

@@ -141,14 +141,14 @@ def test_a_trained_electra_goes_out_and_on(electra: Path, tmp_path: Path, corpus
 @pytest.mark.parametrize("start", ["run", "main"])
 def test_an_electra_is_fine_tuned_as_its_discriminator(electra: Path, tmp_path: Path, start: str) -> None:
     """From the run of both networks where none is named, and from the library's folder of one."""
-    films = prepare(tmp_path, "films", [{"text": text, "labels": {"far": i % 2}} for i, text in enumerate(WORDS)])
+    reviews = prepare(tmp_path, "reviews", [{"text": text, "labels": {"far": i % 2}} for i, text in enumerate(WORDS)])
     changes, out = ["train.num_workers=0", "train.lr=1e-30"], tmp_path / "tuned"
-    tuning = ClassifyTuning(run=electra / start, corpus=films, epochs=1.0, output=out, overrides=changes)
+    tuning = ClassifyTuning(run=electra / start, corpus=reviews, epochs=1.0, output=out, overrides=changes)
     tuned, trained = load(fine_tune(Classification(), tuning)), load(electra / "run")
     assert list(tuned.recipe.networks) == ["main"]
     body, whole = tuned.model.network().state_dict(), trained.model.network("main").state_dict()
     equal({name: tensor for name, tensor in body.items() if name in whole}, whole)
-    scored = evaluate(Classification(), ClassifyScoring(run=out, corpus=films))
+    scored = evaluate(Classification(), ClassifyScoring(run=out, corpus=reviews))
     assert scored.counts["texts"] == len(WORDS)
 
 

@@ -1,4 +1,4 @@
-"""`init_from` through recipes: students, added tokens, chosen heads, several places, files of strangers."""
+"""`init_from` through recipes: students, added tokens, chosen heads, several places, published files."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def check_logits_and_texts(tmp_path: Path, model: Any) -> None:
 
 
 def check_states_and_loss(loaded: LoadedRun, model: Any) -> None:
-    """Of a language model: what each layer gives, and the mean loss over the tokens of a text."""
+    """Of a language model: the output of each layer, and the mean loss over the tokens of a text."""
     task, objective = loaded.transforms["it"].evaluating(), loaded.model.heads["clm"]
     (sequence,) = task.sequences([{"key": "it", "text": PROMPTS[0], "draw": (0,)}])
     ids = torch.from_numpy(sequence.streams["text"]["input_ids"])[None]
@@ -146,7 +146,7 @@ def check_states_and_loss(loaded: LoadedRun, model: Any) -> None:
     network(batch, context)
     ours = [hidden["text"] for hidden in context.hidden]
     if model.config.model_type == "gpt2":
-        ours.pop(-2)  # theirs norms what the last layer gives before it is told
+        ours.pop(-2)  # theirs norms the last layer's output before it is recorded
     for mine, their in zip(ours, found.hidden_states, strict=True):
         torch.testing.assert_close(mine, their[0], atol=1e-5, rtol=1e-5)
     targets = batch.targets["clm"]

@@ -80,13 +80,13 @@ def test_it_is_fine_tuned_and_what_comes_out_is_a_run(
     bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    films = prepare(tmp_path, "films", [{"text": text, "labels": {"far": i}} for i, text in enumerate(TEXTS)])
-    tuning = ClassifyTuning(run=bert, corpus=films, epochs=1.0, batch_size=2, overrides=["train.num_workers=0"])
+    reviews = prepare(tmp_path, "reviews", [{"text": text, "labels": {"far": i}} for i, text in enumerate(TEXTS)])
+    tuning = ClassifyTuning(run=bert, corpus=reviews, epochs=1.0, batch_size=2, overrides=["train.num_workers=0"])
     assert run_folder(Classification(), tuning) == Path("runs/hugging-face-classify")
     recipe = recipe_of(Classification(), tuning)
     assert (recipe.name, recipe.networks["main"].poolers) == ("hugging-face-classify", ["text"])
     run = fine_tune(Classification(), tuning)
-    found = evaluate(Classification(), ClassifyScoring(run=run, corpus=films))
+    found = evaluate(Classification(), ClassifyScoring(run=run, corpus=reviews))
     assert found.counts["texts"] == 2
     assert recipe_at(run).tokenizer == str(run / "tokenizer.json")
     assert is_run(run)

@@ -1,4 +1,4 @@
-"""Numbers as sums over items: of any draw of items they are what other people's code computes of these."""
+"""Numbers as sums over items: for any draw of items they equal the results of published code."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_window_and_scale(kernel: str, odd_batch: Batch) -> None:
 
 @pytest.mark.parametrize("kernel", ["padded", "flex"])
 def test_a_layout_made_per_call_gets_no_masks_of_an_earlier_one(kernel: str, plain_batch: Batch) -> None:
-    """Memory of a layout that is gone is used again at once, so that the address tells nothing."""
+    """Memory of a layout that is gone is used again at once, so that the address identifies nothing."""
     queries = Context(plain_batch).layout("text")
     q, k, v = (torch.randn(18, 2, 16, generator=torch.Generator().manual_seed(i)) for i in range(3))
     ranks = [torch.randint(0, 2, (18,), generator=torch.Generator().manual_seed(seed)) for seed in range(20)]

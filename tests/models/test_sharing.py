@@ -21,7 +21,7 @@ QUIET = {"num_heads": 2, "dropout": 0.0, "attention_dropout": 0.0}
 
 
 class Plain(nn.Module):
-    """A stranger's layer, which says nothing of its streams."""
+    """A user's layer, which declares nothing of its streams."""
 
     def forward(self, hidden: dict[str, Tensor], context: Any) -> dict[str, Tensor]:
         return {name: rows + 1 for name, rows in hidden.items()}

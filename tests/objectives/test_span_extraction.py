@@ -84,7 +84,7 @@ def test_none_is_answered_only_where_that_may_be_right() -> None:
     reported = ([[0.0, 0.0], [1.0, 1.0]], [[-1, -1], [0, 3]])
     assert answer([silent]) == (0, 3)
     assert answer([silent], no_answer=True) == (0, 0)
-    assert answer([silent, reported], no_answer=True) == (0, 3)  # the least score of [CLS] among the parts
+    assert answer([silent, reported], no_answer=True) == (0, 3)  # the least score of [CLS] among the windows
     nothing = ([[0.0, 0.0]], [[-1, -1]])
     assert answer([nothing]) == (0, 0)
 

@@ -64,7 +64,7 @@ def test_sequences_have_the_slots_of_their_samples(tokenizer: Tokenizer, corpus:
 
 
 def test_samples_of_another_order_have_no_slots(tokenizer: Tokenizer, corpus: Corpus) -> None:
-    """As those that a user gives, or an evaluation reads."""
+    """As those of a user, or of an evaluation."""
     reading = task(tokenizer)
     read = [{"key": "mine", "text": "Of my own.", "draw": (0, 0, 0)}]
     assert reading.micro_batch(read, (0, 0, 0)).slots == []

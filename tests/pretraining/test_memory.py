@@ -75,7 +75,7 @@ def recipe(folder: Path, layer: str = "rotary, pre", memory: int = 500, **text: 
 
 
 def opened(made: Recipe) -> tuple[PretrainingModel, Any]:
-    """The root in evaluation mode, and a function that gives the micro-batch at (number, lane)."""
+    """The model in evaluation mode, and a function that returns the micro-batch at (number, lane)."""
     tokenizer = Tokenizer.load(str(made.tokenizer))
     tasks = tasks_of(made, tokenizer)
     reader = reader_of(made, tasks["text"])

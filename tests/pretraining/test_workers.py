@@ -1,4 +1,4 @@
-"""The loader's processes: what they send arrives as it was, and whatever becomes of one of them is told soon."""
+"""The loader's processes: what they send arrives unchanged, and whatever happens to one of them is reported soon."""
 
 from __future__ import annotations
 
@@ -97,10 +97,10 @@ def test_tensors_arrive_as_they_were() -> None:
 
 def test_what_is_more_than_numbers_arrives_too() -> None:
     sparse, learns = torch.eye(3).to_sparse(), torch.ones(2, requires_grad=True)
-    found, _ = sent([sparse, learns, {"tells": "so"}])
+    found, _ = sent([sparse, learns, {"says": "so"}])
     assert torch.equal(found[0].to_dense(), torch.eye(3))
     assert found[1].requires_grad
-    assert found[2] == {"tells": "so"}
+    assert found[2] == {"says": "so"}
 
 
 def test_a_tensor_that_is_met_twice_is_sent_once() -> None:

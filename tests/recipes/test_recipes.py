@@ -55,7 +55,7 @@ CORPORA = {
     "image_caption": "images",
     "caption_pair": "images",
     "question_image": "images",
-    "vision.video_caption": "films",
+    "vision.video_caption": "videos",
     "spoken_words": "speech",
     "kg.graph_triple": "triples",
     "kg.described_triple": "triples",
@@ -112,7 +112,7 @@ def on_small_data(recipe: Recipe, world: Any, sizes: dict[str, Any]) -> dict[str
 
 
 def _part(spec: dict[str, Any]) -> dict[str, Any]:
-    """What depends on which part it is: dropout is on by default, and an entity table has its vectors' size."""
+    """What depends on the component: dropout is on by default, and an entity table has its vectors' size."""
     kind = next((kind for kind in ("layer", "embedding") if kind in spec), None)
     if kind is None:
         return spec

@@ -41,7 +41,7 @@ SMALL = [
 
 
 def sentences(count: int = 48) -> dict[str, list[tuple[str, int]]]:
-    """By language the same sentences, each with whether the film is good."""
+    """By language the same sentences, each with whether its verdict is good."""
     rng = random.Random(0)
     drawn = [(int(rng.random() < 0.5), rng.randrange(2)) for _ in range(count)]
     return {
@@ -52,14 +52,14 @@ def sentences(count: int = 48) -> dict[str, list[tuple[str, int]]]:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the commands make of raw files: texts and films with a verdict of each language, pairs, a tokenizer."""
+    """What the commands make of raw files: texts and reviews with a verdict of each language, pairs, a tokenizer."""
     folder = tmp_path_factory.mktemp("xlm")
     for language, found in sentences().items():
-        file, films = folder / f"train.{language}", folder / f"films-{language}.tsv"
+        file, reviews = folder / f"train.{language}", folder / f"reviews-{language}.tsv"
         file.write_text("".join(f"{text}\n" for text, _ in found))
-        films.write_text("sentence\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in found))
+        reviews.write_text("sentence\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in found))
         prepared(file, folder / language, option=["document=line"], language=language)
-        prepared(films, folder / f"films-{language}", language=language)
+        prepared(reviews, folder / f"reviews-{language}", language=language)
     command(prepare_text)(
         inputs=[str(folder / "train.en"), str(folder / "train.de")], output=folder / "pairs", workers=1
     )
@@ -126,11 +126,12 @@ def test_what_was_learnt_of_one_language_is_asked_in_another(data: Path, tmp_pat
     base = pretrain(small(data, "xlm-tiny", "train.max_steps=3"), tmp_path / "run")
     overrides = ["train.num_workers=0"]
     tuning = ClassifyTuning(
-        run=base, corpus=str(data / "films-en"), output=tmp_path / "tuned", overrides=overrides, epochs=12, lr=1e-2
+        run=base, corpus=str(data / "reviews-en"), output=tmp_path / "tuned", overrides=overrides, epochs=12, lr=1e-2
     )
     tuned = fine_tune(Classification(), tuning)
     found = [
-        evaluate(Classification(), ClassifyScoring(run=tuned, corpus=str(data / f"films-{name}"))) for name in LANGUAGES
+        evaluate(Classification(), ClassifyScoring(run=tuned, corpus=str(data / f"reviews-{name}")))
+        for name in LANGUAGES
     ]
     assert found[0].numbers["accuracy"] == 1
     assert 0 <= found[1].numbers["accuracy"] <= 1

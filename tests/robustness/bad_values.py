@@ -1,4 +1,4 @@
-"""Values that make no sense, for every command, key of a recipe and option of a part, built from what these declare."""
+"""Values that make no sense, for every command, key of a recipe and option of a component, from their declarations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that somebody made to be read: none fills the memory, tells a secret, commands the terminal or runs code."""
+"""Files made with bad intent: none fills the memory, reveals a secret, commands the terminal or runs code."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_a_line_has_a_bounded_length(
 
 
 def test_a_small_zst_is_not_inflated_at_once(tmp_path: Path) -> None:
-    """Nor is what is inflated copied again for every part that is taken, which made the time quadratic."""
+    """Nor is what is inflated copied again for every read, which made the time quadratic."""
     (tmp_path / "a.txt.zst").write_bytes(zstandard.ZstdCompressor().compress(bytes(256 << 20)))
     assert (tmp_path / "a.txt.zst").stat().st_size < 10_000
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""A raw format in the current folder: prepared when it is trusted, told by name when it fails, fixed for a corpus."""
+"""A raw format in the current folder: prepared when it is trusted, named when it fails, fixed for a corpus."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def executed(folder: Path) -> bool:
 
 @pytest.fixture
 def brought(planted: Path, workbench: Callable[..., Any]) -> Path:
-    """A run with a part of its own, as it is sent to somebody else."""
+    """A run with a component of its own, as it is sent to another person."""
     assert workbench("pretrain", "recipe.yaml", LAYER, "--run", "theirs/run", "--trust").code == 0
     (planted / "planted.py").unlink()
     (planted / "EXECUTED").unlink()

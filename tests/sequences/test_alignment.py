@@ -116,7 +116,7 @@ def test_first_token_equals_ernie_thu_where_the_release_finds_one(shared):
 
 
 def test_punctuation_inside_a_mention_belongs_to_it(shared):
-    """The released code gives no entity to the apostrophe of `Blowin' in the Wind`; a mention here is contiguous."""
+    """The published code assigns no entity to the apostrophe of `Blowin' in the Wind`; a mention here is contiguous."""
     folder = shared / "golden" / "ernie_thu" / "data_conventions"
     row = json.loads((folder / "alignment.json").read_text())[0]
     encoded = Tokenizer.load(folder / "vocab.txt").encode(row["text"])

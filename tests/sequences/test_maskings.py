@@ -66,7 +66,7 @@ def plain_loop_span(words, hideable, hidden, anchor, length, left):
 
 
 def test_spans_are_whole_words_of_the_drawn_length():
-    """The masking strategy with the same draws as a plain loop gives the same spans."""
+    """The masking strategy with the same draws as a plain loop returns the same spans."""
     rng = np.random.default_rng(0)
     words = np.sort(rng.integers(0, 120, 250)).tolist()
     one = sequence(words)

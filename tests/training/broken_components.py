@@ -16,7 +16,7 @@ from workbench.sequences.protocols import Masking, Transform
 
 
 class Break:
-    """Does what it is told to when it is asked in the right method; otherwise passes on what it is given."""
+    """Fails as requested in the right method; otherwise returns its input."""
 
     def __init__(self, how: str, when: str) -> None:
         self.how, self.when = how, when

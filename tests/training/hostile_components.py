@@ -1,4 +1,4 @@
-"""Parts that do what no part should, as the tests tell them to."""
+"""Components that do what no component should, as the tests request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run computes in: chosen from recipe and card, set on CUDA alone, put back, and told where it changes."""
+"""The arithmetic of a run: chosen from recipe and card, set on CUDA alone, restored, and reported where it changes."""
 
 from __future__ import annotations
 

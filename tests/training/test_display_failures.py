@@ -1,4 +1,5 @@
-"""What only tells of a run never ends it: it fails in every place, is told once, and the run's numbers stay."""
+"""A failure of the display or of metrics never ends a run: it is tried in every place, logged once, and the run's
+numbers stay."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ PLACES: dict[str, tuple[Any, str, str, set[str]]] = {
 
 
 def fail(*_: Any, **__: Any) -> Any:
-    raise ValueError("a part of somebody else")
+    raise ValueError("an error of a library")
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,7 @@ def test_a_failure_is_told_once_and_left_out(
     owner, name, reported, lacking = PLACES[place]
     monkeypatch.setattr(owner, name, fail)
     run = pretrain(short, tmp_path / "run")
-    told_once = r"(.*) failed and is left out \(ValueError: a part of somebody else\)"
+    told_once = r"(.*) failed and is left out \(ValueError: an error of a library\)"
     said = re.findall(told_once, (run / "log.txt").read_text())
     assert len(said) == 1, said
     assert reported in said[0]
@@ -236,7 +237,7 @@ def test_ranks_go_on_where_one_cannot_count(make_recipe: Any, launch: Launch, tm
 
 
 def test_ranks_say_what_they_have_set_up_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Their own warnings are told by the main rank when they meet, and those that come later by themselves."""
+    """Their own warnings are logged by the main rank when the ranks meet, and later ones by each rank."""
 
     class Ranks(World):
         def gather_on_main(self, value: Any) -> list[Any]:

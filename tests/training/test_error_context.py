@@ -1,4 +1,5 @@
-"""An error in a part names the part and its place in the recipe, wherever it comes from; so does what it returns."""
+"""An error in a component names the component and its place in the recipe, wherever it occurs; so does a wrong return
+value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Parts that leave in unusual ways, or return what is of the right type and cannot be: told by name, never silence."""
+"""Components that exit in unusual ways, or return values of the right type that cannot be: reported by name, never
+silence."""
 
 from __future__ import annotations
 

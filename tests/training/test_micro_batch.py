@@ -61,7 +61,7 @@ class Pretend:
 def tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """No device: the trial is a pretence, and what is left of it is nothing."""
     monkeypatch.setattr(micro_batch, "Trial", Pretend)
-    monkeypatch.setattr(micro_batch, "release", lambda device: None)
+    monkeypatch.setattr(micro_batch, "release_memory", lambda device: None)
     monkeypatch.setattr(torch.random, "fork_rng", lambda devices: torch.no_grad())
 
 
@@ -119,7 +119,7 @@ def test_a_trial_takes_the_longest_of_several_micro_batches(make_recipe: Any, mo
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 1000))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 0)
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 77)
-    monkeypatch.setattr(micro_batch, "release", lambda device: None)
+    monkeypatch.setattr(micro_batch, "release_memory", lambda device: None)
     trial = Trial(recipe, Tokenizer.load(str(recipe.tokenizer)), World())
     before = [p.detach().clone() for p in trial.trained]
     assert trial.room == 1000

@@ -1,4 +1,4 @@
-"""What a run says before its first step, on lines and on a terminal; and the rates that its steps tell."""
+"""The overview of a run before its first step, on lines and on a terminal; and the rates in the lines of its steps."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def read_sizes(run: Path) -> dict[str, int]:
 def test_a_table_on_a_terminal(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It shows names of other people, in which nothing is markup; log.txt has its lines."""
+    """It shows names chosen by users, in which nothing is markup; log.txt has its lines."""
     monkeypatch.setattr(
         "workbench.training.pretrain.Terminal",
         lambda **_: Terminal(stderr=True, force_terminal=True, width=60, color_system=None),

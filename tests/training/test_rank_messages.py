@@ -1,4 +1,4 @@
-"""Under torchrun a wrong input is told once, whoever meets it; what torchrun would set up is set up here."""
+"""Under torchrun a wrong input is reported once, whichever rank meets it; the workbench sets up what torchrun would."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZE = 2
 
 @pytest.fixture
 def agent() -> Iterator[dict[str, Any]]:
-    """The store that torchrun keeps, and what it tells its processes of it."""
+    """The store of torchrun, and the values that its processes get from it."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     yield {"port": store.port, "TORCHELASTIC_USE_AGENT_STORE": "True"}
     del store

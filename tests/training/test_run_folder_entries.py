@@ -1,4 +1,4 @@
-"""Whatever stands in a run folder where a file or a folder is meant is refused by its name, and never waited for."""
+"""An entry of a run folder of the wrong kind (file or folder) is refused by its name, and never waited for."""
 
 from __future__ import annotations
 

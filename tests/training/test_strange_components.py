@@ -1,4 +1,5 @@
-"""What the author of a part forgot is told in one message, with the part's place; so is where NaN begins."""
+"""What the author of a component forgot is reported in one message, with the component's place; so is the origin of
+NaN."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def with_micro_batch(recipe: Recipe, tokenizer: Tokenizer | None, world: World) 
         candidates = sizes(recipe.train.global_batch_size, world.size)
         size = largest(candidates, trial.peak, room)
     del trial
-    release(world.device)
+    release_memory(world.device)
     found = world.gather(size)
     if not min(found):
         raise MachineError(
@@ -107,7 +107,7 @@ def largest(candidates: Iterable[int], peak: Peak, room: float) -> int:
     return max(takewhile(lambda size: peak(size) <= room, candidates), default=0)
 
 
-def release(device: torch.device) -> None:
+def release_memory(device: torch.device) -> None:
     """Release memory that nothing uses any more, and reset the peak."""
     gc.collect()
     torch.cuda.empty_cache()
@@ -139,7 +139,7 @@ class Trial:
     def peak(self, size: int) -> float:
         """The peak memory of two steps, on the longest micro-batches of this size."""
         micros = self._micro_batches(size)
-        release(self.device)
+        release_memory(self.device)
         fits = True
         try:
             self.root.to(self.device)

@@ -94,7 +94,7 @@ def forward(call: Call, parts: list[Part], q: Tensor, k: Tensor, v: Tensor) -> t
 def backward(
     call: Call, parts: list[Part], grad: Tensor, q: Tensor, k: Tensor, v: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-    """Gradients of queries, keys and values, and of each part's scores [heads, q, k]."""
+    """Gradients of queries, keys and values, and of the scores of each stretch [heads, q, k]."""
     grad, q, k, v = grad.float(), q.float(), k.float(), v.float()
     heads, shared = q.shape[1], q.shape[1] // k.shape[1]
     dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)

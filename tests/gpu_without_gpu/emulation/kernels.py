@@ -160,7 +160,7 @@ def softmax_backward(func: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 def widening_product(func: Any, args: Args, kwargs: Kwargs) -> Any:
-    """A product of half numbers that gives float32 (`mm(a, b, out_dtype)`)."""
+    """A product of half numbers that returns float32 (`mm(a, b, out_dtype)`)."""
     out = func(*args, **kwargs)
     tensors = [alias(x).float() for x in args if isinstance(x, Tensor)]
     fill(out, func.overloadpacket.default(*tensors, **kwargs))

@@ -141,7 +141,7 @@ def theirs(vocab_size: int, **changes: Any) -> transformers.XLNetLMHeadModel:
 
 
 def masks(rank: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """What their class is told of one sequence's order."""
+    """The arguments of their class for one sequence's order."""
     hidden = rank[:, None] < rank[None, :]
     hidden |= torch.eye(len(rank)).bool() & (rank > 0)[:, None]  # theirs lets content see itself
     return {"perm_mask": hidden.float()[None], "target_mapping": F.one_hot(targets, len(rank)).float()[None]}

@@ -146,7 +146,7 @@ def test_fifty_ragged_batches_are_compiled_once_for_a_kind_of_layer(
     dropout: float, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """By the counters of the compiler; sequences of one row, batches of one block and of many, and windows of any width
-    among them. What is compiled is told as often as it is."""
+    among them. Each compilation is logged once."""
     from torch._dynamo.utils import counters
 
     torch._dynamo.reset()

@@ -1,4 +1,4 @@
-"""How kernels treat score_biases: a stranger's without a score_mod, and wrong ones."""
+"""How kernels treat score_biases: a user's without a score_mod, and wrong ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workbench.models.score_biases.alibi import AlibiBias
 
 
 class Content(ScoreBias):
-    """What a stranger may write: a term of contents, places and a field, without a score_mod."""
+    """What a user may write: a term of contents, places and a field, without a score_mod."""
 
     def __init__(self, num_heads: int, head_size: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Damage to every kind of file: what reads it gives an error for people, or what is really there. Nothing else.
+"""Damage to every kind of file: its reader raises an error with a plain message, or returns the real content.
 
 A trial is a process that makes many mutations, one after the other, each in a file that is put back afterwards.
 """

@@ -1,4 +1,4 @@
-"""What is damaged, and how it is read: each reading gives a value to compare with that of the undamaged files."""
+"""What is damaged, and how it is read: each reading returns a value to compare with that of the undamaged files."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def tokenizer(world: Path) -> str:
 
 
 def loaded(world: Path) -> str:
-    """The weights of a run, as `workbench.load` gives them."""
+    """The weights of a run, as `workbench.load` returns them."""
     import workbench
 
     return digest(dict(workbench.load(world / "run").torch.state_dict()))

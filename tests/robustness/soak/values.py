@@ -69,7 +69,7 @@ def trial(trial: Trial) -> None:
 
 
 def _drawn(rng: random.Random) -> tuple[str, str]:
-    """A key or an option, and a command line that gives it a bad value."""
+    """A key or an option, and a command line with a bad value of it."""
     if rng.random() < 0.8:
         bad = rng.choice(DECLARED)
         return bad.key, bad.command

@@ -1,4 +1,4 @@
-"""The transform `task_type`: every token is told its task, and the table of tasks is read."""
+"""The transform `task_type`: every token has the id of its task, and the table of tasks is read."""
 
 from __future__ import annotations
 
