@@ -6,8 +6,8 @@
 pretrained on flickr8k's captions and cells of a grid of features (vilt on pixels, lxmert also on VQA v2's questions),
 and as a control not at all; then it is fine-tuned for retrieval, on VQA v2, on DAQUAR (images held out from its
 training part) and on NLVR. Questions are answered once more by a model that was trained without images; retrieval is
-scored before fine-tuning too, and with captions given to other images. A seed governs all of a row. Everything is done by
-the ordinary commands, which are printed; what is there already is not done again, and a run that was stopped continues.
+scored before fine-tuning too, and with captions given to other images. A seed governs all of a row. Everything is done
+by the ordinary commands, which are printed; existing outputs are not made again, and a stopped run continues.
 
 The table (also OUTPUT/results.md) has the mean and the deviation (n - 1) over the seeds; OUTPUT/report.html is the page
 of all runs.

@@ -123,7 +123,7 @@ SYSTEMS = {
 
 
 CUT = {"daquar-train": "daquar"}
-    """Images of which some were held out: the rest has the name alone."""
+"""Images of which some were held out: the rest has the name alone."""
 
 
 def place_of_corpus(name: str, corpus: str, corpora: Path) -> Path:

@@ -24,7 +24,7 @@ from workbench.training.pretrain import pretrain
 from workbench.training.verify_resume import verify_resume
 
 LANGUAGES = {
-    "en": (["good", "new"], ["bad", "old"], "the film is {} ."),
+    "en": (["good", "new"], ["bad", "old"], "the song is {} ."),
     "de": (["gut", "neu"], ["schlecht", "alt"], "der Film ist {} ."),
 }
 SMALL = [
