@@ -8,7 +8,7 @@ micro-batches of the corpus; the peer gets the same tokens, corruption and label
 the micro-batch (`benchmarks.text_peers`). Measured is the step on batches that are made: forward, backward, clipping,
 AdamW, in float32 on a CPU, bfloat16 on a GPU, dropout 0.1. A round is all micro-batches once; rounds of the two
 alternate in one process, the first is not counted; the ratio is of the medians of real tokens per second. Recipes that
-pack several texts into a sequence leave the peer next to no padding; with `--unpacked` both sides have a text a sequence.
+pack several texts into a sequence leave the peer next to no padding; with `--unpacked` neither side packs.
 Making batches is left out on both sides (`benchmarks.whole_run` has it). Next to other work OMP_WAIT_POLICY=PASSIVE
 keeps waiting threads from spinning.
 """
