@@ -1,4 +1,4 @@
-"""The shared code of comparisons of systems at one budget: their options, the removal of weights, tables and the page of runs.
+"""Comparisons of systems at one budget: shared options, the removal of weights, tables and the page of runs.
 
 A comparison pretrains and fine-tunes each of its systems under a `Budget`, and writes its tables with `publish`.
 """

@@ -31,7 +31,7 @@ MEANS = {
 }
 COLOURS = {GRAPH: "#1b6e4b", "no-kg": "#8a8a8a", "mentions-only": "#c77f1a", "permuted-kg": "#3f6fb5"}
 STEPS = ((GRAPH, "no-kg"), ("mentions-only", "no-kg"), (GRAPH, "mentions-only"), (GRAPH, "permuted-kg"))
-    """The reported differences: all of the gain, that of a branch alone, and that of its contents."""
+"""The reported differences: all of the gain, that of a branch alone, and that of its contents."""
 NUMBER, TEST = "f1", "tag-test.jsonl"
 
 

@@ -5,8 +5,8 @@
 
 Nothing is downloaded: corpora are made in the folder. The page `gpu-check.md` has for each section whether it passed,
 with numbers, and `gpu-check.json` has the same numbers, to be attached to a report. The exit code is 1 when a check
-failed, 2 when the check could not begin. A section that raises is reported as failed, and the others continue. The peers of
-the section `speed` need the packages of the extra `test` (transformers, open_clip_torch).
+failed, 2 when the check could not begin. A section that raises is reported as failed, and the others continue. The
+peers of the section `speed` need the packages of the extra `test` (transformers, open_clip_torch).
 """
 
 from __future__ import annotations

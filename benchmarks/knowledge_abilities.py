@@ -1,7 +1,7 @@
 """What only some systems of `benchmarks.knowledge_results` can do, asked of their pretrained runs, without fine-tuning.
 
-Facts that no system has seen, as clozes; held-out triples, ranked and distinguished from false ones; which entity a mention
-means; supersenses of hidden words. One command each; its result lies in the run, or of vectors and the linker in
+Facts that no system has seen, as clozes; held-out triples, ranked and distinguished from false ones; the entities of
+mentions; supersenses of hidden words. One command each; its result lies in the run, or of vectors and the linker in
 OUTPUT/evaluations. Next to them stand their baselines: frequent objects, the majority, vectors trained by pykeen.
 """
 

@@ -14,7 +14,7 @@ from benchmarks.knowledge_systems import WEIGHTS
 from kg.graph.store import GraphStore
 
 Made = Callable[..., str]
-    """Runs a command of `prepare` where its output (the first argument) is not there; returns the output's path."""
+"""Runs a command of `prepare` where its output (the first argument) is not there; returns the output's path."""
 
 LINKED = "fewrel"
 """The labelled set whose mentions have their entities."""

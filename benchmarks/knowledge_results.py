@@ -12,8 +12,8 @@ printed; what is there already is not done again, and a run that was stopped con
 
 The tables (also OUTPUT/results.md) have the mean and the deviation (n - 1) over the seeds. Next to each system is named
 the row that is the same without knowledge, or nearest to it (bert: the same texts, and nothing but mlm); below are the
-most frequent class, a classifier on the marked mentions alone, and a probe on the entity vectors. OUTPUT/report.html is the
-page of all runs. Weights of fine-tuned runs are removed once they are scored.
+most frequent class, a classifier on the marked mentions alone, and a probe on the entity vectors. OUTPUT/report.html is
+the page of all runs. Weights of fine-tuned runs are removed once they are scored.
 
 Mentions are read at their markers, LUKE's as entities. That, and both rates, were chosen on minilm and bert alone, by
 relations of FewRel's training file that are neither trained on nor tested on here: 0.80 of 480 are right by the

@@ -59,7 +59,7 @@ LAYERS = {
 }
 Work = Callable[[], object]
 TREE = ("branch", "anchor")
-    """Fields of a stream whose rows see all but some."""
+"""Fields of a stream whose rows see all but some."""
 
 
 def prepare(data: Path, folder: Path, every: int) -> None:
