@@ -5,7 +5,7 @@
 `data` is a folder with the raw corpora codex, wikitext2, gutenberg, wiki_linked, flickr8k, vqa_v2 and ufet. Everything
 is done by the ordinary commands, which are printed; what is there already is not done again. The table has for each
 run the mean loss of the first and of the last tenth of the steps: it shows that the components work together and learn,
-not how good a recipe is. The demo's recipes are left out: they need the demo's corpora (`make demo`). The dual encoder is
+not how good a recipe is. The demo's recipes are left out: they need its corpora (`make demo`). The dual encoder is
 the exception in size: it is trained as the recipe says (but for --steps); its recalls are then computed by
 
     workbench evaluate retrieval real/runs/dual-encoder-pretrained real/corpora/flickr8k-dev-pooled
