@@ -65,7 +65,7 @@ def graphs_read(read: Identities) -> list[GraphStore]:
 
 
 def stated_facts(read: Identities, samples: Iterable[Sample]) -> dict[str, int]:
-    """How many texts ask for a fact that a graph of the run states, and how many for a pair that one joins at all."""
+    """Counts of the texts with a fact that a graph of the run states, and of those with a pair that a graph joins."""
     graphs = graphs_read(read)
     if not graphs:
         return {}
@@ -78,7 +78,7 @@ def stated_facts(read: Identities, samples: Iterable[Sample]) -> dict[str, int]:
 
 
 def stated_types(read: Identities, samples: Iterable[Sample]) -> dict[str, int]:
-    """How many mentions are linked to an entity of which a graph of the run states one of the right types, by name."""
+    """The number of linked mentions of which a graph of the run states one of the right types, by name."""
     graphs = graphs_read(read)
     if not graphs:
         return {}
@@ -102,7 +102,7 @@ def _joins(graph: GraphStore, asked: LabelledPair) -> bool:
 
 
 def _called(graph: GraphStore, entity: str) -> Iterator[str]:
-    """What the graph calls the types and the tails of an entity."""
+    """The names of an entity's types and tails in the graph."""
     for name in (*graph.types(entity), *(tail for _, tail in graph.neighbours(entity))):
         yield _plain(graph.label(name) if name in graph else name)
 

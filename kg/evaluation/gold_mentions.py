@@ -61,7 +61,7 @@ class AnnotatedText:
         return AnnotatedText(separated.joined, mentions, first, unknown, self.candidates, key=self.key)
 
     def _add_candidates(self, spans: Iterable[tuple[Stretch, str, int | None]]) -> None:
-        """Those of a mention, the best first, each with what is known of it: right (1), wrong (0), or nothing."""
+        """The candidates of a mention, the best first, each labelled right (1), wrong (0), or not at all."""
         right: dict[Stretch, set[str]] = {}
         for place, entity, mark in spans:
             self.candidates += 1

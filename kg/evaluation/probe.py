@@ -28,7 +28,7 @@ PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 STEPS = 100
 Loss = Literal["binary", "softmax"]
 Score = Callable[[np.ndarray, np.ndarray], float]
-"""Of logits against gold classes, both [examples, classes]: the higher the better."""
+"""A score of logits against gold classes, both [examples, classes]. Higher is better."""
 
 
 @dataclass(frozen=True)

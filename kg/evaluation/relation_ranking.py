@@ -19,7 +19,7 @@ RelationScores = Callable[[np.ndarray], np.ndarray]
 
 
 class RankedRelations(NamedTuple):
-    """Of each triple the rank of its relation, among how many it is, and the row of the best one: [triples] each."""
+    """Ranks of the triples' relations, numbers of ranked relations, and rows of the best ones: [triples] each."""
 
     ranks: np.ndarray
     competing: np.ndarray

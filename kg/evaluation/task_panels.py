@@ -84,11 +84,11 @@ def meant(run: Run) -> str | None:
 
 
 def _senses(run: Run, example: Record) -> str:
-    reported = []
+    verdicts = []
     for name, allowed in zip(example["predicted"], example["allowed"], strict=True):
         gold = "" if name in allowed else f' <span class="quiet">{escape(", ".join(allowed))}</span>'
-        reported.append(verdict(name, name in allowed) + gold)
-    return f"<p>{escape(example['text'])}</p><p>{' '.join(reported)}</p>"
+        verdicts.append(verdict(name, name in allowed) + gold)
+    return f"<p>{escape(example['text'])}</p><p>{' '.join(verdicts)}</p>"
 
 
 def decided(run: Run) -> str | None:

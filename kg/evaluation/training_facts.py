@@ -36,7 +36,7 @@ class TrainingFacts:
 
     @classmethod
     def of(cls, scored: EvaluatedRun | ScoredVectors, graph: GraphStore) -> TrainingFacts:
-        """Of a run the graphs that it reads and those of its triples corpora; of vectors that of their training.
+        """For a run the graphs that it reads and those of its triples corpora; for vectors their training graph.
 
         Raises:
             WorkbenchError: vectors of another graph, which is not where it was, or whose ids mean other entities.

@@ -238,7 +238,7 @@ def _sort_by(values: np.ndarray, offsets: np.ndarray, order: np.ndarray) -> None
 
 
 def _shared(labels: np.ndarray) -> int:
-    """How many of the labels another entity has as well."""
+    """The number of labels that several entities have."""
     counts = np.unique(labels, return_counts=True)[1]
     return int(counts[counts > 1].sum())
 

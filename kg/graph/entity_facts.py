@@ -1,4 +1,4 @@
-"""What a graph states about one entity, decoded as it is asked for: a country is the tail of 100,000 triples."""
+"""The facts of one entity, decoded on demand: a country is the tail of 100,000 triples."""
 
 from __future__ import annotations
 

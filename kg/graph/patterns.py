@@ -43,7 +43,7 @@ class PatternGuess(NamedTuple):
 
 
 class RemainingPatterns(NamedTuple):
-    """Of all triples, and by relation (its row)."""
+    """The shares of all triples, and of each relation (by its row)."""
 
     overall: PatternGuess
     relations: dict[int, PatternGuess]
@@ -84,13 +84,13 @@ def report_remaining(
         still_true: share of the triples that are true all the same (0 to 1), where false ones are shown.
     """
     share = "" if still_true is None else f"{100 * still_true:.2f} % of the triples are still true; "
-    reported = f"{share}the true tail is guessed from what is shown in {left.overall}"
-    log.info("%s under the control %s: %s", path, control, reported)
+    summary = f"{share}the true tail is guessed from what is shown in {left.overall}"
+    log.info("%s under the control %s: %s", path, control, summary)
     many = [(of.right - of.majority, relation) for relation, of in left.relations.items() if of.triples >= FEW]
     most = [relation for gain, relation in sorted(many, key=lambda each: (-each[0], each[1]))[:NAMED] if gain > 0]
     if most and len(left.relations) > 1:
-        reported += "; by relation: " + "; ".join(f"{names[r]} in {left.relations[r]}" for r in most)
-    note(f"truth that is left under {control}", path, f"seed {seed}, {reported}")
+        summary += "; by relation: " + "; ".join(f"{names[r]} in {left.relations[r]}" for r in most)
+    note(f"truth that is left under {control}", path, f"seed {seed}, {summary}")
 
 
 def _numbered(values: np.ndarray) -> np.ndarray:

@@ -46,11 +46,11 @@ class PermutedGraph:
         return self.graph.facts(self.graph.ids[int(self.others[row])] if row >= 0 else entity, direction, relations)
 
     def name_of(self, entity: str) -> str:
-        """What the entity itself is called."""
+        """The name of the entity itself."""
         return self.graph.name_of(entity)
 
     def relation_label(self, relation: str) -> str:
-        """As the graph says."""
+        """As in the graph."""
         return self.graph.relation_label(relation)
 
     def _left(self) -> RemainingPatterns:

@@ -63,7 +63,7 @@ def permute_tails(heads: np.ndarray, relations: np.ndarray, tails: np.ndarray, s
 
 
 FALSE_FACTS = {"shuffled-kg": shuffle_tails, "permuted-kg": permute_tails}
-"""By control, what makes the false facts."""
+"""The function that makes the false facts, by control."""
 
 
 class _Rewiring:

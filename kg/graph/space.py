@@ -1,4 +1,4 @@
-"""Whose ids a graph's are: so that the "1" of one graph is not taken for the "1" of another."""
+"""Namespaces of ids: they distinguish the "1" of one graph from the "1" of another."""
 
 from __future__ import annotations
 

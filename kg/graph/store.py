@@ -152,7 +152,7 @@ class GraphStore:
 
     @cached_property
     def space(self) -> IdSpace:
-        """Whose its ids are; worked out for a graph of before this was noted."""
+        """The namespace of its ids; detected for a graph without a noted namespace."""
         noted = self.meta.get("space") or {
             "namespace": namespace_of(self.ids, bool(self.meta.get("words") or not self.meta["labels"])),
             "entities": fingerprint(zip(self.ids, self._labels, strict=True)),
@@ -294,7 +294,7 @@ class GraphStore:
         return label or (self._relation_labels[relation] if relation >= 0 else "") or name
 
     def name_of(self, entity: str) -> str:
-        """What an entity is called: its label, empty where it has none; its id in a graph without any label.
+        """The name of an entity: its label, or empty if it has none. In a graph without any label it is the id.
 
         A graph without labels has words for ids (WordNet's), and so has one that says it (HowNet's); in others an id is
         no word (Wikidata's).
@@ -310,7 +310,7 @@ class GraphStore:
         return self.texts_of(self.row(entity)).get("aliases", [])
 
     def description(self, entity: str) -> str:
-        """What is written about an entity; empty where there is nothing."""
+        """The description of an entity; empty if it has none."""
         return self.texts_of(self.row(entity)).get("description", "")
 
     def check_described(self) -> None:
@@ -322,7 +322,7 @@ class GraphStore:
             )
 
     def text_of(self, entity: str) -> str:
-        """What is written about an entity, or else its name (`name_of`); empty where there is neither."""
+        """The description of an entity, or else its name (`name_of`); empty if it has neither."""
         return self.description(entity) or self.name_of(entity)
 
     def types(self, entity: str) -> list[str]:
@@ -339,7 +339,7 @@ class GraphStore:
         return json.loads(text) if text else {}
 
     def subgraph(self, entities: Iterable[str], hops: int = 1, limit: int | None = None) -> networkx.MultiDiGraph:
-        """What lies within `hops` triples of some entities, whatever their direction.
+        """The subgraph within `hops` triples of some entities, in both directions.
 
         Nodes and edges carry `label`; an edge's key is its relation. With `limit`, an entity is followed along that
         many of its outgoing triples, and as many incoming ones, at most.

@@ -13,7 +13,7 @@ ENDINGS = {
     "verb": (*(("s", ""), ("ies", "y"), ("es", "e"), ("es", ""), ("ed", "e"), ("ed", ""), ("ing", "e"), ("ing", "")),),
     "adj": (("er", ""), ("est", ""), ("er", "e"), ("est", "e")),
 }
-"""By part of speech: an ending, and what stands there in the base form."""
+"""By part of speech: an ending, and the ending of the base form."""
 
 
 def base_forms(word: str, part_of_speech: str) -> list[str]:

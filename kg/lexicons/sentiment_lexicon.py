@@ -73,7 +73,7 @@ class SentimentLexicon:
         return len(self._known)
 
     def of(self, word: str) -> WordSentiment:
-        """What is known of a word: as it is spelt, or else of its first base form that the table has."""
+        """The sentiment of a word: as it is spelt, or else of its first base form in the table."""
         small = word.lower()
         if small in self._known:
             return next(iter(self._known[small].values()))

@@ -22,7 +22,7 @@ Key = tuple[str, str]
 _PARTS_OF_SPEECH = {"n": "n", "v": "v", "a": "a", "s": "a", "r": "r"}
 _TAGS = {"JJ": "a", "NN": "n", "RB": "r", "VB": "v"}
 _TYPES = {"1": "n", "2": "v", "3": "a", "4": "r", "5": "a"}
-"""Of lemmas in index.sense."""
+"""Parts of speech of lemmas in index.sense."""
 SEVERAL, OTHER = "a name of several words", "a part of speech other than n, v, a and r"
 
 

@@ -111,8 +111,8 @@ def save_supersenses(path: Path, senses: SupersenseTable, tokenizer: str, proven
         provenance: how it was made.
     """
     found = {str(token): np.flatnonzero(row).tolist() for token, row in enumerate(senses.allowed) if row.any()}
-    reported = {"kind": KIND, "tokenizer": tokenizer, "provenance": dict(provenance), "classes": senses.classes}
-    write_text(path, json.dumps({**reported, "allowed": found}, ensure_ascii=False) + "\n")
+    record = {"kind": KIND, "tokenizer": tokenizer, "provenance": dict(provenance), "classes": senses.classes}
+    write_text(path, json.dumps({**record, "allowed": found}, ensure_ascii=False) + "\n")
 
 
 def read_supersenses(path: str | Path, tokenizer: Tokenizer) -> SupersenseTable:
@@ -124,19 +124,19 @@ def read_supersenses(path: str | Path, tokenizer: Tokenizer) -> SupersenseTable:
     make = f"`workbench prepare supersenses GRAPH --tokenizer TOKENIZER --output {quoted(path)}`"
     try:
         raw = Path(path).read_bytes()
-        reported = parse_json(raw)
+        record = parse_json(raw)
     except OSError as error:
         raise WorkbenchError(f"supersenses {path}: {error.strerror or error}; {make} finds them") from error
     except ValueError as error:  # no JSON, or not in UTF-8
         raise WorkbenchError(f"{path} holds no supersenses ({error}); {make} finds them") from error
-    if not isinstance(reported, dict) or reported.get("kind") != KIND:
+    if not isinstance(record, dict) or record.get("kind") != KIND:
         raise WorkbenchError(f"{path} holds no supersenses; {make} finds them")
-    if reported.get("tokenizer") != tokenizer.identity:
+    if record.get("tokenizer") != tokenizer.identity:
         raise WorkbenchError(f"{path} has the supersenses of another tokenizer's tokens; {make} with the recipe's")
     try:
-        classes = [str(name) for name in reported["classes"]]
+        classes = [str(name) for name in record["classes"]]
         allowed = np.zeros((tokenizer.vocab_size, len(classes)), np.bool_)
-        for token, row in reported["allowed"].items():
+        for token, row in record["allowed"].items():
             allowed[int(token), np.asarray(row, np.int64)] = True
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise WorkbenchError(f"{path} is damaged ({type(error).__name__}: {error}); {make} finds them again") from error

@@ -48,5 +48,5 @@ def _all(graph: GraphStore, relations: dict[int, str]) -> Iterator[WordPair]:
 
 
 def names_of(graph: GraphStore, row: int) -> list[str]:
-    """What the entity of a row is called: its label, then its aliases."""
+    """The names of the entity of a row: its label, then its aliases."""
     return [name for name in (graph.label_of(row), *graph.texts_of(row).get("aliases", ())) if name.strip()]

@@ -10,7 +10,7 @@ from kg.linking.name_tables import NameTables
 
 
 def ambiguities(made: NameTables, gazetteer: Gazetteer) -> dict[str, int]:
-    """How many names have such a fault, by reason; without what none has.
+    """The number of names with each fault. Faults without names are left out.
 
     Time grows with the names' characters: what is inside of a name is searched for as in any text, by the `gazetteer`.
     """
@@ -20,7 +20,7 @@ def ambiguities(made: NameTables, gazetteer: Gazetteer) -> dict[str, int]:
             _overlaps(number, name, made, gazetteer) for number, name in enumerate(made.names)
         ),
     }
-    return {reported: count for reported, count in found.items() if count}
+    return {reason: count for reason, count in found.items() if count}
 
 
 def _overlaps(number: int, name: str, made: NameTables, gazetteer: Gazetteer) -> bool:

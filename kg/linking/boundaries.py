@@ -1,4 +1,4 @@
-"""Where names may begin and end: at the ends of words.
+"""Boundaries: names begin and end at the ends of words.
 
 Scripts written without spaces (Han, kana, Thai, Lao, Khmer, Burmese) have no such boundaries: there a name may begin
 and end anywhere, but never in front of a combining mark.

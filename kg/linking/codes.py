@@ -25,7 +25,7 @@ SHARED = 192
 """The first of the codes that several letters have."""
 _OWN = [code for code in range(SIGN + 1, SHARED) if not re.match(r"[\w\s]", chr(code), re.ASCII)]
 _ASSIGNED = ((0, 0x20000), (0xE0000, 0xE1000))
-"""Where letters and marks are, but for scripts without spaces."""
+"""The ranges of letters and marks, except for scripts without spaces."""
 
 
 class Codes:

@@ -35,12 +35,12 @@ class TextWords:
 
     @cached_property
     def _parts(self) -> list[str]:
-        """What is between words, a word, what is between, ..."""
+        """The text split into separators and words, alternately."""
         return _PROFILE_RANGES.split(fold(self.text, "ignore"))
 
     @cached_property
     def _starts(self) -> list[int]:
-        """Where the words begin."""
+        """The beginnings of the words."""
         return list(accumulate(map(len, self._parts)))[:-1:2]
 
     @cached_property
@@ -60,7 +60,7 @@ class TextWords:
         return frozenset(self._places)
 
     def near(self, words: Iterable[int], start: int, end: int) -> list[int]:
-        """Those of the words of the text that are around [start, end), and not only in it."""
+        """The hashes of the words around [start, end), without those that occur only inside."""
         before, after = bisect_left(self._starts, start), bisect_left(self._starts, end)
         first, last, places, found = before - WINDOW, after + WINDOW, self._places, []
         for word in words:

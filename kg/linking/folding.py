@@ -68,7 +68,7 @@ def _folded(text: str, case: Case) -> str:
 
 @cache
 def _table(case: Case) -> np.ndarray:
-    """What each character is folded to, uint32."""
+    """The folded form of each character, uint32."""
     folded = _folded("".join(map(chr, range(_LAST))), case)
     return np.frombuffer(folded.encode("utf-32-le", "surrogatepass"), "<u4")
 
@@ -84,13 +84,13 @@ class FoldedText:
         self.text, self.places = text, places
 
     def before(self, start: int, end: int) -> tuple[int, int]:
-        """Where a stretch [start, end) of the read text, not empty, was in the text as it was."""
+        """The place of a span [start, end) of the read text, not empty, in the original text."""
         if self.places is None:
             return start, end
         return int(self.places[start]), int(self.places[end - 1]) + 1
 
     def now(self, start: int, end: int) -> tuple[int, int]:
-        """Where a stretch of the text as it was is in the read text."""
+        """The place of a span of the original text in the read text."""
         if self.places is None:
             return start, end
         first, last = np.searchsorted(self.places, (start, end)).tolist()

@@ -30,7 +30,7 @@ _SIGN = re.compile(r"[^\w\s]")
 
 
 def spellings(name: str, case: Case) -> list[str]:
-    """What to look for in folded text: the name, composed and decomposed (NFC, NFD), with single spaces.
+    """The spellings of a name to search in folded text: composed and decomposed (NFC, NFD), with single spaces.
 
     A name with punctuation is also spelt as tokenised texts have it, with all signs apart ("washington , d . c .").
     """
@@ -52,7 +52,7 @@ class Gazetteer:
     """
 
     def __init__(self, names: Sequence[str], case: Case, saved: Path | None = None) -> None:
-        """Of names, with what `save` wrote of them in the folder `saved`."""
+        """From names, with the files that `save` wrote to the folder `saved`."""
         self.names = names
         self.case: Case = case
         self._saved = saved

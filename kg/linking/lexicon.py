@@ -1,4 +1,4 @@
-"""Where words end by a list of words with counts, of any script without spaces.
+"""Word segmentation of scripts without spaces, by a list of words with counts.
 
 A text is cut into the words of a list that are the likeliest together: the path of the greatest sum of log p(word),
 p(word) = count / sum of all counts (the unigram model; Sproat et al., "A stochastic finite-state word-segmentation

@@ -68,7 +68,7 @@ class Linker:
 
     name = "gazetteer"
     space: IdSpace | None = None
-    """Whose the entities' ids are; None where it was built from given names."""
+    """The namespace of the entities' ids; None if it was built from given names."""
     learnt_from: Sequence[str] = ()
     """Identities of the corpora whose links it has seen (anchors); they don't judge it."""
 
@@ -81,7 +81,7 @@ class Linker:
         lexicon: WordEnds | None = None,
         search: bool = False,
     ) -> None:
-        """From tables (`from_store` and `from_names` make them).
+        """From tables, which `from_store` and `from_names` build.
 
         Args:
             about: profiles of the entities by number, where the context is to count.
@@ -215,7 +215,7 @@ class Linker:
 
     @cached_property
     def ambiguities(self) -> dict[str, int]:
-        """How many names stand in each other's way, by reason."""
+        """The number of ambiguous names, by reason."""
         return ambiguities(self.tables, self._gazetteer)
 
     @property
@@ -404,7 +404,7 @@ class Linker:
 
 
 def _word_ends(made: NameTables, chosen: WordEnds | str | None) -> WordEnds | None:
-    """What cuts texts into words; where it is to be chosen, by the names."""
+    """The word segmenter; "auto" chooses it by the names."""
     return chosen_for(made.names) if chosen == AUTO else cast("WordEnds | None", chosen)
 
 

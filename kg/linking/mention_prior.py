@@ -14,11 +14,11 @@ from __future__ import annotations
 from enum import IntEnum
 
 STRENGTH = 5.0
-"""How many finds p0 is worth."""
+"""The weight of p0 as a number of finds."""
 
 
 class Form(IntEnum):
-    """What a name looks like in the graph."""
+    """The form of a name in the graph."""
 
     CAPITALS = 0  # a function word in capitals (IT, US, WHO), which counts in capitals alone
     SMALL = 1  # in small letters: novel, short story

@@ -1,4 +1,4 @@
-"""What a linker knows, gathered from a graph, given names, and texts whose links are known."""
+"""The tables of a linker, gathered from a graph, given names, and texts with known links."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class _Collected:
         )
 
     def _spellings(self, name: str) -> Iterator[str]:
-        """What to look for, unless it is too short, unwanted, or a function word; notes the form."""
+        """The spellings to search, unless the name is too short, unwanted, or a function word. Notes the form."""
         for spelling in spellings(name, self.case):
             if len(spelling) < self.least or spelling in self.unwanted:
                 continue
@@ -203,7 +203,7 @@ def profiles(store: GraphStore, made: NameTables) -> Profiles:
 
 
 def _about(store: GraphStore, row: int) -> Iterator[str]:
-    """What the graph says about an entity, the nearest first."""
+    """The texts of the graph about an entity, the nearest first."""
     texts = store.texts_of(row)
     yield store.label_of(row)
     yield from texts.get("aliases", ())

@@ -24,7 +24,7 @@ class NameIndex:
     """An index of names, none empty and none twice; some 25 bytes a name. Both may lie on disk."""
 
     def __init__(self, names: Sequence[str], arrays: Mapping[str, np.ndarray] | None = None) -> None:
-        """Of names, whose arrays were made before (`name_arrays`) or are made now."""
+        """From names, whose arrays exist already (`name_arrays`) or are computed now."""
         self.names = names
         self.arrays = arrays = name_arrays(names) if arrays is None else arrays
         self._numbers = HashBuckets(arrays["first"], arrays["order"], 32)

@@ -1,4 +1,4 @@
-"""What a find of a name comes to by the name alone."""
+"""Links of names without their context."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kg.linking.names import Found
 
 
 class Outcomes:
-    """What finds of names come to by the name alone; worked out when a text has a name for the first time.
+    """Links of names without their context, computed when a text has a name for the first time.
 
     `entities` has the entity of each name, `scores` and `small` the score of a find and that of one in small letters.
     The entity is None where a find takes a look at the text: for capitals, or, unless the first of `several` entities

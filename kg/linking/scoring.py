@@ -1,4 +1,4 @@
-"""What the entities of the names in a text are worth, from what is kept of the text and of the names.
+"""Scores of the entities of the names in a text, from its words and the names' tables.
 
     p(e | mention, context) = softmax over e of  log prior(e) + CONTEXT fit(e, context)
 

@@ -1,4 +1,4 @@
-"""Where words end by a package that knows a language (`workbench.text.segmenters`).
+"""Word segmentation by a package for a language (`workbench.text.segmenters`).
 
 K-BERT looks entities up by a segmenter's words too.
 """
@@ -77,7 +77,7 @@ def save_word_ends(folder: Path, ends: WordEnds | None) -> dict[str, Any]:
 
 
 def open_word_ends(folder: Path, meta: dict[str, Any]) -> WordEnds | None:
-    """What `save_word_ends` wrote.
+    """The segmenter that `save_word_ends` wrote.
 
     Raises:
         WorkbenchError: a segmenter is not installed, or in another version.

@@ -58,7 +58,7 @@ class SpacedNames:
     """
 
     def __init__(self, names: NameIndex, case: Case, arrays: Mapping[str, np.ndarray] | None = None) -> None:
-        """Of names, whose arrays were saved (`arrays`) or are made now."""
+        """From names, whose arrays were saved (`arrays`) or are computed now."""
         self.names = names
         self.case: Case = case
         self._prefixes = None if arrays is None else Prefixes(arrays)
@@ -77,7 +77,7 @@ class SpacedNames:
         self._patience: float = PATIENCE * words if words <= MOST else math.inf
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What it can be opened from, by the names of `SPACED_ARRAYS`."""
+        """The arrays that it can be opened from, by the names of `SPACED_ARRAYS`."""
         if self._prefixes is not None:
             return dict(self._arrays)
         return {**self._arrays, **prefixes(self._patterns or _arranged(self.names, self.case)[1])}
@@ -124,7 +124,7 @@ class SpacedNames:
             place = codes.find(code, stop)
 
     def _chosen(self, text: str, codes: bytes, proposed: list[Found]) -> list[Found]:
-        """Of the proposed patterns, by their places in the codes, the names."""
+        """The names of the proposed patterns, which are given by their places in the codes."""
         found: list[Found] = []
         folded = ""  # the text is folded as a whole when names are to be looked for again
         end, numbers, kinds = 0, self._numbers, self._kinds
@@ -153,7 +153,7 @@ class SpacedNames:
         return found
 
     def _begin(self, codes: bytes, start: int, kind: int, end: int) -> int:
-        """Where the first of the names may begin that this pattern stands for."""
+        """The place where the first of this pattern's names may begin."""
         begin = start - 1
         if kind == _LED:
             last = max(end, start - self.names.longest)

@@ -1,4 +1,4 @@
-"""Where words end in scripts without spaces, so that a name is not found across the ends of words or inside of one."""
+"""Ends of words in scripts without spaces. Names are not found across them or inside of a word."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RUN = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in U
 
 
 class WordEnds(ABC):
-    """Tells where words end; `kg.linking.lexicon` does by a list of words, `kg.linking.segmenters` by a package."""
+    """Finds the ends of words: `kg.linking.lexicon` by a list of words, `kg.linking.segmenters` by a package."""
 
     def within(self, text: str, places: Iterable[int]) -> set[int]:
         """Those of the places that are between two characters of one word; in scripts with spaces none is.
@@ -42,7 +42,7 @@ class WordEnds(ABC):
 
 
 def _end(text: str, place: int) -> int:
-    """Where the characters of scripts without spaces end that begin at a place."""
+    """The end of the characters of scripts without spaces that begin at a place."""
     match = _RUN.match(text, place)
     assert match is not None, "it matches nothing, too"
     return match.end()

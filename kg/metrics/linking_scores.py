@@ -38,7 +38,7 @@ def mention_scores(mentions: Sequence[GivenMention]) -> dict[str, float]:
 
 
 def mention_tallies(texts: Sequence[Sequence[GivenMention]]) -> dict[str, Tally]:
-    """What each text adds to the numbers of `mention_scores`."""
+    """The tallies of each text for the numbers of `mention_scores`."""
     rows: dict[str, list[tuple[int, int]]] = {}
     for mentions in texts:
         known = [mention for mention in mentions if mention.gold]
@@ -59,7 +59,7 @@ def detection_scores(texts: Sequence[FoundEntities]) -> dict[str, float]:
 
 
 def detection_tallies(texts: Sequence[FoundEntities]) -> dict[str, Tally]:
-    """What each text adds to the numbers of `detection_scores`."""
+    """The tallies of each text for the numbers of `detection_scores`."""
     gold = [sum(bool(entities) for entities in text.gold.values()) for text in texts]
     right = [sum(entity in text.gold.get(place, ()) for place, entity in text.found.items()) for text in texts]
     found = [len(text.found) for text in texts]

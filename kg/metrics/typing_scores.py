@@ -102,7 +102,7 @@ def typing_scores(
 def typing_tallies(
     predicted: np.ndarray, gold: np.ndarray, macro: Macro = "open_type", outside: np.ndarray | None = None
 ) -> dict[str, Tally]:
-    """What each example adds to the numbers of `typing_scores`; arguments as there."""
+    """The tallies of each example for the numbers of `typing_scores`, with the same arguments."""
     both, sizes = (predicted & gold).sum(1), predicted.sum(1)
     unknown = np.zeros(len(gold), np.int64) if outside is None else np.asarray(outside)
     gold_sizes = gold.sum(1) + unknown

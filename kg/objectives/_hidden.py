@@ -1,4 +1,4 @@
-"""What another objective has hidden of a sequence, for those that predict something else of the same tokens."""
+"""The tokens that another objective has masked, for objectives with other targets at the same tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an objective on marked mentions reads: a text's pooled output, its first row, the markers or the entities there.
+"""The inputs of objectives on marked mentions: the pooled output, the first row, the markers, or the entity tokens.
 
 The markers are read by Soares et al., "Matching the Blanks", ACL 2019 (arXiv 1906.03158, section 3.3), and K-Adapter
 (arXiv 2002.01808, section 4): of each mention the state of the marker that stands before it, one behind the other.

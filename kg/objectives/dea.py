@@ -34,7 +34,7 @@ NONE = 0
 
 
 class RandomSource(Protocol):
-    """Where random numbers come from; a numpy Generator is one."""
+    """A source of random numbers, such as a numpy Generator."""
 
     def random(self) -> float:
         """A number from [0, 1)."""

@@ -164,7 +164,7 @@ class KnowledgeEmbedding(Objective):
         return GraphVectors(list(graph.ids), entities, list(graph.relation_ids), relations, model)
 
     def _other_graph(self, graph: GraphStore, lacking: list[str]) -> str:
-        """That no vector was learned of some relations of a graph, in words."""
+        """A message that names relations of a graph without a learned vector."""
         return (
             f"{len(lacking):,} of the {graph.num_relations:,} relations of {graph.path}, such as {lacking[0]!r}, have "
             f"no vector: the run was trained on another graph, {self.graph.path}. Give that one, or one with its "

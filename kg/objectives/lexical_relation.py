@@ -1,4 +1,4 @@
-"""Are two words related? (LIBERT, arXiv:1909.02339: lexical relation classification.)
+"""Lexical relation classification: whether two words are related (LIBERT, arXiv:1909.02339).
 
 The pairs (w1, w2) of the corpus are synonyms, or a word and its hypernym. Of each are made two false ones from the
 words of its micro-batch,

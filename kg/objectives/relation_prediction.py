@@ -1,4 +1,4 @@
-"""Which relation holds between two entities? (KG-BERT, arXiv 1909.03193, equations 3 and 4.)
+"""Relation prediction between two entities (KG-BERT, arXiv 1909.03193, equations 3 and 4).
 
 With p the pooled output of head and tail as text, the relation is the class of softmax(W p + b).
 """

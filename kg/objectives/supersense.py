@@ -1,4 +1,4 @@
-"""Which supersense does a hidden word have? (SenseBERT, arXiv:1908.05646, section 3.2, equations 4 to 7.)
+"""Supersense prediction for masked words (SenseBERT, arXiv:1908.05646, section 3.2, equations 4 to 7).
 
 With v the state of a masked word w, S the supersense table of the network's embedding, A(w) the supersenses that the
 word may have, and p = softmax(S v),

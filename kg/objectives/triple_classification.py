@@ -1,4 +1,4 @@
-"""Is a triple true? (KG-BERT, arXiv 1909.03193, equations 1 and 2.)
+"""Triple classification (KG-BERT, arXiv 1909.03193, equations 1 and 2).
 
 With p the pooled output of a triple as text, the probability that it holds is softmax(W p + b)[true]. A false triple is
 a true one whose head or tail, each as likely, is another entity; what the graph states is no false triple.

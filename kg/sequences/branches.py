@@ -1,4 +1,4 @@
-"""Which triples of an entity become branches of a sentence tree, and how they are spelt."""
+"""Branches of a sentence tree: the selected triples of an entity, and their spelling."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Unnamed = Literal["skip", "id"]
 
 @runtime_checkable
 class Graph(Protocol):
-    """What the tree needs of a knowledge graph (`kg.graph.store.GraphStore` is one)."""
+    """The interface of the graph that the tree reads (`kg.graph.store.GraphStore` is one)."""
 
     def __contains__(self, entity: object) -> bool:
         """Whether it holds an entity."""
@@ -31,7 +31,7 @@ class Graph(Protocol):
         """The triples of an entity, in the graph's order, the outgoing ones first."""
 
     def name_of(self, entity: str) -> str:
-        """What an entity is called; empty where the graph has no name for it."""
+        """The name of an entity; empty if the graph has none."""
 
     def relation_label(self, relation: str) -> str:
         """The readable name of a relation."""
@@ -47,7 +47,7 @@ class Branches:
 
 @dataclass(frozen=True)
 class BranchOptions:
-    """Which triples of a mention's entity, and how they are spelt.
+    """The selected triples of a mention's entity, and their spelling.
 
     Attributes:
         most: so many distinct ones at most (the released code: 2).

@@ -1,4 +1,4 @@
-"""Which descriptions a sample's sequences are, and what each of them is of its triple.
+"""The descriptions that a sample's sequences read, and their roles in the triple.
 
 An objective writes a cast into the samples (`CAST`) before the builder `kg.described_triple` makes a sequence of each
 part; without one a triple has its head and its tail.

@@ -1,4 +1,4 @@
-"""Which mentions may carry knowledge, and what people said of them."""
+"""Selection of the mentions that carry knowledge, and labels of mentions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def hidden(span: Span, sequence: Sequence) -> bool:
 
 
 def noted_linker(sample: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What `prepare link` noted with a record of who put its links there, and how; empty where it did not."""
+    """The record of `prepare link` about the linker of a sample's links and its options; empty if there is none."""
     linker = sample.get("meta", {}).get("linker")
     return linker if isinstance(linker, dict) else {}
 

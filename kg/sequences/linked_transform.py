@@ -1,4 +1,4 @@
-"""What the transforms share that bring in what is known of the entities linked to a text."""
+"""Base of the transforms that add knowledge of the entities linked to a text."""
 
 from __future__ import annotations
 

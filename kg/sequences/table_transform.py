@@ -1,4 +1,4 @@
-"""What the transforms share that bring in rows of a table of entity vectors.
+"""Base of the transforms that add rows of a table of entity vectors.
 
 Which row of a table of entity vectors is whose.
 """
@@ -34,7 +34,7 @@ class TableTransform(LinkedTransform, ABC):
     controls: tuple[str, ...] = ("no-kg", "mentions-only")
     unaffected_by: tuple[str, ...] = (*FALSE_FACTS, "random-entities")  # which entities the table has stays as it is
     scored: ClassVar[str] = "mentions"
-    """What a score is of, as it is counted."""
+    """The name of a score's kind in counts."""
 
     def __init__(
         self, table: Location | Mapping[Name, CountOrZero], min_score: Share, control: Name | None = None

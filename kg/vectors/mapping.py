@@ -27,7 +27,7 @@ from workbench.runs.data_record import MADE_FOR, NOTHING, START
 TABLE = "embeddings.text.token.weight"
 INSIDE = "##"
 BEGINS = ("\u0120", "\u2581")
-"""What stands before the first piece of a word in vocabularies of bytes (GPT-2, RoBERTa) and of SentencePiece."""
+"""The prefix of a word's first piece in vocabularies of bytes (GPT-2, RoBERTa) and of SentencePiece."""
 
 
 def note_space(place: str) -> None:

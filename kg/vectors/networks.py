@@ -89,7 +89,7 @@ def relation_vectors(network: ERModel, num_relations: int) -> Tensor:
 
 
 def further_vectors(network: ERModel, model: str, num_relations: int) -> dict[str, Tensor]:
-    """What a model whose vectors score triples by themselves keeps next to the first ones (`kg.vectors.scores`)."""
+    """The additional vectors of a model whose vectors alone score triples (`kg.vectors.scores`)."""
     kept = {"entity": network.entity_representations, "relation": network.relation_representations}
     found = {}
     for name in MORE_OF.get(plain_name(model), ()):

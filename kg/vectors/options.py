@@ -33,7 +33,7 @@ class VectorOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions:
-    """What pretrained vectors do not say of themselves."""
+    """Options for properties that files of pretrained vectors do not state."""
 
     format: Annotated[FormatName | None, typer.Option(help="Of --from; default: as it looks.", show_default=False)] = (
         None

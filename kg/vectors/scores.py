@@ -136,7 +136,7 @@ INTERACTIONS: Mapping[str, Interaction] = {
     # <h as head, r, t as tail> (Hitchcock 1927; Lacroix et al., ICML 2018)
     "cp": Interaction(_cp_tail, _cp_head, None),
 }
-"""By the model's name in lower case, without what is no letter."""
+"""Interactions by the model's name in lower case, letters only."""
 MORE_OF = {"simple": ("entity.1", "relation.1"), "cp": ("entity.1",)}
 """The further vectors of a model (`kg.vectors.vectors.GraphVectors.more`): they stand behind the first ones in a
 query."""

@@ -115,7 +115,7 @@ def rank(scores: PykeenScores, tested: EpochRanks, store: GraphStore) -> LinkPre
 
 
 class _Parts(NamedTuple):
-    """What is ranked in the end and what on the way; None where there is nothing."""
+    """The triples that are ranked after the training and during it; None if there are none."""
 
     tested: EpochRanks | None
     valid: EpochRanks | None
@@ -182,7 +182,7 @@ def _provenance(store: GraphStore, options: VectorOptions, fitted: FittedModel) 
 
 
 def _false_facts(store: GraphStore) -> dict[str, Any]:
-    """What a graph of false facts is recorded with; nothing of a true one."""
+    """The record of a graph of false facts; empty for a true graph."""
     if store.control is None or store.left is None:
         return {}
     left = {"guessed": store.left.overall.right, "majority": store.left.overall.majority}
@@ -304,7 +304,7 @@ class _BetweenEpochs:
         self._keep()
 
     def fitted(self) -> FittedModel:
-        """What came of it."""
+        """The result of the training."""
         losses = self.loop.losses_per_epochs
         return FittedModel(losses[-1] if losses else None, self.watch.restore() if self.watch else None)
 
@@ -351,7 +351,7 @@ class _Watch:
         return self.waited >= self.options.patience
 
     def state(self) -> dict[str, Any]:
-        """What `load` needs to continue."""
+        """The state that `load` needs to resume."""
         return {"best": list(self.best), "weights": self.weights, "waited": self.waited}
 
     def load(self, state: dict[str, Any]) -> None:

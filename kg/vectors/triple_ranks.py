@@ -22,7 +22,7 @@ from workbench.metrics.ranks import RankScores, rank_scores, realistic_rank, rea
 
 @dataclass(frozen=True)
 class LinkPredictionRanks:
-    """What `link_prediction` found: when the head was asked for, when the tail was, and both together."""
+    """The result of `link_prediction`: ranks of heads, ranks of tails, and both together."""
 
     head: RankScores
     tail: RankScores

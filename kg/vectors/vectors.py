@@ -71,7 +71,7 @@ class GraphVectors:
 
     @property
     def space(self) -> IdSpace | None:
-        """Whose the entities' ids are; None for vectors of before this was noted."""
+        """The namespace of the entities' ids; None for older vectors without a noted one."""
         graph = self.provenance.get("graph") or {}
         noted = graph.get("space")
         return space_of({"name": graph.get("name") or str(graph.get("path")), **noted}) if noted else None

@@ -55,7 +55,7 @@ def cloze(template: str, triple: Triple, labels: tuple[str, str]) -> Sample:
 def candidates_of(
     store: GraphStore, relations: Sequence[str], allowed: Range, others: Sequence[Triple] = ()
 ) -> dict[str, list[dict[str, Any]]]:
-    """By relation `{id, label, count}`, sorted by id: what its objects are ranked among.
+    """The candidates of each relation, `{id, label, count}`, sorted by id.
 
     Entities without a label are none; those with the same label are one candidate where they are ranked.
 

@@ -77,10 +77,10 @@ class Cloze:
     def sample(self, filler: str, draw: tuple[int, ...]) -> Sample:
         """The sample with `filler` in the slot; its `mask_spans` is the slot."""
         start, grown = len(self.before), len(filler)
-        reported = {name: [_moved(each, start, grown) for each in of] for name, of in self.stretches.items()}
+        moved = {name: [_moved(each, start, grown) for each in of] for name, of in self.stretches.items()}
         slot = {"mask_spans": [[start, start + grown]]}
         text = {"text": self.before + filler + self.after, "spans": []}
-        return {"key": self.key, "draw": draw, **self.kept, **text, **reported, **slot}
+        return {"key": self.key, "draw": draw, **self.kept, **text, **moved, **slot}
 
 
 def _moved(stretch: Sequence[Any], place: int, by: int) -> list[Any]:

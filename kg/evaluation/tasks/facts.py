@@ -104,7 +104,7 @@ def _ranked(run: EvaluatedRun, facts: Mapping[str, ClozeFacts], scoring: FactsSc
 
 
 def _account(run: EvaluatedRun, facts: Mapping[str, ClozeFacts], size: int) -> dict[str, dict[str, int]]:
-    """What is used and left out of the sentences with their objects; ranking reads each of them several times."""
+    """Counts of knowledge used and left out, over sentences with their objects. Ranking reads each several times."""
     run.take_account()
     samples = [each.sample(of.candidates.labels[each.gold], ()) for of in facts.values() for each in of.clozes]
     for number, start in enumerate(range(0, len(samples), size)):

@@ -95,7 +95,7 @@ class LinkPrediction(DownstreamTask[Tuning, LinkScoring]):
 
 
 def _of_unseen(triples: np.ndarray, learned: np.ndarray, graph: GraphStore) -> np.ndarray:
-    """Those with an entity that is in no triple that was learned."""
+    """The triples with an entity that is in no training triple."""
     unseen = np.ones(graph.num_entities, bool)
     unseen[learned[:, [0, 2]]] = False
     chosen = triples[unseen[triples[:, 0]] | unseen[triples[:, 2]]]
@@ -108,7 +108,7 @@ def _of_unseen(triples: np.ndarray, learned: np.ndarray, graph: GraphStore) -> n
 
 
 def _numbers(ranks: QuestionRanks, triples: np.ndarray, graph: GraphStore) -> dict[str, float]:
-    """Of both sides together, of each, and the MRR of every relation."""
+    """The numbers of both sides together, of each side, and the MRR of every relation."""
     whole = ranks.summary()
     numbers = {name: value for name, value in numbers_of(whole.both).items() if name != "accuracy"}  # it is hits@1
     for side in ("head", "tail"):
@@ -141,7 +141,7 @@ def _lines(ranks: QuestionRanks, triples: np.ndarray, graph: GraphStore) -> Iter
 
 
 def _tallies(ranks: QuestionRanks) -> dict[str, Tally]:
-    """What each triple adds to the numbers of both sides together, and of each."""
+    """The tallies of each triple for the numbers of both sides together, and of each side."""
     sides = {side: rank_tallies(getattr(ranks, side).tolist()) for side in ("head", "tail")}
     found: dict[str, Tally] = {}
     for name, head in sides["head"].items():

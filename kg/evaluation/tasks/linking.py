@@ -31,7 +31,7 @@ EXAMPLES, AROUND = 12, 40
 
 @dataclass(frozen=True)
 class OpenedLinker:
-    """What is scored (`workbench.evaluation.scoring.evaluated_run.OpenedRun`)."""
+    """A linker opened for evaluation (`workbench.evaluation.scoring.evaluated_run.OpenedRun`)."""
 
     linker: Linker
     world: World = field(default_factory=World)
@@ -100,7 +100,7 @@ def _check_space(linker: Linker, corpus: Corpus, given: bool) -> None:
 
 
 class _Compared:
-    """What the linker ("") and the baselines say, by name, and some mentions with a wrong entity."""
+    """The answers of the linker ("") and of the baselines, by name, and some mentions with a wrong entity."""
 
     def __init__(self, linker: Linker, min_score: float) -> None:
         self.linker, self.min_score = linker, min_score
@@ -116,7 +116,7 @@ class _Compared:
         return {number: tally.whole for number, tally in self.tallies(name).items()}
 
     def tallies(self, name: str) -> dict[str, Tally]:
-        """What each text adds to these."""
+        """The tallies of each text for these scores."""
         given = {f"given mentions: {score}": tally for score, tally in mention_tallies(self.given[name]).items()}
         return given | (detection_tallies(self.found[name]) if name in self.found else {})
 

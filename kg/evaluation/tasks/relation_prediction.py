@@ -94,7 +94,7 @@ class RelationPredictionTask(DownstreamTask[Tuning, RelationPredictionScoring]):
 
 
 def _numbers(found: RankedRelations, triples: np.ndarray, names: list[str]) -> dict[str, float]:
-    """Of all triples, and the Hits@1 of every relation."""
+    """The numbers of all triples, and the Hits@1 of every relation."""
     whole = numbers_of(rank_scores(found.ranks.tolist(), found.competing.tolist()))
     numbers = {name: whole[name] for name in ("hits@1", "mean_rank", "mrr", "hits@3", "hits@10", "median_rank")}
     for row in np.unique(triples[:, 1]).tolist():

@@ -59,7 +59,7 @@ class Supersenses(ObjectiveTask[Tuning, SupersenseScoring]):
     def baselines(
         self, run: EvaluatedRun, objective: Supersense, made: GatheredTensors, samples: Iterable[Sample]
     ) -> dict[str, GatheredTensors]:
-        """Always the supersense that most of these words may have."""
+        """The baseline: always the supersense that most of these words may have."""
         most = int(made["allowed"].sum(0).argmax())
         always = torch.full_like(made["predicted"], most)
         return {f"always {objective.senses.classes[most]}": {**made, "predicted": always}}

@@ -143,7 +143,7 @@ class TripleDecision(DownstreamTask[Tuning, TripleClassificationScoring]):
 
 
 def _of_thresholds(known: LabelledTriples, trained: TrainingFacts) -> list[str]:
-    """That triples which thresholds are chosen on were trained on, whose scores are higher than those of others."""
+    """Warns if triples that thresholds are chosen on were trained on. Their scores are too high."""
     count = int(trained.state(known.rows[known.true]).sum())
     if not count:
         return []
@@ -160,7 +160,7 @@ def _decided(model: TripleScores, known: LabelledTriples, asked: LabelledTriples
 
 
 def _majority(known: LabelledTriples, asked: LabelledTriples) -> np.ndarray:
-    """What most known triples of the relation are."""
+    """The majority label of the relation's known triples."""
     nothing = np.zeros(len(known.rows))
     return Thresholds.fitted(nothing, known.rows[:, 1], known.true).decide(np.zeros(len(asked.rows)), asked.rows[:, 1])
 
@@ -210,7 +210,7 @@ def _examples(
 
 @dataclass(frozen=True)
 class Thresholds:
-    """By the relation's row; relations without any known triple have the threshold of all triples together."""
+    """Thresholds by the relation's row. Relations without known triples have the threshold of all triples."""
 
     of_relation: dict[int, float]
     of_all: float

@@ -124,5 +124,5 @@ class GroupScores:
 
 
 def _count(test: Predictions, types: frozenset[str]) -> np.ndarray:
-    """How many of these types each mention has [mentions]."""
+    """The number of these types that each mention has [mentions]."""
     return np.array([len(types.intersection(sample.get("types", ()))) for sample in test.samples])

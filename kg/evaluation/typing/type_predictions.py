@@ -1,4 +1,4 @@
-"""What a typing run predicts on a corpus."""
+"""Predictions of a typing run on a corpus."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def baselines(
 def _probe_logits(
     run: EvaluatedRun, entity: EntityStreamTransform, trained: list[Sample], test: Predictions, rule: Rule
 ) -> np.ndarray:
-    """Of a probe that is fitted to the run's own training set; its vectors are those the model gets."""
+    """Predictions of a probe that is fitted to the run's own training set, on the vectors that the model reads."""
     names = {name: i for i, name in enumerate(inventory_of(run))}
     gold = np.zeros((len(trained), len(names)), bool)
     for row, sample in zip(gold, trained, strict=True):

@@ -21,7 +21,7 @@ from workbench.recipe.spec import NetworkSpec, Spec
 
 PLAIN, FIRST, FUSED = "sim", "mix", "norm"
 ENTITY_SIZE, ENTITY_HEADS = 100, 4
-"""Of the released model, whose configuration does not say them."""
+"""Values of the published model. Its configuration does not have them."""
 
 
 class ErnieThu(CheckpointFamily):

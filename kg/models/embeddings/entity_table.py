@@ -19,7 +19,7 @@ BLOCK = 2**16
 """Rows that are drawn at once where the whole table is."""
 UNDER: dict[str | None, str] = {"shuffled-kg": "with its tails shuffled", "permuted-kg": "with its tails permuted"}
 SHARE = 1 / 10
-"""Of a GPU's memory, what a frozen table may take there."""
+"""The share of a GPU's memory that a frozen table may take."""
 
 
 class EntityTableEmbedding(nn.Module):
@@ -78,7 +78,7 @@ class EntityTableEmbedding(nn.Module):
         self._copy: Tensor | None = None
 
     def known_entities(self) -> Entities | None:
-        """Those of its rows, in their order; None where the vectors themselves were given."""
+        """The ids of its rows, in order; None if the vectors themselves were passed."""
         return None if self.path is None else _listed(self.path)
 
     @torch.compiler.disable  # a file's pages are no part of a graph

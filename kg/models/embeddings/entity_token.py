@@ -54,7 +54,7 @@ class EntityTokenEmbedding(nn.Module):
         self.limits = {"entity_ids": rows, "last_position_ids": max_positions, "token_type_ids": types}
 
     def known_entities(self) -> Entities | None:
-        """Those of its rows, in their order; None where the vocabulary is a number."""
+        """The ids of its rows, in order; None if the vocabulary is a number."""
         return None if isinstance(self.vocabulary, int) else EntityVocabulary.open(self.vocabulary).listed()
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:

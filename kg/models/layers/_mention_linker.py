@@ -58,7 +58,7 @@ class MentionLinker(nn.Module):
 
 
 def _lengths(first: Tensor, last: Tensor) -> Tensor:
-    """How many rows each span has [spans]; one where its last one is gone."""
+    """The number of rows of each span [spans]; one if its last row was cut away."""
     return (last - first).clamp_min(0) + 1
 
 

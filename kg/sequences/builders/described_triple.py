@@ -22,13 +22,13 @@ WITHOUT_TEXT = "triples of entities without description and label"
 
 @runtime_checkable
 class DescribedGraph(Protocol):
-    """What the builder needs of a knowledge graph (`kg.graph.store.GraphStore` is one)."""
+    """The interface of the graph that the builder reads (`kg.graph.store.GraphStore` is one)."""
 
     def check_described(self) -> None:
         """Raises WorkbenchError: nothing is written about any entity."""
 
     def text_of(self, entity: str) -> str:
-        """What is written about an entity, else its name; empty where there is neither."""
+        """The description of an entity, or else its name; empty if it has neither."""
 
     def relation_label(self, relation: str) -> str:
         """The readable name of a relation."""
@@ -105,7 +105,7 @@ class DescribedTripleBuilder(Builder):
 
 
 def _casts(sample: Sample) -> list[list[CastMember]]:
-    """What is read of each of the sample's triples."""
+    """The texts that are read of each of the sample's triples."""
     if CAST in sample:
         return [sample[CAST]]
     triples: list[dict[str, Any]] = sample.get("triples") or []

@@ -1,4 +1,4 @@
-"""Which format pretrained vectors have, by how they look."""
+"""Detects the format of pretrained vectors."""
 
 from __future__ import annotations
 

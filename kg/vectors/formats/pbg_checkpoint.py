@@ -116,7 +116,7 @@ def _rows(part: _PartitionFile) -> Iterator[Row]:
 
 
 def _of_all(part: _PartitionFile, has_global: bool, size: int, h5py: Any) -> np.ndarray:
-    """What all entities of the type have in common [size] float32."""
+    """The vector that all entities of the type share [size] float32."""
     key, model = f"model/entities/{part.type}/global_embedding", part.model
     if model is None:
         if has_global:

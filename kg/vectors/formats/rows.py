@@ -14,7 +14,7 @@ Row = tuple[str, np.ndarray]
 
 
 class PretrainedVectors(NamedTuple):
-    """What a format found: the files it reads, and the rows of entities and relations, read when asked for."""
+    """Opened pretrained vectors: their files, and the rows of entities and relations, which are read on demand."""
 
     files: list[Path]
     entities: Iterable[Row]

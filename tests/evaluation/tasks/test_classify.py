@@ -126,7 +126,7 @@ def test_several_seeds_are_tabulated(pretrained: Path, prepared: Callable[..., s
     for wrong, message in (("limet=3", "unknown option 'limet'.*limit"), ("limit=none", "--score limit")):
         with pytest.raises(WorkbenchError, match=message):
             fine_tune_seeds(Classification(), tuning(pretrained, train, tmp_path / "y", score=[wrong], **options))
-    with pytest.raises(WorkbenchError, match="--score limit=12: options of the evaluation are for --seeds"):
+    with pytest.raises(WorkbenchError, match="--score limit=12: options of the evaluation need --seeds"):
         fine_tune(Classification(), tuning(pretrained, train, tmp_path / "y", score=["limit=12"]))
     assert not list(tmp_path.glob("y*"))
     assert [Path(run).name for run in spread.runs] == ["x-seed-0", "x-seed-1", "x-seed-2"]

@@ -141,7 +141,7 @@ def test_languages_that_are_not_named_are_asked_for(tmp_path: Path) -> None:
     objective = {"objective": "span_corruption", "sentinels": 9, "head": {"tied": False}}
     base = pretrained(tmp_path, two_streams(), objective)
     corpus = prepare(tmp_path, "pairs", PAIRS)
-    asked = r"holds translations \(en, x\): name the language that is read .* --source and --target; {} not given"
+    asked = r"holds translations \(en, x\); name the language that is read .* --source and --target; {} not given"
     for named, unsaid in (({}, "--source and --target"), ({"source": "en"}, "--target")):
         with pytest.raises(WorkbenchError, match=asked.format(unsaid)):
             recipe_of(Generation(), tuning(base, corpus, **named))

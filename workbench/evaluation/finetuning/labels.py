@@ -24,7 +24,7 @@ OF_READERS = (
 
 
 def label_counts(samples: Iterable[Sample]) -> dict[str, Counter[str]]:
-    """By label, how many samples have which value of it, as it is written."""
+    """The number of samples by label and by its value, as it is written."""
     found: dict[str, Counter[str]] = {}
     for sample in samples:
         for label, value in sample.get("labels", {}).items():

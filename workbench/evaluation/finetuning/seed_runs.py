@@ -59,7 +59,7 @@ class SeedStatistics:
         return cls(first.task, corpus, runs, first.options, baselines, first.bounds)
 
     def summary(self) -> dict[str, dict[str, float]]:
-        """By number: `mean` over the runs and `deviation` (of the sample, n - 1) of those that all runs have."""
+        """`mean` and `deviation` (of the sample, n - 1) over the runs, for each number that all runs have."""
         every = list(self.runs.values())
         shared = [name for name in every[0] if all(name in numbers for numbers in every)]
         found = {name: [numbers[name] for numbers in every] for name in shared}

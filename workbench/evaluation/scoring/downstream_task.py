@@ -107,7 +107,7 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
         """
 
     def wanted(self, scoring: Scoring) -> str:
-        """What to do about a run without the objective, for the message: only a task that trains can give it one."""
+        """Advice for a run without the objective, for the message: only a task with fine-tuning can add one."""
         if self.tuning is not None:
             return f"fine-tune it first: workbench finetune {self.name} {quoted(scoring.run)} TRAINING-SET"
         such = f", such as {self.recipe}" if self.recipe else ""

@@ -43,11 +43,11 @@ class OpenedRun(Protocol):
 
     @property
     def checkpoint(self) -> str:
-        """Which weights these are."""
+        """The identity of the weights."""
 
     @property
     def read(self) -> Identities:
-        """What was read when it was made."""
+        """The identities of the files that were read when it was opened."""
 
     def check_linked(self, corpus: Corpus) -> None:
         """Raises WorkbenchError: it reads knowledge that the corpus does not have."""

@@ -52,7 +52,7 @@ class EvaluationItems:
 
     @property
     def units(self) -> np.ndarray:
-        """Which items are of one record, by the number of that [items]."""
+        """The number of each item's record [items]."""
         return units_of([str(line["key"]) for line in self.lines])
 
     def check(self, numbers: Mapping[str, float]) -> None:

@@ -37,7 +37,7 @@ class Medium:
 
     @property
     def stated(self) -> Spec:
-        """What the recipe says of the task's builder."""
+        """The recipe's options of the task's builder."""
         stated = self.task.sequence.builder
         assert isinstance(stated, dict)
         return stated

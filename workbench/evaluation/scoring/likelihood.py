@@ -103,7 +103,7 @@ def token_nats(
 
 
 def joined_predictions(parts: Iterable[PredictedTokens]) -> list[PredictedTokens]:
-    """What was predicted of each text together, in the order in which texts and parts come."""
+    """The predictions of each text, with its windows joined, in the order of the texts."""
     texts: dict[str, list[PredictedTokens]] = {}
     for part in parts:
         texts.setdefault(part.key, []).append(part)
@@ -114,7 +114,7 @@ def joined_predictions(parts: Iterable[PredictedTokens]) -> list[PredictedTokens
 
 
 def entropy(counts: Mapping[int, int]) -> float:
-    """Of the distribution of so many of each token, in nats: the least loss that no context can give on them."""
+    """The entropy of token counts, in nats: the minimum loss without context."""
     values = np.array(list(counts.values()), float)
     shares = values / values.sum()
     return float(-(shares * np.log(shares)).sum())

@@ -51,19 +51,19 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
     gathers = True
 
     def predicted(self, run: EvaluatedRun, samples: list[Sample], scoring: Options) -> Iterable[PredictedTokens]:
-        """What is predicted of these samples, in their order; parts of a text have its key."""
+        """The predictions of these samples, in order. Windows of a text have its key."""
         raise NotImplementedError(f"{type(self).__name__} must define predicted")
 
     def predictable(self, run: EvaluatedRun, text: Encoding) -> np.ndarray:
-        """Which tokens of a text `predicted` predicts, but for what a text begins with."""
+        """The tokens of a text that `predicted` predicts, without the unpredicted beginning."""
         raise NotImplementedError(f"{type(self).__name__} must define predictable")
 
     def unpredicted(self, run: EvaluatedRun, sample: Sample) -> int:
-        """How many characters a text begins with that are not predicted: they are none of its bytes."""
+        """The number of unpredicted characters at the beginning of a text. They don't count as its bytes."""
         return 0
 
     def convention(self, run: EvaluatedRun, scoring: Options) -> str:
-        """What a token is predicted from."""
+        """The context that a token is predicted from, in words."""
         raise NotImplementedError(f"{type(self).__name__} must define convention")
 
     def groups(self, run: EvaluatedRun, corpus: Corpus, scoring: Options) -> Iterator[list[Sample]]:
@@ -125,7 +125,7 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
             raise WorkbenchError(f"corpus {corpus.name!r} holds {corpus.kind}; {self.name} is of texts")
 
     def _parts(self, run: EvaluatedRun, corpus: Corpus, scoring: Options) -> list[_GroupCosts]:
-        """Of all groups in their order; each rank makes its share."""
+        """The results of all groups, in order. Each rank computes its share."""
         groups = self.groups(run, corpus, scoring)
         return shared_groups(run.world, groups, lambda _, samples: self._part(run, samples, scoring))
 
@@ -163,7 +163,7 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
         return known
 
     def _tallies(self, costs: list[Cost]) -> dict[str, Tally]:
-        """What each text adds."""
+        """The tallies of each text."""
         nats, tokens = [cost.nats for cost in costs], [cost.tokens for cost in costs]
         found = {self._number: Tally.of("exp_mean", nats, tokens), "loss": Tally.of("mean", nats, tokens)}
         bits = [cost.nats / math.log(2) for cost in costs]
@@ -179,7 +179,7 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
 
 
 def _unknown(run: EvaluatedRun, counts: Counter[int]) -> int:
-    """How many of the tokens that were predicted are none that the tokenizer knows."""
+    """The number of predicted tokens that are unknown to the tokenizer."""
     return counts[run.tokenizer.id("unk")] if run.tokenizer.has("unk") else 0
 
 

@@ -104,7 +104,7 @@ def _gathered(run: EvaluatedRun, forward: PassOutput, targets: Mapping[str, Tens
 
 
 class _GatheredOutputs(dict[str, dict[str, Tensor]]):
-    """What heads hand on, by objective, each made when it is asked for."""
+    """The outputs of heads by objective, each computed on demand."""
 
     def __init__(self, names: Container[str], make: Callable[[str], dict[str, Tensor]]) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class ObjectiveTask(DownstreamTask[TuningOptions, ScoringOptions]):
         )
 
     def counted(self, objective: Any, targets: Mapping[str, Any]) -> int:
-        """How many items `predictions` has of a sequence with these targets of the objective (numpy)."""
+        """The number of items in `predictions` for a sequence with these targets of the objective (numpy)."""
         return 0
 
     def predictions(self, objective: Any, made: GatheredTensors, keys: list[str]) -> EvaluationItems:
@@ -160,7 +160,7 @@ class ObjectiveTask(DownstreamTask[TuningOptions, ScoringOptions]):
         return {}
 
     def needs(self, objective: Any) -> str:
-        """What a corpus must have, for the message where it has none."""
+        """The fields that a corpus must have, for the message if it lacks them."""
         raise NotImplementedError(f"{type(self).__name__} must define needs")
 
     def cause(self, objective: Any, account: Mapping[str, Mapping[str, int]]) -> str:
@@ -194,17 +194,17 @@ class ObjectiveTask(DownstreamTask[TuningOptions, ScoringOptions]):
         return measured
 
     def counts(self, objective: Any, made: GatheredTensors, samples: Iterable[Sample]) -> dict[str, int]:
-        """What was counted."""
+        """The counts of a result."""
         raise NotImplementedError(f"{type(self).__name__} must define counts")
 
     def variant(self, objective: Any, scoring: ScoringOptions) -> str:
-        """What the numbers depend on next to the predictions."""
+        """The conventions of the metric."""
         return ""
 
     def baselines(
         self, run: EvaluatedRun, objective: Any, made: GatheredTensors, samples: Iterable[Sample]
     ) -> dict[str, GatheredTensors]:
-        """By name, what a baseline would have built from the same samples (`Samples`, read each time anew)."""
+        """The outputs of each baseline for the same samples (`Samples`, which are read again each time)."""
         return {}
 
     def classes(self, objective: Any, made: GatheredTensors) -> dict[str, dict[str, float]]:
@@ -228,7 +228,7 @@ class ObjectiveTask(DownstreamTask[TuningOptions, ScoringOptions]):
 
 @dataclass(frozen=True)
 class Samples:
-    """What is scored, as often as it is asked for, without being kept."""
+    """The scored samples, read again at each iteration and not stored."""
 
     run: EvaluatedRun
     corpus: Corpus

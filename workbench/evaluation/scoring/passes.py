@@ -20,7 +20,7 @@ SequenceBuilding = Callable[[list[Sample], tuple[int, ...]], list[TokenSequence]
 
 @dataclass
 class PassOutput:
-    """What one micro-batch gave: `sequences[i]` is the i-th sequence of `batch`, whose states are `states`."""
+    """The forward pass of a micro-batch: `sequences[i]` is the i-th sequence of `batch`, whose states are `states`."""
 
     samples: list[Sample]
     sequences: list[TokenSequence]

@@ -161,14 +161,14 @@ def corpus_input(corpus: Corpus) -> dict[str, Any]:
 
 
 def _what(record: dict[str, Any]) -> str:
-    """What was measured and how, whatever the weights: the corpora by their content, the control, the options."""
+    """The identity of an evaluation without the weights: the corpora by their content, the control, the options."""
     inputs = {name: value for name, value in record.get("inputs", {}).items() if name not in CHECKPOINTS}
     reported = [record.get("task"), record.get("control"), record.get("options"), inputs]
     return json.dumps(reported, sort_keys=True, default=str)
 
 
 def _alike(record: dict[str, Any]) -> str:
-    """What was measured of which weights, whatever the control."""
+    """The identity of an evaluation with the weights, without the control."""
     inputs = {name: value for name, value in record.get("inputs", {}).items() if name != "read"}
     return json.dumps([record.get("task"), record.get("options"), inputs], sort_keys=True, default=str)
 

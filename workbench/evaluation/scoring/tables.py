@@ -21,7 +21,7 @@ _SIDE_BY_SIDE = 2
 
 
 class TabledResult(Protocol):
-    """What is shown of a result (`workbench.evaluation.scoring.result.Result`)."""
+    """The fields of a result that are shown (`workbench.evaluation.scoring.result.Result`)."""
 
     task: str
     numbers: dict[str, float]

@@ -67,7 +67,7 @@ class MultipleChoiceTask(ObjectiveTask[ChooseTuning, ChooseScoring]):
     def baselines(
         self, run: EvaluatedRun, objective: MultipleChoice, made: GatheredTensors, samples: Iterable[Sample]
     ) -> dict[str, GatheredTensors]:
-        """Always the first choice, then the second, ..."""
+        """The baseline: always the first choice, then the second, ..."""
         order = [-torch.arange(count, dtype=torch.float32) for count in made["choices"].tolist()]
         return {"always the first": {**made, "scores": torch.cat(order)}}
 

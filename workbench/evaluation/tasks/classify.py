@@ -81,7 +81,7 @@ class Classification(ObjectiveTask[LabelTuning, ClassifyScoring]):
     def baselines(
         self, run: EvaluatedRun, objective: Classify, made: GatheredTensors, samples: Iterable[Sample]
     ) -> dict[str, GatheredTensors]:
-        """Always the training set's most frequent class."""
+        """The baseline: always the training set's most frequent class."""
         trained = run.trained_on()
         if trained is None:
             return {}

@@ -63,7 +63,7 @@ class SpanExtractionTask(ObjectiveTask[ExtractTuning, ExtractScoring]):
     def baselines(
         self, run: EvaluatedRun, objective: SpanExtraction, made: GatheredTensors, samples: Iterable[Sample]
     ) -> dict[str, GatheredTensors]:
-        """Never an answer, where that may be right."""
+        """The baseline without any answer, if that may be right."""
         lengths = torch.zeros_like(made["predicted_length"])
         never = {**made, "predicted": made["predicted"][:0], "predicted_length": lengths}
         return {"never an answer": never} if objective.no_answer else {}

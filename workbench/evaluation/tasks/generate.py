@@ -158,7 +158,7 @@ def _check_behind(writer: Writer, tuning: GenerateTuning) -> None:
 
 
 def _lengths(tuning: GenerateTuning, base: Recipe, stream: str) -> dict[str, int]:
-    """How many tokens are read and written at most, where both fit into the positions that there are."""
+    """The maximum numbers of tokens that are read and written. Both must fit into the positions."""
     read, written = tuning.max_length or text_length(base, READ), tuning.max_target_length
     if stream == "text":
         return {"max_length": read, "max_target_length": written or min(WRITTEN, read // 2)}

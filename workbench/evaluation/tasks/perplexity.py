@@ -128,7 +128,7 @@ def _read_on(run: EvaluatedRun, windows: list[list[Sequence]]) -> Iterator[Predi
 
 
 def _of_targets(run: EvaluatedRun, samples: list[Sample]) -> Iterator[PredictedTokens]:
-    """What the objective makes of the samples' sequences, with the same draws in every evaluation."""
+    """The objective's targets of the samples' sequences, with the same draws in every evaluation."""
     objective, name = run.objective.objective, run.objective.name
     sequences = run.task.sequences(samples)
     objective.corrupt(sequences, Draws(run.task.seed, run.task.name, name, "evaluate", number=()))

@@ -67,7 +67,7 @@ class RegressionTask(ObjectiveTask[RegressTuning, RegressScoring]):
     def baselines(
         self, run: EvaluatedRun, objective: Regression, made: GatheredTensors, samples: Iterable[Sample]
     ) -> dict[str, GatheredTensors]:
-        """Always the mean of the training set."""
+        """The baseline: always the mean of the training set."""
         trained = run.trained_on()
         if trained is None:
             return {}

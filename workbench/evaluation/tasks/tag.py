@@ -113,7 +113,7 @@ def tags_of(corpora: list[Corpus]) -> list[str]:
 
 
 def _names(corpus: Corpus) -> set[str]:
-    """What the tags of a corpus are called, without O."""
+    """The names of the tags of a corpus, without O."""
     names: set[str] = set()
     for sample in corpus:
         tags = sample.get("tags", ())
