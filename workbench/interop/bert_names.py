@@ -72,7 +72,7 @@ def span_head(words: str, theirs: str = "cls.pair_target_predictions") -> list[R
         *both(f"{layers}.layer_norm1", "sbo.first_norm"),
         *both(f"{layers}.linear2", "sbo.second"),
         *both(f"{layers}.layer_norm2", "sbo.second_norm"),
-        Copy(f"{theirs}.decoder.weight", words, alongside=f"{theirs}.bias"),
+        Copy(f"{theirs}.decoder.weight", words, written_with=f"{theirs}.bias"),
     ]
 
 
@@ -84,5 +84,5 @@ def word_head(
         SameTensor(f"{theirs}.bias", "mlm.bias"),
         *both(f"{theirs}.{dense}", "mlm.dense"),
         *both(f"{theirs}.{norm}", "mlm.norm"),
-        Copy(f"{theirs}.decoder.weight", words, alongside=f"{theirs}.bias"),
+        Copy(f"{theirs}.decoder.weight", words, written_with=f"{theirs}.bias"),
     ]

@@ -164,13 +164,13 @@ def _tree(
     positions = [spec["max_positions"] for spec in streams.values() if spec.get("max_positions")]
     sequence = {"builder": sequence["builder"], "max_length": min([LENGTH, *positions]), **sequence}
     reads = "backbone" in (sequence.get("image_processor") or {})
-    alongside = folder if folder.is_dir() else folder.parent
-    has_words = any(all((alongside / file).is_file() for file in files) for files in TOKENIZER)
+    files_folder = folder if folder.is_dir() else folder.parent
+    has_words = any(all((files_folder / file).is_file() for file in files) for files in TOKENIZER)
     if has_words:
-        words = Tokenizer.load(alongside)
-        _check_size(words, streams["text"].get("vocab_size"), alongside)
+        words = Tokenizer.load(files_folder)
+        _check_size(words, streams["text"].get("vocab_size"), files_folder)
         sequence |= {end: None for end in ("begin", "end") if sequence.get(end) and not words.has(sequence[end])}
-    name = place.removeprefix(PREFIX).partition("/")[0] if place.startswith(PREFIX) else alongside.absolute().name
+    name = place.removeprefix(PREFIX).partition("/")[0] if place.startswith(PREFIX) else files_folder.absolute().name
     return {
         "name": name,
         "description": f"{name}, trained further",

@@ -55,7 +55,7 @@ def initialise(
     network: str,
     spec: NetworkSpec,
     tokenizer: Tokenizer | None = None,
-    taught: LearningSignals = UNTRAINED,
+    signals: LearningSignals = UNTRAINED,
 ) -> list[str]:
     """Copy into a network the weights in its `init_from`; returns the names of the tensors that were copied.
 
@@ -65,14 +65,14 @@ def initialise(
 
     Args:
         tokenizer: of the run: the tokens of a table's rows.
-        taught: the signals that the network is about to learn from.
+        signals: the signals that the network is about to learn from.
 
     Raises:
         WorkbenchError: there are no weights, no such stream, layer or head, nothing matched, a shape differs, or
             two entries have weights for the same tensors.
     """
     copied: dict[str, str] = {}
-    alongside: dict[str, WeightSource] = {}
+    adapted_from: dict[str, WeightSource] = {}
     for entry in spec.init_from:
         source = read_weight_source(entry, network)
         where = f"init_from {entry.weights}" + (f" to stream {entry.stream!r}" if entry.stream else "")
@@ -87,13 +87,13 @@ def initialise(
                 f"{where}: {twice[0]} and {len(twice) - 1} more come from {copied[twice[0]]} already; layers that "
                 "streams share can start from one source only (`layers: []` loads none)"
             )
-        _warn_differences(where, source, own, theirs, picked, taught.objectives, matched)
-        _warn_inputs(where, entry, source, taught)
+        _warn_differences(where, source, own, theirs, picked, signals.objectives, matched)
+        _warn_inputs(where, entry, source, signals)
         vocabularies = Vocabularies(source.vocabulary, tokenizer.vocabulary if tokenizer is not None else None)
         tensors = {ours: source.tensors[name] for ours, name in matched.items()}
         tensors = grown(target, tensors, vocabularies, where)
         heads = dict(root.heads_of(network).named_children())
-        tensors = by_class(heads, tensors, taught.objectives, source, where)
+        tensors = by_class(heads, tensors, signals.objectives, source, where)
         try:
             check_shapes(target, tensors, where)
         except WorkbenchError as error:
@@ -105,8 +105,8 @@ def initialise(
         _fill_in(target, tensors)
         copied |= dict.fromkeys(tensors, entry.weights)
         if entry.adapters is not None:
-            alongside[where] = source
-    for where, source in alongside.items():
+            adapted_from[where] = source
+    for where, source in adapted_from.items():
         warn_other_base(root.networks[network].state_dict(), source.tensors, where)
     return sorted(copied)
 
@@ -241,15 +241,15 @@ def _warn_misfit(
         )
 
 
-def _warn_inputs(where: str, entry: InitFrom, source: WeightSource, taught: LearningSignals) -> None:
+def _warn_inputs(where: str, entry: InitFrom, source: WeightSource, signals: LearningSignals) -> None:
     """Warn where the weights were trained on other inputs than those of this run."""
     read = []
     if entry.stream in (None, "text"):
         reported = "%s: its weights have read texts with visibility %s; here the builder's is %s"
-        read.append((reported, source.visibilities, taught.visibilities))
+        read.append((reported, source.visibilities, signals.visibilities))
     if entry.stream != "text":
         reported = "%s: its weights have learned from features of %s; here they are of %s, which mean something else"
-        read.append((reported, source.features, taught.features))
+        read.append((reported, source.features, signals.features))
     for reported, theirs, ours in read:
         if others(ours, theirs):
             logger.warning(reported, where, ", ".join(sorted(theirs)), ", ".join(sorted(ours)))

@@ -198,12 +198,12 @@ class Copy:
     """A second name of theirs for one of their tensors; where the two differ, it has no counterpart here.
 
     Attributes:
-        alongside: the tensor of theirs with which it is written (a head's decoder where the head is).
+        written_with: the tensor of theirs with which it is written (a head's decoder where the head is).
     """
 
     source: str
     of: str
-    alongside: str = ""
+    written_with: str = ""
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,7 @@ def to_theirs(state: State, rules: Iterable[Rule]) -> ConvertedTensors:
     used: set[str] = set()
     for rule in rules:
         if isinstance(rule, Copy):
-            if rule.of in tensors and (rule.alongside or rule.of) in tensors:
+            if rule.of in tensors and (rule.written_with or rule.of) in tensors:
                 tensors[rule.source] = tensors[rule.of]
         elif not isinstance(rule, Buffer) and _complete(state, rule.ours, "the network has"):
             tensors |= rule.write(state)

@@ -123,9 +123,9 @@ class MlmHead(TokenHead):
             return output
         slow, read = seen.averaged(self.soft.follower), seen.read(network=self.soft.follower)
         assert isinstance(slow, MlmHead)
-        taught = slow.logits(read.network, read.states[self.stream][targets["rows"]])
+        follower_logits = slow.logits(read.network, read.states[self.stream][targets["rows"]])
         share = self.soft.share_at(seen.progress)
-        return output._replace(loss=soft_cross_entropy(logits, targets["labels"], taught, share))
+        return output._replace(loss=soft_cross_entropy(logits, targets["labels"], follower_logits, share))
 
     def averaged(self) -> nn.Module | None:
         return None if self.soft is None else self

@@ -48,13 +48,13 @@ class Recall:
     def __init__(self, slots: list[Slot], before: LaneMemory | None, after: LaneMemory) -> None:
         self._before, self._after = before, after
         known = {} if before is None else {slot: n for n, slot in enumerate(before.slots)}
-        self._goes_on = [known.get(slot.number) if slot.continues else None for slot in slots]
+        self._continued = [known.get(slot.number) if slot.continues else None for slot in slots]
         self._last = {slot.number: n for n, slot in enumerate(slots)}
 
     def cache(self, where: ViewName) -> KVCache:
         """The cache from which the sequences continue, in a network that reads a view."""
         known = None if self._before is None else self._before.caches.get(where)
-        return KVCache("rows") if known is None else known.pick(self._goes_on).behind()
+        return KVCache("rows") if known is None else known.pick(self._continued).behind()
 
     def keep(self, where: ViewName, cache: KVCache, rows: int) -> None:
         """Remember the last rows of the network's current cache; for each slot those of its last sequence."""

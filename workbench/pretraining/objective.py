@@ -356,17 +356,17 @@ class SoftTargets:
         return self.share if progress >= self.ramp else self.share * progress / self.ramp
 
 
-def soft_cross_entropy(logits: Tensor, labels: Tensor, taught: Tensor, share: float | Tensor) -> Tensor:
+def soft_cross_entropy(logits: Tensor, labels: Tensor, follower_logits: Tensor, share: float | Tensor) -> Tensor:
     """The sum L in float32.
 
     Args:
         logits: [rows, classes]; -inf for classes that are no candidates.
         labels: [rows].
-        taught: the follower's logits [rows, classes], -inf where `logits` are.
+        follower_logits: the follower's logits [rows, classes], -inf where `logits` are.
         share: a, one for all or of each row [rows].
     """
     log_p = F.log_softmax(logits.float(), -1)
     hard = F.nll_loss(log_p, labels, reduction="none")
-    q = taught.detach().float().softmax(-1)
+    q = follower_logits.detach().float().softmax(-1)
     soft = -(q * log_p.masked_fill(log_p == float("-inf"), 0.0)).sum(-1)
     return ((1 - share) * hard + share * soft).sum()

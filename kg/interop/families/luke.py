@@ -74,11 +74,13 @@ class Luke(CheckpointFamily):
             *bert_names.both("lm_head.layer_norm", "mlm.norm"),
             SameTensor("lm_head.decoder.bias", "mlm.bias"),
             Copy("lm_head.bias", "lm_head.decoder.bias"),  # theirs is the decoder's; files have one of them or both
-            Copy("lm_head.decoder.weight", "luke.embeddings.word_embeddings.weight", alongside="lm_head.decoder.bias"),
+            Copy(
+                "lm_head.decoder.weight", "luke.embeddings.word_embeddings.weight", written_with="lm_head.decoder.bias"
+            ),
             *bert_names.both("entity_predictions.transform.dense", "mep.dense"),
             *bert_names.both("entity_predictions.transform.LayerNorm", "mep.norm"),
             SameTensor("entity_predictions.bias", "mep.bias"),
-            Copy("entity_predictions.decoder.weight", table, alongside="entity_predictions.bias"),
+            Copy("entity_predictions.decoder.weight", table, written_with="entity_predictions.bias"),
             Buffer("luke.embeddings.position_ids"),
         ]
 

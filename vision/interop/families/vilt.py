@@ -95,7 +95,7 @@ class Vilt(CheckpointFamily):
             *bert_names.both("mlm_score.transform.LayerNorm", "mlm.norm"),
             SameTensor("mlm_score.decoder.bias", "mlm.bias"),
             Copy("mlm_score.bias", "mlm_score.decoder.bias"),
-            Copy("mlm_score.decoder.weight", words, alongside="mlm_score.decoder.bias"),
+            Copy("mlm_score.decoder.weight", words, written_with="mlm_score.decoder.bias"),
             *bert_names.both("rank_output", "itm.classifier"),
             *bert_names.both("classifier.0", "answers.inner"),
             *bert_names.both("classifier.1", "answers.norm"),

@@ -69,7 +69,7 @@ class Xlm(CheckpointFamily):
             SameTensor("transformer.position_embeddings.weight", f"{OURS}.position.weight"),
             *both("transformer.layer_norm_emb", f"{OURS}.norm"),
             SameTensor("pred_layer.proj.bias", f"{next(iter(self.heads(config)))}.bias"),
-            Copy("pred_layer.proj.weight", WORDS, alongside="pred_layer.proj.bias"),
+            Copy("pred_layer.proj.weight", WORDS, written_with="pred_layer.proj.bias"),
             Buffer("transformer.position_ids"),
         ]
         if _languages(config):

@@ -75,7 +75,7 @@ class Xlnet(CheckpointFamily):
             ReshapedTensor("transformer.mask_emb", "embeddings.query.vector", (1, 1, width), (1, width)),
             *(rule for i in range(config["n_layer"]) for rule in _layer(i, width, heads)),
             SameTensor("lm_loss.bias", "plm.bias"),
-            Copy("lm_loss.weight", WORDS, alongside="lm_loss.bias"),
+            Copy("lm_loss.weight", WORDS, written_with="lm_loss.bias"),
         ]
 
     def config(self, described: ModelDescription) -> dict[str, Any]:
