@@ -288,15 +288,15 @@ def _check_known(transforms: list[Transform], corpora: list[Corpus]) -> None:
     for transform in asked:
         for corpus in corpora:
             _check_space(transform, corpus)
-    unknown_messages = [
-        reported for transform in asked for corpus in corpora if (reported := _without_known(transform, corpus))
+    unmatched = [
+        reported for transform in asked for corpus in corpora if (reported := _unmatched_entities(transform, corpus))
     ]
-    if unknown_messages and len(unknown_messages) == len(asked) * len(corpora):
+    if unmatched and len(unmatched) == len(asked) * len(corpora):
         raise WorkbenchError(
-            f"{unknown_messages[0]}. Link its texts to the graph that this was built from: `workbench prepare link CORPUS "
+            f"{unmatched[0]}. Link its texts to the graph that this was built from: `workbench prepare link CORPUS "
             "--graph GRAPH --output LINKED`"
         )
-    for reported in unknown_messages:
+    for reported in unmatched:
         logger.warning("%s; its texts get no knowledge there", reported)
 
 
@@ -325,7 +325,7 @@ def _check_space(transform: Transform, corpus: Corpus) -> None:
         )
 
 
-def _without_known(transform: Transform, corpus: Corpus) -> str:
+def _unmatched_entities(transform: Transform, corpus: Corpus) -> str:
     """A message where a transform knows none of the entities of a corpus, otherwise "". The first known entity ends the
     search; a corpus of unknown entities alone is read to its end."""
     known = transform.known_entities()
