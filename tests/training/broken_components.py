@@ -1,4 +1,4 @@
-"""One part of each kind that does `how` (raises, refuses, or returns nothing useful) in its method `when`."""
+"""One component of each kind that fails as `how` (raises, refuses, or returns nothing useful) in its method `when`."""
 
 from __future__ import annotations
 

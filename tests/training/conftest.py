@@ -61,7 +61,7 @@ def one_thread() -> Iterator[None]:
 
 
 def tree(world_folder: Path) -> dict[str, Any]:
-    """A recipe with every kind of thing that could depend on ranks: dropout, accumulation, unequal counts."""
+    """A recipe with everything that could depend on ranks: dropout, accumulation, unequal counts."""
     return {
         "tokenizer": str(world_folder / "tokenizer.json"),
         "seed": 3,
@@ -91,7 +91,7 @@ def tree(world_folder: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def make_recipe(world_folder: Path, tmp_path: Path) -> MakeRecipe:
-    """Writes a recipe file: `make_recipe(lambda t: t["train"].update(lr=0.1))`; its folder holds the toy parts."""
+    """Writes a recipe file: `make_recipe(lambda t: t["train"].update(lr=0.1))`; its folder holds the toy components."""
 
     def make(change: Callable[[dict[str, Any]], Any] | None = None, name: str = "tiny") -> Path:
         plain = tree(world_folder)
@@ -114,7 +114,8 @@ def recipe(make_recipe: MakeRecipe) -> Recipe:
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Callable[..., Forked]]:
-    """Starts `workbench pretrain RECIPE ... --run RUN` as rank `rank` of `size`; kills what is left in the end."""
+    """Starts `workbench pretrain RECIPE ... --run RUN` as rank `rank` of `size`; kills remaining processes at the
+    end."""
     started: list[Forked] = []
 
     def start(

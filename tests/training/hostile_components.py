@@ -100,7 +100,7 @@ class Miscounting(Transform):
 
 
 class Fixed(Masking):
-    """Hides these rows of every text, whatever stands there."""
+    """Masks these rows of every text, whatever they hold."""
 
     def __init__(self, rows: list[int]) -> None:
         self.rows = rows

@@ -15,7 +15,7 @@ def losses(run: Path, name: str = "mlm/loss") -> list[float]:
 
 
 def shorter(recipe: Recipe, **changes: Any) -> Recipe:
-    """With other keys of `train`; the warm-up ends in time."""
+    """The recipe with other keys of `train`; the warm-up ends in time."""
     steps = changes.get("max_steps", recipe.train.max_steps)
     schedule = {**recipe.train.lr_schedule, **changes.pop("lr_schedule", {})}
     schedule["warmup_steps"] = min(schedule["warmup_steps"], steps - 1)

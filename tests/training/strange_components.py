@@ -1,4 +1,4 @@
-"""Parts whose authors forgot something, or return numbers that nothing can be learned from."""
+"""Components whose authors forgot something, or return numbers from which nothing can be learned."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class FiniteNoMore(nn.Module):
 
 
 class LateLayer(nn.Module):
-    """Returns its streams, and after so many calls the rows of the text alone."""
+    """Returns its streams, and after a number of calls the rows of the text alone."""
 
     def __init__(self, after: int) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class LateLayer(nn.Module):
 
 
 class LateLoss(Mlm):
-    """Its head returns a loss for each row after so many calls."""
+    """Its head returns a loss for each row after a number of calls."""
 
     def __init__(self, tokenizer: Any, calls: int) -> None:
         super().__init__(tokenizer)
@@ -125,7 +125,7 @@ class Overwriting(Masking):
 
 
 class LateMasking(TokenMasking):
-    """Forgets to return something after so many calls."""
+    """Forgets to return something after a number of calls."""
 
     def __init__(self, after: int) -> None:
         self.after, self.calls = after, 0

@@ -42,7 +42,7 @@ def settings() -> dict[str, Any]:
 
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A CUDA card, of which alone is asked whether it has bfloat16."""
+    """A CUDA card that is asked only whether it has bfloat16."""
     found = SimpleNamespace(bfloat16=True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: found.bfloat16)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
@@ -107,7 +107,7 @@ def test_the_workspace_of_the_user_stays(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def unordered(operation: str) -> RuntimeError:
-    """As torch says it of CUDA."""
+    """The error of torch on CUDA."""
     return RuntimeError(
         f"{operation} does not have a deterministic implementation, but you set "
         "'torch.use_deterministic_algorithms(True)'. You can turn off determinism just for this operation"
@@ -124,7 +124,7 @@ class Pixels(nn.Module):
 
 
 def test_the_component_of_an_unordered_operation_is_named() -> None:
-    """Met in the backward it is found in the graph; met in the forward the error knows."""
+    """In the backward it is found in the graph; in the forward the error has it."""
     root = nn.ModuleList([mark(nn.Linear(9, 9), "model.layers[0]: layer 'map'"), mark(Pixels(), "model.image")])
 
     def forward() -> Tensor:
@@ -171,7 +171,7 @@ def test_on_a_gpu_runs_are_compared_within_a_tolerance(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tolerance: float, equal: bool
 ) -> None:
     def rounded(recipe: Recipe, run: Path, **options: Any) -> Path:
-        """As kernels do that add in any order."""
+        """As with kernels that add in any order."""
         pretrain(recipe, run, **options)
         if run.name == "interrupted" and options["until"] == 4:
             lines = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]

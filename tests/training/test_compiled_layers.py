@@ -1,4 +1,4 @@
-"""`train.compile`: compiled layers say what they say uncompiled, and ragged batches compile nothing anew."""
+"""`train.compile`: compiled layers compute the same as uncompiled ones, and ragged batches compile nothing anew."""
 
 from __future__ import annotations
 

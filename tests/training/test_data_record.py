@@ -1,4 +1,4 @@
-"""A run knows its data: it continues with the same alone, and so does whoever uses it."""
+"""A run records its data: it continues with the same data only, and so do evaluations and fine-tuning."""
 
 from __future__ import annotations
 

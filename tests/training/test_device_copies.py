@@ -1,4 +1,4 @@
-"""Micro-batches on their way to a device: one copy each, one ahead of the computing, none on a CPU."""
+"""Micro-batches on their way to a device: one copy each, one ahead of the computation, none on a CPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 
 
 class Counted(TorchDispatchMode):
-    """Counts what copies from one device to another."""
+    """Counts copies from one device to another."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ def _zeroed_gaps(buffer: Tensor, held: list[Tensor]) -> Any:
 
 
 class Device:
-    """Stands for a device's memory: which micro-batches are there, and how many copies were made."""
+    """A model of a device's memory: the micro-batches there, and the number of copies."""
 
     def __init__(self) -> None:
         self.there: dict[int, MicroBatch] = {}
@@ -126,7 +126,7 @@ class Device:
 
 @pytest.fixture
 def devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Device]]:
-    """Those of the training and of the held-out passes."""
+    """The devices of the training and of the held-out passes."""
     made: list[Device] = []
 
     def device(_: torch.device) -> Device:

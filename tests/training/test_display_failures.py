@@ -54,7 +54,7 @@ PLACES: dict[str, tuple[Any, str, str, set[str]]] = {
     "line": (workbench.training.display, "_line", "the display", set()),
     "block": (Preamble, "facts", "the overview", set()),
 }
-"""Where something raises: its owner, its name, what is said of it, what the metrics lack then."""
+"""Places where something raises: owner, name, the message, the metrics that are missing then."""
 
 
 def fail(*_: Any, **__: Any) -> Any:
@@ -63,7 +63,7 @@ def fail(*_: Any, **__: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, float]]]:
-    """The numbers of the run that nothing disturbs, once it has been made."""
+    """The numbers of the run without failures."""
     return {}
 
 
@@ -72,7 +72,7 @@ def numbers(run: Path) -> list[dict[str, float]]:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_failure_is_told_once_and_left_out(
+def test_a_failure_is_logged_once_and_left_out(
     recipe: Recipe,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -85,8 +85,8 @@ def test_a_failure_is_told_once_and_left_out(
     owner, name, reported, lacking = PLACES[place]
     monkeypatch.setattr(owner, name, fail)
     run = pretrain(short, tmp_path / "run")
-    told_once = r"(.*) failed and is left out \(ValueError: an error of a library\)"
-    said = re.findall(told_once, (run / "log.txt").read_text())
+    logged_once = r"(.*) failed and is left out \(ValueError: an error of a library\)"
+    said = re.findall(logged_once, (run / "log.txt").read_text())
     assert len(said) == 1, said
     assert reported in said[0]
     assert numbers(run) == undisturbed["run"]
@@ -143,7 +143,7 @@ def test_a_failure_goes_on_being_left_out_and_others_are_told(caplog: pytest.Log
 
 @pytest.fixture
 def stopping(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Makes the backward of a count fail in its middle; keeps what the model was before and after."""
+    """Makes the backward of a count fail in its middle; records the model before and after."""
     seen: list[dict[str, Any]] = []
     counted = workbench.training.trainer.flops_per_row
 

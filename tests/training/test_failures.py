@@ -1,4 +1,5 @@
-"""Whatever fails, a run ends soon, with its loader's processes, a message (a traceback for a bug) and an exit code."""
+"""After any failure a run ends soon, with its loader's processes, a message (a traceback for a bug) and an exit
+code."""
 
 from __future__ import annotations
 
@@ -121,7 +122,7 @@ def test_a_shard_that_is_cut_off_under_a_worker_is_named(
 def test_without_workers_a_bus_error_says_where(
     make_recipe: Any, launch: Launch, world_folder: Path, tmp_path: Path
 ) -> None:
-    """The process itself dies: no message of ours can be made, but the place in the code can be said."""
+    """The process itself dies: there is no message of ours, but the place in the code is printed."""
     corpus = tmp_path / "corpus"
     shutil.copytree(world_folder / "train", corpus)
     code, output = launch(make_recipe(with_shards_cut_off(corpus, 0)), tmp_path / "run").wait(SOON)
@@ -166,7 +167,7 @@ def test_a_worker_that_dies_at_once_is_named() -> None:
 
 
 def test_nothing_is_raised_where_the_news_of_a_death_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody listens to SIGCHLD who would raise, and who does is left alone."""
+    """No handler of SIGCHLD raises, and one that does is ignored."""
     heard = []
     before = signal.signal(signal.SIGCHLD, lambda *_: heard.append(1))
     try:

@@ -1,4 +1,4 @@
-"""What a run does not train is in none of its checkpoints, and must be what it was."""
+"""Weights that a run does not train are in none of its checkpoints, and must be unchanged."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_where_no_link_can_be_made_the_weights_are_written(
 
 
 def test_a_start_that_was_killed_is_made_anew(tmp_path: Path) -> None:
-    """Whatever it left: a link to the file, a link to one that does not fit, or a file of its own."""
+    """Whatever is left of it: a link to the file, a link to one that does not fit, or a file of its own."""
     weights, other = {"networks.main.a": torch.ones(2)}, {"networks.main.a": torch.zeros(2)}
     for name, tensors in (("fits", weights), ("other", other)):
         save_weights(tmp_path / name, tensors)
