@@ -1,4 +1,4 @@
-"""Modules that adapters stand at, each on three sequences, of which the second has a row alone and the third none."""
+"""Modules to which adapters are added, each on three sequences: the second has a single row, the third none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which parts there are, the cases that their test files state, and what is missing."""
+"""The components, the cases in their test files, and the missing ones."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def case_of(kind: str, name: str) -> Any:
 
 
 def make(kind: str, name: str, given: dict[str, Any] | None = None, **options: Any) -> Any:
-    """The part of a case; objectives are named `it`."""
+    """The component of a case; objectives are named `it`."""
     part, case = cases_of(kind)[name]
     torch.manual_seed(0)
     offered = {"tokenizer": tokenizer(), "vocab_size": tokenizer().vocab_size, **(given or {})}

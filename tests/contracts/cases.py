@@ -124,7 +124,7 @@ class TransformCase(Case):
 
 @dataclass(frozen=True)
 class ImageProcessorCase(Case):
-    """An image part; `needs` is the field of the sample that it reads."""
+    """An image processor; `needs` is the field of the sample that it reads."""
 
     contracts = frozenset({"seed"})
     needs: str = "image"
@@ -177,7 +177,7 @@ class FamilyCase(Case):
     Attributes:
         config: a configuration of a tiny model.
         golden: folders of golden weights under the original names, below `golden/`.
-        unused: how names of these begin that have no place in our parts.
+        unused: prefixes of names that have no counterpart here.
         rows: of tables of which theirs and ours read some rows alone, these rows.
     """
 

@@ -18,7 +18,7 @@ EVERY = [0, 1, 2]
 
 
 def adapted(name: str, *, trained: bool = True) -> tuple[Any, Adapted]:
-    """An adapter and what it stands at."""
+    """An adapter and the module to which it is added."""
     adapts = find("adapter", cases_of("adapter")[name].part).adapts
     place = MADE[adapts]()
     made = make("adapter", name, adapts.sizes(place.module)).eval()

@@ -1,4 +1,4 @@
-"""Every part has a short name, a case next to its own tests, and excuses that name contracts."""
+"""Every component has a short name, a case next to its own tests, and excuses that name contracts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def classes_of(room: str) -> list[type]:
 
 
 def is_a(kind: str, part: type) -> bool:
-    """Whether a class is a part of this kind, by its base or by what its method takes."""
+    """Whether a class is a component of this kind, by its base or by the arguments of its method."""
     path = f"{part.__module__}:{part.__name__}"
     private = "._" in part.__module__ or part.__name__.startswith("_")
     if path == KINDS[kind].base or private or inspect.isabstract(part):

@@ -1,4 +1,4 @@
-"""Contracts of released model families: what a family says of a network and of names holds both ways, to the last
+"""Contracts of checkpoint families: descriptions of networks and names hold both ways, to the last
 bit."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Contracts of the image parts."""
+"""Contracts of the image processors."""
 
 from __future__ import annotations
 

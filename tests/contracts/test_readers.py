@@ -112,7 +112,7 @@ def test_reading_may_stop_early(name: str, raw: Raw) -> None:
 
 @over("reader", "streams")
 def test_records_stream(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more than a part of a large file is in memory at once."""
+    """Only a fraction of a large file is in memory at once."""
     many = Raw(name, tmp_path, MANY)
     monkeypatch.setattr("pipelines.sources.files.READ_SIZE", 4096)
     reader, size = many.reader(), many.file.stat().st_size

@@ -1,6 +1,6 @@
 """The checks for owners of GPUs on the pretend device: the paths are real, and so are values that the CPU computes.
 
-Times, idle shares and what flash attention drops say nothing here, so checks of these may fail; no part may raise.
+Times, idle shares and what flash attention drops say nothing here, so checks of these may fail; no section may raise.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 building = pytest.importorskip("tests.gpu_without_gpu.building", reason="the pretend device's sources are not here")
 
 VALUES = ("kernels", "recipes", "resume")
-"""Parts whose checks compare values, and so must pass."""
+"""Sections whose checks compare values, and so must pass."""
 UNTOLD = ("the profiler recorded nothing of the card",)
 """What the pretend device cannot do."""
 
@@ -35,7 +35,7 @@ def checked(device: Path, folder: Path, *parts: str, seconds: int) -> dict[str, 
 
 
 def look(found: dict[str, Any], folder: Path, *parts: str) -> None:
-    """Every part ran to its end without an error, values agree, the page is whole."""
+    """Every section ran to its end without an error, values agree, the page is whole."""
     by_name = {part["part"]: part for part in found["parts"]}
     assert list(by_name) == ["corpora", *parts]
     page = (folder / "gpu-check.md").read_text()

@@ -1,6 +1,6 @@
 """Small recipes on the pretend device: no mix of devices, the CPU's values, few waits, few launches.
 
-A recipe of each mechanism is in the gate; `make test-all` has every recipe. What is allowed stands in `ratchets.json`,
+A recipe of each mechanism is in the gate; `make test-all` has every recipe. The allowed numbers are in `ratchets.json`,
 and `python -m tests.gpu_without_gpu ratchets` writes it again.
 """
 

@@ -151,7 +151,7 @@ def test_options_are_checked(tokenizer, options, message):
 
 
 def test_head_equals_hugging_face_bert(shared, make_network, tokenizer):
-    """The released head's logits from the released last state (golden numbers of BertForPreTraining)."""
+    """The pretrained head's logits from the published last state (golden numbers of BertForPreTraining)."""
     folder = shared / "golden" / "hf" / "bert"
     weights, outputs = load_file(folder / "weights.safetensors"), load_file(folder / "outputs.safetensors")
     network = make_network(hidden_size=32)
@@ -290,7 +290,7 @@ def test_similar_words_are_of_the_run_s_tokenizer_and_per_word(tokenizer, tmp_pa
 
 
 class Replay:
-    """A generator that draws what SpanBERT's released code has drawn."""
+    """A generator that draws what SpanBERT's published code has drawn."""
 
     def __init__(self, draws, left_out):
         uniform = [drawn for kind, drawn in draws if kind == "uniform"]
@@ -305,7 +305,7 @@ class Replay:
 
 
 def test_tokens_become_what_they_become_in_spanbert(shared, monkeypatch, tokenizer):
-    """Of every recorded example, a draw for each span or for each token; before these there the released code draws
+    """Of every recorded example, a draw for each span or for each token; before these there the published code draws
     once more for the span."""
     for example in json.loads((shared / "golden/spanbert/masking/examples.json").read_text()):
         whole, spans = example["settings"]["replacement_method"] == "span", example["merged_spans"]

@@ -112,7 +112,7 @@ def corrupted(tokenizer: Tokenizer, make_samples: Any) -> Batch:
 
 
 def test_a_query_begins_as_the_mask_at_its_position(tokenizer: Tokenizer, make_samples: Any) -> None:
-    """One set of tables for both streams, in the order of the released code: tokens, then positions, then the norm."""
+    """One set of tables for both streams, in the order of the published code: tokens, then positions, then the norm."""
     read, batch = mpnet(tokenizer), corrupted(tokenizer, make_samples)
     states = read.embed(batch)
     masks = torch.cat(

@@ -30,7 +30,7 @@ def made(**options: Any) -> Plm:
 
 
 def published(length: int, rows: np.ndarray, size: int, rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Who sees whom in the content and the query stream, from the definition of the paper and its released code's
+    """Who sees whom in the content and the query stream, from the definition of the paper and its published code's
     blocks: a token that is not predicted is seen by its block and later ones, one that is by those that come later in
     the order; a content row sees itself too."""
     content, query = np.zeros((2, length, length), bool)

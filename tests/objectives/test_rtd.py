@@ -116,7 +116,7 @@ def test_the_draw_is_that_of_the_device_generator(root: PretrainingModel, batch:
 
 
 def released(folder: Path, kind: str) -> tuple[Network, dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
-    """The network with the released classes' weights, the weights of its head, inputs and outputs."""
+    """The network with the weights of the library's classes, the weights of its head, inputs and outputs."""
     config = FamilyConfig({"model_type": "electra", **json.loads((folder / "config.json").read_text())["config"]})
     weights, unused = to_ours(load_file(folder / "weights.safetensors"), Electra().rules(config))
     assert not unused

@@ -1,4 +1,4 @@
-"""The span boundary objective: which spans and boundaries it takes, and SpanBERT's released head to 1e-5."""
+"""The span boundary objective: which spans and boundaries it takes, and SpanBERT's pretrained head to 1e-5."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_what_a_span_has_beyond_the_limit_is_left_out() -> None:
 
 
 def test_pairs_are_those_of_the_release(shared: Path) -> None:
-    """Of every recorded example: boundaries and tokens, which the released code cuts at `max_pair_targets`."""
+    """Of every recorded example: boundaries and tokens, which the published code cuts at `max_pair_targets`."""
     compared = 0
     for example in json.loads((shared / "golden/spanbert/masking/examples.json").read_text()):
         if example["settings"]["endpoints"] != "external":
@@ -156,4 +156,4 @@ def test_states_logits_and_losses_are_the_released_ones(shared: Path) -> None:
     released = outputs["sbo_logits"][torch.arange(len(count)).repeat_interleave(count), spots]
     torch.testing.assert_close(logits, released, **close)
     torch.testing.assert_close(head.loss(logits, wanted).loss, outputs["sbo_loss_sum"], rtol=1e-6, atol=1e-5)
-    assert len(wanted) == outputs["npairs"] - 1  # the released code counts one more
+    assert len(wanted) == outputs["npairs"] - 1  # the published code counts one more

@@ -117,7 +117,7 @@ def test_sentinels_have_names(tokenizer: Tokenizer) -> None:
 
 
 def small(tokenizer: Tokenizer, **changes: Any) -> Recipe:
-    """The recipe's parts with a tiny model."""
+    """The recipe's components with a tiny model."""
     recipe = load_recipe("t5")
     (spec,) = recipe.networks.values()
     for stream in spec.streams.values():

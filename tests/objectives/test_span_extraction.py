@@ -1,4 +1,4 @@
-"""Which tokens answer, in which part of a text, and which stretch is chosen."""
+"""The answer's tokens, the window of the text that has them, and the stretch that is chosen."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def write_world(folder: Path, size: int = 1) -> World:
-    """All of the data in a folder; so many times as much of it as the tests of parts need."""
+    """All of the data in a folder; a multiple of it as the tests of components need."""
     texts, images = linked_texts(24 * size), _image_texts(16 * size)
     triples = [t for i in range(6) for t in ((f"T{i}", "lies_in", f"C{i}"), (f"T{i}", "near", f"T{(i + 1) % 6}"))]
     labels = {f"T{i}": TOWNS[i] for i in range(6)} | {f"C{i}": COUNTRIES[i] for i in range(6)}

@@ -1,4 +1,4 @@
-"""Recipes have as many parameters as the paper, the released code or the class of the library says.
+"""Recipes have as many parameters as the paper, the published code or the class of the library.
 
 Where the library has a class of the published configuration (its defaults, where nothing else is said), the counts are
 equal but for what is named; a paper's figure is met within its own rounding. Not here, as nothing to compare with was
@@ -36,7 +36,7 @@ PUBLISHED = {  # size of the vocabulary, millions of parameters of the network w
     "albert": (30000, 12),
     "albert-large": (30000, 18),
     "albert-xlarge": (30000, 60),
-    "albert-xxlarge": (30000, 223),  # the released model; the paper's table 1 says 235
+    "albert-xxlarge": (30000, 223),  # the published model; the paper's table 1 says 235
     "spanbert": (28996, 110),
     "spanbert-large": (28996, 340),
 }

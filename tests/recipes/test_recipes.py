@@ -1,6 +1,6 @@
 """Every recipe that ships: it resolves, it says where it comes from, and made small it learns one repeated batch.
 
-The recipe is shrunk, not rewritten: sizes and paths change wherever they are stated, parts and their options stay.
+The recipe is shrunk, not rewritten: sizes and paths change wherever they are stated, components and their options stay.
 A recipe whose task the tables here do not know fails; add what it needs to them.
 """
 

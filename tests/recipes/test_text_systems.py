@@ -2,7 +2,7 @@
 
 Each recipe is trained for one step in its small size, and that run is taken through the commands. The tasks that
 fine-tune the text as it stands are tried with every recipe; those whose commands differ by the network alone (pairs of
-texts, writing, checkpoints) with one recipe of each kind of network: the first by name of those with the same parts.
+texts, writing, checkpoints) with one recipe of each kind of network, the first by name.
 """
 
 from __future__ import annotations

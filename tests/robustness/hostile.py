@@ -1,4 +1,4 @@
-"""What somebody could put into a recipe or a run to have it run, read or fill something: lists for the tests."""
+"""Hostile values of recipes and runs that would run code, read files or fill memory: lists for the tests."""
 
 from __future__ import annotations
 

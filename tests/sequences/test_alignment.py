@@ -1,4 +1,4 @@
-"""Character spans -> token rows: against a plain loop and the conventions of ERNIE-THU's released code."""
+"""Character spans -> token rows: against a plain loop and the conventions of ERNIE-THU's published code."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_mentions_with_id_and_score_missing(tokenizer):
 
 
 def release_rows(entities):
-    """entity -> first and all rows in the released code's output."""
+    """entity -> first and all rows in the published code's output."""
     rows: dict[str, list[int]] = {}
     for i, entity in enumerate(entities):
         if entity != "UNK":
@@ -109,7 +109,7 @@ def test_first_token_equals_ernie_thu_where_the_release_finds_one(shared):
             else:
                 lost.append((row["text"], span))
     assert found == named > 0
-    # The released code loses a mention straight after "("; here it has its token.
+    # The published code loses a mention straight after "("; here it has its token.
     for text, span in lost:
         encoded = tokenizer.encode(text)
         assert text[encoded.starts[span.start] - 1] == "("

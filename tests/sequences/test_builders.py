@@ -335,7 +335,7 @@ def ernie_typing_rows(shared, name):
 
 
 def test_mention_equals_ernie_thu(shared):
-    """Tokens, entity rows and labels of the released code, wherever the released code finds the entity (see
+    """Tokens, entity rows and labels of the published code, wherever the published code finds the entity (see
     test_alignment)."""
     folder = shared / "golden" / "ernie_thu" / "data_conventions"
     tokenizer = Tokenizer.load(folder / "vocab.txt")

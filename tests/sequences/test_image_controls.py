@@ -19,7 +19,7 @@ CALLS: list[tuple[str, bool]] = []
 
 
 class Recorded:
-    """An image part that notes for which sample it was called and whether with a generator."""
+    """An image processor that notes for which sample it was called and whether with a generator."""
 
     def __call__(self, sample: Sample, rng: np.random.Generator | None) -> Fields:
         CALLS.append((sample["key"], rng is not None))

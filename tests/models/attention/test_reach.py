@@ -27,7 +27,7 @@ TRIALS = 1500
 
 
 def said(found: Reach, rows_q: int, rows_k: int) -> Tensor:
-    """The mask that stretches stand for [rows_q, rows_k]."""
+    """The mask of stretches [rows_q, rows_k]."""
     mask = torch.zeros(rows_q, rows_k, dtype=torch.bool)
     at_q = at_k = 0
     for q, k in zip(found.queries, found.keys, strict=True):

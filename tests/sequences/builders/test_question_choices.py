@@ -47,7 +47,7 @@ def test_each_choice_stands_behind_the_question_and_beside_its_image(tokenizer: 
     assert all(np.array_equal(rows[0], other) for other in rows[:2])
     assert all(np.array_equal(rows[2], other) for other in rows[2:])
     assert not np.array_equal(rows[0], rows[2])
-    assert made[0].streams["image"] is not made[1].streams["image"], "steps change each sequence's own"
+    assert made[0].streams["image"] is not made[1].streams["image"], "transforms change each sequence's own"
     several = {**samples[0], "questions": samples[0]["questions"] * 2}
     with pytest.raises(
         BadValueError, match=r"sample 'red' .* 2 questions and one list of choices; each needs a record"

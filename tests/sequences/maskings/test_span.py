@@ -1,4 +1,4 @@
-"""The masking strategy `span`, next to what SpanBERT's released code has drawn."""
+"""The masking strategy `span`, compared with draws of SpanBERT's published code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CASE = MaskingCase()
 
 
 def examples(shared: Path) -> list[dict[str, Any]]:
-    """What the released code has masked, with what it drew."""
+    """The tokens that the published code has masked, with its draws."""
     return json.loads((shared / "golden/spanbert/masking/examples.json").read_text())
 
 

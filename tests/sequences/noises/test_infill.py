@@ -1,4 +1,4 @@
-"""The noise `infill`: how many tokens go, in spans of which lengths, and what stands in their place."""
+"""The noise `infill`: the number of replaced tokens, the lengths of spans, and the replacement."""
 
 from __future__ import annotations
 
