@@ -21,12 +21,12 @@ def faults(store: GraphStore) -> dict[str, int]:
     lacks them (`lacks`), as one does whose ids are words.
     """
     meta = store.meta
-    found = {reported: meta.get(name, 0) for name, reported in FAULTS.items()}
+    found = {reason: meta.get(name, 0) for name, reason in FAULTS.items()}
     if not meta.get("words") and (meta["labels"] or meta["descriptions"]):
         found["entities that the texts don't know"] = meta.get("unknown", 0)
         if not meta["descriptions"] and not meta["typed"]:
             found["entities of texts without any description or type"] = meta["entities"]
-    return {reported: count for reported, count in found.items() if count}
+    return {reason: count for reason, count in found.items() if count}
 
 
 def lacks(store: GraphStore) -> dict[str, int]:
@@ -43,4 +43,4 @@ def lacks(store: GraphStore) -> dict[str, int]:
         "entities without types": meta["entities"] - meta["typed"],
         "relations without a label": 0 if named else meta["unnamed_relations"],
     }
-    return {reported: count for reported, count in found.items() if count}
+    return {reason: count for reason, count in found.items() if count}

@@ -1,4 +1,4 @@
-"""The state of a training between two epochs, in a file next to its vectors, so that one that was killed continues."""
+"""The state of a training between two epochs, in a file next to its vectors, so that a killed training resumes."""
 
 from __future__ import annotations
 

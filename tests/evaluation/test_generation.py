@@ -128,7 +128,7 @@ def test_several_networks_that_can_are_told_apart(texts: Path) -> None:
     tree = recipe_tree(texts, {"small": network(8), "large": network(16)}, objectives)
     tree["tasks"]["text"]["sequence"] = CAUSAL
     loaded = load(pretrain(recipe_from_dict(tree), texts / "runs" / "two-causal"))
-    with pytest.raises(WorkbenchError, match="large, small; pass --network"):
+    with pytest.raises(WorkbenchError, match="large, small; choose one: --network"):
         Generator(loaded)
     assert Generator(loaded, network_name="large").network.sizes["text"] == 16
 

@@ -144,7 +144,7 @@ def test_groups_of_many_stand_in_a_table_of_their_own_that_80_columns_hold() -> 
     row = next(line for line in lines if "number 3 of" in line)
     assert " ".join(row.split()) == "what is the number 3 of 3.0 / 4.0 what is the number 34 of 34.0 / 35.0"
     assert any("accuracy/answer_type/other" in line for line in lines)
-    assert any("after the stroke: better" in line for line in lines)
+    assert any("after the slash: better" in line for line in lines)
 
 
 def test_a_mean_of_several_seeds_below_a_baseline_is_told() -> None:

@@ -164,6 +164,6 @@ def fact_of(sample: Sample) -> tuple[str, str, str]:
     if missing:
         raise WorkbenchError(
             f"record {sample.get('key')!r} has no {', '.join(missing)} in its meta; a fact needs relation, subject and "
-            "object next to its text and mask_spans"
+            "object in addition to its text and mask_spans"
         )
     return str(meta["relation"]), str(meta["subject"]), str(meta["object"])

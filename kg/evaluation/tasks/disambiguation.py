@@ -1,6 +1,6 @@
 """Entity disambiguation: a model with a linker selects the candidate of each mention.
 
-Entity disambiguation by a model that links: which candidate does a given mention mean?
+The mentions and their candidates are given, and the model scores the candidates.
 """
 
 from __future__ import annotations
@@ -66,8 +66,12 @@ class Disambiguation(ObjectiveTask[Tuning, DisambiguationScoring]):
         known = int(made["labels"].sum())
         mentions = len(made["candidates"])
         single = int((made["candidates"] == 1).sum())
-        reported = {"mentions": mentions, "of them NIL": mentions - known, "of them with a single candidate": single}
-        return reported | {"candidates": len(made["scores"])}
+        mention_counts = {
+            "mentions": mentions,
+            "of them NIL": mentions - known,
+            "of them with a single candidate": single,
+        }
+        return mention_counts | {"candidates": len(made["scores"])}
 
     def counted(self, objective: EntityLinking, targets: Mapping[str, Any]) -> int:
         return len(targets["candidates"]) if "candidates" in targets else 0

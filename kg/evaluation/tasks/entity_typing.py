@@ -1,6 +1,6 @@
 """Entity typing of a marked mention, multi-label: strict, loose macro and loose micro scores.
 
-Entity typing: the types of a marked mention (Open Entity, FIGER, ultra-fine), multi-label.
+Data sets are Open Entity, FIGER and ultra-fine entity typing.
 """
 
 from __future__ import annotations

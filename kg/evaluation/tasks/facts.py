@@ -1,6 +1,6 @@
 """Fact retrieval: the object of a fact is ranked in a cloze sentence.
 
-Facts: does the model know the object of a fact, or can it read it from the graph?
+It measures whether a model knows the object of a fact, or reads it from the graph.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from workbench.recipe.spec import Recipe
 
 
 class FactRanking(DownstreamTask[Tuning, FactsScoring]):
-    """Ranks of the objects, next to chance and the training set's most frequent objects."""
+    """Ranks of the objects, compared with chance and the training set's most frequent objects."""
 
     scoring = FactsScoring
     objective = Mlm

@@ -1,6 +1,6 @@
 """Link prediction: the missing end of a triple, ranked among all entities: MRR, Hits@k, mean rank.
 
-Link prediction: the rank of the right entity, for (h, r, ?) and (?, r, t).
+The right entity is ranked for (h, r, ?) and for (?, r, t).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SIDED = ("mrr", "hits@1", "hits@3", "hits@10", "mean_rank")
 
 
 class LinkPrediction(DownstreamTask[Tuning, LinkScoring]):
-    """Ranks of heads and tails, next to chance and the relation's most frequent entities."""
+    """Ranks of heads and tails, compared with chance and the relation's most frequent entities."""
 
     scoring = LinkScoring
     panels = ("kg.evaluation.task_panels:predicted",)

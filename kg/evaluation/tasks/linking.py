@@ -1,6 +1,6 @@
 """Entity linking: the entities of given mentions, and of mentions that the linker finds.
 
-Entity linking: a linker against texts whose links are known.
+The links of a linker are compared with the known links of texts.
 """
 
 from __future__ import annotations

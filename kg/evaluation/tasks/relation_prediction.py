@@ -1,6 +1,6 @@
 """Relation prediction: the relation of two entities, ranked among all relations: mean rank, Hits@k, MRR.
 
-Relation prediction: the rank of the right relation, for (h, ?, t) (KG-BERT, arXiv 1909.03193, section 4).
+The right relation is ranked for (h, ?, t) (KG-BERT, arXiv 1909.03193, section 4).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EXAMPLES = 12
 
 
 class RelationPredictionTask(DownstreamTask[Tuning, RelationPredictionScoring]):
-    """Ranks of relations, next to chance and what the graph alone says."""
+    """Ranks of relations, compared with chance and with baselines of the graph alone."""
 
     scoring = RelationPredictionScoring
     objective = RelationPrediction

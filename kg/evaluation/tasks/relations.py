@@ -1,6 +1,6 @@
 """Relation classification between two marked mentions of a text: accuracy, macro F1, TACRED's scores.
 
-Relation classification: which relation a text states between two marked mentions (FewRel, TACRED, SemEval-2010).
+Data sets are FewRel, TACRED and SemEval-2010 task 8.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class RelationClassification(Classification):
             return {}
         known, gold = labelled(trained, objective.label, objective.classes)
         tested, _ = labelled(list(samples), objective.label, objective.classes)
-        reported = known, gold, tested, len(objective.classes)
+        arguments = known, gold, tested, len(objective.classes)
         guesses = {
-            "the mentions' words alone": by_mentions(*reported, words_of),
-            "the linked entities alone": by_mentions(*reported, entity_of),
-            "linear probe on both vectors": by_vectors(run, *reported),
+            "the mentions' words alone": by_mentions(*arguments, words_of),
+            "the linked entities alone": by_mentions(*arguments, entity_of),
+            "linear probe on both vectors": by_vectors(run, *arguments),
         }
         own = {name: {**made, "predicted": torch.from_numpy(g)} for name, g in guesses.items() if g is not None}
         return super().baselines(run, objective, made, samples) | own

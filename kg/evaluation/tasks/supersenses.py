@@ -1,6 +1,6 @@
 """Supersense prediction for masked words, compared with the most frequent supersense.
 
-The supersenses of hidden words (SenseBERT, arXiv:1908.05646), as pretraining hides and predicts them.
+Words are masked and predicted as in pretraining (SenseBERT, arXiv:1908.05646).
 """
 
 from __future__ import annotations

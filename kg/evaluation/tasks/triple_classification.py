@@ -90,7 +90,7 @@ def _among(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 class TripleDecision(DownstreamTask[Tuning, TripleClassificationScoring]):
-    """True and false triples, next to majority, the relation's most frequent entities, and vectors."""
+    """True and false triples, compared with the majority, the relation's most frequent entities, and vectors."""
 
     scoring = TripleClassificationScoring
     panels = ("kg.evaluation.task_panels:decided",)

@@ -97,7 +97,7 @@ def test_vectors_of_a_graph_that_is_gone_or_has_changed_are_refused(world: Path,
     for change in (lambda: shutil.rmtree(tmp_path / "other"), lambda: graph_of(tmp_path / "other", TRIPLES[2:])):
         change()
         with pytest.raises(
-            WorkbenchError, match=r"was trained on another graph than .*at .*other, .*not there any more.*--graph"
+            WorkbenchError, match=r"was trained on another graph than .*at .*other and is not there any more.*--graph"
         ):
             scored(world, vectors)
 

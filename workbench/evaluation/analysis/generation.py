@@ -183,13 +183,13 @@ def _lines(generator: Generator, groups: Iterator[list[Sample]], made_by: dict[s
         texts = iter(generator.write([prompt for prompt in prompts if isinstance(prompt, Sequence)]))
         for sample, prompt in zip(group, prompts, strict=True):
             count += 1
-            reported: dict[str, Any] = {"key": sample["key"], "prompt": sample.get("text", "")}
+            record: dict[str, Any] = {"key": sample["key"], "prompt": sample.get("text", "")}
             if isinstance(prompt, WorkbenchError):
                 wrong.append(prompt)
-                reported["error"] = str(prompt)
+                record["error"] = str(prompt)
             else:
-                reported |= _in_words(generator, next(texts))
-            yield json.dumps({**reported, "made_by": made_by}, ensure_ascii=False)
+                record |= _in_words(generator, next(texts))
+            yield json.dumps({**record, "made_by": made_by}, ensure_ascii=False)
     if not count:
         raise WorkbenchError("nothing to generate from: the input has no prompts")
     if len(wrong) == count:

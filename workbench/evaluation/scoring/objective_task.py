@@ -212,7 +212,7 @@ class ObjectiveTask(DownstreamTask[TuningOptions, ScoringOptions]):
         return {}
 
     def example(self, objective: Any, sample: Sample, made: GatheredTensors) -> dict[str, Any]:
-        """A sample as the task's panel shows it, with what was built from it alone."""
+        """A sample as the task's panel shows it, with its own prediction."""
         raise NotImplementedError(f"{type(self).__name__} must define example")
 
     def _examples(self, run: EvaluatedRun, corpus: Corpus, limit: int | None) -> Iterator[dict[str, Any]]:

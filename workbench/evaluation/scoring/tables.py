@@ -85,7 +85,7 @@ def group_tables(result: TabledResult) -> Iterator[Table]:
     for group, members in groups_of(result).items():
         alongside = _best(result, [f"{group}/{member}" for member in members])
         numbers, theirs = result.numbers, result.baselines.get(alongside or "", {})
-        reported = [f"after the stroke: {alongside}"] if alongside else []
+        reported = [f"after the slash: {alongside}"] if alongside else []
         reported += [f"{len(members) - OF_GROUP:,} more in the result's file"] if len(members) > OF_GROUP else []
         table = Table(title=group, caption="; ".join(reported) or None, show_header=False, box=None)
         for _ in range(_SIDE_BY_SIDE):

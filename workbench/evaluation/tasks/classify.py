@@ -1,7 +1,7 @@
 """Classification of a text, a pair of texts, or a caption with its images: accuracy, macro F1, Matthews correlation.
 
-Classification of texts, of pairs of texts (sentiment, natural language inference, paraphrase, ...), of captions with
-their image or images (SNLI-VE, NLVR2), and of speech (intents, speakers).
+Examples are sentiment, natural language inference and paraphrases, captions with images (SNLI-VE, NLVR2), and speech
+(intents, speakers).
 """
 
 from __future__ import annotations

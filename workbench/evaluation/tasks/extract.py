@@ -1,6 +1,6 @@
 """Extractive question answering (SQuAD 1.1 and 2.0): exact match and F1 over words.
 
-Extraction of answers: reading comprehension whose answers stand in the text (SQuAD, Natural Questions, CMRC).
+The answers are spans of the text, as in SQuAD, Natural Questions and CMRC.
 """
 
 from __future__ import annotations

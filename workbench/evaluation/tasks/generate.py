@@ -1,6 +1,6 @@
 """Sequence to sequence: translation, summaries, answers (BLEU, chrF, ROUGE).
 
-Text to text: translation, summarisation and whatever else reads a text and writes one (T5, arXiv:1910.10683).
+Every task that reads a text and writes one is text to text (T5, arXiv:1910.10683).
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Perplexity and bits per byte of a causal language model, compared with a unigram baseline.
 
-Perplexity of models that predict tokens one after another (GPT, Transformer-XL; T5 and BART of their targets).
+The models predict the next token (GPT, Transformer-XL), or the tokens of a target (T5, BART). A text is read in
+windows. Each window predicts the tokens that no window before it has predicted.
 
-A text in windows of which each predicts the tokens that those before it have not.
-
-The rows of a text are its tokens and the special ones around them, as the run's builder frames a text. A window
-predicts the row after each of its own; of these only what no window before has predicted counts. So every row is
-predicted once, but for the first: it is given. A window that begins within the text has the special token before it
-that a text begins with, where there is one, as the run's own sequences have.
+The rows of a text are its tokens and the special tokens that the run's builder adds. A window predicts the row after
+each of its rows. Only rows that no window before has predicted count. So every row is predicted once, except for the
+first row, which is given. If a text begins with a special token, a window within the text begins with it too, like the
+run's own sequences.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ class Perplexity(LikelihoodTask[PerplexityScoring]):
 def _continues(task: Task, placed: TaskObjective) -> bool:
     objective = placed.objective
     if isinstance(objective, Mlm) or objective.predicts != "tokens":
-        return False  # mlm may continue with a text as well, but learns to fill gaps
+        return False  # mlm may generate text as well, but learns to fill gaps
     return call(objective, "continuation", CONTINUATION, task.builder) is not None
 
 

@@ -1,6 +1,6 @@
 """Regression for a text or a pair of texts (similarity, ratings): Pearson and Spearman correlation.
 
-Regression on texts and pairs of texts: semantic similarity, ratings.
+Data sets are those of semantic similarity and ratings, for example.
 """
 
 from __future__ import annotations

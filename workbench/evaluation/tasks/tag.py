@@ -1,6 +1,6 @@
 """Token classification (named entities, parts of speech): accuracy, and F1 of the chunks.
 
-Tagging of words: named entities, parts of speech, chunks (CoNLL 2003, OntoNotes, MSRA NER, ...).
+Data sets are CoNLL 2003, OntoNotes and MSRA NER, for example.
 """
 
 from __future__ import annotations

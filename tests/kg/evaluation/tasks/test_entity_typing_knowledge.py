@@ -70,9 +70,7 @@ def test_a_builder_that_brought_knowledge_is_not_replaced_by_one_that_brings_non
     world: Path, run_with: Callable[[str], Path]
 ) -> None:
     run = run_with("Linked")
-    with pytest.raises(
-        WorkbenchError, match=r"Linked' brings knowledge .* 'mention' doesn't: fine-tuning would lose it"
-    ):
+    with pytest.raises(WorkbenchError, match=r"Linked' adds knowledge .* 'mention' doesn't: fine-tuning would lose it"):
         fine_tune(EntityTyping(), tuning(world, run))
     kept = "tasks.entity-typing.sequence.builder=entity_builders:LinkedMention"
     assert fine_tune(EntityTyping(), tuning(world, run, kept)).is_dir()
