@@ -34,7 +34,7 @@ from workbench.recipe.stacks import write_stacks
 
 Lines = Iterator[str]
 Pages = Iterator[tuple[str, Iterable[str]]]
-"""Of each page its path beneath docs/, and its lines."""
+"""The path of each page beneath docs/, and its lines."""
 
 FOLDERS = ("components", "downstream", "systems", "formats")
 """Folders that hold generated pages only."""
@@ -54,7 +54,7 @@ def pages(docs: Path) -> dict[str, str]:
 
 
 def write_pages(docs: Path) -> None:
-    """Write all generated pages and drawings; pages of their folders that are generated no more are deleted."""
+    """Write all generated pages and drawings; delete pages of their folders that are no longer generated."""
     texts = pages(docs)
     for folder in FOLDERS:
         for path in (docs / folder).glob("*.md"):

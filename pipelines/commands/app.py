@@ -25,34 +25,34 @@ GROUPS = {
     },
     "images": {
         "regions": "Compute grid features (timm) or region features (torchvision detectors) once.",
-        "import-regions": "Take region features over that other people extracted.",
-        "answers": "List the answers that questions have most often, for vision.answers and finetune vqa.",
+        "import-regions": "Import precomputed region features (bottom-up attention, VinVL, UNITER, ...).",
+        "answers": "List the most frequent answers of questions, for vision.answers and finetune vqa.",
         "clips": "Cut videos into clips and compute a feature of each once.",
         "clip-vocabulary": "Cluster the features of clips; the leaves of the tree are visual tokens (VideoBERT).",
         "clip-tokens": "Look up the visual token of every clip.",
     },
     "knowledge": {
-        "graph": "Show the size of a graph and what it lacks, or what it says about some entities.",
-        "linker": "Make an entity linker of the labels and aliases in a graph, for `prepare link --linker`.",
+        "graph": "Show the size and the gaps of a graph, or the triples of some entities.",
+        "linker": "Build an entity linker from the labels and aliases in a graph, for `prepare link --linker`.",
         "link": "Find the entities of a graph in texts and captions, and store them as character spans.",
-        "facts": "The facts of a graph as sentences with a slot where the object was, and the candidates for it.",
-        "vectors": "Train vectors of the entities and relations of a graph, or take them over.",
+        "facts": "Turn the facts of a graph into cloze sentences with candidates for the object.",
+        "vectors": "Train vectors of the entities and relations of a graph, or import them.",
         "joint-vectors": "Train vectors of words and entities together, as Wikipedia2Vec does, for E-BERT.",
-        "entity-vectors": "Vectors of all entities of a graph, read from their descriptions, and of its relations.",
+        "entity-vectors": "Encode the descriptions of all entities of a graph into vectors; add its relations.",
         "entity-vocabulary": "Count the linked entities of corpora, and keep the frequent ones: LUKE's entity tokens.",
     },
     "words": {
         "phrases": "Find the phrases of texts and store their places (mask_spans), for phrase-level masking.",
         "parses": "Parse the sentences of texts into dependency trees, as CoNLL-U: for K-Adapter.",
-        "similar-words": "Train word vectors, and store for each word those nearest to it: `replace.similar` of mlm.",
+        "similar-words": "Train word vectors, and store the nearest words of each word: `replace.similar` of mlm.",
         "supersenses": "Find the classes of the senses of each token that is a word (SenseBERT).",
         "word-pairs": "Write the pairs of words that a graph of senses relates (LIBERT).",
         "sentiment-lexicon": "Write the polarity of words as a table, for `prepare sentiment --lexicon` (SentiLR).",
-        "sentiment": "Mark the words of texts with their part of speech and polarity (SentiLR).",
+        "sentiment": "Tag the words of texts with their part of speech and polarity (SentiLR).",
     },
 }
 READING = ("text", "image-text", "video-text", "speech-text", "triples")
-"""The commands that read raw formats, by the kind of these."""
+"""The commands that read raw formats, by the kind of the formats."""
 ELSEWHERE = {"graph": "graphs"}
 
 
@@ -62,7 +62,7 @@ def _entry(group: str, name: str, line: str) -> Entry:
 
 
 class Preparing(Commands):
-    """The commands in their groups; the help of one that reads raw files ends with the formats of its kind."""
+    """The commands in their groups. The help of a command that reads raw files ends with the formats of its kind."""
 
     def run(self, arguments: list[str], called: str) -> None:
         log_output()
@@ -81,22 +81,24 @@ class Preparing(Commands):
             for name, line in commands.items():
                 table.add_row(f"[bold]{escape(name)}[/]", escape(line))
             console.print(f"\n[bold]{group}[/]", table, sep="\n")
-        console.print(f"\n'{escape(called)} COMMAND --help' tells more; 'workbench formats' what raw data is read.")
+        console.print(
+            f"\n'{escape(called)} COMMAND --help' shows its options; 'workbench formats' lists the raw formats."
+        )
 
 
 def log_output() -> None:
-    """Commands say what they made, unless the environment's WORKBENCH_LOG chooses what is said."""
+    """Commands log their results, unless WORKBENCH_LOG in the environment sets another level."""
     if "WORKBENCH_LOG" not in os.environ:
         logging.getLogger("pipelines").setLevel(logging.INFO)
 
 
 def show_formats(kind: str) -> None:
-    """The formats of a kind and their options, behind the help of its command."""
+    """The formats of a kind and their options, at the end of the command's help."""
     from pipelines.readers.catalogue import table
 
     console = Terminal()
     console.print(
-        "[bold]Formats[/] (told by the input, or --format), their options (--option NAME=VALUE) and defaults:\n"
+        "[bold]Formats[/] (detected from the input, or --format), their options (--option NAME=VALUE) and defaults:\n"
     )
     console.print(table(kind, options=True))
 

@@ -12,9 +12,11 @@ from workbench.core.terminal import Terminal
 
 
 def list_formats(
-    kind: Annotated[Word | None, typer.Argument(help="Those of text, image-text, ..., with their options.")] = None,
+    kind: Annotated[
+        Word | None, typer.Argument(help="Kind of corpus (text, image-text, ...): list its formats with their options.")
+    ] = None,
 ) -> None:
-    """List the raw formats that `prepare` reads, with a line each; of one kind their options, too.
+    """List the raw formats that `prepare` reads, one a line; with a kind, also their options.
 
     Examples:
 

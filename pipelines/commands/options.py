@@ -1,4 +1,4 @@
-"""Options that the preparing commands share, and what they make of them: see
+"""Options that the preparing commands share, and the values built from them: see
 `workbench.core.options.command.command`."""
 
 from __future__ import annotations
@@ -34,15 +34,17 @@ from workbench.core.options.values import is_text
 
 
 class OnError(StrEnum):
-    """What a record that does not fit its format does."""
+    """What happens to a record that does not fit its format."""
 
     stop = "stop"
     skip = "skip"
 
 
-ShardSize = Annotated[Count, typer.Option(help="Records per shard, at most.")]
+ShardSize = Annotated[Count, typer.Option(help="Most records per shard.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the new corpus.", show_default=False)]
-Limit = Annotated[Count | None, typer.Option(help="Only the first records of the input.", show_default=False)]
+Limit = Annotated[
+    Count | None, typer.Option(help="Read only this many first records of the input.", show_default=False)
+]
 SplitShares = Annotated[
     list[Assignment],
     typer.Option(help="NAME=SHARE: held-out documents go to OUTPUT-NAME, for example held-out=0.05. Repeatable."),
@@ -52,19 +54,19 @@ Workers = Annotated[Processes, typer.Option(help="Processes; 0 = one per core.")
 
 @dataclass(frozen=True, kw_only=True)
 class WritingOptions:
-    """Where the corpus goes, how it is cut into shards, on how many processes."""
+    """The output folder, the size of shards, the number of processes."""
 
     output: Output
     workers: Workers = 0
     shard_size: ShardSize = 5_000
-    shard_bytes: Annotated[Count, typer.Option(help="Bytes of raw input per shard, about.")] = 128 << 20
+    shard_bytes: Annotated[Count, typer.Option(help="Approximate bytes of raw input per shard.")] = 128 << 20
     limit: Limit = None
     log_dropped: Annotated[
-        bool, typer.Option("--log-dropped", help="Tell what is dropped, and why, in OUTPUT/dropped/*.jsonl.")
+        bool, typer.Option("--log-dropped", help="List dropped records and reasons in OUTPUT/dropped/*.jsonl.")
     ] = False
     part: Annotated[
         PartOf | None,
-        typer.Option(help="i/n: only the i-th of n parts of the work, for n machines; see prepare join."),
+        typer.Option(help="i/n: do only the i-th of n parts of the work, for n machines; see prepare join."),
     ] = None
 
     def prepare(
@@ -80,7 +82,7 @@ class WritingOptions:
         about: Mapping[str, Any] | None = None,
         passed_over: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """Prepare the corpus, with a progress bar, and show what was kept and dropped."""
+        """Prepare the corpus with a progress bar, and print the counts of kept and dropped records."""
         plan = check(
             conversion,
             inputs,
@@ -103,15 +105,17 @@ class WritingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingOptions(WritingOptions):
-    """Raw files, their format, and what is noted of them."""
+    """The raw files, their format, and the provenance of every record."""
 
     inputs: Annotated[list[Location], typer.Argument(help="Files, folders or glob patterns.", show_default=False)]
     format: Annotated[
         Name | None,
-        typer.Option(help="Raw format, or module:Class of one's own; default: as the input looks.", show_default=False),
+        typer.Option(
+            help="Raw format, or module:Class of your own; default: detected from the input.", show_default=False
+        ),
     ] = None
     trust: Annotated[
-        bool, typer.Option("--trust", help="Run the code of a format that is not installed (in this folder).")
+        bool, typer.Option("--trust", help="Allow the code of a format of your own (in this folder) to run.")
     ] = False
     option: Annotated[
         list[Assignment], typer.Option(help="NAME=VALUE: an option of the format. Repeatable.", show_default=False)
@@ -119,20 +123,20 @@ class ReadingOptions(WritingOptions):
     split: SplitShares = field(default_factory=list)
     own_split: Annotated[
         list[Name],
-        typer.Option(help="Records that say themselves that they are of this split (meta.split) go to OUTPUT-NAME."),
+        typer.Option(help="Records whose meta.split is NAME go to OUTPUT-NAME. Repeatable."),
     ] = field(default_factory=list)
-    licence: Annotated[Title | None, typer.Option(help="Licence, noted with every record.", show_default=False)] = None
+    licence: Annotated[Title | None, typer.Option(help="Licence, stored with every record.", show_default=False)] = None
     url: Annotated[
-        Title | None, typer.Option(help="Where the data is from, noted with every record.", show_default=False)
+        Title | None, typer.Option(help="Source of the data, stored with every record.", show_default=False)
     ] = None
     on_error: Annotated[
         OnError, typer.Option(help="Records that do not fit the format: stop, or skip and count them.")
     ] = OnError.stop
 
     def read(self, kind: str, stages: Sequence[Stage] = (), *, log_drops: bool = False, **lists: Sequence[str]) -> None:
-        """Turn the inputs into a corpus of the kind; `lists` are options of the format that have flags of their own.
+        """Turn the inputs into a corpus of the kind; `lists` are the format's options that have their own flags.
 
-        With `log_drops` each record that is left out is told in the corpus's folder.
+        With `log_drops` each dropped record is listed in the corpus's folder.
 
         Raises:
             WorkbenchError: unknown format or option, or a value of the wrong type.
@@ -158,7 +162,7 @@ class ReadingOptions(WritingOptions):
         )
 
     def splits(self) -> Splits:
-        """What is held out."""
+        """The held-out splits."""
         return Splits.parse(self.split, self.own_split)
 
     def about(self, reader: RawReader) -> Mapping[str, Any]:
@@ -166,17 +170,17 @@ class ReadingOptions(WritingOptions):
         return reader.about()
 
     def drops_duplicates(self) -> bool:
-        """Whether exact duplicates are left out."""
+        """Whether exact duplicates are dropped."""
         return False
 
     def numbers_keys(self) -> bool:
-        """Whether records are numbered instead of keeping their ids."""
+        """Whether records are numbered instead of keeping their keys."""
         return False
 
 
 @dataclass(frozen=True, kw_only=True)
 class CleaningOptions(ReadingOptions):
-    """Records that occur twice or share a key."""
+    """Options on duplicate records and keys."""
 
     dedupe: Annotated[bool, typer.Option("--dedupe", help="Leave out exact duplicates (reads the input twice).")] = (
         False
@@ -195,12 +199,12 @@ class CleaningOptions(ReadingOptions):
 def chosen_reader(
     kind: str, name: str | None, paths: Sequence[Path], options: Sequence[str], **lists: Sequence[str]
 ) -> tuple[RawReader, list[Path]]:
-    """The reader with its `NAME=VALUE` options, and the inputs that it is given: those of a folder by their names.
+    """The reader with its `NAME=VALUE` options, and its inputs; the files of a folder by their names.
 
     Of inputs of several formats, each format takes the options that it has.
 
     Args:
-        lists: options that the command has flags of its own for.
+        lists: the format's options that have their own flags.
 
     Raises:
         WorkbenchError: unknown format or option, or a value of the wrong type.
@@ -221,7 +225,7 @@ def chosen_reader(
 
 
 def _having(option: str, hints: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The formats that have an option of this name; where none has, all, so that it is refused by name."""
+    """The formats that have an option of this name; where none has it, all of them, so that the message names it."""
     return [name for name, own in hints.items() if option in own] or list(hints)
 
 

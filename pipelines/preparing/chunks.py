@@ -1,4 +1,4 @@
-"""A chunk of raw records -> samples -> one finished shard of each part. This is what runs in a worker process."""
+"""A chunk of raw records -> samples -> one finished shard for each split. This runs in a worker process."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ DROPPED = "dropped"
 
 @dataclass(frozen=True)
 class Limits:
-    """How the work is cut: `workers` processes (1 = this one), shards of at most `shard_size` records and about
-    `shard_bytes` bytes of raw input, at most `limit` records of the input; of `part` i/n each n-th shard."""
+    """The size of shards and the number of processes.
+
+    `workers` processes work (1: this one). A shard has at most `shard_size` records and about `shard_bytes` bytes of
+    raw input. At most `limit` records of the input are read. Of `part` i/n only each n-th shard is written."""
 
     workers: int = field(default_factory=cores)
     shard_size: int = 5_000
@@ -57,21 +59,21 @@ class Limits:
         return int(number), int(parts)
 
     def has(self, shard: int) -> bool:
-        """Whether a shard, by its number from 0, is of this part."""
+        """Whether the shard of this number (from 0) belongs to this part."""
         number, parts = self._numbers
         return shard % parts == number - 1
 
 
 class Repeated(NamedTuple):
-    """What other records of the input have, too: the reason by the record's place in its chunk, and of records that
-    stay the numbers of captions that others have."""
+    """Duplicates in a chunk: the drop reason by the record's place in the chunk, and for records that stay the numbers
+    of their captions that other records have."""
 
     records: Mapping[int, str] = {}
     captions: Mapping[int, frozenset[int]] = {}
 
 
 class Chunk(NamedTuple):
-    """Consecutive raw records, and what of them to leave out."""
+    """Consecutive raw records, and which of them to drop."""
 
     number: int
     records: Sequence[Record]
@@ -98,7 +100,7 @@ class Conversion:
 
     Args:
         reader: of the raw format.
-        stages: what happens to each sample, in order.
+        stages: applied to each sample in this order.
         meta: added to every sample's provenance.
         on_error: whether a record that does not fit its format stops the preparation, or is counted.
     """
@@ -110,12 +112,12 @@ class Conversion:
 
     @property
     def block(self) -> int:
-        """How many records go through the stages at once: `BLOCK`, or what a stage wants at least."""
+        """The number of records that go through the stages together: `BLOCK`, or the least that a stage asks for."""
         return max([BLOCK, *(getattr(stage, "batch_size", 0) for stage in self.stages)])
 
     def samples(self, chunk: Chunk) -> Iterator[tuple[int, Sample | Drop]]:
-        """The chunk's records, read and sent through the stages, by their places in the chunk; the reasons of those
-        that are dropped are prefixed with where they arose."""
+        """The chunk's records after the stages, by their places in the chunk. Reasons of dropped records begin with the
+        name of the stage."""
         for start in range(0, len(chunk.records), self.block):
             yield from enumerate(self._block(chunk, start), start)
 
@@ -152,8 +154,8 @@ class Conversion:
 
 
 class Outcome(NamedTuple):
-    """A chunk's finished shards by part; `skipped` where they were there already. `warned` counts what libraries warned
-    of while they were made, by their words."""
+    """A chunk's finished shards by split; `skipped` where they existed before. `warned` counts the warnings of
+    libraries during the work, by their text."""
 
     number: int
     shards: dict[str, ShardInfo]
@@ -163,12 +165,12 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class ShardTask:
-    """What a worker needs to write the shards of a chunk; it is sent to each process once.
+    """What a worker needs to write the shards of a chunk; each process receives it once.
 
     Args:
-        output: the corpus's folder; parts lie next to it.
+        output: the corpus's folder; held-out splits lie next to it.
         numbered_keys: samples are numbered instead of keeping their keys.
-        log_drops: each sample that is left out is a line of a file in the folder `DROPPED` of the corpus.
+        log_drops: each dropped sample is a line of a file in the folder `DROPPED` of the corpus.
     """
 
     conversion: Conversion
@@ -179,18 +181,18 @@ class ShardTask:
     log_drops: bool = False
 
     def path(self, part: str, number: int) -> Path:
-        """Where a chunk's shard of a part lies."""
+        """The path of a chunk's shard of a split."""
         return part_folder(self.output, part) / f"part-{number:06d}.tar"
 
     def finished(self, number: int) -> Outcome | None:
-        """A chunk's outcome where all of its shards are finished."""
+        """A chunk's outcome if all its shards are finished."""
         shards = {part: finished_shard(self.path(part, number)) for part in self.splits.parts}
         if any(info is None for info in shards.values()):
             return None
         return Outcome(number, {part: info for part, info in shards.items() if info is not None}, skipped=True)
 
     def remove(self, number: int) -> None:
-        """Take a chunk's shards away."""
+        """Delete a chunk's shards."""
         for part in self.splits.parts:
             remove_shard(self.path(part, number))
 
@@ -235,20 +237,20 @@ def work(task: ShardTask, chunk: Chunk) -> Outcome:
 
 
 def remove_shard(path: Path) -> None:
-    """Take a shard away; first its index, without which it is not finished."""
+    """Delete a shard; its index first, as a shard without one is not finished."""
     path.with_suffix(".index").unlink(missing_ok=True)
     path.unlink(missing_ok=True)
 
 
 def _said(warning: warnings.WarningMessage) -> str:
-    """Who warns of what, numbers aside, so that warnings of the same are one."""
+    """The library and the text of a warning without numbers, so that similar warnings are counted together."""
     place = Path(warning.filename)
     library = place.parts[place.parts.index("site-packages") + 1] if "site-packages" in place.parts else place.stem
     return f"{library}: {NUMBER.sub('...', str(warning.message))[:SAID]}"
 
 
 def _log(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Written before the shard is finished: whoever was killed between writes it again."""
+    """Written before the shard is finished, so that a run killed in between writes it again."""
     with explained(path):
         path.parent.mkdir(exist_ok=True)
     with atomic(path) as file:

@@ -1,4 +1,4 @@
-"""Reading the triples of a graph as cloze sentences."""
+"""The reader of a graph's triples as cloze sentences."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from workbench.sequences.sequence import Sample
 
 @dataclass(frozen=True)
 class ClozeReader(RawReader):
-    """A sentence for each triple; left out is what cannot be asked for.
+    """A cloze sentence for each triple; triples without a sentence are dropped.
 
     Args:
         graph: a graph store, or a triples corpus.
         templates: (relation, its sentence).
-        triples: a file of those that become sentences; None: those of the graph.
-        known: files of more triples that are true; `meta.known` has all objects that these and the graph state.
-        candidates: which entities an object is ranked among (`kg.evaluation.facts.clozes.candidates_of`).
-        most: facts of a relation at most, drawn with `seed`.
+        triples: a file of the triples that become sentences; None: the graph's.
+        known: files of more true triples; `meta.known` has all objects in them and in the graph.
+        candidates: the candidates of an object (`kg.evaluation.facts.clozes.candidates_of`).
+        most: most facts of a relation, drawn with `seed`.
     """
 
     graph: str
@@ -43,12 +43,12 @@ class ClozeReader(RawReader):
 
     @property
     def asked(self) -> list[Triple]:
-        """What `triples` has of the relations."""
+        """The triples of the relations."""
         return _material(self).asked
 
     @property
     def listed(self) -> dict[str, list[dict[str, Any]]]:
-        """The candidates by relation, as their file has them."""
+        """The candidates by relation, in the layout of their file."""
         return _material(self).listed
 
     def inputs(self, paths: Sequence[Path]) -> list[Path]:
@@ -88,7 +88,7 @@ class ClozeReader(RawReader):
 
 
 class _Material:
-    """What the files of a reader hold, opened once in each process."""
+    """The files of a reader, opened once in each process."""
 
     def __init__(self, reader: ClozeReader) -> None:
         self.reader = reader
@@ -105,7 +105,7 @@ class _Material:
 
     @cached_property
     def alongside(self) -> defaultdict[tuple[str, str], set[str]]:
-        """(head, relation) -> the objects that are not of the graph."""
+        """(head, relation) -> the objects that the graph lacks."""
         found: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         for head, relation, tail in self.others:
             found[head, relation].add(tail)

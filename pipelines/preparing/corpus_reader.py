@@ -1,4 +1,4 @@
-"""Reading a finished corpus: as the input of another preparation (linking, region features), or its texts alone."""
+"""The reader of a finished corpus: as input of another preparation (linking, region features), or its texts only."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CorpusReader(RawReader):
 
 
 class CorpusTexts:
-    """The texts of corpora, as often as asked, of their first `limit` records."""
+    """The texts of the first `limit` records of corpora; iterates as often as needed."""
 
     def __init__(self, corpora: Sequence[Corpus], limit: int | None = None) -> None:
         self.corpora = corpora
@@ -60,9 +60,10 @@ class CorpusTexts:
 
 
 class SmoothedTexts:
-    """The texts of corpora, as often as asked: as many characters as they have together, shared out in proportion to
-    size ** `exponent`. Large corpora give their beginning, small ones are read several times (XLM, arXiv:1901.07291,
-    section 3.1)."""
+    """The texts of corpora, sampled in proportion to size ** `exponent`; iterates as often as needed.
+
+    The total number of characters stays the same. Only the beginning of a large corpus is read, and a small one is read
+    several times (XLM, arXiv:1901.07291, section 3.1)."""
 
     def __init__(self, corpora: Sequence[Corpus], exponent: float, limit: int | None = None) -> None:
         self.each = [CorpusTexts([corpus], limit) for corpus in corpora]
@@ -80,7 +81,7 @@ class SmoothedTexts:
 
 
 def _texts_of(sample: Sample) -> Iterator[str]:
-    """Everything in a sample that a tokenizer will meet."""
+    """All texts of a sample that a tokenizer will encode."""
     yield from (sample[name] for name in ("text", "second") if name in sample)
     yield from sample.get("translations", {}).values()
     yield from sample.get("turns", [])

@@ -1,4 +1,4 @@
-"""How much of a corpus is linked, by the source of its texts, or has a polarity: for `prepare link` and `sentiment`."""
+"""How much of a corpus is linked or has a polarity, by the source of its texts: for `prepare link` and `sentiment`."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from workbench.corpora.schema.schema import FIELDS, SchemaField, links_among
 from workbench.sequences.sequence import Sample
 
 SAMPLED = 5_000
-"""Records that are looked at, at most: evenly spread, as reading all of a large corpus takes as long as linking it."""
+"""Most records to count, evenly spread: reading all of a large corpus takes as long as linking it."""
 SOURCES = 5
-"""Sources with a column of their own, the largest."""
+"""Number of the largest sources that have their own column."""
 TOTAL = "all"
 
 Spans = Sequence[Sequence[Any]]
 
 
 class TextLinker(Protocol):
-    """What links texts (`pipelines.stages.entity_links.LinkEntities`)."""
+    """Interface of the linking stage (`pipelines.stages.entity_links.LinkEntities`)."""
 
     def stretches(self, sample: Sample, links: SchemaField) -> Any:
-        """Where in the text that these links are of names are looked for; None: everywhere."""
+        """The spans inside of which names are searched for; None: everywhere."""
 
     def found(self, text: str, inside: Any, min_score: float, candidates: int) -> Sequence[Sequence[Any]]:
         """The links in one text, [start, end, entity, score]."""
 
     def knows(self, entity: str) -> bool:
-        """Whether its graph has the entity: links that were there before may be to others."""
+        """Whether the linker's graph has the entity: earlier links may be to others."""
 
 
 @dataclass
 class Coverage:
     """Counts over some records.
 
-    A mention is a stretch with a link, a name that was found and got none (its score is too small), or a stretch that
-    was given and got none; the latter two are NIL. A mention is ambiguous where the linker has several entities for it,
-    and known where one of its links is to an entity that the linker knows. Of mentions whose entity was told (`prepare
-    link --supervise`) some are found again, and some of these with it among the candidates.
+    A mention is a linked span, a name without a link (its score is too small), or a given span without a link; the
+    latter two are NIL. A mention is ambiguous where the linker has several entities for it, and known where one of its
+    links is to an entity of the linker. With `prepare link --supervise` the entity of a mention is given: it is counted
+    whether the linker finds the mention again, and whether the entity is among the candidates.
     """
 
     records: int = 0
@@ -66,7 +66,7 @@ class Coverage:
         return self.linked + self.nil
 
     def add(self, texts: Sequence[tuple[str, Spans, Spans, Spans]], knows: Callable[[str], bool]) -> None:
-        """One record: of each text its spans, the names that were found, and the stretches that were given.
+        """Add one record: the spans of each text, the names that were found, and the spans that were given.
 
         Args:
             knows: whether the linker has an entity of this id.
@@ -90,7 +90,7 @@ class Coverage:
             self.nil += sum(linked[a] == linked[b] for a, b in asked)
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Names and values, for a person."""
+        """Names and values for the table."""
         yield "records", f"{self.records:,}"
         yield "with a link", share(self.linked_records, self.records)
         yield "mentions per 1,000 characters", f"{1000 * self.mentions / max(self.characters, 1):.1f}"
@@ -109,14 +109,14 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Covered:
-    """What was looked at of `of` records: all together, and by source (`meta.source`), the largest first."""
+    """The counts of `looked` of `of` records: in total, and by source (`meta.source`), the largest first."""
 
     of: int
     all: Coverage
     by_source: dict[str, Coverage]
 
     def table(self) -> Table:
-        """For a person: a column for each source where there are several."""
+        """The table, with a column for each source if there are several."""
         columns = {TOTAL: self.all} | (dict([*self.by_source.items()][:SOURCES]) if len(self.by_source) > 1 else {})
         hidden = len(self.by_source) - SOURCES
         caption = f"{hidden:,} smaller sources are in {TOTAL!r} alone" if hidden > 0 else None
@@ -128,10 +128,10 @@ class Covered:
 
 
 def coverage(corpus: Corpus, links: TextLinker) -> Covered:
-    """How much of a corpus's texts, or captions, is linked.
+    """Count how much of a corpus's texts or captions is linked.
 
     Args:
-        links: what linked them; asked again, whatever the score, for the names that got no link.
+        links: the stage that linked them; it finds the names without a link, whatever their score.
     """
     total, by_source = Coverage(), dict[str, Coverage]()
     for sample in sampled(corpus):
@@ -147,7 +147,7 @@ def coverage(corpus: Corpus, links: TextLinker) -> Covered:
 
 
 def polarities(corpus: Corpus) -> Table:
-    """Of the words of a corpus, those that a lexicon marked, and their polarities; for a person."""
+    """Count the words of a corpus that a lexicon tagged, and their polarities."""
     counts = Counter[str]()
     for sample in sampled(corpus):
         found = [name.partition(":")[2] for _, _, name in sample["tags"]]
@@ -176,7 +176,7 @@ def sampled(corpus: Corpus) -> Iterator[Sample]:
 
 
 def of_records(looked: int, all: int) -> str:
-    """What to say of counts over fewer records than there are."""
+    """The note on counts over a sample of the records; "" if all were counted."""
     return f" (of {looked:,} records, evenly spread)" if looked < all else ""
 
 
@@ -190,12 +190,12 @@ def _characters(text: str, spans: Spans) -> np.ndarray:
 
 
 def share(part: int, whole: int) -> str:
-    """A count and its share of all, for a person."""
+    """A count and its share of all, as text."""
     return f"{part:,} ({100 * part / max(whole, 1):.1f} %)"
 
 
 def _linked_texts(sample: Sample, links: TextLinker) -> Iterator[tuple[str, Spans, Any]]:
-    """The texts of a sample that a linker reads, with their spans and the stretches that were given."""
+    """The texts of a sample that a linker reads, with their spans and the given spans."""
     for found in links_among(FIELDS):
         text, spans = sample.get(found.spans_of or ""), sample.get(found.name)
         if text is None or spans is None:

@@ -1,10 +1,10 @@
-"""Duplicates: of contents (a pass of its own before the writing) and of keys (a check after it).
+"""Duplicates: of contents (a separate pass before writing) and of keys (a check afterwards).
 
-Exact ones take 8 bytes per sample in memory while sorting, near ones 16 bytes an image and half a kilobyte a caption.
-Of near ones, too, the first is kept. Images: the difference hash of Ben Hoyt (dhash, 2017): in grey, 9 x 9 pixels; 64
-bits say whether a pixel is darker than its right neighbour, 64 whether it is darker than the one below. Captions:
-MinHash (Broder 1997) of the character 5-grams of the caption in lower case without punctuation, in bands (Leskovec et
-al., Mining of Massive Datasets, 3.4).
+Exact duplicates take 8 bytes a sample in memory while sorting. Near duplicates take 16 bytes an image and half a
+kilobyte a caption. The first one is kept. Images are compared by the difference hash of Ben Hoyt (dhash, 2017): in
+grey, 9 x 9 pixels; 64 bits say whether a pixel is darker than its right neighbour, 64 whether it is darker than the
+one below. Captions are compared by MinHash (Broder 1997) of their character 5-grams in lower case without
+punctuation, in bands (Leskovec et al., Mining of Massive Datasets, 3.4).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BITS = 2 * SIDE * SIDE
 PERMUTATIONS = 128
 SHINGLE = 5
 FOUND = 0.95
-"""The share of pairs at the threshold that the bands find, at least."""
+"""The smallest share of pairs at the threshold that the bands find."""
 _DRAWN = np.random.default_rng(0)
 _FACTORS = _DRAWN.integers(0, 2**63, PERMUTATIONS, np.uint64) * np.uint64(2) + np.uint64(1)
 _TERMS = _DRAWN.integers(0, 2**63, PERMUTATIONS, np.uint64)
@@ -48,12 +48,12 @@ _NOT_WORDS = re.compile(r"[\W_]+")
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Which samples are left out as others are like them.
+    """Which duplicates are dropped.
 
     Args:
-        exact: samples with the same text or image as an earlier one.
-        near_images: samples whose image differs from an earlier one in at most so many of its hash's bits.
-        near_captions: captions that have that share of an earlier one.
+        exact: drop samples with the same text or image as an earlier one.
+        near_images: drop samples whose image hash differs from an earlier one in at most this many bits.
+        near_captions: drop captions with at least this similarity to an earlier one.
     """
 
     exact: bool = False
@@ -62,13 +62,13 @@ class Duplicates:
 
     @property
     def wanted(self) -> bool:
-        """Whether the input is read for them at all."""
+        """Whether any duplicates are searched for."""
         return self.exact or self.near_images is not None or self.near_captions is not None
 
 
 class Hashes(NamedTuple):
-    """Of a chunk: `contents` [records] uint64, 0 for a record that the reader itself drops; the images' and captions'
-    hashes of what comes out of the stages, None and none where nothing does."""
+    """The hashes of a chunk: `contents` [records] uint64, 0 for a record that the reader drops; the hashes of the
+    images and captions after the stages, None and empty where a record is dropped."""
 
     contents: np.ndarray
     images: list[int | None]
@@ -78,7 +78,7 @@ class Hashes(NamedTuple):
 def find_repeated(
     wanted: Duplicates, conversion: Conversion, chunks: Iterable[Chunk], workers: int
 ) -> dict[int, Repeated]:
-    """What the records of each chunk have in common with earlier ones; the first one is kept."""
+    """The duplicates in each chunk of earlier records; the first one is kept."""
     hashed = list(each(hashes_of, (wanted, conversion), chunks, workers))
     if not hashed:
         return {}
@@ -111,7 +111,7 @@ def find_repeated(
 def _near_captions(
     hashes: Sequence[np.ndarray], places: Sequence[tuple[int, int]], reasons: list[str | None], threshold: float
 ) -> dict[tuple[int, int], frozenset[int]]:
-    """The captions to leave out of records that keep others; records that keep none get a reason."""
+    """The captions to drop from records that keep others; a record without captions gets a reason."""
     kept = [np.empty((0, PERMUTATIONS)) if reason else found for reason, found in zip(reasons, hashes, strict=True)]
     near = iter(near_captions((row for found in kept for row in found), threshold))
     left_out, lost = {}, 0
@@ -122,12 +122,12 @@ def _near_captions(
         elif again:
             left_out[place] = again
             lost += len(again)
-    log.info("%d near-duplicate captions are left out of records that keep others", lost)
+    log.info("dropped %d near-duplicate captions of records that keep others", lost)
     return left_out
 
 
 def hashes_of(task: tuple[Duplicates, Conversion], chunk: Chunk) -> Hashes:
-    """What the records of a chunk are compared by."""
+    """The hashes of a chunk's records."""
     wanted, conversion = task
     contents = np.zeros(len(chunk.records), np.uint64)
     images: list[int | None] = [None] * len(chunk.records)
@@ -148,7 +148,7 @@ def hashes_of(task: tuple[Duplicates, Conversion], chunk: Chunk) -> Hashes:
 
 
 def content_hash(sample: Sample) -> int:
-    """A 64-bit hash of what makes a sample the same: its image, or its texts up to Unicode form and white space.
+    """A 64-bit hash of the content of a sample: its image, or its texts up to Unicode form and white space.
 
     Samples with several media are distinguished by all of them and their texts, those of a triples corpus by their id.
     """
@@ -162,7 +162,7 @@ def content_hash(sample: Sample) -> int:
 
 
 def image_hash(data: bytes) -> int | None:
-    """The hash of an encoded image, of `BITS` bits; None where it cannot be decoded."""
+    """The hash of an encoded image, of `BITS` bits; None if it cannot be decoded."""
     try:
         image = open_image(data)
         image.draft("L", (4 * SIDE, 4 * SIDE))
@@ -176,7 +176,7 @@ def image_hash(data: bytes) -> int | None:
 
 
 def near_images(hashes: Iterable[int | None], distance: int) -> list[bool]:
-    """For each hash whether an earlier one that is kept differs in `distance` bits or fewer.
+    """For each hash whether an earlier kept one differs in at most `distance` bits.
 
     Hashes that differ in d bits have at least one of d + 1 bands in common, so only those of a band are compared.
     """
@@ -202,13 +202,13 @@ def near_images(hashes: Iterable[int | None], distance: int) -> list[bool]:
 
 
 def shingles(caption: str) -> set[str]:
-    """Stretches of `SHINGLE` characters of the caption as it is compared; the whole of a shorter one."""
+    """The character n-grams of `SHINGLE` characters of a normalised caption; the whole of a shorter one."""
     plain = _NOT_WORDS.sub(" ", unicodedata.normalize("NFKC", caption).lower()).strip()
     return {plain[i : i + SHINGLE] for i in range(max(1, len(plain) - SHINGLE + 1))}
 
 
 def caption_hash(caption: str) -> np.ndarray:
-    """[PERMUTATIONS] uint32: two captions have as large a share of them in common as of their shingles, about."""
+    """[PERMUTATIONS] uint32: the share of equal ones estimates the share of common shingles."""
     hashed = np.array([zlib.crc32(one.encode()) for one in shingles(caption)], np.uint64)
     with np.errstate(over="ignore"):  # modulo 2 ** 64
         moved = hashed[:, None] * _FACTORS + _TERMS
@@ -216,7 +216,7 @@ def caption_hash(caption: str) -> np.ndarray:
 
 
 def near_captions(hashes: Iterable[np.ndarray], threshold: float) -> list[bool]:
-    """For each hash whether an earlier one that is kept has `threshold` of its shingles in common, about."""
+    """For each hash whether an earlier kept one shares at least about `threshold` of its shingles."""
     rows = rows_of_band(threshold)
     bands = PERMUTATIONS // rows
     tables: list[defaultdict[bytes, list[int]]] = [defaultdict(list) for _ in range(bands)]
@@ -235,7 +235,7 @@ def near_captions(hashes: Iterable[np.ndarray], threshold: float) -> list[bool]:
 
 
 def rows_of_band(threshold: float) -> int:
-    """How many hashes a band has: as many as find `FOUND` of the pairs at the threshold."""
+    """The number of hashes in a band: the most that find `FOUND` of the pairs at the threshold."""
     for rows in range(32, 0, -1):
         if 1 - (1 - threshold**rows) ** (PERMUTATIONS // rows) >= FOUND:
             return rows
@@ -248,7 +248,7 @@ def caption_hashes(captions: Sequence[str]) -> np.ndarray:
 
 
 def check_keys(shards: Sequence[Path]) -> None:
-    """Raises WorkbenchError where two shards hold a record of the same key, naming both."""
+    """Raises WorkbenchError where two shards hold a record with the same key, naming both."""
     indexes = [ShardIndex(path.with_name(index_name(path.name))) for path in shards]
     hashed = [np.array([_key_hash(i.key(r)) for r in range(i.records)], np.uint64) for i in indexes]
     whole = np.concatenate([np.empty(0, np.uint64), *hashed])

@@ -1,4 +1,4 @@
-"""Corpora that were prepared in parts (`--part i/n`) as the one that would have been prepared at once."""
+"""Joins corpora that were prepared in parts (`--part i/n`) into the corpus of a single run."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ PART = "part"
 
 
 def join(parts: Sequence[Path], output: Path, command: str) -> Manifest:
-    """Link the shards of all parts (copy them, on another disk) and write the corpus.json of the whole.
+    """Link the shards of the parts (copy them, on another disk) and write the corpus.json of the whole.
 
     Raises:
-        WorkbenchError: a part is missing, given twice, damaged, or of another preparation; two records share a key; the
+        WorkbenchError: one of the parts is missing, given twice, damaged, or of another preparation; two records share
+        a key; the
             output holds something else.
     """
     corpora = [Corpus.open(part) for part in parts]
@@ -40,7 +41,7 @@ def join(parts: Sequence[Path], output: Path, command: str) -> Manifest:
         before = output / FILE_NAME
         names = {name for _, info in shards for name in (info.name, info.index)}
         if not before.exists() and any(path.name not in names for path in output.glob("part-*")):
-            raise WorkbenchError(f"{output} holds shards of something else; choose another --output")
+            raise WorkbenchError(f"{output} holds shards of another corpus; choose another --output")
         if before.exists():
             there = parse_manifest(before.read_bytes(), str(before))
             if {info.sha256 for info in there.shards} != {info.sha256 for _, info in shards}:
@@ -76,16 +77,16 @@ def _finish(output: Path, manifests: Sequence[Manifest], command: str) -> Manife
 
 
 def _check_parts(parts: Sequence[Path], manifests: Sequence[Manifest]) -> None:
-    """Raises WorkbenchError where these are not all parts of one preparation, each once."""
+    """Raises WorkbenchError unless these are all parts of one preparation, each once."""
     stated = [str(_options(manifest).get(PART, "")) for manifest in manifests]
     for path, part in zip(parts, stated, strict=True):
         if not part:
-            raise WorkbenchError(f"{path} is no part of a corpus: it was not prepared with --part")
+            raise WorkbenchError(f"{path} was not prepared with --part; name the folders of such parts")
     counts = {part.partition("/")[2] for part in stated}
     wanted = [f"{i}/{n}" for n in sorted(counts) for i in range(1, int(n) + 1)]
     if sorted(stated) != sorted(wanted):
         lacking = sorted(set(wanted) - set(stated)) or ["none, but some are given twice"]
-        raise WorkbenchError(f"these are the parts {', '.join(stated)}; lacking: {', '.join(lacking)}")
+        raise WorkbenchError(f"parts {', '.join(stated)} were given; missing: {', '.join(lacking)}")
     same = [(_whole(manifest), manifest.kind) for manifest in manifests]
     for path, one in zip(parts, same, strict=True):
         if one != same[0]:
@@ -98,7 +99,7 @@ def _options(manifest: Manifest) -> dict[str, Any]:
 
 
 def _whole(manifest: Manifest) -> dict[str, Any]:
-    """What the parts of a preparation have in common."""
+    """The properties that the parts of a preparation share."""
     provenance = {name: value for name, value in manifest.provenance.items() if name not in ("command", "options")}
     return {**provenance, "options": {name: value for name, value in _options(manifest).items() if name != PART}}
 

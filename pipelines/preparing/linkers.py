@@ -1,4 +1,4 @@
-"""Making an entity linker: of the names in a graph, or of given names (`prepare linker`, `prepare link --graph`)."""
+"""Builds an entity linker from the names in a graph, or from given names (`prepare linker`, `prepare link --graph`)."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ Common = Annotated[bool, typer.Option(help="Also link English function words (it
 Words = Annotated[
     Location,
     typer.Option(
-        help="What cuts Chinese, Japanese, ... into words, inside of which no name begins or ends: auto (by the names' "
+        help="Word segmentation of Chinese, Japanese, ...; names match whole words: auto (by the names' "
         "language), jieba, sudachi, a file of WORD COUNT, or none."
     ),
 ]
 Context = Annotated[bool, typer.Option(help="Compare the words around ambiguous names with the graph.")]
 Names = Annotated[
-    Path | None, typer.Option(help="Names by NAME<tab>ENTITY<tab>COUNT: how often a name is a link to the entity.")
+    Path | None, typer.Option(help="Names, NAME<tab>ENTITY<tab>COUNT: the number of links from a name to the entity.")
 ]
 KnowledgeBase = Annotated[
     Path | None, typer.Option(help="Aliases and their priors from a spaCy knowledge base on disk (InMemoryLookupKB).")
 ]
 Anchors = Annotated[
-    Path | None, typer.Option(help="A text corpus with right links: its link texts and their counts are learned.")
+    Path | None, typer.Option(help="A text corpus with correct links: its link texts and their counts are used.")
 ]
 Priors = Annotated[
     Path | None, typer.Option(help="Counts of entities, ENTITY<tab>COUNT; default: triples in the graph.")
@@ -61,7 +61,7 @@ Priors = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class LinkerOptions:
-    """How a linker is made, of a graph or of given names."""
+    """How a linker is built, from a graph or from given names."""
 
     case: Case = "ignore"
     min_length: MinLength = 2
@@ -76,10 +76,10 @@ class LinkerOptions:
 
 
 def make_linker(graph: Path | None, options: LinkerOptions) -> Linker:
-    """The linker of a triples corpus's graph or of a graph store, or without one of given names.
+    """The linker of a triples corpus's graph or of a graph store; without a graph, one of given names.
 
     Raises:
-        WorkbenchError: no graph, file of names or counts, or texts with links there, or no name left.
+        WorkbenchError: the graph, a file of names or counts, or texts with links are missing, or no name is left.
     """
     with extra("kg"):
         from kg.graph.store import GraphStore
@@ -87,7 +87,7 @@ def make_linker(graph: Path | None, options: LinkerOptions) -> Linker:
     given = {option: list(names) for option, names in _given(options)}
     for option, found in given.items():
         if not found:
-            raise WorkbenchError(f"{option}: no name stands there; give some, or leave the option out")
+            raise WorkbenchError(f"{option}: the file has no name; add names, or remove the option")
     anchors = None if options.anchors is None else LinkedTexts(options.anchors)
     chosen: dict[str, Any] = {
         "case": options.case,
@@ -116,21 +116,21 @@ def make_linker(graph: Path | None, options: LinkerOptions) -> Linker:
 
 
 def _seen(made: Linker, anchors: LinkedTexts | None) -> Linker:
-    """The linker, with a note of the texts it has learned from."""
+    """The linker, with a note of the texts that it was trained on."""
     made.learnt_from = [] if anchors is None else [anchors.corpus.identity]
     return made
 
 
 def _check_known(option: str, entities: Sequence[str], known: int, store: GraphStore) -> None:
-    """Say how many rows of a file are of entities that the graph lacks.
+    """Log how many rows of a file are of entities that the graph lacks.
 
     Raises:
         WorkbenchError: all are.
     """
     if entities and not known:
         raise WorkbenchError(
-            f"{option}: none of its {len(entities):,} rows is of an entity of the graph {store.path}; ids there are as "
-            f"{entities[0]!r}, the graph's as {store.ids[0]!r}: give a file with the graph's ids"
+            f"{option}: none of its {len(entities):,} rows has an entity of the graph {store.path}; its ids are like "
+            f"{entities[0]!r}, the graph's like {store.ids[0]!r}. Give a file with the graph's ids"
         )
     if known < len(entities):
         lacking = len(entities) - known
@@ -140,7 +140,7 @@ def _check_known(option: str, entities: Sequence[str], known: int, store: GraphS
 
 
 def _word_ends(words: str) -> WordEnds | Literal["auto"] | None:
-    """What cuts texts into words, of the option that says so."""
+    """The word segmentation that the option names."""
     with extra("kg"):
         from kg.linking.lexicon import Lexicon
         from kg.linking.segmenters import AUTO, LinkingSegmenter
@@ -159,7 +159,7 @@ def _word_ends(words: str) -> WordEnds | Literal["auto"] | None:
 
 
 def _given(options: LinkerOptions) -> Iterator[tuple[str, Iterator[EntityName]]]:
-    """The options that give names, each with these."""
+    """The options that give names, each with its names."""
     if options.names is not None:
         yield f"--names {options.names}", read_names(options.names)
     if options.knowledge_base is not None:
@@ -168,10 +168,10 @@ def _given(options: LinkerOptions) -> Iterator[tuple[str, Iterator[EntityName]]]
 
 
 class LinkedTexts:
-    """The texts of a corpus with their right links, read again each time they are asked for.
+    """The texts of a corpus with their correct links; iterates as often as needed.
 
     Raises:
-        WorkbenchError: the corpus has no links, or candidates of which none is marked as right.
+        WorkbenchError: the corpus has no links, or candidates none of which is marked as correct.
     """
 
     def __init__(self, place: Path) -> None:
@@ -189,7 +189,8 @@ class LinkedTexts:
             yield sample["text"], spans
         if links and not right:
             raise WorkbenchError(
-                f"--anchors {self.place}: its {links:,} links are candidates of a linker, and none is marked as right; "
-                "give the corpus that they were found in, where that has the right links, or have these mark the "
+                f"--anchors {self.place}: its {links:,} links are candidates of a linker, and none is marked as "
+                "correct; "
+                "give the corpus with the correct links that they were found in, or mark the correct "
                 "candidates: `workbench prepare link CORPUS --candidates N --supervise`"
             )

@@ -1,8 +1,8 @@
 """The processes of this machine: an ordered, bounded map whose workers hold the context.
 
-Each worker has a pipe that nobody else has: items go to it, values come back. The pools of the standard library share
-queues, and with them locks: a process that dies, or a signal that interrupts the main thread, may keep one for ever,
-and all others wait. The end of a worker's own pipe says that the worker has died, whatever it was doing.
+Each worker has its own pipe: items go to it, values come back. The pools of the standard library share queues and
+their locks. A process that dies, or a signal that interrupts the main thread, may keep a lock for ever, and all others
+wait. The end of a worker's own pipe shows that the worker has died, whatever it was doing.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Context = TypeVar("Context")
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 GROUP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-"""What a terminal or a scheduler sends to a whole group: the business of the process that started the others."""
+"""Signals that a terminal or a scheduler sends to a whole group; the process that started the others handles them."""
 DYING = 10.0
-"""Seconds within which a worker that closed its pipe has ended."""
+"""Seconds within which a worker has ended after it closed its pipe."""
 GONE = (EOFError, BrokenPipeError, ConnectionResetError)
 
 
@@ -39,12 +39,12 @@ def each(
 ) -> Iterator[Value]:
     """`function(context, item)` for every item, in order, on `workers` processes (1 = in this one).
 
-    The context is sent once to each process and stays there. At most `workers + 2` items are under way, so `items` may
-    be larger than memory. When the consumer stops, or an item fails, what is under way is finished and no more; a
-    second interruption kills the workers.
+    The context is sent once to each process and stays there. At most `workers + 2` items are in progress, so `items`
+    may be larger than memory. When the consumer stops, or an item fails, items in progress are finished and no more are
+    started. A second interruption kills the workers.
 
     Raises:
-        WorkbenchError: what `function` raised.
+        WorkbenchError: raised by `function`.
         MachineError: a process died.
     """
     if workers == 1:
@@ -65,18 +65,18 @@ def each(
 
 
 class _Crew:
-    """Up to `most` workers and the items on their way. A worker is started when there is an item for it."""
+    """Up to `most` workers and the items in progress. A worker is started when there is an item for it."""
 
     def __init__(self, task: bytes, most: int) -> None:
         self.task, self.most = task, most
         self.workers: list[Worker] = []
         self._unsent: deque[tuple[int, Any]] = deque()
-        self._numbers: dict[Worker, int] = {}  # what each works at
-        self._answers: dict[int, Answer] = {}  # what is done and was not asked for yet
+        self._numbers: dict[Worker, int] = {}  # the item that each works on
+        self._answers: dict[int, Answer] = {}  # finished items that were not fetched yet
         self._added = self._asked = 0
 
     def add(self, item: Any) -> None:
-        """An item more; it is sent when a worker is free."""
+        """Add an item; it is sent when a worker is free."""
         self._unsent.append((self._added, item))
         self._added += 1
         if len(self.workers) < min(self.most, self._added):
@@ -85,14 +85,14 @@ class _Crew:
         self._receive(timeout=0)
 
     def next(self) -> Any:
-        """The value of the first item that was not asked for yet, or its error."""
+        """The value of the first item that was not fetched yet, or its error."""
         while self._asked not in self._answers:
             self._receive(timeout=None)
         self._asked += 1
         return self._answers.pop(self._asked - 1).get()
 
     def _receive(self, timeout: float | None) -> None:
-        """Take what workers have to say, and give the free ones work."""
+        """Receive the answers of workers, and send items to free ones."""
         of = {worker.connection: worker for worker in self.workers if not worker.idle}
         for ready in wait(list(of), timeout):
             worker = of[ready]  # type: ignore[index]
@@ -106,7 +106,7 @@ class _Crew:
 
 
 class InWorkerError(Exception):
-    """Where in the worker an error was raised: the cause of that error in this process."""
+    """The place in the worker where an error was raised: the cause of that error in this process."""
 
 
 class Answer(NamedTuple):
@@ -119,7 +119,7 @@ class Answer(NamedTuple):
     def get(self) -> Any:
         """
         Raises:
-            Exception: what the function raised.
+        Exception: raised by the function.
         """
         if self.error is not None:
             raise self.error from InWorkerError(self.where)
@@ -127,7 +127,7 @@ class Answer(NamedTuple):
 
 
 class Worker:
-    """A started process. It is `idle` when it may be given an item.
+    """A started process. It is `idle` when it can receive an item.
 
     Args:
         task: the function and its context, pickled; they are sent once.
@@ -143,7 +143,7 @@ class Worker:
         try:
             self.process.start()
         except BrokenPipeError as error:
-            raise MachineError("a worker ended while it started; what it said stands above") from error
+            raise MachineError("a worker ended while it started; its output is above") from error
         finally:
             its_end.close()
         atexit.register(self.connection.close)  # before Python waits for its processes, which wait for this
@@ -160,7 +160,7 @@ class Worker:
             raise self._lost() from error
 
     def take(self) -> Answer | None:
-        """What came of the item that it was given; None where it only says that it has started.
+        """The answer to its item; None where the worker only reports that it has started.
 
         Raises:
             MachineError: the worker has died.
@@ -182,7 +182,7 @@ class Worker:
         self.process.kill()
         self.process.join()
         killed = self.process.exitcode == -signal.SIGKILL
-        cause = ", as a rule because the machine ran out of memory" if killed else "; what it said stands above"
+        cause = ", as a rule because the machine ran out of memory" if killed else "; its output is above"
         advice = "with fewer --workers or a smaller --shard-size" if killed else "with --workers 1 to see more"
         return MachineError(
             f"{how_it_ended(self.process, 'a worker')}{cause}. The finished shards are kept: run the same command "
@@ -206,10 +206,10 @@ def end(workers: list[Worker]) -> None:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Within, processes can be started: a signal of `GROUP` comes afterwards, and new processes have them blocked.
+    """Within, processes can be started: signals of `GROUP` are delivered afterwards, and new processes block them.
 
-    Otherwise a process might be started that nobody knows of, or die of Ctrl-C before it can ignore it. To block them
-    in this thread is not enough, as others may get them for it.
+    Otherwise a process might be started that nobody knows of, or die of Ctrl-C before it ignores it. Blocking them in
+    this thread is not enough, as other threads may receive them.
     """
     came: list[int] = []
 
@@ -224,8 +224,8 @@ def held_back() -> Iterator[None]:
                 signal.signal(number, keep)
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, GROUP)
         try:
-            resource_tracker.ensure_running()  # the process that Python starts next to others: it must not die either
-            signal.pthread_sigmask(signal.SIG_BLOCK, GROUP)  # that unblocked some
+            resource_tracker.ensure_running()  # Python starts this process in addition; it must not die either
+            signal.pthread_sigmask(signal.SIG_BLOCK, GROUP)  # the line above unblocked some
             yield
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
@@ -237,8 +237,8 @@ def held_back() -> Iterator[None]:
 
 
 def _serve(connection: Connection) -> None:
-    """In a new worker: `function(context, item)` for each item, until the pipe is closed. A parent that was killed is
-    followed."""
+    """In a new worker: `function(context, item)` for each item, until the pipe is closed. The worker ends with its
+    parent."""
     for number in GROUP:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP)

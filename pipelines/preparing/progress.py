@@ -1,4 +1,4 @@
-"""What a preparation reports: its progress bar, its result, and the table of the result."""
+"""The reports of a preparation: its progress bar, its result, and the table of the result."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ class ProgressBar:
         self._bar.stop()
 
     def add(self, samples: int, dropped: int) -> None:
-        """Another shard is finished."""
+        """Count another finished shard."""
         self.samples, self.dropped, self.shards = self.samples + samples, self.dropped + dropped, self.shards + 1
         rate = self.samples / max(time.monotonic() - self.started, 1e-9)
         state = f"{self.samples:,} samples, {self.dropped:,} dropped, {self.shards:,} shards, {rate:,.0f} samples/s"
         self._bar.update(self._task, state=state)
 
     def say(self, state: str) -> None:
-        """What is being done, until the first shard is finished."""
+        """Show the current activity until the first shard is finished."""
         self._bar.update(self._task, state=state)
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """What a preparation did. `manifests` and `folders` have one entry per part (`""` is the corpus itself).
+    """The result of a preparation. `manifests` and `folders` have one entry for each split (`""` is the corpus itself).
 
-    `dropped` counts by "Stage: reason"; `read` is the number of raw records; `seconds` is the time of this call and
-    `skipped` the number of shards that were there already.
+    `dropped` counts by "Stage: reason"; `read` is the number of raw records; `seconds` is the time of this call, and
+    `skipped` the number of shards that existed before.
     """
 
     manifests: dict[str, Manifest]
@@ -73,7 +73,7 @@ class Preparation:
 
     @property
     def passed_over(self) -> dict[str, tuple[int, list[str]]]:
-        """The files in the inputs' folders that were not read: by kind how many, and the first ones' names."""
+        """The files in the inputs' folders that were not read: the count and the first names by kind."""
         left = self.manifests[""].provenance.get("passed_over", {})
         return {what: (reported["files"], reported["first"]) for what, reported in left.items()}
 
@@ -84,12 +84,12 @@ class Preparation:
 
     @property
     def rate(self) -> float:
-        """Raw records per second, of this call."""
+        """Raw records per second in this call."""
         return self.read / max(self.seconds, 1e-9)
 
 
 def show(result: Preparation) -> None:
-    """A table of what was kept and dropped, stage by stage."""
+    """A table of kept and dropped records, stage by stage."""
     table = Table(title=Text(f"{result.folders['']} ({result.seconds:.1f} s, {result.rate:,.0f} samples/s)"))
     table.add_column("stage")
     table.add_column("samples", justify="right")
@@ -104,5 +104,5 @@ def show(result: Preparation) -> None:
         shards = f"{count} shard{'s' if count > 1 else ''}, {manifest.bytes / 1e6:,.1f} MB"
         table.add_row(Text(f"kept in {result.folders[part].name} ({shards})"), f"{manifest.records:,}")
     if result.skipped:
-        table.add_row("shards that were finished before", f"{result.skipped:,}")
+        table.add_row("shards finished before", f"{result.skipped:,}")
     console.print(table)

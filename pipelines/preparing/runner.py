@@ -1,8 +1,8 @@
 """The parallel runner: chunks of raw records -> one shard each, on this machine's processes.
 
 `check` makes a plan: it refuses whatever can be refused before the work, and writes nothing. `run` does the work.
-What a chunk holds depends on the inputs and the options alone, so the corpus is the same for any number of workers,
-and a run that was stopped resumes where it was: the shards that are finished are skipped.
+The content of a chunk depends only on the inputs and the options, so the corpus is the same for any number of workers.
+A run that was stopped resumes: finished shards are skipped.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PreparationPlan:
-    """What `run` does.
+    """The plan of a preparation, which `run` executes.
 
     Args:
-        inputs: what the reader reads.
-        complete: the manifests by part, where this very corpus is complete already.
+        inputs: the inputs of the reader.
+        complete: the manifests by split if this very corpus is complete already.
     """
 
     inputs: Sequence[Path]
@@ -68,7 +68,7 @@ def check(
     log_drops: bool = False,
     facts: CorpusFacts | None = None,
 ) -> PreparationPlan:
-    """The plan of a corpus (and its held-out parts) from raw inputs. Nothing is written.
+    """The plan of a corpus (and its held-out splits) from raw inputs. Nothing is written.
 
     Raises:
         WorkbenchError: the output lies inside of an input, or its folder belongs to another preparation.
@@ -93,13 +93,11 @@ def check_beside(output: Path, inputs: Sequence[Path]) -> None:
         (place for place in inputs if place.is_dir() and output.resolve().is_relative_to(place.resolve())), None
     )
     if within is not None:
-        raise WorkbenchError(
-            f"--output {output} lies inside of the input {within}, which is read; choose a folder next to it"
-        )
+        raise WorkbenchError(f"--output {output} lies inside the input {within}; choose a folder outside of it")
 
 
 def _deciding(task: ShardTask, duplicates: Duplicates, limits: Limits) -> dict[str, Any]:
-    """Everything that decides the corpus besides the inputs, as plain JSON values (the number of workers does not)."""
+    """All options that decide the corpus, besides the inputs, as plain JSON values (without the number of workers)."""
     conversion, splits = task.conversion, task.splits
     options: dict[str, Any] = {
         "format": type(conversion.reader).__name__,
@@ -126,7 +124,7 @@ def _deciding(task: ShardTask, duplicates: Duplicates, limits: Limits) -> dict[s
     if limits.part is not None:
         options["part"] = limits.part
     code = code_checksums(f"{type(conversion.reader).__module__}:{type(conversion.reader).__name__}")
-    if code:  # of a format that is not installed
+    if code:  # the code of a format of the user
         options["format_code"] = code
     return json.loads(json.dumps(options, default=str))
 
@@ -137,22 +135,22 @@ def _fields(stage: Any) -> dict[str, Any]:
 
 
 def run(plan: PreparationPlan) -> Preparation:
-    """Turn raw inputs into a corpus, as planned.
+    """Run a plan: turn the raw inputs into a corpus.
 
     With several workers a script that calls this needs the usual `if __name__ == "__main__":`, as processes are
     spawned.
 
     Raises:
         WorkbenchError: the inputs are empty or damaged, everything was dropped, two records share a key, or another
-            process is at work in the output folder, or has begun another preparation there since the check.
+            process works in the output folder, or has begun another preparation there since the check.
         KeyboardInterrupt, Ended: on Ctrl-C, or within `workbench.core.processes.signals.ending` on another signal,
-        after the
-            shards under way were finished.
+        after
+            the shards in progress were finished.
     """
     started = time.monotonic()
     with plan.workspace.held(plan.complete) as complete:
         if complete is not None:
-            log.info("%s is complete already", plan.output)
+            log.info("%s is already complete", plan.output)
             manifests, skipped = complete, len(complete[MAIN].shards)
         else:
             with ProgressBar(plan.output.name) as meter:
@@ -167,7 +165,7 @@ def _outcomes(plan: PreparationPlan, meter: ProgressBar) -> list[Outcome]:
     task, limits = plan.task, plan.limits
     repeated: dict[int, Repeated] = {}
     if plan.duplicates.wanted:
-        meter.say("looking for duplicates")
+        meter.say("searching for duplicates")
         repeated = find_repeated(plan.duplicates, task.conversion, _chunks(plan), limits.workers)
     outcomes = []
     media = MediaVersions(plan.output)
@@ -180,8 +178,7 @@ def _outcomes(plan: PreparationPlan, meter: ProgressBar) -> list[Outcome]:
         log.warning("a library warned %s times: %s", f"{count:,}", said)
     if not outcomes and limits.part is not None:
         raise WorkbenchError(
-            f"--part {limits.part}: the input gives fewer shards than there are parts; take fewer, or a smaller "
-            "--shard-size"
+            f"--part {limits.part}: the input has fewer shards than parts; use fewer parts, or a smaller --shard-size"
         )
     if not outcomes:
         shown = ", ".join(map(str, plan.inputs[:3])) + (" ..." if len(plan.inputs) > 3 else "")
@@ -190,7 +187,7 @@ def _outcomes(plan: PreparationPlan, meter: ProgressBar) -> list[Outcome]:
 
 
 def _chunks(plan: PreparationPlan) -> Iterator[Chunk]:
-    """The raw records of the inputs, cut."""
+    """The raw records of the inputs, in chunks."""
     conversion = plan.task.conversion
 
     def records() -> Iterator[Record]:
@@ -204,19 +201,19 @@ def _chunks(plan: PreparationPlan) -> Iterator[Chunk]:
 
 
 def _to_do(task: ShardTask, chunk: Chunk, repeated: Mapping[int, Repeated], media: MediaVersions) -> Chunk:
-    """The chunk as a worker needs it: without its records where its shards are finished, of the files as they are."""
+    """The chunk for a worker: without its records if its shards are finished and its files are unchanged."""
     changed = media.changed(chunk)
     done = task.finished(chunk.number)
     if done is not None and not changed:
         return Chunk(chunk.number, [])
     if done is not None:
-        log.warning("files of shard %d have changed since it was made; it is made again", chunk.number)
+        log.warning("files of shard %d have changed since it was written; writing it again", chunk.number)
         task.remove(chunk.number)
     return chunk._replace(repeated=repeated.get(chunk.number, Repeated()))
 
 
 def _finish(plan: PreparationPlan, outcomes: Sequence[Outcome]) -> dict[str, Manifest]:
-    """Write the corpus.json of every part with a record; the corpus's own comes last, as it says that all is done."""
+    """Write the corpus.json of every split with a record; the corpus's own last, as it marks the end of the work."""
     space = plan.workspace
     space.check_unchanged()
     shards = {part: [outcome.shards[part] for outcome in outcomes] for part in space.folders}
@@ -224,7 +221,7 @@ def _finish(plan: PreparationPlan, outcomes: Sequence[Outcome]) -> dict[str, Man
     _check_left({part: sum(info.records for info in infos) for part, infos in shards.items()}, plan.output)
     for part, infos in shards.items():
         if part != MAIN and not any(info.records for info in infos):
-            log.warning("the part %s got none of the records; no corpus was written for it", part)
+            log.warning("the split %s got no records; no corpus was written for it", part)
     kind, about = plan.task.kind, space.facts.about
     manifests = {
         part: finish_corpus(
@@ -239,13 +236,13 @@ def _finish(plan: PreparationPlan, outcomes: Sequence[Outcome]) -> dict[str, Man
 def _check_left(records: Mapping[str, int], output: Path) -> None:
     """
     Raises:
-        NothingLeftError: parts have records, and the corpus itself has none.
+        NothingLeftError: splits have records, and the corpus itself has none.
     """
     held_out = {part: count for part, count in records.items() if part != MAIN and count}
     if held_out and not records[MAIN]:
         reported = ", ".join(f"{part}: {count:,}" for part, count in held_out.items())
         raise NothingLeftError(
-            f"{output}: no record is left for the corpus itself, as all that were kept went to held-out parts "
+            f"{output}: no record is left for the corpus itself, as all kept records went to held-out splits "
             f"({reported})"
             "; hold out smaller shares, or give more records. Nothing was written"
         )

@@ -1,12 +1,12 @@
-"""Held-out parts: which part of a preparation a sample belongs to.
+"""Held-out splits: which split of a preparation a sample belongs to.
 
-By document: a document keeps its part when the inputs grow, are reordered, or are prepared with other options. The
-document is the image's content (two copies of a photo never end up on both sides) or the record's key.
+By document: a document keeps its split when the inputs grow, are reordered, or are prepared with other options. The
+document is the image's content (two copies of a photo never end up in different splits) or the record's key.
 
-Of a graph, inductively: held-out entities are in no triple of training. An entity's part depends on its id alone, so
-the part of both ends of a triple is known from the triple. No list of the held-out entities is needed, whatever the
-size of the graph. A held-out head takes its triples with it, as in any split. Triples that lead from an entity of
-training to a held-out one belong to neither, and are left out.
+Of a graph, inductively: held-out entities are in no training triple. An entity's split depends on its id alone, so
+the split of both ends of a triple is known from the triple. No list of the held-out entities is needed, whatever the
+size of the graph. A held-out head takes its triples with it, as in any split. Triples from a training entity to a
+held-out one belong to neither, and are dropped.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Splits:
     """Which samples are held out.
 
     Args:
-        shares: of the documents, by the part's name.
-        own: parts that the records name themselves (`meta.split`).
+        shares: of the documents, by the split's name.
+        own: splits that the records name themselves (`meta.split`).
         inductive: samples are entities of a graph, and held-out ones are in no triple of the others.
     """
 
@@ -42,17 +42,17 @@ class Splits:
 
     @classmethod
     def parse(cls, shares: Sequence[str], own: Sequence[str] = (), *, inductive: bool = False) -> Splits:
-        """Of `held-out=0.05` (`parse_splits`) and names (`check_parts`)."""
+        """From `held-out=0.05` (`parse_splits`) and names (`check_parts`)."""
         parsed = parse_splits(shares)
         return cls(parsed, check_parts(own, parsed), inductive)
 
     @property
     def parts(self) -> list[str]:
-        """The names of all parts; the corpus itself (`MAIN`) is the first."""
+        """The names of all splits; the corpus itself (`MAIN`) is the first."""
         return [MAIN, *self.shares, *self.own]
 
     def place(self, sample: Sample) -> tuple[str, Sample, int]:
-        """The sample's part, what of the sample goes there, and how many of its triples are left out."""
+        """The sample's split, the sample to store there, and the number of its dropped triples."""
         if not self.inductive:
             return part_of(sample, self.shares, self.own), sample, 0
         return part_of_entity(str(sample["id"]), self.shares), *without_held_out(sample, self.shares)
@@ -86,23 +86,23 @@ def parse_splits(texts: Sequence[str]) -> dict[str, float]:
 
 
 def check_parts(own: Sequence[str], splits: Mapping[str, float]) -> tuple[str, ...]:
-    """The names of splits that the set has itself, each once.
+    """The names of the data set's own splits, each once.
 
     Raises:
-        WorkbenchError: one cannot name a folder, or `splits` has it too.
+        WorkbenchError: a name cannot be that of a folder, or `splits` has it too.
     """
     for name in own:
         if not re.fullmatch(NAME, name):
             raise WorkbenchError(f"--own-split {name!r}: the name may have letters, digits, - and _")
         if name in splits:
-            raise WorkbenchError(f"--own-split {name} and --split {name} are given: a part is cut in one of two ways")
+            raise WorkbenchError(f"--own-split {name} and --split {name} exclude each other; remove one of them")
     return tuple(dict.fromkeys(own))
 
 
 def part_of(sample: Sample, splits: Mapping[str, float], own: Sequence[str] = ()) -> str:
-    """The part of a sample: a split's name, or `""` for the corpus itself.
+    """The split of a sample: its name, or `""` for the corpus itself.
 
-    Where the set says the sample's split (`meta.split`) and this is one of `own`, it is that one.
+    A record's own split (`meta.split`) counts if it is one of `own`.
     """
     stated = sample.get("meta", {}).get("split")
     if own and stated in own:
@@ -116,24 +116,24 @@ def part_of(sample: Sample, splits: Mapping[str, float], own: Sequence[str] = ()
 
 
 def document_of(sample: Sample) -> str:
-    """What must not be torn apart: what the format calls one document (`meta.document`), else the original image's
-    content, else the record."""
+    """The unit that is never torn apart: the format's document (`meta.document`), else the original image's content,
+    else the record."""
     meta = sample.get("meta", {})
     return str(meta.get("document") or meta.get("source_sha256") or meta.get("sha256") or sample["key"])
 
 
 def part_folder(output: Path, part: str) -> Path:
-    """The folder of a part's corpus: OUTPUT, or OUTPUT-part."""
+    """The folder of a split's corpus: OUTPUT, or OUTPUT-split."""
     return output.with_name(f"{output.name}-{part}") if part else output
 
 
 def part_of_entity(entity: str, splits: Mapping[str, float]) -> str:
-    """The part of an entity: a split's name, or `""` for the corpus itself."""
+    """The split of an entity: its name, or `""` for the corpus itself."""
     return part_of({"key": record_key(entity)}, splits)
 
 
 def without_held_out(sample: Sample, splits: Mapping[str, float]) -> tuple[Sample, int]:
-    """An entity's record without its triples to held-out entities, and how many these are; a held-out one keeps all."""
+    """An entity's record without its triples to held-out entities, and their number; a held-out entity keeps all."""
     if part_of_entity(str(sample["id"]), splits) != MAIN:
         return sample, 0
     kept = [fact for fact in sample["triples"] if part_of_entity(str(fact["tail"]), splits) == MAIN]

@@ -1,4 +1,4 @@
-"""The output folder of a preparation: whose it is, how far it got, and what must not be mixed in it."""
+"""The output folder of a preparation: its options, its progress, and the checks that nothing is mixed in it."""
 
 from __future__ import annotations
 
@@ -28,27 +28,26 @@ from workbench.corpora.shards.writer import STATE, finished_shard
 
 log = logging.getLogger(__name__)
 NAMED = 20
-"""So many files of a kind that were passed over are named in corpus.json."""
+"""The most skipped files of a kind that corpus.json names."""
 MEDIA = ".prepare.media"
 """The file of `MediaVersions`."""
 DRAFTS = ".*.part"
-"""What `workbench.core.files.drafts.atomic` calls files that are not complete; while nobody writes, all are left
-over."""
+"""How `workbench.core.files.drafts.atomic` names incomplete files; while nobody writes, all of them are left over."""
 
 
 class NothingLeftError(WorkbenchError):
-    """All records went to held-out parts; the same command would come to the same end."""
+    """All records went to held-out splits; the same command would end in the same way."""
 
 
 @dataclass(frozen=True)
 class CorpusFacts:
-    """What corpus.json says of a corpus that decides nothing in it.
+    """Provenance in corpus.json that decides nothing in the corpus.
 
     Args:
         command: as the user typed it.
         about: facts on the whole corpus (`Manifest.about`).
         source: facts on the inputs: licence, url.
-        passed_over: the files in the inputs' folders that are not read, by kind.
+        passed_over: the files in the inputs' folders that were skipped, by kind.
     """
 
     command: str = ""
@@ -61,9 +60,9 @@ class Workspace:
     """Compares options and inputs of this preparation with those that the folder was begun with.
 
     Args:
-        folders: by part; the corpus's own is the first.
-        options: all that decides the corpus besides the inputs, as plain JSON values.
-        inputs: all files that decide what is read.
+        folders: by split; the corpus's own is the first.
+        options: all options that decide the corpus besides the inputs, as plain JSON values.
+        inputs: all files that decide the records.
     """
 
     def __init__(
@@ -76,15 +75,15 @@ class Workspace:
 
     @contextmanager
     def held(self, complete: dict[str, Manifest] | None) -> Iterator[dict[str, Manifest] | None]:
-        """The folder, locked, while a corpus is made in it; yields the manifests by part where it is complete already.
+        """The folder, locked, while a corpus is written in it; yields the manifests by split if it is complete already.
 
-        When the work ends the folder is tidied. When it fails, finished shards stay for the next run.
+        When the work ends, the folder is tidied. When it fails, finished shards stay for the next run.
 
         Args:
-            complete: what the check found (`complete`).
+            complete: the result of the check (`complete`).
 
         Raises:
-            WorkbenchError: another process is at work in it, or has begun another preparation since the check.
+            WorkbenchError: another process works in it, or has begun another preparation since the check.
         """
         if complete is not None:
             self._tidy()
@@ -108,24 +107,24 @@ class Workspace:
     def check_unchanged(self) -> None:
         """
         Raises:
-            WorkbenchError: an input is not what it was when the work began.
+            WorkbenchError: an input has changed since the work began.
         """
         for path, seen in zip(self.inputs, self._seen, strict=True):
             if not path.is_file() or _version(path) != seen:
                 raise WorkbenchError(
-                    f"{path} changed while it was read: what was built from it may be of both. Delete {self.output} "
+                    f"{path} changed while it was read, so the corpus may mix both versions. Delete {self.output} "
                     "and run the command again"
                 )
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Options and inputs: what decides the corpus."""
+        """Options and inputs: everything that decides the corpus."""
         return {"options": self.options, "inputs": [identity(path) for path in self.inputs]}
 
     def complete(self) -> dict[str, Manifest] | None:
-        """The manifests by part where this very corpus is complete; None where there is work to do.
+        """The manifests by split if this very corpus is complete; None if there is work to do.
 
-        A finished corpus of which a shard is missing or damaged is work to do: `held` takes the rest of it away.
+        A finished corpus with a missing or damaged shard is work to do: `held` deletes the rest of it.
 
         Raises:
             WorkbenchError: the folder holds another preparation's corpus, finished or not, or foreign shards.
@@ -140,17 +139,17 @@ class Workspace:
             self._refuse_other(_read_state(state))
         elif any(folder.is_dir() and any(folder.glob("*.tar")) for folder in self.folders.values()):
             raise WorkbenchError(
-                f"{self.output} (or a part of it) holds shards of something else; choose another --output"
+                f"{self.output} (or one of its splits) holds shards of another corpus; choose another --output"
             )
         return None
 
     def _open(self) -> None:
-        """Make the folders, note whose they are, and clear what a killed run left half-written, or damage spoilt."""
+        """Make the folders, store options and inputs, and delete half-written or damaged files of a killed run."""
         for folder in self.folders.values():
             with explained(folder):
                 folder.mkdir(parents=True, exist_ok=True)
         for path in self._broken():
-            log.warning("%s is missing or damaged; it is made again", path)
+            log.warning("%s is missing or damaged; preparing it again", path)
             remove_shard(path)
         self._clear()
         self._seen = [_version(path) for path in self.inputs]
@@ -160,15 +159,16 @@ class Workspace:
                 file.write(state)
 
     def _tidy(self) -> None:
-        """Clear what a run left that was killed after its corpus was complete."""
+        """Delete what a run left that was killed after its corpus was complete."""
         if (self.output / STATE).exists() or any(self._unlisted()):
             with locked(self.output):
                 self._close()
 
     def _abandon(self, *, finished: bool = False) -> bool:
-        """The run failed: where no finished shard has a record, nothing stays, so that other options may be tried.
+        """After a failed run: where no finished shard has a record, delete everything, so that other options may be
+        tried.
 
-        With `finished`, such shards go too: the run could not come to another end.
+        With `finished`, such shards are deleted too: the run could not end otherwise.
 
         Returns:
             Whether finished shards stay.
@@ -187,14 +187,14 @@ class Workspace:
         return False
 
     def provenance(self, part: str) -> dict[str, Any]:
-        """What corpus.json says about how the corpus came to be."""
+        """The provenance of the corpus, for corpus.json."""
         named = {"part": part} if part else {}
         left = {what: {"files": len(names), "first": names[:NAMED]} for what, names in self.facts.passed_over.items()}
         passed = {"passed_over": left} if left else {}
         return {"command": self.facts.command, **named, **self.fingerprint, "source": dict(self.facts.source), **passed}
 
     def _close(self) -> None:
-        """The corpus is complete: the state file, shards without records and half-written files of a killed run go."""
+        """After the work: delete the state file, shards without records and half-written files of a killed run."""
         for path in list(self._unlisted()):
             path.unlink()
         self._forget()
@@ -204,8 +204,8 @@ class Workspace:
         for part, manifest in self._manifests().items():
             if part in self.before and manifest.identity != self.before[part].identity:
                 log.warning(
-                    "%s is not what it was: a shard that was made again came out otherwise (another version of the "
-                    "program?). Runs that were trained on it will not continue with it",
+                    "%s has changed: a shard that was written again is different (another version of the "
+                    "program?). Runs that were trained on it will not resume with it",
                     self.folders[part],
                 )
 
@@ -219,7 +219,7 @@ class Workspace:
         return {part: parse_manifest(p.read_bytes(), str(p)) for part, p in places.items() if p.exists()}
 
     def _broken(self) -> list[Path]:
-        """The shards that are listed and are not as they were written; each version of a file is hashed once."""
+        """The listed shards that are not as they were written; each version of a file is hashed once."""
         paths = [(self.folders[part] / info.name, info) for part, found in self.before.items() for info in found.shards]
         return [path for path, info in paths if finished_shard(path) != info or not matches(path, info.sha256)]
 
@@ -240,7 +240,8 @@ class Workspace:
     def _refuse_other(self, stored: Mapping[str, Any]) -> None:
         if "options" not in stored:
             raise WorkbenchError(
-                f"{self.output} holds a corpus that no preparation made ({stored.get('command', 'unknown')}); "
+                f"{self.output} holds a corpus that was not written by this program "
+                f"({stored.get('command', 'unknown')}); "
                 "choose another --output, or delete the folder"
             )
         theirs, ours = stored["options"], self.options
@@ -251,7 +252,7 @@ class Workspace:
         ]
         inputs = stored.get("inputs", [])
         if len(inputs) != len(self.inputs) or not all(map(is_version, self.inputs, inputs)):
-            changed.append("the inputs are others or have changed")
+            changed.append("the inputs are different or have changed")
         if changed:
             raise WorkbenchError(
                 f"{self.output} was begun with other options or inputs: {'; '.join(changed)}. Choose another "
@@ -260,7 +261,7 @@ class Workspace:
 
 
 def _version(path: Path) -> tuple[int, int, int]:
-    """What changes whenever a file is written or replaced."""
+    """The fields of a file's status that change whenever it is written or replaced."""
     found = path.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns
 
@@ -277,20 +278,20 @@ def _read_state(path: Path) -> dict[str, Any]:
 
 
 def _say_stopped(output: Path, kept: bool) -> None:
-    """What was ended from outside says how to continue."""
+    """Print how to continue after an interruption."""
     if kept:
-        console.print(f"stopped; the finished shards of {output} are kept: run the same command again to continue")
+        console.print(f"stopped. The finished shards of {output} are kept; run the same command again to continue")
     else:
         console.print(f"stopped before a shard of {output} with a record was finished: nothing is kept")
 
 
 class MediaVersions:
-    """Which files (images, videos, sounds in folders) the records of each shard name: a shard that was built from
-    others is made again.
+    """The files (images, videos, sounds in folders) that the records of each shard name: a shard built from other
+    versions is written again.
 
-    Inputs are known by their checksums. Of the files that they name, which may be millions, a preparation that resumes
-    compares size and time of change, a digest for each shard: lines of a file in the folder; of two lines the later
-    one counts. Tar files are inputs.
+    Inputs are known by their checksums. The files that they name may be millions. A preparation that resumes compares
+    their size and time of change, a digest for each shard: lines of a file in the folder; of two lines of a shard the
+    later one counts. Tar files are inputs.
     """
 
     def __init__(self, output: Path) -> None:
@@ -302,7 +303,7 @@ class MediaVersions:
                 self._known[int(number)] = digest
 
     def changed(self, chunk: Chunk) -> bool:
-        """Whether the files of a chunk are others than when this was asked last; what they are now is noted."""
+        """Whether the files of a chunk have changed since the last call; their current state is stored."""
         before, digest = self._known.get(chunk.number), _digest(chunk)
         if before == digest:
             return False
@@ -313,7 +314,7 @@ class MediaVersions:
 
 
 def _digest(chunk: Chunk) -> str:
-    """Of the files that a chunk's records name, and of which record names which."""
+    """A digest of the files that a chunk's records name, and of which record names which."""
     total = hashlib.blake2b(digest_size=16)
     for place, record in enumerate(chunk.records):
         for ref in _refs(record.data):

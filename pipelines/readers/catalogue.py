@@ -22,12 +22,12 @@ KINDS = ("text", "image-text", "video-text", "speech-text", "triples")
 
 
 FLAGS = ("images", "videos", "sounds", "entities", "relations", "types", "type_names", "fetch")
-"""Options that the commands have flags of their own for."""
+"""Options that have their own flags on the commands."""
 
 
 @dataclass(frozen=True)
 class FormatEntry:
-    """A format: what it reads (the first paragraph of its file), the suffixes, its options and what is said of them."""
+    """A format: its description (the first paragraph of its file), its suffixes, its options and their descriptions."""
 
     kind: str
     name: str
@@ -73,7 +73,7 @@ def _options(reader: type[RawReader]) -> Iterator[ComponentOption]:
 
 
 def table(kind: str | None, *, options: bool) -> Table:
-    """For the terminal; with `options` those of each format, with what may be said and the defaults."""
+    """The description for the terminal; with `options` also each option with allowed and default values."""
     shown = Table(box=None, pad_edge=False, show_header=False)
     for one in format_entries(kind):
         suffixes = f" ({' '.join(one.suffixes)})" if one.suffixes else ""

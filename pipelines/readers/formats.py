@@ -1,4 +1,4 @@
-"""Raw formats by name. Adding a format is adding a file to the folder of its kind; there is no table."""
+"""Raw formats by name. A file in the folder of its kind adds a format; there is no table."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from workbench.components.trust import import_named
 from workbench.core.errors import WorkbenchError, unknown
 
 Inputs = dict[str, list[Path]]
-"""The inputs that each format reads."""
+"""The inputs of each format."""
 
 
 @cache
 def formats(kind: str) -> dict[str, type[RawReader]]:
     """The formats of a kind (text, image-text, triples) by name: the module's name with dashes.
 
-    A class that has neither `suffixes` nor `detect` of its own is what several formats share.
+    A class with neither `suffixes` nor `detect` of its own is a base class of several formats.
     """
     found: dict[str, type[RawReader]] = {}
     folder = importlib.import_module(f"pipelines.readers.{kind.replace('-', '_')}")
@@ -41,13 +41,13 @@ def formats(kind: str) -> dict[str, type[RawReader]]:
 
 
 def sorted_inputs(kind: str, paths: Sequence[Path]) -> Inputs:
-    """Which inputs are of which format: each file by its own, those in folders too.
+    """The format of each input, also of each file in folders.
 
-    A folder may be of a format as a whole (a set that was published as one). Files in a folder that are of no format
-    are left out. A file that is like none, as a damaged one is, goes to the format of the others of its suffix.
+    A folder may have a format as a whole (a data set that was published as one). Files in a folder without a format are
+    skipped. A file that no format recognises, such as a damaged one, gets the format of the others with its suffix.
 
     Raises:
-        WorkbenchError: an input is empty, or looks like none or several.
+        WorkbenchError: an input is empty, or matches no format or several.
     """
     groups: Inputs = {}
     strange: list[Peek] = []
@@ -76,7 +76,7 @@ def sorted_inputs(kind: str, paths: Sequence[Path]) -> Inputs:
 
 
 def _sort_folder(kind: str, folder: Path, groups: Inputs) -> list[Peek]:
-    """Add the files of a folder to those of their formats; those that are of none are returned."""
+    """Add the files of a folder to those of their formats, and return those that match none."""
     strange = []
     for path in inside(folder):
         if is_media(path):
@@ -91,20 +91,21 @@ def _sort_folder(kind: str, folder: Path, groups: Inputs) -> list[Peek]:
 
 
 def detect(kind: str, paths: Sequence[Path]) -> str:
-    """The format that the first input, among the others, looks like; of a folder with several, that of its first file.
+    """The format of the first input, among the others; of a folder with several, that of its first file.
 
     Raises:
-        WorkbenchError: an input is empty, or looks like none or several.
+        WorkbenchError: an input is empty, or matches no format or several.
     """
     return next(iter(sorted_inputs(kind, paths)))
 
 
 def _best(kind: str, source: Peek, *, in_folder: bool = False) -> str | None:
-    """The format that is surest of an input; None where none is.
+    """The format that is surest of an input; None if none matches.
 
     Args:
-        in_folder: whether nobody named the file itself; then what could be read as anything is read only where it has
-            the suffix of the format.
+        in_folder: whether the file was found in a folder, not named by the user. A format that reads anything then
+        takes only
+            its own suffix.
 
     Raises:
         WorkbenchError: several are equally sure.
@@ -126,11 +127,11 @@ def _match(reader: type[RawReader], source: Peek) -> Match:
 
 
 def _unclear(kind: str, source: Peek, matching: Sequence[str]) -> WorkbenchError:
-    found = f"it looks like {' and '.join(matching)}" if matching else f"it looks like none; {_describe(source)}"
+    found = f"it matches {' and '.join(matching)}" if matching else f"it matches none; {_describe(source)}"
     if not source.is_folder and source.is_empty:
         return WorkbenchError(f"{source.path} is empty; there is nothing to prepare")
     return WorkbenchError(
-        f"cannot tell the {kind} format of {source.path}: {found}. Say which with --format: {', '.join(formats(kind))}"
+        f"cannot detect the {kind} format of {source.path}: {found}. Name it with --format: {', '.join(formats(kind))}"
     )
 
 
@@ -145,18 +146,19 @@ def find_format(kind: str, name: str) -> type[RawReader]:
         if name not in available:
             raise unknown(f"{kind} format", name, [*available, "module:Class"])
         return available[name]
-    with ErrorContext(f"format {name!r}"):  # to import a module is to run it
+    with ErrorContext(f"format {name!r}"):  # importing a module runs it
         found = import_named("format", name)
     if not (inspect.isclass(found) and issubclass(found, RawReader) and found.kind == kind):
         raise WorkbenchError(
-            f"format {name!r} is no reader of {kind}; allowed: a class derived from pipelines.readers.reader.RawReader "
+            f"format {name!r} is not a reader of {kind}; allowed: a class derived from "
+            "pipelines.readers.reader.RawReader "
             f"with kind = {kind!r}"
         )
     return found
 
 
 def make_reader(kind: str, name: str | None, paths: Sequence[Path], options: Mapping[str, Any]) -> RawReader:
-    """The reader of the named format (or of those that the inputs look like) with its options.
+    """The reader of the named format (or of the detected formats) with its options.
 
     Raises:
         WorkbenchError: unknown format or option (lists the nearest names), or a format that is not trusted.
@@ -169,7 +171,7 @@ def reader_of(kind: str, groups: Inputs, options: Mapping[str, Mapping[str, Any]
     """One reader of all inputs, with the options of each format.
 
     Raises:
-        WorkbenchError: unknown format or option (lists the nearest names), or formats that are not read together.
+        WorkbenchError: unknown format or option (lists the nearest names), or formats that cannot be read together.
     """
     parts = {}
     for name in groups:

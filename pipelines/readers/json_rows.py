@@ -1,4 +1,4 @@
-"""Files of rows, whatever these say: JSON, a line for each or all in one list, or tables of Parquet and Arrow."""
+"""Base class of files of rows: JSON lines, a JSON list, or tables of Parquet and Arrow."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SUFFIXES = (".jsonl", ".json", ".ndjson", *columnar.SUFFIXES)
 
 
 def row_records(paths: Sequence[Path]) -> Iterator[Record]:
-    """One record per line that is not blank, element of a list or row of a table: (file's stem, its number, the row).
+    """One record for each line that is not blank, element of a list or row of a table: (stem of the file, number, row).
 
-    `parse_row` parses the row. Columns that hold bytes (images) are left out, and named.
+    `parse_row` parses the row. Columns with bytes (images) are skipped and logged.
     """
     for path in files(paths, SUFFIXES):
         in_table = columnar.is_columnar(path)
@@ -39,5 +39,5 @@ def _table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any], int]]:
         binary = {name for name, value in row.items() if columnar.holds_bytes(value)}
         if not binary <= reported:
             reported |= binary
-            log.warning("%s: the columns %s hold bytes; they are not read", path.name, ", ".join(sorted(binary)))
+            log.warning("%s: the columns %s hold bytes; they are ignored", path.name, ", ".join(sorted(binary)))
         yield number, {name: value for name, value in row.items() if name not in binary}, max(1, size)

@@ -1,4 +1,4 @@
-"""Inputs of several formats as one: each file is read by its own."""
+"""Reads inputs of several formats as one: each file in its own format."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from workbench.sequences.sequence import Sample
 
 @dataclass(frozen=True)
 class Several(RawReader):
-    """`readers`, each of its own `files`; they come one after the other, in the order of their first files.
+    """`readers`, each of its own `files`, in the order of their first files.
 
-    Records of several formats that are gathered (the captions of an image, the triples of an entity) stay records of
-    their own, and those that share a key are refused as others are.
+    Gathered records (the captions of an image, the triples of an entity) stay separate between formats. Records that
+    share a key are refused as usual.
     """
 
     readers: tuple[RawReader, ...]
@@ -32,7 +32,7 @@ class Several(RawReader):
                 for reader, files in zip(self.readers, self.files, strict=True)
             )
             raise WorkbenchError(
-                f"the triples of one graph are of several formats: {found}. Name the files of one, or say --format"
+                f"the triples of one graph have several formats: {found}. Name the files of one format, or add --format"
             )
 
     @property

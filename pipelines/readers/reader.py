@@ -1,7 +1,7 @@
-"""What a raw format is: one file with one `RawReader`.
+"""The base class of raw formats: a format is one file with one `RawReader`.
 
-The work is in two halves. `records` runs once, in the parent process, and only finds where records begin and
-end; `sample` runs in the worker processes and does what costs time (parsing, loading an image).
+The work has two halves. `records` runs once, in the parent process, and only finds the beginnings and ends of records.
+`sample` runs in the worker processes and does the expensive work (parsing, loading an image).
 """
 
 from __future__ import annotations
@@ -27,25 +27,26 @@ PEEK_FIRST_LINE = 1 << 24
 
 
 LEFT_OUT = "left_out"
-"""What of a record a reader left out, in the sample's `meta`: how many, by reason. The runner counts them."""
+"""Key of `meta`: how many items of a record a reader dropped, by reason. The runner counts them."""
 
 
 class Match(IntEnum):
-    """How sure a format is that an input is of it; the surest one reads it (`pipelines.readers.formats`)."""
+    """How sure a format is of an input; the surest one reads it (`pipelines.readers.formats`)."""
 
     NO = 0
     FALLBACK = 1
-    """It can be read, and nothing speaks for it; not asked where another format has the file's suffix."""
+    """It can be read, but without evidence; ignored if another format has the file's suffix."""
     LOOKS = 2
-    """It looks like the format, and so may others; its name says nothing."""
+    """It looks like the format, and may look like others; its name is no evidence."""
     SUFFIX = 3
-    """It is called as files of the format are, and nothing in it speaks against that."""
+    """Its name is that of the format's files, and the content does not contradict it."""
     CONTENT = 4
-    """It is unmistakable: no other format looks so. True means the same."""
+    """It is unmistakable: no other format looks like it. True means the same."""
 
 
 class Record(NamedTuple):
-    """A raw record: `data` is all that `RawReader.sample` needs, small, picklable; `size` in bytes; `where` it is."""
+    """A raw record: `data` is the small, picklable argument of `RawReader.sample`; `size` is in bytes; `where` is its
+    place."""
 
     data: Any
     size: int
@@ -54,9 +55,9 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Drop:
-    """A sample that a reader or a stage leaves out, and why; the runner counts them by reason.
+    """A sample that a reader or a stage drops, and the reason; the runner counts them by reason.
 
-    One may stand for `count` of them: rows that never become records of their own (triples).
+    A drop may have a `count`: rows that never become records of their own (triples).
     """
 
     reason: str
@@ -64,7 +65,7 @@ class Drop:
 
 
 class MalformedError(WorkbenchError):
-    """A record that does not fit its format. It stops the run, or is counted when the user asked to skip."""
+    """A record that does not fit its format. It stops the run, or is counted if the user chose to skip."""
 
     def __init__(self, reason: str, where: str, found: str = "") -> None:
         super().__init__(reason, where, found)
@@ -78,8 +79,8 @@ class MalformedError(WorkbenchError):
 
 
 class Malformed(list[MalformedError]):
-    """Records that do not fit their format, while those around them are read: `with malformed:` takes up what is raised
-    inside, and `records` hands on what was taken up since, for the runner to count or to stop at."""
+    """Collects records that do not fit their format, so that reading continues: `with malformed:` collects the error
+    raised inside, and `records` yields the collected ones, which the runner counts or stops at."""
 
     def __enter__(self) -> None:
         return None
@@ -97,9 +98,9 @@ class Malformed(list[MalformedError]):
 
 @dataclass(frozen=True)
 class Peek:
-    """The beginning of an input, for telling formats apart: the `names` in a folder, the first lines of a file.
+    """The beginning of an input, for detecting its format: the `names` in a folder, the first lines of a file.
 
-    `inputs` are all that were named together with it, itself among them.
+    `inputs` are all inputs that were named together, including itself.
     """
 
     path: Path
@@ -125,7 +126,7 @@ class Peek:
 
     @cached_property
     def row(self) -> dict[str, Any]:
-        """The first line, element of a list or row of a table as a JSON object; empty where it is none.
+        """The first line, element of a list or row of a table as a JSON object; empty if it is not one.
 
         Raises:
             WorkbenchError: a table of Parquet or Arrow that cannot be read.
@@ -167,8 +168,8 @@ def peek(path: Path, inputs: Sequence[Path] = ()) -> Peek:
 class RawReader:
     """A raw format. A subclass is a frozen dataclass whose fields are its options (`--option name=value`).
 
-    The first sentence of its file's docstring is the line that lists of formats have. A class that has neither
-    `suffixes` nor `detect` of its own is no format, but what several share.
+    The first sentence of its file's docstring describes it in lists of formats. A class with neither `suffixes` nor
+    `detect` of its own is not a format, but a base class.
     """
 
     kind: ClassVar[str] = ""
@@ -176,7 +177,7 @@ class RawReader:
 
     @classmethod
     def format_name(cls) -> str:
-        """What commands call it: the name of its file with dashes, or the import path of a user's own."""
+        """The name of the format: that of its file with dashes, or the import path of a user's own."""
         package, _, name = cls.__module__.rpartition(".")
         shipped = package.startswith(f"{__package__}.")
         return name.replace("_", "-") if shipped else f"{cls.__module__}:{cls.__qualname__}"
@@ -188,34 +189,34 @@ class RawReader:
 
     @classmethod
     def detect(cls, source: Peek) -> Match | bool:
-        """How sure it is that the input is of this format; by default the suffix of a file says so."""
+        """How sure it is that the input is of this format; by default decided by the file's suffix."""
         return cls.likely(source, source.suffix in cls.suffixes)
 
     @classmethod
     def likely(cls, source: Peek, looks: bool) -> Match:
-        """The match of an input that `looks` as it should, but as those of other formats may, too."""
+        """The match of an input that `looks` right, but may look like other formats, too."""
         if not looks or source.is_folder:
             return Match.NO
         return Match.SUFFIX if source.suffix in cls.suffixes else Match.LOOKS
 
     def stated(self) -> dict[str, Any]:
-        """The options, as plain values, by which a preparation that continues knows its reader."""
+        """The options as plain values; a preparation that resumes compares them."""
         return asdict(self)
 
     def origin(self, record: Record) -> str:
-        """What the counts of records that are left out call the format."""
+        """The name of the format in the counts of dropped records."""
         return type(self).__name__
 
     def may_name(self, path: Path) -> bool:
-        """Whether a file of an input folder is one that records name, as images are; it is not passed over then."""
+        """Whether a file of an input folder is named by records, as images are; then it does not count as skipped."""
         return False
 
     def about(self) -> Mapping[str, Any]:
-        """Facts on the whole corpus for its corpus.json (`Manifest.about`): what made its features."""
+        """Facts on the whole corpus for its corpus.json (`Manifest.about`): the extractor of its features."""
         return {}
 
     def inputs(self, paths: Sequence[Path]) -> list[Path]:
-        """All files that decide what `records` gives; their identity is part of the run's fingerprint."""
+        """All files that decide the output of `records`; their identity is in the run's fingerprint."""
         return files(paths, self.suffixes)
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
@@ -231,17 +232,17 @@ class RawReader:
         raise NotImplementedError(f"{type(self).__name__} must define sample")
 
     def read(self, record: Record) -> Sample | Drop:
-        """As `sample`, of a record that `records` gave.
+        """As `sample`, for a record that `records` yielded.
 
         Raises:
-            MalformedError: it does not fit the format, which `records` or `sample` found.
+            MalformedError: `records` or `sample` found that it does not fit the format.
         """
         if isinstance(record.data, MalformedError):
             raise record.data
         return self.sample(record)
 
     def samples(self, paths: Sequence[Path]) -> Iterator[Sample]:
-        """All samples, one process; what is dropped is left out."""
+        """All samples, in one process, without the dropped ones."""
         for record in self.records(paths):
             sample = self.read(record)
             if not isinstance(sample, Drop):
@@ -262,7 +263,7 @@ def parse_text(raw: bytes, where: str) -> str:
 
 
 def parse_row(raw: bytes | str | dict[str, Any], where: str) -> dict[str, Any]:
-    """A line of a JSON lines file; a row of a table as it is.
+    """The object in a line of a JSON lines file; a row of a table is returned unchanged.
 
     Raises:
         MalformedError: not UTF-8, not JSON, not an object, or half a character (an unpaired surrogate).
@@ -283,7 +284,7 @@ def parse_row(raw: bytes | str | dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def check_pairs(row: Any, where: str) -> None:
-    """JSON may spell out half a character, as what was cut within one has it; no text can hold that.
+    """Refuses unpaired surrogates, which JSON can encode if a text was cut inside a character; no text can hold them.
 
     Raises:
         MalformedError: there is one in a value of JSON.
@@ -307,7 +308,7 @@ def as_object(row: Any, where: str) -> dict[str, Any]:
 
 
 def require(row: dict[str, Any], name: str, kind: type | tuple[type, ...], where: str) -> Any:
-    """A field of a row.
+    """A field of a row, checked.
 
     Raises:
         MalformedError: the field is missing or of another type (names the fields there are; true and false are no

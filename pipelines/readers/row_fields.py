@@ -1,4 +1,4 @@
-"""Which columns of a row (a line of JSON, a line of a table) become which fields of a sample."""
+"""Maps the columns of a row (a line of JSON, a line of a table) to the fields of a sample."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from workbench.corpora.shards.record import check_sample
 from workbench.sequences.sequence import Sample
 
 Source = Name | list[Name] | dict[Name, Name] | None
-"""Where a field comes from: a column, several that make a list, several by name, or none."""
+"""The source of a field: a column, several that form a list, several by name, or none."""
 
 _INTEGER, _NUMBER = re.compile(r"[+-]?\d{1,18}"), re.compile(r"[+-]?\d*\.?\d+(e[+-]?\d+)?", re.IGNORECASE)
 _WORD = re.compile(r"\S+")
 GOLD, UNDECIDED = "gold_label", "-"
-"""SNLI and MNLI: the label of a pair on which the annotators did not agree is none."""
+"""Label in SNLI and MNLI of a pair without agreement of the annotators."""
 
 
 KNOWN = {
@@ -29,25 +29,25 @@ KNOWN = {
     "second": ("second", "text_b", "sentence2", "hypothesis", "question2"),
     "labels": ("label", "labels", "gold_label", "score", "is_duplicate"),
 }
-"""What columns are called in published sets, by the field that they are."""
+"""Usual names of columns in published sets, by field."""
 QUESTION = {"text": "question", "second": "sentence"}
 """QNLI: a question and the sentence that may answer it."""
 
 
 def fillable(kind: str) -> dict[str, SchemaField]:
-    """The fields of a kind that a row can fill: those without members of their own, but `meta`."""
+    """The fields of a kind that a row can fill: those in the JSON member, except `meta`."""
     return {name: field for name, field in fields_of(kind).items() if field.codec is IN_JSON and name != "meta"}
 
 
 def check_sources(kind: str, sources: Mapping[str, Source]) -> None:
-    """Raises WorkbenchError where `sources` names no field of samples of the kind."""
+    """Raises WorkbenchError if `sources` names a field that samples of the kind lack."""
     for name in sources:
         if name not in fillable(kind):
             raise unknown("field", name, fillable(kind), f"--option fields (docs/samples.md, kind {kind})")
 
 
 def columns_of(sources: Mapping[str, Source]) -> set[str]:
-    """The columns that fields come from."""
+    """The columns that the fields use."""
     named = [
         [s] if isinstance(s, str) else list(s.values() if isinstance(s, dict) else s or ()) for s in sources.values()
     ]
@@ -55,13 +55,13 @@ def columns_of(sources: Mapping[str, Source]) -> set[str]:
 
 
 def with_own(row: Mapping[str, Any], kind: str, sources: Mapping[str, Source]) -> dict[str, Source]:
-    """The sources, and the columns that are called as a field of the kind."""
+    """The sources, and the columns that have the name of a field of the kind."""
     used = columns_of(sources)
     return {**{name: name for name in fillable(kind) if name in row and name not in used}, **sources}
 
 
 def usual_sources(columns: Collection[str], fields: Mapping[str, Source]) -> dict[str, Source]:
-    """`fields`, and the columns that are called as those of published sets are: text, second text and label."""
+    """`fields`, and the columns with the usual names in published sets: text, second text and label."""
     sources = dict(fields)
     for name, usual in KNOWN.items():
         taken = columns_of(sources)
@@ -75,15 +75,15 @@ def usual_sources(columns: Collection[str], fields: Mapping[str, Source]) -> dic
 
 
 def no_consensus(row: Mapping[str, Any], sources: Mapping[str, Source]) -> bool:
-    """Whether a label is read that the annotators did not agree on; the published results leave such pairs out."""
+    """Whether the label means that the annotators did not agree; published results exclude such pairs."""
     return row.get(GOLD) == UNDECIDED and GOLD in columns_of({"labels": sources.get("labels")})
 
 
 def fill(row: Mapping[str, Any], sources: Mapping[str, Source], where: str) -> Sample:
-    """The fields of a sample that `sources` say; null is none.
+    """The fields of a sample by `sources`; null fields are left out.
 
-    Texts may be lists of words, which are joined by spaces; `tags` may be a tag for each word of the text; of a list of
-    texts that has one element this may be given.
+    Texts may be lists of words, which are joined by spaces. `tags` may be a tag for each word of the text. A list of
+    texts with one element may be given as that element.
 
     Raises:
         MalformedError: a column is missing, or does not hold what the schema allows.
@@ -124,7 +124,7 @@ def _value(row: Mapping[str, Any], name: str, source: Name | list[Name] | dict[N
 
 
 def _converted(value: Value, found: Any) -> Any:
-    """Numbers that a table has as text, and truth values as numbers."""
+    """Numbers from the text of a table, and truth values as numbers."""
     if value is LABELS and isinstance(found, dict):
         return {name: _number(label) for name, label in found.items() if label is not None}
     if value in (TEXTS, NAMES) and isinstance(found, str):
@@ -133,7 +133,7 @@ def _converted(value: Value, found: Any) -> Any:
 
 
 def _in_order(value: Value, found: Any) -> Any:
-    """Stretches of a text by their places, where the schema wants them so; other values stay as they are."""
+    """Spans of a text from their places, if the schema has spans here; other values stay."""
     if not isinstance(value, Stretches) or not value.ordered:
         return found
     if isinstance(found, dict):
@@ -158,12 +158,12 @@ def _is_strings(value: Any) -> bool:
 
 
 def _tags(sample: Sample, where: str) -> list[list[Any]]:
-    """A stretch for each word of the text, with its tag."""
+    """A span for each word of the text, with its tag."""
     tags = sample["tags"].split() if isinstance(sample["tags"], str) else sample["tags"]
     places = word_places(sample.get("text", ""))
     if len(tags) != len(places):
         raise MalformedError(
-            "there is not one tag for each word",
+            "the number of tags differs from the number of words",
             where,
             f"{len(tags)} tags for {len(places)} words between spaces; {_advice('tags')}",
         )
@@ -171,7 +171,7 @@ def _tags(sample: Sample, where: str) -> list[list[Any]]:
 
 
 def word_places(text: str | Sequence[str]) -> list[tuple[int, int]]:
-    """Where the words of a text stand: of a list of words, in the text that has a space between each two."""
+    """The places of a text's words; those of a list of words are in the text joined by spaces."""
     if isinstance(text, str):
         return [match.span() for match in _WORD.finditer(text)]
     places, at = [], 0
@@ -182,7 +182,7 @@ def word_places(text: str | Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _check(sample: Sample, where: str) -> None:
-    """Raises MalformedError where a field is not what the schema allows."""
+    """Raises MalformedError if a field violates the schema."""
     for name, value in sample.items():
         if not isinstance(value, FIELDS[name].type):
             raise MalformedError(

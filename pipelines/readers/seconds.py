@@ -1,4 +1,4 @@
-"""Stretches of time in raw files."""
+"""Reads intervals of time in seconds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Rows of a table and their cells: CSV, whose quoted cells may hold line ends, and TSV, which is quoted on demand.
+"""Rows of a table and their cells: CSV, whose quoted cells may contain line ends, and TSV, which is quoted on demand.
 
-Quoted tables are read by Python's `csv` (RFC 4180, and what spreadsheets write next to it): a quote opens a cell only
-at its beginning; inside an unquoted cell it is a letter.
+Quoted tables are read by Python's `csv` (RFC 4180, and the variants of spreadsheets): a quote opens a cell only at its
+beginning; inside an unquoted cell it is a letter.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ SUFFIXES = (".tsv", ".csv")
 SEPARATORS: dict[Separator, str] = {"tab": "\t", "comma": ",", "semicolon": ";", "bar": "|"}
 QUOTED = ("comma", "semicolon")
 ROW_LIMIT = 16 << 20
-"""Bytes of a row of several lines. A quote that is not closed within them is taken for one that never is."""
+"""Most bytes of a row of several lines. A quote that is still open then is considered never closed."""
 _END = "\0end of the table"
 
 
 class TableLayout(NamedTuple):
-    """A table's columns, what separates them, and whether cells may be quoted."""
+    """A table's columns, its separator, and whether cells may be quoted."""
 
     columns: tuple[str, ...]
     separator: str
@@ -55,16 +55,17 @@ def table(
     """The layout of a table and its rows after the header, blank ones left out; None where the file has no row.
 
     Args:
-        malformed: takes rows that are not UTF-8, and a quote that is never closed: its line is left out, and reading
-            continues with the next one.
-        separator: by default a comma or semicolon in a .csv, as the first line has it, else a tab.
-        quoted: whether cells may be quoted; by default where the separator is a comma or a semicolon.
-        header: whether the first row names the columns; without they are called 0, 1, ... A first column without a
-            name is an index, as `DataFrame.to_csv` of pandas writes it; it is left out.
-        by_header: by default the separator is what the first line has most of, whatever the file is called.
+        malformed: collects rows that are not UTF-8, and quotes that are never closed: the quote's line is dropped, and
+            reading continues with the next one.
+        separator: by default a comma or semicolon in a .csv, by its first line, else a tab.
+        quoted: whether cells may be quoted; by default if the separator is a comma or a semicolon.
+        header: whether the first row names the columns; without one they are named 0, 1, ... A first column without a
+        name is
+            an index, as `DataFrame.to_csv` of pandas writes it; it is dropped.
+        by_header: the default separator is the most frequent one in the first line, whatever the file's name.
 
     Raises:
-        WorkbenchError: columns without a name, or two of the same.
+        WorkbenchError: columns without a name, or two with the same name.
     """
     first = next((line for _, line in lines(path) if line.strip()), b"").decode("utf-8", errors="replace")
     named = separator or (separator_of(first) if by_header else _usual_separator(path, first))
@@ -82,9 +83,9 @@ def table(
         columns = columns[1:]
         rows = (row._replace(cells=row.cells[1:]) for row in rows)
     if len(set(columns)) != len(columns) or "" in columns:
-        count = "" if by_header or "" in columns else ", or say --option header=false and count them from 0"
+        count = "" if by_header or "" in columns else ", or add --option header=false, which numbers them from 0"
         raise WorkbenchError(
-            f"{path}: the columns {', '.join(map(repr, columns))} are not all named, or not differently; name them "
+            f"{path}: the columns {', '.join(map(repr, columns))} have a missing or repeated name; name them "
             f"in the first line{count}"
         )
     return TableLayout(columns, SEPARATORS[named], quoted), rows if header else _with_first(top, rows)
@@ -93,8 +94,8 @@ def table(
 def rows_of_table(
     path: Path, malformed: Malformed, separator: Separator | None = None, quoted: bool | None = None
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line number, cells by column) of a table with a header; by default it is separated by what its header has most
-    of.
+    """(line number, cells by column) of a table with a header; the default separator is the most frequent one in the
+    header.
 
     A row with more or fewer cells than the header, or that is not UTF-8, is `malformed`.
     """
@@ -113,25 +114,25 @@ def rows_of_table(
 def cells_by_column(cells: list[str], columns: tuple[str, ...], where: str, opened: bool = False) -> dict[str, str]:
     """
     Args:
-        opened: whether a cell before began with a quote that its line does not close.
+        opened: whether an earlier cell began with a quote that its line does not close.
 
     Raises:
         MalformedError: more or fewer cells than columns.
     """
     if len(cells) != len(columns):
         quoted = opened or any(cell.startswith('"') for cell in cells)
-        hint = "; where a program quoted the cells, read them with --option quoted=true" if quoted else ""
+        hint = "; if the cells are quoted, add --option quoted=true" if quoted else ""
         raise MalformedError(f"a line of {len(cells)} columns", where, f"the first line has {len(columns)}{hint}")
     return dict(zip(columns, cells, strict=True))
 
 
 def separator_of(first: str) -> Separator:
-    """What separates the columns of a first line: what stands in it most often."""
+    """The separator of a first line: the most frequent candidate."""
     return max(SEPARATORS, key=lambda name: first.count(SEPARATORS[name]))
 
 
 def header_of(first: str) -> set[str]:
-    """The columns that a first line names, if it is a header."""
+    """The columns in a first line, if it is a header."""
     return {cell.strip().strip('"') for cell in first.split(SEPARATORS[separator_of(first)])}
 
 
@@ -147,7 +148,7 @@ def _with_first(first: TableRow, rows: Iterator[TableRow]) -> Iterator[TableRow]
 
 
 def _plain(path: Path, separator: str, malformed: Malformed) -> Iterator[TableRow]:
-    """A row a line; a quote is a letter. Cells that look quoted are reported once."""
+    """A row for each line; a quote is a letter. Cells that look quoted are logged once."""
     reported = False
     for number, line in lines(path):
         where = f"{path.name}:{number}"
@@ -165,7 +166,7 @@ def _plain(path: Path, separator: str, malformed: Malformed) -> Iterator[TableRo
 
 
 def _looks_quoted(cell: str) -> bool:
-    """Whether quotes enclose the cell and each one inside is doubled."""
+    """Whether quotes enclose the cell and each quote inside is doubled."""
     inside = cell[1:-1]
     return len(cell) > 3 and cell[0] == cell[-1] == '"' and '""' in inside and '"' not in inside.replace('""', "")
 
@@ -194,9 +195,9 @@ def _quoted(path: Path, separator: str, malformed: Malformed) -> Iterator[TableR
 
 
 class _Lines:
-    """The lines of a file for `csv.reader`, which takes as many as the quotes of a row ask for.
+    """The lines of a file for `csv.reader`, which takes as many as the quotes of a row need.
 
-    After the last one comes the line `_END`: a row of its own, unless a quote is still open. It also comes where a row
+    After the last one comes the line `_END`: a row of its own, unless a quote is still open. It also comes when a row
     reaches `ROW_LIMIT`.
 
     Attributes:
@@ -216,11 +217,11 @@ class _Lines:
         self._number = self._returns = 0
 
     def begin(self) -> None:
-        """A new row begins."""
+        """Begin a new row."""
         self._row, self.size, self.undecodable, self._ended, self._begun = [], 0, b"", False, True
 
     def reread(self) -> None:
-        """Give the lines of this row again, but for the first: it is no row of several lines."""
+        """Return the lines of this row again, except the first: it is not a row of several lines."""
         self._waiting = self._row[:0:-1] + self._waiting
         self._pieces = []
 
@@ -248,7 +249,7 @@ class _Lines:
         except UnicodeDecodeError:
             self.undecodable = self.undecodable or line
             text = line.decode("utf-8", errors="replace")
-        if "\r" in text:  # inside a line: csv takes it for a line end, as programs of old Macs wrote it
+        if "\r" in text:  # inside a line: csv reads it as a line end, like old Macs'
             *inner, last = text.split("\r")
             self._pieces = [last + "\n", *(piece + "\r" for piece in reversed(inner))]
             return self._taken(self._pieces.pop())

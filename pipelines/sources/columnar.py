@@ -1,8 +1,7 @@
-"""Rows of Parquet and Arrow files, some at a time: as `datasets` and its hub have them, as pandas writes them.
+"""Rows of Parquet and Arrow files, read in batches: as `datasets`, its hub and pandas write them.
 
 A folder of `datasets.save_to_disk` holds Arrow streams and a state.json that lists them; one of the hub has
-`train-00000-of-00002.parquet`. Both say what the numbers of a class stand for, in the metadata of their schema (the key
-`huggingface`).
+`train-00000-of-00002.parquet`. In both, the metadata of the schema (key `huggingface`) maps class numbers to names.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ SUFFIXES = (".parquet", ".arrow", ".feather")
 STATE = "state.json"
 DICT = "dataset_dict.json"
 BATCH_BYTES, BATCH_ROWS = 4 << 20, 1024
-"""So many bytes of a table become rows at once, about, and so many rows at most."""
+"""Approximate bytes, and most rows, of a table that are converted at once."""
 PAGES = 1 << 20
-"""Bytes of a column that are read at once; without, pyarrow reads a whole row group's."""
+"""Bytes of a column that are read at once; by default pyarrow reads a whole row group."""
 SPLITS = ("train", "training", "test", "validation", "valid", "val", "dev")
 _SPLIT = re.compile(f"({'|'.join(SPLITS)})", re.IGNORECASE)
 _SHARD = re.compile(r"(\w+)-\d+-of-\d+")
 
 
 def is_columnar(path: Path) -> bool:
-    """Whether a file is called as one of Parquet or Arrow."""
+    """Whether a file has a suffix of Parquet or Arrow."""
     return path.suffix.lower() in SUFFIXES
 
 
 def is_listed(path: Path) -> bool:
-    """Whether a file is of its data set: next to a state.json may lie caches, which that does not list."""
+    """Whether a file belongs to its data set: caches next to a state.json are not listed in it."""
     listed = _listed(path.parent)
     return listed is None or path.name in listed
 
@@ -57,8 +56,8 @@ def first_row(path: Path) -> dict[str, Any]:
 def rows(path: Path) -> Iterator[tuple[int, dict[str, Any], int]]:
     """(number from 1, values by column, bytes) of each row; bytes stay bytes, else values are those of JSON.
 
-    Numbers that are none (NaN) are null, as is the class -1; classes have their names where the file says them; moments
-    are ISO 8601. Where the file's name says its split and no column does, the row has it as `split`.
+    NaN is null, as is the class -1. Classes have their names where the file states them. Times are ISO 8601. A split
+    that only the file's name states becomes the column `split`.
 
     Raises:
         WorkbenchError: no pyarrow; a file that is missing, damaged or cut off, or lacks a shard next to it.
@@ -75,7 +74,7 @@ def rows(path: Path) -> Iterator[tuple[int, dict[str, Any], int]]:
 
 
 def split_of(path: Path) -> str | None:
-    """What the names of a file, or its folder, say of its split."""
+    """The split that the name of a file, or of its folder, states."""
     shard, in_set = _SHARD.match(path.name), (path.parent.parent / DICT).is_file()
     if shard and (shard[1] != "data" or in_set):
         return path.parent.name if in_set else shard[1]
@@ -86,13 +85,13 @@ def split_of(path: Path) -> str | None:
 
 
 def called(path: Path) -> str:
-    """What the keys of a file's rows begin with: its name without suffixes, and the split that its folder says."""
+    """The prefix of the keys of a file's rows: its name without suffixes, and the split that its folder states."""
     name, split = path.name.split(".")[0] or path.name, split_of(path)
     return name if split is None or name.lower().startswith(split) else f"{split}-{name}"
 
 
 def _batches(path: Path) -> Iterator[tuple[list[dict[str, Any]], dict[str, list[str]]]]:
-    """Some rows at a time, as Python's values, and the names of classes by column."""
+    """Batches of rows as Python values, and the names of classes by column."""
     with _readable(path) as pyarrow:
         if path.suffix.lower() == ".parquet":
             from pyarrow import parquet
@@ -129,7 +128,7 @@ def _rows_at_once(size: int, count: int) -> int:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[Any]:
-    """Within, what pyarrow finds wrong is told with the file."""
+    """Within, errors of pyarrow are raised with the file's name."""
     try:
         import pyarrow
         import pyarrow.ipc

@@ -1,4 +1,4 @@
-"""What is known of names and entities, read from files: counts, names with entities, spaCy's knowledge bases."""
+"""Readers of names and entities: counts, names with entities, spaCy's knowledge bases."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import NamedTuple
 from pipelines.sources.files import decode, lines
 from workbench.core.errors import WorkbenchError
 
-HEADER = 16  # bytes of a knowledge base that say how many entities it has, and the length of their vectors
-LEAST = 1e-6  # the prior of a candidate that a knowledge base gives none
+HEADER = 16  # bytes of a knowledge base with the number of entities and the length of their vectors
+LEAST = 1e-6  # the prior of a candidate without one in a knowledge base
 
 
 class EntityName(NamedTuple):
-    """A name, an entity that it may stand for, and how often it does."""
+    """A name, an entity that it may refer to, and how often it does."""
 
     name: str
     entity: str
@@ -37,7 +37,7 @@ def read_counts(path: Path) -> dict[str, float]:
     """Counts by entity id, from lines `entity<tab>count`.
 
     Raises:
-        WorkbenchError: no such file, or a line that is none of these; says which.
+        WorkbenchError: no such file, or a line of another form; names it.
     """
     counts = {}
     for number, line in enumerate(text_lines("--priors", path), start=1):
@@ -53,7 +53,7 @@ def read_names(path: Path) -> Iterator[EntityName]:
     """Names from lines `name<tab>entity<tab>count`.
 
     Raises:
-        WorkbenchError: no such file, or a line that is none of these; says which.
+        WorkbenchError: no such file, or a line of another form; names it.
     """
     for number, line in enumerate(text_lines("--names", path), start=1):
         name, entity, count = line.split("\t") if line.count("\t") == 2 else ("", "", "")
@@ -66,10 +66,10 @@ def read_names(path: Path) -> Iterator[EntityName]:
 
 
 def read_words(path: Path) -> dict[str, float]:
-    """Words and how often each occurs, from lines `word count`, separated by white space; what follows is passed over.
+    """Words with their counts, from lines `word count` separated by white space; further columns are ignored.
 
     Raises:
-        WorkbenchError: no such file, a line that is none of these (says which), or no word.
+        WorkbenchError: no such file, a line of another form (names it), or no word.
     """
     words: dict[str, float] = {}
     for number, line in enumerate(text_lines("--words", path), start=1):
@@ -92,7 +92,7 @@ def read_knowledge_base(folder: Path) -> Iterator[EntityName]:
     from spacy.kb import InMemoryLookupKB
     from spacy.vocab import Vocab
 
-    kept = InMemoryLookupKB(Vocab(), entity_vector_length=1)  # the file says the true length
+    kept = InMemoryLookupKB(Vocab(), entity_vector_length=1)  # the file has the true length
     contents = folder / "contents"
     if not contents.is_file():
         raise WorkbenchError(
@@ -113,7 +113,7 @@ def read_knowledge_base(folder: Path) -> Iterator[EntityName]:
 
 
 def _number(text: str) -> float:
-    """A finite number; NaN, which is in no order to any, where it is none."""
+    """A finite number; raises ValueError for NaN, which cannot be ordered."""
     try:
         value = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Raw input files: what the user named, opened whatever their compression, with errors that say where."""
+"""Raw input files: opened whatever their compression, with errors that name the place."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ ABOUT = (
     "MD5SUMS",
     "SHA256SUMS",
 )
-"""What `datasets`, Spark and people who check sums put next to the data."""
+"""Files that `datasets`, Spark and checksum tools write next to the data."""
 CHECKSUMS = (".md5", ".sha1", ".sha256", ".sha512", ".crc", ".lock")
 IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 VIDEOS = (".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".mpg", ".mpeg")
 SOUNDS = (".wav", ".flac", ".ogg", ".mp3", ".m4a", ".opus")
 READ_SIZE = 1 << 20
 LINE_LIMIT = 256 << 20
-"""Bytes of a line: a compressed file of some megabytes may hold one that fills the memory."""
+"""Most bytes of a line: a line in a compressed file of some megabytes could fill the memory."""
 FEED = 1 << 10
-"""Compressed bytes of a .zst file that are taken at once; they give 32 MB at most (a block of 128 kB takes 4 bytes)."""
+"""Compressed bytes of a .zst file that are read at once; they expand to 32 MB at most (4 bytes to a 128 kB block)."""
 
 
 def expand(inputs: Iterable[str | Path]) -> list[Path]:
     """The paths that the user named: files, folders, or glob patterns (sorted).
 
     Raises:
-        WorkbenchError: nothing has that name; names what lies next to it.
+        WorkbenchError: nothing has that name; the message names similar files.
     """
     paths: list[Path] = []
     for name in inputs:
@@ -78,9 +78,9 @@ def shown(path: Path) -> str:
 
 
 def files(paths: Iterable[Path], suffixes: tuple[str, ...] = ()) -> list[Path]:
-    """All files in `paths`; a folder stands for those in it (recursively, sorted) that end in one of `suffixes`.
+    """All files in `paths`; a folder stands for its files (recursively, sorted) that end in one of `suffixes`.
 
-    Hidden files, READMEs and licences in a folder are no data.
+    Hidden files, READMEs and licences in a folder are not data.
 
     Raises:
         WorkbenchError: a folder without such a file.
@@ -110,7 +110,7 @@ def everything(folder: Path) -> list[Path]:
 
 
 def _what_it_is(path: Path, folder: Path) -> str | None:
-    """What kind of file it is that is no data; None of others."""
+    """The kind of a file that is not data; None for data."""
     if shown(path) != str(path):
         return "names that are not UTF-8"
     if any(part.startswith(".") for part in path.relative_to(folder).parts):
@@ -122,12 +122,12 @@ def _what_it_is(path: Path, folder: Path) -> str | None:
 
 
 def is_about(path: Path, folder: Path) -> bool:
-    """Whether a file in a folder is no data: a hidden one, a README, a cache."""
+    """Whether a file in a folder is not data: a hidden file, a README, a cache."""
     return _what_it_is(path, folder) is not None
 
 
 def passed_over(paths: Iterable[Path], read: Iterable[Path], named: Callable[[Path], bool]) -> dict[str, list[str]]:
-    """The files in folders among `paths` that are not `read`, nor `named` by records: by suffix, or what they are."""
+    """The files in folders among `paths` that are neither `read` nor `named` by records, by suffix or kind."""
     known, left = set(read), dict[str, list[str]]()
     for folder in paths:
         for path in everything(folder) if folder.is_dir() else ():
@@ -138,7 +138,7 @@ def passed_over(paths: Iterable[Path], read: Iterable[Path], named: Callable[[Pa
 
 
 def plain_suffix(path: Path) -> str:
-    """The suffix in lower case without that of a compression: `.jsonl` of `books.jsonl.gz`."""
+    """The suffix in lower case without that of a compression: `.jsonl` for `books.jsonl.gz`."""
     suffixes = [s.lower() for s in path.suffixes]
     while suffixes and suffixes[-1] in COMPRESSED:
         suffixes.pop()
@@ -156,8 +156,8 @@ def stem(path: Path) -> str:
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """A binary stream of the file's content, decompressed when its name or its first bytes are those of a file of gzip,
-    bzip2, xz or Zstandard."""
+    """A binary stream of the file's content, decompressed if its name or first bytes are those of gzip, bzip2, xz or
+    Zstandard."""
     if not path.is_file():
         raise _missing(path)
     file = path.open("rb", buffering=READ_SIZE)
@@ -170,7 +170,7 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 
 def open_text_bytes(path: Path) -> IO[bytes]:
-    """As `open_bytes`, of a text: UTF-8 without a byte order mark. What begins with that of UTF-16 or UTF-32 is
+    """As `open_bytes`, for a text: UTF-8 without a byte order mark. UTF-16 and UTF-32 with a byte order mark are
     converted.
 
     Raises:
@@ -189,7 +189,7 @@ def open_text_bytes(path: Path) -> IO[bytes]:
 
 
 def _first(handle: IO[bytes], count: int) -> bytes:
-    """The first bytes, which stay to be read."""
+    """The first bytes; they can be read again."""
     if not handle.seekable():
         return bytes(handle.peek(count)[:count])  # type: ignore[attr-defined]  # copies the whole buffer
     first = handle.read(count)
@@ -219,7 +219,7 @@ def undamaged(path: Path) -> Iterator[None]:
         yield
     except (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # of the disk; those of gzip and bzip2 have no number
+            raise  # an error of the disk; those of gzip and bzip2 have no errno
         raise WorkbenchError(f"{path} is damaged or cut off: {error}. Fetch or compress it again") from error
 
 
@@ -239,7 +239,7 @@ def decode(raw: bytes, where: str) -> str:
 
 
 def encoding_advice(raw: bytes) -> str:
-    """What to do with bytes that are not UTF-8, by what they look like."""
+    """Advice for bytes that are not UTF-8, by their pattern."""
     if raw.startswith(b"PAR1"):
         return "it is a parquet file, which no format of texts reads. Write its columns as JSON lines or CSV"
     zeros = [raw[start::2].count(0) * 4 > len(raw) for start in (0, 1)]
@@ -260,12 +260,12 @@ def encoding_advice(raw: bytes) -> str:
 
 
 def identity(path: Path) -> dict[str, str | int]:
-    """What tells two versions of an input apart: its name, its size in bytes and its SHA-256 checksum."""
+    """The identity of a version of an input: its name, its size in bytes and its SHA-256 checksum."""
     return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
 def is_version(path: Path, stored: Mapping[str, str | int]) -> bool:
-    """Whether a file is the one that `identity` described; hashed once for each version of the file."""
+    """Whether a file still has this `identity`; hashed once for each version of the file."""
     same = (path.name, path.stat().st_size) == (stored.get("name"), stored.get("bytes"))
     return same and ("sha256" not in stored or matches(path, str(stored["sha256"])))
 
@@ -273,7 +273,7 @@ def is_version(path: Path, stored: Mapping[str, str | int]) -> bool:
 def record_key(name: str) -> str:
     """A record key from any name: letters, digits, `_` and `-` (no dots: WebDataset splits names at the first).
 
-    A name that has to be changed for that gets a hash, so that different names stay different.
+    A name that has to be changed gets a hash, so that different names stay different.
     """
     clean = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:80].strip("_")
     if clean == name and clean:
@@ -293,7 +293,7 @@ def _missing(path: Path) -> WorkbenchError:
 
 
 class _Stream(io.RawIOBase):
-    """Bytes that come in pieces; `_more` gives the next one, none at the end."""
+    """A stream of bytes in pieces; `_more` returns the next piece, none at the end."""
 
     _ready = memoryview(b"")
 
@@ -344,7 +344,7 @@ class _Zstandard(_Stream):
 
 
 class _Recoded(_Stream):
-    """A text of another encoding as UTF-8."""
+    """A stream of text in another encoding, as UTF-8."""
 
     def __init__(self, handle: IO[bytes], encoding: str, path: Path) -> None:
         self._handle, self._path, self._encoding = handle, path, encoding
@@ -373,4 +373,4 @@ _COMPRESSIONS: dict[str, tuple[re.Pattern[bytes], Callable[..., Any]]] = {
     ".xz": (re.compile(rb"\xfd7zXZ\0"), lzma.open),
     ".zst": (re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), _Zstandard),
 }
-"""By suffix: how a compressed file begins, and what opens it."""
+"""By suffix: the first bytes of a compressed file, and the function that opens it."""

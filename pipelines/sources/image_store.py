@@ -1,4 +1,4 @@
-"""Where the images of an annotation file are: folders and plain tar files, read in place and never unpacked."""
+"""Finds the images of an annotation file in folders and plain tar files, which are read in place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 class ImageRef(NamedTuple):
     """The bytes of one image: `size` bytes of the file `path` from `offset` on.
 
-    `changed` is when a file in a folder was written, in nanoseconds; a tar file is an input, which has a checksum.
+    `changed` is the time of change of a file in a folder, in nanoseconds; a tar file is an input with a checksum.
     """
 
     path: str
@@ -40,7 +40,7 @@ class ImageRef(NamedTuple):
 
 
 class Absent(Enum):
-    """Why no image is taken; false, as none is."""
+    """Why no image was found; false, as there is none."""
 
     MISSING = "{} not found"
     SEVERAL = "several {}s have this name"
@@ -49,18 +49,18 @@ class Absent(Enum):
         return False
 
     def reason(self, what: str) -> str:
-        """As records without one are counted."""
+        """The plain reason under which records without a medium are counted."""
         return self.value.format(what)
 
 
 class ImageStore:
-    """Finds images by their path in a tar file or folder; by their file name where nothing else is known of them."""
+    """Finds images by their path in a tar file or folder, or by their unique file name."""
 
     def __init__(self, places: Sequence[str | Path], *, nested: bool = True) -> None:
-        """Index the tar files (headers only); folders are looked up when asked.
+        """Index the tar files (headers only); folders are searched on demand.
 
         Args:
-            nested: whether bare names are looked for in the folders within a folder, too (`VG_100K` of Visual Genome).
+            nested: whether bare names are searched for in subfolders, too (`VG_100K` of Visual Genome).
 
         Raises:
             WorkbenchError: a place is missing, a tar is compressed or damaged, or a member's path leaves its folder.
@@ -80,15 +80,15 @@ class ImageStore:
         return self.look(name) or None
 
     def look(self, name: str) -> ImageRef | Absent:
-        """The image of that name, or why there is none.
+        """The image of that name, or the reason why there is none.
 
-        A relative path with folders stands for the file at this path alone; the folder or tar file may itself have the
-        name of its first folders. A bare name that is not directly there may be that of one file at any depth. A path
-        that leads out of the image folder is one of another machine, as a rule, unless it leads back in: it is not
-        followed. The longest of its ends that fits is taken, its bare name where one image alone has it.
+        A relative path with folders names only the file at this path; the folder or tar file may itself have the name
+        of its first folders. A bare name that is not at the top may be that of one file at any depth. A path that leads
+        out of the image folder usually comes from another machine: it is not followed, unless it leads back in. Instead
+        its longest suffix that exists is used, or its bare name if only one image has it.
 
         Raises:
-            WorkbenchError: what has this name is a link that leads out of the image folder.
+            WorkbenchError: a link of this name leads out of the image folder.
         """
         path = PurePosixPath(name.replace("\\", "/"))
         foreign = leads_out(name)
@@ -108,7 +108,7 @@ class ImageStore:
         return Absent.MISSING
 
     def tell(self, what: str = "images") -> None:
-        """Say how many were found by their file name alone."""
+        """Log how many images were found by their file name alone."""
         if self.by_name:
             reported = "%d of the %s were found in %s by their file name alone, not by a path (the first is %.200r)"
             log.info(reported, self.by_name, what, self.describe(), self._example)
@@ -125,7 +125,7 @@ class ImageStore:
         return None
 
     def _at(self, parts: tuple[str, ...], name: str) -> list[ImageRef]:
-        """The images at this path in the folders and tar files; else in those that are called as its first folders."""
+        """The images at this path in the folders and tar files; else in those named like its first folders."""
         inner = "/".join(parts)
         found = [tar[inner] for tar in self.tars.values() if inner in tar]
         found += [ref for folder in self.folders if (ref := self._in_folder(folder, folder / inner, name))]
@@ -142,14 +142,14 @@ class ImageStore:
         try:
             path = real_path(place)
             found = path.stat() if path.is_file() else None
-        except (OSError, ValueError):  # no file can have such a name: too long, or not to be encoded
+        except (OSError, ValueError):  # the name is too long for a file, or cannot be encoded
             return None
         if not path.is_relative_to(folder):
             raise WorkbenchError(f"the image {name!r} is a link that leads out of its folder {folder}")
         return None if found is None else ImageRef(str(path), 0, found.st_size, found.st_mtime_ns)
 
     def _alone(self, file: str, name: str) -> ImageRef | Absent:
-        """The one image with that file name, at any depth where folders are `nested`."""
+        """The only image with that file name, at any depth if folders are `nested`."""
         if not self.nested:
             here = self._at((file,), name)
             return here[0] if len(here) == 1 else Absent.SEVERAL if here else Absent.MISSING
@@ -162,7 +162,7 @@ class ImageStore:
         return found or Absent.SEVERAL
 
     def _all_names(self) -> dict[str, ImageRef | tuple[Path, str] | None]:
-        """By file name: the tar member, or the folder and the file in it; None where several are called so."""
+        """By file name: the tar member, or the folder and the file in it; None if several have the name."""
         names: dict[str, ImageRef | tuple[Path, str] | None] = {}
         for tar in self.tars.values():
             for path, ref in tar.items():
@@ -180,7 +180,7 @@ class ImageStore:
         return names
 
     def inside(self, name: str) -> list[tuple[str, ImageRef]]:
-        """The files directly in a folder of that name, each with its own name; none where there is no such folder.
+        """The files directly in a folder of that name, each with its own name; empty if there is no such folder.
 
         Raises:
             WorkbenchError: the name leads out of the store.
@@ -200,7 +200,7 @@ class ImageStore:
         return [place for place in self.places if place.is_file()]
 
     def lacking(self, what: str, name: str, option: str) -> WorkbenchError:
-        """The error of a store that has not one of the files which are asked for, `name` among them."""
+        """The error that none of the requested files exists, `name` among them."""
         several = "; several files have this name" if self.look(name) is Absent.SEVERAL else ""
         return WorkbenchError(
             f"none of the {what} is in {self.describe()} (the last one is {name[:200]!r}{several}). Name the folder or "
@@ -211,7 +211,7 @@ class ImageStore:
         return ", ".join(str(place) for place in self.places)
 
     def _index(self, path: Path) -> dict[str, ImageRef]:
-        """A tar's images by their path in it; of several at one path the last, as tar takes it."""
+        """A tar's images by their path in it; of several with one path the last, as tar extracts it."""
         members: dict[str, ImageRef] = {}
         try:
             with tarfile.open(path, "r:") as archive:
@@ -228,12 +228,12 @@ class ImageStore:
 
 
 def _spellings(folder: Path) -> set[Path]:
-    """A folder as it was named and where it really is."""
+    """A folder as it was named and its real path."""
     return {Path(os.path.abspath(folder)), real_path(folder)}
 
 
 def _below(path: PurePosixPath) -> tuple[str, ...]:
-    """A path's parts after its root, its drive and the last `..`."""
+    """The components of a path after its root, its drive and the last `..`."""
     parts = path.parts[1:] if path.is_absolute() or _DRIVE.match(str(path)) else path.parts
     return parts[max((at + 1 for at, part in enumerate(parts) if part == ".."), default=0) :]
 
@@ -250,19 +250,19 @@ def safe_name(name: str, where: str) -> str:
 
 
 def leads_out(name: str) -> bool:
-    """Whether it is an absolute path, one of a Windows drive, or one with `..`."""
+    """Whether a path is absolute, has a Windows drive, or contains `..`."""
     path = PurePosixPath(name.replace("\\", "/"))
     return path.is_absolute() or ".." in path.parts or "\0" in name or _DRIVE.match(str(path)) is not None
 
 
 def open_store(annotations: Path, places: Sequence[str], called: str = "images") -> ImageStore:
-    """The images that the user named, else those next to the annotation file.
+    """The store of the images that the user named, else of those next to the annotation file.
 
     Next to `captions_train.jsonl` or `train.jsonl` these are `images_train.tar`, `images_train/`, `images.tar`,
     `images/`, in this order, else the file's own folder.
 
     Args:
-        called: how such folders are called, where they hold something else.
+        called: prefix of such folders' names, for other media.
     """
     if places:
         return ImageStore(places)

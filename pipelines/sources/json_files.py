@@ -17,7 +17,7 @@ from workbench.core.files.text_files import parse_json
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object that the file holds.
+    """The JSON object in a file.
 
     Raises:
         WorkbenchError: not JSON (with line and column), not UTF-8, or not an object.
@@ -41,7 +41,7 @@ def rows_of(tree: dict[str, Any], name: str, path: Path) -> list[Any]:
     """The list under a key, whose elements should be objects (`pipelines.readers.reader.as_object`).
 
     Raises:
-        WorkbenchError: no such key, or something else under it; names the keys there are.
+        WorkbenchError: the key is missing or has another type; names the keys.
     """
     rows = tree.get(name)
     if not isinstance(rows, list):
@@ -50,7 +50,7 @@ def rows_of(tree: dict[str, Any], name: str, path: Path) -> list[Any]:
 
 
 def is_list(path: Path) -> bool:
-    """Whether the first character that is no space opens a list."""
+    """Whether the first character that is not white space opens a list."""
     with open_text_bytes(path) as handle, undamaged(path):
         return handle.read(1 << 10).lstrip()[:1] == b"["
 
@@ -66,7 +66,7 @@ def elements(path: Path) -> Iterator[str]:
 
 
 class _Elements:
-    """What is read of the file and not yet given stands in `text`, from `at` on."""
+    """The text that was read and not yet returned is in `text`, from `at` on."""
 
     def __init__(self, handle: io.TextIOWrapper, path: Path) -> None:
         self.handle, self.path = handle, path
@@ -96,7 +96,7 @@ class _Elements:
             return found
 
     def _take(self, allowed: str) -> str:
-        """The next character that is no space, one of those allowed."""
+        """The next character that is not white space, one of those allowed."""
         found = self._next()
         if not found or found not in allowed:
             raise self._broken(f"{' or '.join(allowed)} expected, found {found!r}" if found else "the file ends here")
@@ -104,7 +104,7 @@ class _Elements:
         return found
 
     def _next(self) -> str:
-        """The next character that is no space, which stays; empty at the end."""
+        """The next character that is not white space, without consuming it; empty at the end."""
         while True:
             rest = self.text[self.at : self.at + 1]
             if rest and not rest.isspace():
@@ -114,7 +114,7 @@ class _Elements:
                 return ""
 
     def _read(self) -> bool:
-        """Read on, twice as much if an element is long; whether there was more."""
+        """Read more, twice as much for a long element; whether there was more."""
         try:
             more = self.handle.read(max(READ_SIZE, len(self.text) - self.at))
         except UnicodeDecodeError as error:

@@ -1,8 +1,8 @@
-"""The entities of LUKE's released code (Yamada et al., arXiv:2010.01057), by the rows of their table.
+"""The entities of LUKE's published code (Yamada et al., arXiv:2010.01057), by the rows of their table.
 
-`entity_vocab.json` next to the weights has {title: row}, of mLUKE titles as "en:Title" and several of one row;
-`entity_vocab.jsonl` has a line {"id": row, "entities": [[title, language], ...], "count"} for each row, and
-`entity_vocab.tsv` a line of title and count for each, in the order of the rows.
+`entity_vocab.json` next to the weights has {title: row}. mLUKE's titles are "en:Title", and several share a row.
+`entity_vocab.jsonl` has a line {"id": row, "entities": [[title, language], ...], "count"} for each row.
+`entity_vocab.tsv` has a line of title and count for each, in the order of the rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ALLOWED = "entity_vocab.json ({title: row}), .jsonl ({id, entities, count}) or .
 
 
 class LinkedTitle(NamedTuple):
-    """One title of a row, its language ("" where there is but one), and how often it was linked."""
+    """A title of a row, its language ("" if there is only one), and its number of links."""
 
     row: int
     title: str
@@ -29,7 +29,7 @@ class LinkedTitle(NamedTuple):
 
 
 def read_entities(path: Path, language: str) -> list[tuple[str, int]]:
-    """(title, count) by row, from 0 on; of several titles of a row that of the language, else the first.
+    """(title, count) by row, from 0 on; of several titles the one in `language`, else the first.
 
     Raises:
         WorkbenchError: no such file, another format, a row without a title, or a title of several rows.
@@ -50,7 +50,7 @@ def read_entities(path: Path, language: str) -> list[tuple[str, int]]:
 
 
 def _distinguished(named: list[tuple[str, int]], languages: list[str]) -> list[tuple[str, int]]:
-    """Titles of several languages may be alike: those after the first have theirs in front."""
+    """The titles, unique: later ones that are equal to another get their language as prefix."""
     seen: set[str] = set()
     apart = []
     for row, ((title, count), language) in enumerate(zip(named, languages, strict=True)):

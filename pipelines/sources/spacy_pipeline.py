@@ -1,4 +1,4 @@
-"""A pipeline of spaCy, loaded once in each process."""
+"""Loads spaCy pipelines, once in each process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=1)
 def spacy_pipeline(name: str) -> Language:
-    """A spaCy pipeline by the name of its package or its folder, without what finds names, classes and lemmas.
+    """A spaCy pipeline by the name of its package or its folder, without named entities, text classes and lemmas.
 
     Raises:
         WorkbenchError: spaCy or the pipeline is not installed.
@@ -30,15 +30,15 @@ def spacy_pipeline(name: str) -> Language:
         raise WorkbenchError(
             f"there is no spaCy pipeline {name!r} ({str(error).splitlines()[0]}); install it, or name the folder of one"
         ) from error
-    pipeline.max_length = 10**9  # characters; by default a book is refused
+    pipeline.max_length = 10**9  # characters; the default refuses a book
     return pipeline
 
 
 def pipeline_version(pipeline: Language) -> str:
-    """What it is, for messages: its language and its parts."""
+    """A description for messages: its language and its pipes."""
     return f"language {pipeline.lang}, parts: {', '.join(pipeline.pipe_names) or 'none'}"
 
 
 def identity(pipeline: Language) -> dict[str, Any]:
-    """Its name and version, as a corpus notes them."""
+    """Its name and version, as corpora store them."""
     return {"pipeline": f"{pipeline.meta['lang']}_{pipeline.meta['name']}", "version": pipeline.meta["version"]}

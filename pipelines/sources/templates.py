@@ -1,4 +1,4 @@
-"""Sentences for relations, from a file."""
+"""Reads templates: sentences for relations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read_templates(path: Path) -> dict[str, str]:
     """The template of each relation, in the order of the file.
 
     Raises:
-        WorkbenchError: no such file, none in it, a line that is something else, or a relation that has several.
+        WorkbenchError: no such file, no template in it, a line of another form, or several templates for a relation.
     """
     listed = [(number, decode(raw, f"{path}:{number}")) for number, raw in lines(path)]
     suffix = plain_suffix(path)
@@ -35,9 +35,9 @@ def read_templates(path: Path) -> dict[str, str]:
     if several:
         reported = [template for relation, template in found if relation == several[0]]
         raise WorkbenchError(
-            f"{path}: {len(reported)} templates of the relation {several[0]!r} ({reported[0]!r}, {reported[1]!r}); a "
-            f"relation has "
-            "one sentence: keep one, and prepare another corpus with the other"
+            f"{path}: {len(reported)} templates of the relation {several[0]!r} ({reported[0]!r}, {reported[1]!r}). A "
+            "relation has "
+            f"one sentence: keep one, and prepare another corpus with the other"
         )
     return dict(found)
 

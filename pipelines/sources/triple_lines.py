@@ -12,7 +12,7 @@ PLACES = ("head", "relation", "tail")
 
 
 def what_is_wrong(columns: Sequence[str]) -> str:
-    """Why columns are no triple: another number of them, or one that is empty; "" where they are one."""
+    """The fault of columns that are not a triple: a wrong number, or an empty one; "" if there is none."""
     if len(columns) != len(PLACES):
         return f"found {len(columns)} columns"
     empty = [place for place, column in zip(PLACES, columns, strict=True) if not column.strip()]
@@ -23,8 +23,8 @@ def read_triples(path: Path) -> Iterator[tuple[str, str, str]]:
     """The lines of a file as (head, relation, tail).
 
     Raises:
-        WorkbenchError: there is no such file, it has no line, or a line has not three columns, an empty one, or is not
-            UTF-8; says which.
+        WorkbenchError: there is no such file, it is empty, or a line does not have three non-empty columns or is not
+        UTF-8; names the line.
     """
     if not path.is_file():
         raise WorkbenchError(f"there is no file {path}, which should hold triples")

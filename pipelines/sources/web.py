@@ -1,4 +1,4 @@
-"""Files of the web: fetched with limits of time and bytes, from public machines alone, where nobody objects to it."""
+"""Fetches files of the web with limits of time and bytes, from public addresses, and respects opt-outs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workbench.core.options.bounds import Count, Retries, Seconds
 
 AGENT = "pretraining-workbench"
 OPT_OUTS = frozenset({"noai", "noimageai", "noindex", "noimageindex"})
-"""Directives of the header X-Robots-Tag with which a site says that images are not for training, or not for lists."""
+"""Directives of the header X-Robots-Tag that forbid training on images, or collecting them."""
 AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 MOVED = frozenset({301, 302, 303, 307, 308})
 MOST_MOVES = 5
@@ -28,8 +28,8 @@ PARTIAL_SUFFIX = 1 << 16
 
 @dataclass(frozen=True)
 class Manners:
-    """How files are asked for: `timeout` seconds and `most_bytes` bytes of one; what failed by chance `retries` times
-    again; machines of one's own network only where `private`."""
+    """How files are fetched: `timeout` in seconds and `most_bytes` bytes for each; temporary failures are tried
+    `retries` times again; addresses of the private network only if `private`."""
 
     timeout: Seconds = 20.0
     retries: Retries = 2
@@ -38,7 +38,7 @@ class Manners:
 
 
 class NotFetchedError(Exception):
-    """Why a file was not fetched; whether it may be there `again`, after so many seconds at least."""
+    """Why a file was not fetched; `again` if another attempt may succeed, after a number of seconds at least."""
 
     def __init__(self, reason: str, *, again: bool = False, wait: float = 0.0) -> None:
         super().__init__(reason)
@@ -47,12 +47,12 @@ class NotFetchedError(Exception):
 
 @lru_cache(maxsize=1)
 def web(manners: Manners) -> Web:
-    """The one of this process: its connections stay open for other files of the same machines."""
+    """The fetcher of this process: its connections stay open for other files of the same hosts."""
     return Web(manners)
 
 
 class Web:
-    """Fetches files; may be used by many threads at once."""
+    """Fetches files; several threads may use it at once."""
 
     def __init__(self, manners: Manners) -> None:
         """
@@ -76,13 +76,13 @@ class Web:
         """The file's bytes.
 
         Raises:
-            NotFetchedError: it was not there, too large, too slow, of another type, or is not to be used.
+            NotFetchedError: it does not exist, is too large, too slow, of another type, or its site has opted out.
         """
         for attempt in range(self.manners.retries + 1):
             try:
                 return self._get(url)
             except NotFetchedError as error:
-                # who asks to be left alone for longer than a file may take is left alone
+                # no retry if the server asks to wait longer than the timeout of a file
                 if not error.again or attempt == self.manners.retries or error.wait > self.manners.timeout:
                     raise
                 time.sleep(max(error.wait, random.uniform(0.5, 1) * min(2**attempt / 2, self.manners.timeout)))
@@ -105,7 +105,7 @@ class Web:
         raise NotFetchedError("too many redirects")
 
     def _asked(self, url: str, end: float) -> Any:
-        """The answer, of which the header was read."""
+        """The response after its header was read."""
         if not url.lower().startswith(("http://", "https://")):
             raise NotFetchedError("not a web address")
         try:
@@ -123,7 +123,7 @@ class Web:
             raise self._explained(error) from error
 
     def _check(self, response: Any) -> None:
-        """Raises NotFetchedError where the header says that the body is not wanted."""
+        """Raises NotFetchedError if the header shows that the body is not wanted."""
         status, headers = response.status, response.headers
         if status != 200:
             wait = seconds_of(headers.get("Retry-After", ""), headers.get("Date", ""))
@@ -140,7 +140,7 @@ class Web:
             raise NotFetchedError("too many bytes")
 
     def _parts(self, response: Any, end: float) -> Iterator[bytes]:
-        """The body as it comes in."""
+        """The body, in pieces as they arrive."""
         size, length = 0, response.headers.get("Content-Length", "")
         try:
             while part := response.read1(PARTIAL_SUFFIX, decode_content=False):
@@ -171,10 +171,10 @@ class Web:
 
 
 def seconds_of(retry_after: str, date: str = "") -> float:
-    """How long a header Retry-After asks to wait: a number of seconds, or a date (RFC 9110, section 10.2.3); none is 0.
+    """The seconds that a header Retry-After asks to wait: a number or a date (RFC 9110, section 10.2.3); 0 without one.
 
     Args:
-        date: the header Date of the same answer: its clock is the one that the other date is of. Without it, ours.
+        date: the header Date of the same response, the clock of the server; by default the local clock.
     """
     asked = retry_after.strip()
     if asked.isascii() and asked.isdigit():
@@ -186,7 +186,7 @@ def seconds_of(retry_after: str, date: str = "") -> float:
 
 
 def _time_of(date: str) -> datetime | None:
-    """A date of a header; without a zone it is of Greenwich, as all dates of HTTP are."""
+    """A date of a header; without a zone it is in GMT, as all dates of HTTP are."""
     try:
         time = parsedate_to_datetime(date)
     except (ValueError, TypeError, IndexError, OverflowError):
@@ -195,20 +195,20 @@ def _time_of(date: str) -> datetime | None:
 
 
 def opted_out(tags: list[str]) -> bool:
-    """Whether headers X-Robots-Tag say so, to everybody or to us (`AGENT: noai`)."""
+    """Whether headers X-Robots-Tag forbid the use for everybody or for us (`AGENT: noai`)."""
     for tag in tags:
         agent, colon, directives = tag.lower().partition(":")
         if not colon or "," in agent:
             directives = tag.lower()
         elif agent.strip() not in (AGENT, "*"):
-            continue  # said to another one
+            continue  # meant for another agent
         if OPT_OUTS & {directive.strip() for directive in directives.split(",")}:
             return True
     return False
 
 
 def _public_pools() -> dict[str, Any]:
-    """Pools whose connections lead to public addresses alone: a list of strangers may name machines of one's own."""
+    """Connection pools to public addresses only: a downloaded list may name private machines."""
     from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
     from urllib3.connection import HTTPConnection, HTTPSConnection
 

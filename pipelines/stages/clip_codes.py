@@ -1,4 +1,4 @@
-"""The visual tokens of clips, as a stage."""
+"""The stage that adds the visual tokens of clips."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class QuantizedClips:
     """Adds `clips.codes` [n] and `meta.codes`, the `identity` of the vocabulary in the file `place`.
 
     Raises:
-        WorkbenchError: a record has no clips, or those of another backbone than the vocabulary's.
+        WorkbenchError: a record has no clips, or clips of another backbone than the vocabulary's.
     """
 
     place: Location
@@ -30,8 +30,8 @@ class QuantizedClips:
         vocabulary, meta = _opened(self.place), sample.get("meta", {})
         if meta.get("backbone") != vocabulary.backbone:
             raise WorkbenchError(
-                f"video {sample['key']!r}: its clips are of backbone {meta.get('backbone')!r}, the vocabulary is of "
-                f"{vocabulary.backbone!r}; make one of these clips with `workbench prepare clip-vocabulary`"
+                f"video {sample['key']!r}: its clips have the backbone {meta.get('backbone')!r}, the vocabulary has "
+                f"{vocabulary.backbone!r}; cluster these clips with `workbench prepare clip-vocabulary`"
             )
         codes = vocabulary(sample["clips"]["features"])
         return {**sample, "clips": {**sample["clips"], "codes": codes}, "meta": {**meta, "codes": self.identity}}

@@ -1,4 +1,4 @@
-"""Features of the clips of videos, as a stage."""
+"""The stage that computes features of video clips."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ from workbench.sequences.sequence import Sample
 
 @dataclass(frozen=True)
 class ClipFeatures:
-    """Adds `clips` (features [n, d], times [n, 2]) and `meta.backbone`, and leaves the video out.
+    """Adds `clips` (features [n, d], times [n, 2]) and `meta.backbone`, and removes the video.
 
-    `backbone` is a timm network, with `weights` as in `vision.features.backbones.read_weights`, that sees `rate` frames
-    a second of `size` x `size` pixels; a clip is `seconds` long. Features are stored as `dtype`; `keep` keeps the
-    video.
-    A video that cannot be used stops the run, or is dropped where `on_error` says so. The network runs on `device` with
-    `batch_size` frames at once, which decide nothing but the time it takes.
+    `backbone` is a timm network, with `weights` as in `vision.features.backbones.read_weights`. It encodes `rate`
+    frames a second of `size` x `size` pixels; a clip is `seconds` long. Features are stored as `dtype`; `keep` keeps
+    the video. An unusable video stops the run, or is dropped if `on_error` says so. The network runs on `device` with
+    `batch_size` frames at once; both change only the speed.
     """
 
     backbone: Name
@@ -59,7 +58,7 @@ class ClipFeatures:
                 raise BadValueError(where, "it has no video, only clips made before", sample, "no video")
             clips = self.source(sample["video"], where)
             if are_late(sample.get("caption_times", ()), float(clips["times"][-1, 1])):
-                detail = f"it has captions behind its end, after {clips['times'][-1, 1]:g} s; times are seconds"
+                detail = f"it has captions after its end at {clips['times'][-1, 1]:g} s; times are seconds"
                 raise BadValueError(where, detail, sample["caption_times"], LATE.reason)
         except BadValueError as error:
             return unusable(error, self.on_error, "videos")

@@ -1,4 +1,4 @@
-"""Entity mentions in the texts of a sample, as a stage."""
+"""The stage that links entity mentions in the texts of a sample."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Given = Literal["replace", "keep", "alongside", "supervise"]
 
 @dataclass(frozen=True)
 class LinkEntities:
-    """Writes `spans` of the text, `caption_spans` of the captions and so on, and into `meta.linker` who put them there.
+    """Writes `spans` of the text, `caption_spans` of the captions and so on, and the linker into `meta.linker`.
 
-    `given` says what becomes of spans that were there before: `replace` them; `keep` them, with those of the linker's
-    that overlap none; keep them `alongside` all of the linker's (of another graph); or have them `supervise` the
-    linker's: those of the same
-    characters get a mark whether the entity is the right one (`kg.sequences.linked_mentions.RIGHT`).
+    `given` says what happens to existing spans. `replace` removes them. `keep` keeps them, and adds the linker's spans
+    that overlap none. `alongside` keeps them, of another graph, next to all of the linker's. `supervise` marks each of
+    the linker's spans with the same characters: whether its entity is the right one
+    (`kg.sequences.linked_mentions.RIGHT`).
 
-    With `candidates`, a mention has that many entities at most, as spans of the same characters, the best first. With
-    `inside`, a field of stretches (`tags`, `marks`, `mention`), names are found there alone, and in its text alone.
-    With `signs`, spaces are none, as in tagging sets that part the signs of Chinese by spaces. `name` and `version` are
-    the linker's. `other` is the name of the graph whose links are kept, where the linker's is another: its entities and
-    the linker's may not have an id in common, as nobody could tell them apart.
+    With `candidates`, a mention has at most that many entities, as spans of the same characters, the best first. With
+    `inside`, a field of spans (`tags`, `marks`, `mention`), names are searched for only there, and only in its text.
+    With `signs`, spaces only separate Chinese characters, as in tagging data sets. `name` and `version` are the
+    linker's. `other` names the graph whose links are kept, where the linker's is another. The two graphs must not share
+    an id, as its meaning would be ambiguous.
     """
 
     name: Name
@@ -51,7 +51,7 @@ class LinkEntities:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What is noted with the records and the corpus."""
+        """The linker's identity, stored with the records and the corpus."""
         chosen = {"candidates": self.candidates, "given": self.given, "inside": self.inside, "signs": self.signs}
         return {"name": self.name, "version": self.version, "min_score": self.min_score, **chosen}
 
@@ -64,7 +64,7 @@ class LinkEntities:
         return linked
 
     def stretches(self, sample: Sample, links: SchemaField) -> Any:
-        """Where in the text that these links are of names are looked for, shaped as they are; None: everywhere."""
+        """The spans inside of which names are searched for, one list a text of the field; None: everywhere."""
         if self.inside is None:
             return None
         chosen = FIELDS[self.inside]
@@ -77,7 +77,7 @@ class LinkEntities:
         return self.linker.knows(entity)
 
     def found(self, text: str, inside: Sequence[list[Any]] | None, min_score: float, candidates: int) -> list[Link]:
-        """The links of the linker in one text, within the stretches that are given."""
+        """The linker's links in one text, inside the given spans."""
         places = None if inside is None else [(stretch[0], stretch[1]) for stretch in inside]
         if not self.signs:
             return self.linker.link(text, min_score, candidates, places)
@@ -105,20 +105,20 @@ class LinkEntities:
     def _check_apart(self, before: Sequence[list[Any]]) -> None:
         """
         Raises:
-            WorkbenchError: an entity of the other graph has the id of one of the linker's.
+            WorkbenchError: an entity of the other graph has the same id as one of the linker's.
         """
         alike = next((span[2] for span in before if self.knows(span[2])), None)
         if alike is not None:
             raise WorkbenchError(
-                f"the texts are linked to the graph {self.other}, the linker's is {self.linker.space}; the id "
-                f"{alike!r} is in both and means other entities there, which nobody could distinguish. Give the ids of "
+                f"the texts are linked to the graph {self.other}, the linker's graph is {self.linker.space}; the id "
+                f"{alike!r} is in both with different meanings. Give the ids of "
                 "one graph a prefix; or, if both graphs mean the same entities, prepare both with one `workbench "
                 "prepare triples --namespace NAME`"
             )
 
 
 def _told(found: list[list[Any]], right: Sequence[list[Any]]) -> list[list[Any]]:
-    """The spans, those of the characters of a right one with the label whether their entity is it."""
+    """The spans; those with the characters of a right one get the label whether their entity is the right one."""
     meant: dict[tuple[int, int], set[str]] = {}
     for start, end, entity, *_ in right:
         meant.setdefault((start, end), set()).add(entity)
@@ -129,7 +129,7 @@ def _told(found: list[list[Any]], right: Sequence[list[Any]]) -> list[list[Any]]
 
 
 def stretch_fields(names: Iterable[str]) -> list[str]:
-    """Those of the fields that names may be looked for inside of: stretches of one text that is linked."""
+    """The spans of the fields that limit the search, for a text with links."""
     linked = {links.spans_of for links in links_among(FIELDS)}
     single = {name for name in linked if FIELDS[str(name)].value.type is str}
     return [name for name in names if name in FIELDS and FIELDS[name].spans_of in single and _marks(FIELDS[name])]
@@ -140,10 +140,10 @@ def _marks(field: SchemaField) -> bool:
 
 
 def _each(make: Callable[[str, Any, Any], Any], text: Any, given: Any, inside: Any) -> Any:
-    """Of a text what is built from it, of several texts as many lists or names with theirs; `given` has those of
-    before.
+    """`function` applied to a text, a list of texts or a mapping of texts, with the shape kept; `given` has the earlier
+    spans.
 
-    Fields that `inside` may name are of one text; other texts are asked for with no stretch, or with None.
+    Fields that `inside` may name belong to one text; for other texts the spans are empty, or None.
     """
     if isinstance(text, dict):
         return {name: make(one, (given or {}).get(name), inside) for name, one in text.items()}

@@ -1,4 +1,4 @@
-"""Leaves the facts of test sets out of a graph, as a stage."""
+"""The stage that drops the facts of test sets from a graph."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Fact = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class WithoutFacts:
-    """Takes triples away whose head and tail a test set asks about, in either direction, whatever the relation.
+    """Drops triples whose head and tail are a pair of a test set, in either direction, with any relation.
 
-    ERNIE-THU's authors did so with FewRel. What it took is counted by reason: the fact that is asked for, and others of
-    the same pair.
+    ERNIE-THU's authors did so with FewRel. Drops are counted by reason: the fact of the test set itself, and other
+    facts of the same pair.
 
     Args:
-        corpora: the identity of each test set, by its place.
+        corpora: the identity of each test set, by its path.
         facts: (head, relation, tail) of the texts.
     """
 
@@ -39,20 +39,20 @@ class WithoutFacts:
 
     @classmethod
     def of(cls, corpora: Iterable[Corpus]) -> WithoutFacts:
-        """The stage of some corpora of texts with two marked, linked mentions and their relation.
+        """The stage for corpora of texts with two marked, linked mentions and their relation.
 
         Raises:
-            WorkbenchError: one has no such text.
+            WorkbenchError: a corpus has no such text.
         """
-        from kg.evaluation.contamination import labelled_pair  # which loads torch
+        from kg.evaluation.contamination import labelled_pair  # imports torch
 
         sets, facts = list[tuple[str, str]](), set[Fact]()
         for corpus in corpora:
             asked = [each for each in map(labelled_pair, corpus) if each is not None]
             if not asked:
                 raise WorkbenchError(
-                    f"--without {corpus.place}: no text there has a marked head and tail that are both linked; "
-                    "allowed: corpora of relations (FewRel, TACRED, ...) that are linked to the graph's ids"
+                    f"--without {corpus.place}: no text has a marked head and tail that are both linked; "
+                    "needed: corpora of relations (FewRel, TACRED, ...) that are linked to the graph's ids"
                 )
             facts |= {(each.head, relation, each.tail) for each in asked for relation in each.relations or {""}}
             sets.append((str(corpus.place), corpus.identity))

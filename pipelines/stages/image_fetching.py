@@ -1,4 +1,4 @@
-"""Images of URLs: fetched, checked and made smaller, many at once."""
+"""The stage that fetches, checks and resizes images of URLs, many at once."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from workbench.sequences.sequence import Sample
 
 @dataclass(frozen=True)
 class FetchImages:
-    """Gives samples without an image that of `meta.url`, as `check` stores it; drops those that cannot be had.
+    """Adds the image of `meta.url` to samples without one, as `check` stores it; drops samples whose fetch fails.
 
-    How it is asked for decides nothing but which images are there in the end, so work that was begun in one way may go
-    on in another. `connections` are open at once, `batch_size` samples under way: as many as a shard has, as a slow
-    machine then keeps no other image waiting but at the shard's end.
+    The options of fetching decide only which images arrive in the end, so that work may resume with other ones.
+    `connections` are open at once, and `batch_size` samples are in progress: as many as a shard has. So a slow host
+    delays other images only at the shard's end.
     """
 
     check: CheckImage
@@ -48,7 +48,7 @@ class FetchImages:
         except NotFetchedError as error:
             return Drop(error.reason)
         meta = {**sample["meta"], "sha256": hashlib.sha256(data).hexdigest()}
-        with _decoders():  # decoded images are large, and more threads than cores are not faster
+        with _decoders():  # decoded images are large; more threads than cores are not faster
             return self.check({**sample, "image": data, "meta": meta})
 
 

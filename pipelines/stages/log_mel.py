@@ -1,4 +1,4 @@
-"""Log-mel spectra of speech, as a stage.
+"""The stage that computes log-mel spectra of speech.
 
     frames[t, m] = log(max(sum_k w[m, k] |STFT(sound)[t, k]|^2, 1e-10))
 
@@ -28,7 +28,7 @@ Mels = Annotated[int, Ge(1), Le(1024)]
 RATES = (1000, 384_000)
 Rate = Annotated[int, Ge(RATES[0]), Le(RATES[1])]
 FINEST = (
-    10_000  # of a ratio of rates, to 1e-8: the filter of an odd one (16,000 to 383,987) takes half a minute to make
+    10_000  # largest denominator of a ratio of rates: the filter of an odd one (16,000 to 383,987) takes half a minute
 )
 FLOOR = 1e-10
 BLOCK = 4096  # frames that are transformed at once
@@ -36,11 +36,11 @@ BLOCK = 4096  # frames that are transformed at once
 
 @dataclass(frozen=True)
 class LogMel:
-    """Adds `frames` (features [n, mels], step) and `meta.frames`, and leaves the sound out.
+    """Adds `frames` (features [n, mels], step) and `meta.frames`, and removes the sound.
 
-    A sound of another `rate` is resampled, several channels are averaged. `scaled` takes off each record's mean and
-    deviation of every band. What cannot be read, is cut off, of a rate outside of `RATES`, shorter than a window or
-    longer than `longest` seconds is dropped; so is a record that has words behind the end of its sound.
+    A sound of another `rate` is resampled, several channels are averaged. `scaled` normalises every band of a record to
+    mean 0 and deviation 1. Dropped are sounds that cannot be read, are cut off, have a rate outside of `RATES`, or are
+    shorter than a window or longer than `longest` seconds; and records with words after the end of the sound.
     """
 
     mels: Mels = 80
@@ -52,7 +52,7 @@ class LogMel:
 
     @property
     def identity(self) -> str:
-        """What is noted with every record."""
+        """The identity of the spectra, stored with every record."""
         return f"log-mel:{self.mels}:{self.rate}Hz:25ms/10ms{':scaled' if self.scaled else ''}"
 
     def __call__(self, sample: Sample) -> Sample | Drop:
@@ -112,7 +112,7 @@ def log_mel(samples: np.ndarray, rate: int, mels: int, window: int, hop: int) ->
 
 @lru_cache(maxsize=8)
 def bands(rate: int, mels: int, size: int) -> np.ndarray:
-    """The triangles of the mel bands over the frequencies of a transform of `size` samples [mels, size / 2 + 1]."""
+    """Triangular weights of mel bands over the frequencies of a transform of `size` samples [mels, size / 2 + 1]."""
     top = 2595 * np.log10(1 + rate / 2 / 700)
     edges = 700 * (10 ** (np.linspace(0, top, mels + 2) / 2595) - 1)
     frequencies = np.fft.rfftfreq(size, 1 / rate)

@@ -1,7 +1,7 @@
-"""Every medium is decoded once before it is stored, so that training never meets a damaged one.
+"""Stages that decode every medium once before it is stored, so that training never encounters a damaged one.
 
-Images are decoded whole, and made smaller where that is asked for. Of a video the beginning is decoded. Of media by
-name each image is checked, and stored, as the one image of other samples is.
+Images are decoded whole, and resized on demand. Of a video the beginning is decoded. In records of named media each
+image is checked and stored like the one image of other samples.
 """
 
 from __future__ import annotations
@@ -37,13 +37,12 @@ Quality = Annotated[int, Ge(1), Le(95)]  # of a JPEG; above 95 Pillow only makes
 
 @dataclass(frozen=True)
 class CheckImage:
-    """Drops what is no image, is cut off, or is too large or too small; stores JPEG and PNG as they are.
+    """Drops files that are no images, are cut off, or are too large or too small; stores JPEG and PNG unchanged.
 
-    One in a format that is not read here (SVG, HEIC, ...) is dropped under that name. Other formats that the workbench
-    reads become JPEG (PNG where they have transparency), with eight bits a channel.
-    `resize` makes the shorter side that many pixels where it is longer (never enlarges, keeps the aspect ratio, applies
-    the EXIF rotation). `meta.sha256` is that of the stored bytes; `meta.source_sha256` that of the original where they
-    differ.
+    An image in an unsupported format (SVG, HEIC, ...) is dropped under the format's name. Other supported formats
+    become JPEG (PNG if they have transparency), with eight bits a channel. `resize` scales a longer shorter side down
+    to that many pixels (never enlarges, keeps the aspect ratio, applies the EXIF rotation). `meta.sha256` is the
+    checksum of the stored bytes; `meta.source_sha256` that of the original if they differ.
     """
 
     max_pixels: Count = 50_000_000
@@ -80,7 +79,7 @@ class CheckImage:
         return sample | {"image": stored}
 
     def _stored(self, data: bytes) -> bytes | Drop:
-        """The bytes to store: `data` itself where nothing has to change."""
+        """The bytes to store: `data` itself if nothing has to change."""
         image = open_image(data, self.max_pixels)
         width, height = image.size
         if min(width, height) < self.min_side:
@@ -94,7 +93,7 @@ class CheckImage:
         return self._encoded(image, self.resize if shrink else None)
 
     def _encoded(self, image: Image.Image, shorter: int | None) -> bytes:
-        """Upright, in RGB(A) of eight bits, with the shorter side as asked."""
+        """The image upright, in RGB(A) of eight bits, resized."""
         image = upright(image)
         transparent = image.has_transparency_data
         mode = "RGBA" if transparent else "RGB"
@@ -113,7 +112,7 @@ class CheckImage:
 class CheckMedia:
     """Drops a sample with a medium of an unknown format, or an image that `check` would drop.
 
-    Sounds and videos are stored as they are; they are known by their first bytes, and dropped where they are cut off.
+    Sounds and videos are stored unchanged. They are recognised by their first bytes, and dropped if they are cut off.
     """
 
     check: CheckImage
@@ -134,15 +133,15 @@ class CheckMedia:
             if image_format(data) is None and medium_kind(name, data) not in IMAGES:  # AVIF's box looks like a video's
                 return Drop(f"a medium: {CUT_OFF.reason}") if is_cut_off(data) else data
         except WorkbenchError:
-            pass  # an image of another format, perhaps, which is then stored as one of these
+            pass  # perhaps an image of another format, which is then converted
         result = self.check({"image": data})
         return Drop(f"a medium: {result.reason}") if isinstance(result, Drop) else result["image"]
 
 
 @dataclass(frozen=True)
 class CheckVideo:
-    """Drops what is no video, is cut off, has no image that can be decoded, or images with a side below `min_side`;
-    and a record that has captions behind the end of its video. Of clips alone the end is that of the last one.
+    """Drops files that are no videos, are cut off, have no decodable frame, or frames with a side below `min_side`; and
+    records with captions after the end of the video. With clips alone the end is that of the last one.
     """
 
     min_side: Side = 1

@@ -1,5 +1,5 @@
-"""Stages on images and their captions: captions are stripped, empty ones go, and filters. Each filter is off unless its
-option is set.
+"""Stages on images and their captions: captions are stripped, empty ones removed, and filters applied. Each filter is
+off unless its option is set.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from workbench.sequences.sequence import Sample
 
 
 def clean_captions(sample: Sample) -> Sample | Drop:
-    """Strips captions and takes out empty ones; drops an image of which nothing is said.
+    """Strips captions and removes empty ones; drops an image without any text or class.
 
-    Questions say something, and so do labels, of an image without captions its classes. Where all captions were empty
-    labels are no reason to keep it: they may have been those of the sentence (NLVR, SNLI-VE).
+    Questions count as text. Labels count for an image that never had captions: they are its classes. They do not count
+    if all captions were empty, as they may have been labels of the sentence (NLVR, SNLI-VE).
     """
     wordless = not sample.get("captions")
     if "captions" in sample and "caption_spans" not in sample:
@@ -35,7 +35,7 @@ def clean_captions(sample: Sample) -> Sample | Drop:
 
 
 def without_captions(sample: Sample, left_out: Collection[int]) -> Sample:
-    """The sample without the captions of these numbers, and without what belongs to them: links, boxes, times."""
+    """The sample without the captions of these numbers, and without their links, boxes and times."""
     parallel = {"captions", *(field.name for field in (*marks_of("captions"), *parallel_fields("captions")))}
     return {
         name: [one for i, one in enumerate(value) if i not in left_out] if name in parallel else value
@@ -56,9 +56,9 @@ _CONDITION = re.compile(r"\s*([^\s<>=!]+)\s*(>=|<=|!=|=|>|<)\s*(.*?)\s*")
 
 @dataclass(frozen=True)
 class Where:
-    """Drops samples whose `meta` (or labels) does not fulfil a condition: `similarity>=0.3`, `language=en`.
+    """Drops samples whose `meta` (or labels) does not meet a condition: `similarity>=0.3`, `language=en`.
 
-    Numbers are compared as numbers where both are some; a sample without the field is dropped.
+    Two numbers are compared as numbers; a sample without the field is dropped.
     """
 
     condition: Name
@@ -70,17 +70,17 @@ class Where:
         """The field, the comparison, the value.
 
         Raises:
-            WorkbenchError: it is no condition, or an order of texts.
+            WorkbenchError: it is not a condition, or compares the order of texts.
         """
         found = _CONDITION.fullmatch(self.condition)
         if found is None:
             raise WorkbenchError(
-                f"--where {self.condition!r} is no condition; allowed: a field of the records' meta, one of "
+                f"--where {self.condition!r} is not a condition; allowed: a field of the records' meta, one of "
                 f"{', '.join(COMPARISONS)}, and a value: similarity>=0.3, language=en"
             )
         name, sign, value = found.groups()
         if sign not in ("=", "!=") and _number(value) is None:
-            raise WorkbenchError(f"--where {self.condition!r}: {sign} compares numbers; {value!r} is none")
+            raise WorkbenchError(f"--where {self.condition!r}: {sign} compares numbers; {value!r} is not a number")
         return name, sign, value
 
     def __call__(self, sample: Sample) -> Sample | Drop:
@@ -98,7 +98,7 @@ class Where:
 
 @dataclass(frozen=True)
 class CaptionWords:
-    """Leaves out captions with fewer or more words (between spaces), and samples that have none left."""
+    """Drops captions with fewer or more words (separated by spaces), and samples without any left."""
 
     least: CountOrZero = 0
     most: CountOrZero | None = None
@@ -106,8 +106,9 @@ class CaptionWords:
     def __post_init__(self) -> None:
         if self.most is not None and self.least > self.most:
             raise WorkbenchError(
-                f"--min-words {self.least} is more than --max-words {self.most}: no caption has both; allowed: at most "
-                "as many"
+                f"--min-words {self.least} is more than --max-words {self.most}: no caption has both; allowed: at "
+                "most the "
+                "same number"
             )
 
     def __call__(self, sample: Sample) -> Sample | Drop:

@@ -1,4 +1,4 @@
-"""Phrases in the texts of a sample, as a stage: noun chunks of a spaCy pipeline, or collocations of the corpus."""
+"""The stage that marks phrases in the texts of a sample: noun chunks of a spaCy pipeline, or collocations."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ PHRASE = "phrase"
 
 @dataclass(frozen=True)
 class FindPhrases:
-    """Writes the places of phrases of two words and more into `mask_spans` of the text and of the second one, and into
-    `meta.phrases` who found them. What was marked there before is replaced.
+    """Writes phrases of two or more words into `mask_spans` of the text and of the second text, and their source into
+    `meta.phrases`. Existing marks are replaced.
 
     Args:
-        found_by: the name and version of what finds them.
-        model: a spaCy pipeline, whose noun chunks they are.
-        collocations: those of the corpus, without a pipeline.
+        found_by: the name and version of the source.
+        model: a spaCy pipeline with noun chunks.
+        collocations: those of the corpus, if there is no pipeline.
     """
 
     found_by: dict[str, Any]
@@ -57,7 +57,7 @@ class FindPhrases:
 
 
 def phrase_fields() -> list[SchemaField]:
-    """The fields of texts' stretches that are masked as a whole."""
+    """The fields of spans that are masked as a whole."""
     return [f for f in FIELDS.values() if f.value is MARKS]
 
 
@@ -70,8 +70,7 @@ def chunker(name: str) -> Language:
     pipeline = spacy_pipeline(name)
     if "parser" not in pipeline.pipe_names or pipeline.vocab.get_noun_chunks is None:
         raise WorkbenchError(
-            f"the spaCy pipeline {name!r} ({pipeline_version(pipeline)}) finds no noun chunks, which takes a parser "
-            f"and a language "
-            "that has them; leave --model out: phrases are found by the statistics of the corpus then"
+            f"the spaCy pipeline {name!r} ({pipeline_version(pipeline)}) finds no noun chunks: this needs a parser "
+            f"and a supported language. Remove --model to find phrases by the statistics of the corpus"
         )
     return pipeline

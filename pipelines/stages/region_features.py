@@ -1,4 +1,4 @@
-"""Region or grid features of images, as a stage."""
+"""The stage that computes region or grid features of images."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from workbench.corpora.schema.members import image_kind
 from workbench.sequences.sequence import Sample
 
 Seen = list[tuple[str, Tensor]]
-"""The images of a record as the network sees them, by the names of the media; a record's one image has none."""
+"""The decoded images of a record with the names of their media; the name of a single image is empty."""
 
 
 @dataclass(frozen=True)
 class RegionFeatures:
     """Adds `regions` (features [n, d], boxes [n, 4], from a detector also classes and confidence) and `meta.backbone`.
 
-    With `scores` the distribution over the classes is kept too, of a network's cells by its own classifier.
+    With `scores` the distribution over the classes is stored too; that of a grid's cells comes from the network's own
+    classifier.
 
     `backbone` is a torchvision detector or a timm network; `weights` as in `vision.features.backbones.read_weights`.
-    `size`, `grid` and `stage` are for a network, the other numbers for a detector. Features are stored as `dtype`. Of
-    a record of named media each is a image: its rows have its name in `medium` [n]. With `caption_boxes` the boxes
-    that captions speak of are regions too, the first ones, and such a caption as a whole is a mention of `region:N`. An
-    image that cannot be used stops the run, or its record is dropped where `on_error` says so. The network runs on
-    `device` with `batch_size` records at once, on a GPU in half precision where `half`, which decide nothing but the
-    time it takes and what is rounded away.
+    `size`, `grid` and `stage` are for a network, the other numbers for a detector. Features are stored as `dtype`. In a
+    record of named media each image has its rows, with its name in `medium` [n]. With `caption_boxes` the boxes that
+    captions refer to are regions too, the first ones, and each such caption as a whole is a mention of `region:N`. An
+    unusable image stops the run, or its record is dropped if `on_error` says so. The network runs on `device` with
+    `batch_size` records at once, on a GPU in half precision with `half`; these change only the speed and the rounding.
     """
 
     backbone: Name
@@ -66,7 +66,7 @@ class RegionFeatures:
         return self.batch([sample])[0]
 
     def batch(self, samples: Sequence[Sample]) -> list[Sample | Drop]:
-        """The samples with their regions; a record with an image that has no region is dropped."""
+        """The samples with their regions; a record with an image without regions is dropped."""
         results: list[Sample | Drop] = []
         for start in range(0, len(samples), self.batch_size):
             part = samples[start : start + self.batch_size]
@@ -115,22 +115,22 @@ class RegionFeatures:
 
 
 def boxes_of(sample: Sample) -> np.ndarray:
-    """The boxes that captions speak of [k, 4], in the order of the captions.
+    """The boxes that captions refer to [k, 4], in the order of the captions.
 
     Raises:
-        WorkbenchError: it has captions, and no boxes of them.
+        WorkbenchError: the record has captions without boxes.
     """
     if sample.get("captions") and "caption_boxes" not in sample:
         raise WorkbenchError(
-            f"{_place(sample, '')} has captions without boxes, and --caption-boxes reads those; prepare a corpus "
-            "that has them (Visual Genome's region_descriptions.json, or lines with `captions` and `boxes`), or leave "
-            "the option out"
+            f"{_place(sample, '')} has captions without boxes, which --caption-boxes needs; prepare a corpus "
+            "with boxes (Visual Genome's region_descriptions.json, or lines with `captions` and `boxes`), or remove "
+            "the option"
         )
     return np.array([box for box in sample.get("caption_boxes", ()) if box], np.float32).reshape(-1, 4)
 
 
 def spans_of_boxes(sample: Sample) -> list[list[list[Any]]]:
-    """The links of each caption, and the whole of it to the number of its box among `boxes_of`."""
+    """The links of each caption, and a link of the whole caption to the number of its box among `boxes_of`."""
     spans: list[list[list[Any]]] = []
     number = 0
     for i, (caption, box) in enumerate(zip(sample["captions"], sample["caption_boxes"], strict=True)):
@@ -147,7 +147,7 @@ def _place(sample: Sample, medium: str) -> str:
 
 
 def _check_storable(image: bytes, where: str) -> None:
-    """Refuse, before its features are computed, an image that a corpus of ours cannot hold (somebody else's may)."""
+    """Refuse an image that our corpora cannot store, before its features are computed (third-party corpora may)."""
     try:
         image_kind(image)
     except WorkbenchError as error:

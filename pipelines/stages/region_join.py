@@ -1,4 +1,4 @@
-"""Region features of other people, joined to the images of a corpus by their ids."""
+"""The stage that joins precomputed region features to the images of a corpus by their ids."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from workbench.sequences.sequence import Sample
 log = logging.getLogger(__name__)
 _NUMBER = re.compile(r"(\d+)$")
 LONG = 6
-"""Digits at the end of an id that tell an image apart: COCO_val2014_000000391895 has twelve."""
+"""Fewest digits at the end of an id that identify an image: COCO_val2014_000000391895 has twelve."""
 OUTSIDE = 1.0
-"""Pixels that a detector's box may stand out of the image by: rounding, and counting from 1."""
+"""Pixels that a detector's box may exceed the image by: rounding, and counting from 1."""
 
 
 @dataclass(frozen=True)
 class FeatureIndex:
-    """Where the features of each image are: (number of the file, place in it) by id, and ids by number."""
+    """The place of each image's features: (number of the file, place in it) by id, and ids by number."""
 
     files: tuple[RegionFiles, ...]
     places: Mapping[str, tuple[int, Any]]
     numbers: Mapping[int, str | None]
 
     def images(self, sample: Sample) -> dict[str, tuple[int, Any] | None]:
-        """Those of a sample's images by the names of its media; of one image, whose medium has none, `""`."""
+        """The places of a sample's images by the names of the media; a single image has the name `""`."""
         return {medium: self._place(names) for medium, names in ids_of(sample).items()}
 
     def _place(self, names: Sequence[str]) -> tuple[int, Any] | None:
-        """By a key, a name or an id; else by the number that these end in."""
+        """The place by a key, a name or an id; else by the number at their end."""
         exact = next((name for name in names if name in self.places), None)
         if exact is not None:
             return self.places[exact]
@@ -53,10 +53,10 @@ class FeatureIndex:
 class JoinRegions:
     """Adds `regions` and `meta.backbone`; a sample with an image that has no features is dropped.
 
-    Of a record of named media each is a image: its rows have its name in `medium` [n], as `RegionFeatures` has them.
-    Features of another size than `size` are refused. `boxes` says what the numbers of boxes are where the files leave
-    it open, `layout` whether they are corners or a corner, width and height. Regions beyond `most`, and those of less
-    confidence than `threshold` behind the first `least`, are left out, as UNITER does.
+    In a record of named media each image has its rows, with its name in `medium` [n], as in `RegionFeatures`.
+    Features of another size than `size` are refused. `boxes` is the unit of boxes where the files do not state it,
+    `layout` whether they are corners or a corner, width and height. Regions beyond `most` are dropped, and so are those
+    after the first `least` with a lower confidence than `threshold`, as UNITER does.
     """
 
     found: FeatureIndex = field(compare=False, repr=False)
@@ -94,8 +94,8 @@ class JoinRegions:
         features = foreign.arrays["features"]
         if features.ndim != 2 or features.shape[1] != self.size:
             raise WorkbenchError(
-                f"{where}: features of shape {list(features.shape)}; wanted: {self.size} numbers a region, what "
-                "--feature-size says or, without it, the first ones have. Name files of one backbone alone"
+                f"{where}: features of shape {list(features.shape)}; needed: {self.size} numbers a region, as "
+                "--feature-size says or, without it, the first image has. Name files of one backbone only"
             )
         boxes = self._relative(foreign, image)
         lengths = {name: len(value) for name, value in foreign.arrays.items()} | {"boxes": len(boxes)}
@@ -121,7 +121,7 @@ class JoinRegions:
         """Boxes as corners in 0..1."""
         boxes = np.asarray(foreign.boxes, np.float64)
         if boxes.ndim != 2 or boxes.shape[1] != 4 or not np.isfinite(boxes).all():
-            raise DamagedRegionsError(f"boxes that are none: of shape {list(boxes.shape)}, or not finite")
+            raise DamagedRegionsError(f"invalid boxes: of shape {list(boxes.shape)}, or not finite")
         if self.layout == "sides":
             boxes = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
         relative = foreign.relative
@@ -135,20 +135,20 @@ class JoinRegions:
         if (beyond > (1e-3 if relative else OUTSIDE)).any():
             row = int(np.flatnonzero((beyond > (1e-3 if relative else OUTSIDE)).any(1))[0])
             raise DamagedRegionsError(
-                f"a box outside of the image: {boxes[row].round(4).tolist()}, the image is {width:g} x {height:g}"
+                f"a box outside of the image: {boxes[row].round(4).tolist()}, but the image is {width:g} x {height:g}"
             )
         inside = np.clip(boxes / sides, 0, 1).astype(np.float32)
         try:
             check_boxes({"features": foreign.arrays["features"], "boxes": inside})
         except ValueError as error:
-            raise DamagedRegionsError(f"boxes that are none: {error}") from error
+            raise DamagedRegionsError(f"invalid boxes: {error}") from error
         return inside
 
 
 def ids_of(sample: Sample) -> dict[str, list[str]]:
-    """What may be the id of each image, in the order that it is looked for, by medium; of one image the medium is "".
+    """The possible ids of each image, in the order of the search, by medium; a single image has the medium "".
 
-    Named media are known by the names of their files (`meta.files`), else by the key with the medium's name.
+    Named media are matched by the names of their files (`meta.files`), else by the key with the medium's name.
     """
     meta = sample.get("meta", {})
     if "media" in sample:
@@ -162,21 +162,21 @@ def ids_of(sample: Sample) -> dict[str, list[str]]:
 
 
 def _names(file: str, *others: str) -> list[str]:
-    """The names of a file, without and with its suffix, and others; each once, none empty."""
+    """The names of a file, with and without its suffix, and others; each once, none empty."""
     path = PurePosixPath(file)
     return [name for name in dict.fromkeys((path.stem, path.name, *others)) if name]
 
 
 def place_of(sample: Sample, medium: str) -> str:
-    """Which image it is, for an error."""
+    """The image's description for an error."""
     return f"image {sample['key']!r}" + (f", medium {medium!r}" if medium else "")
 
 
 def together(found: Mapping[str, dict[str, np.ndarray]], where: str) -> dict[str, np.ndarray]:
-    """The regions of all images of a record, one behind the other, with the names of their media.
+    """The regions of all images of a record, concatenated, with the names of their media.
 
     Raises:
-        WorkbenchError: the images' features have other arrays, or of another size.
+        WorkbenchError: the images' features have different arrays or sizes.
     """
     if "" in found:
         return found[""]
@@ -185,7 +185,7 @@ def together(found: Mapping[str, dict[str, np.ndarray]], where: str) -> dict[str
     for medium in others:
         if kinds[medium] != kinds[first]:
             raise WorkbenchError(
-                f"{where}: of {first!r} there are {kinds[first]}, of {medium!r} {kinds[medium]}; the images of "
+                f"{where}: {first!r} has {kinds[first]}, {medium!r} has {kinds[medium]}; the images of "
                 "a record need features of one kind"
             )
     regions = {name: np.concatenate([part[name] for part in found.values()]) for name in found[first]}
@@ -193,14 +193,14 @@ def together(found: Mapping[str, dict[str, np.ndarray]], where: str) -> dict[str
 
 
 def number_of(name: str) -> int | None:
-    """The number that an id ends in, where this tells images apart: the whole id, or many digits."""
+    """The number at the end of an id if it identifies an image: the whole id, or many digits."""
     digits = _NUMBER.search(name)
     return int(digits[1]) if digits and (digits[1] == name or len(digits[1]) >= LONG) else None
 
 
 def find_regions(files: tuple[RegionFiles, ...]) -> FeatureIndex:
-    """List the images of all files; of an image that several have, or one has twice, the first features are taken,
-    and that is told."""
+    """List the images of all files. Of an image that occurs several times, the first features are used; duplicates are
+    logged."""
     places: dict[str, tuple[int, Any]] = {}
     numbers: dict[int, str | None] = {}
     again: list[str] = []
@@ -215,7 +215,7 @@ def find_regions(files: tuple[RegionFiles, ...]) -> FeatureIndex:
                 numbers[ending] = None if ending in numbers else name
     if again:
         log.warning(
-            "features of %s images are there more than once (%s); the first of each are taken",
+            "features of %s images occur more than once (%s); using the first of each",
             f"{len(set(again)):,}",
             f"{again[0]}, ..." if len(again) > 1 else again[0],
         )
@@ -225,9 +225,9 @@ def find_regions(files: tuple[RegionFiles, ...]) -> FeatureIndex:
 def _size(image: bytes | None) -> tuple[float, float]:
     """Width and height of an image."""
     if image is None:
-        raise DamagedRegionsError("boxes in pixels, and no image to measure")
+        raise DamagedRegionsError("boxes are in pixels, but the image has no size")
     try:
         width, height = open_image(image).size
     except FAILURES as error:
-        raise DamagedRegionsError("boxes in pixels, and no image to measure") from error
+        raise DamagedRegionsError("boxes are in pixels, but the image has no size") from error
     return float(width), float(height)

@@ -1,4 +1,4 @@
-"""The part of speech and the polarity of the words of a text, as a stage, by a lexicon."""
+"""The stage that tags the words of a text with their part of speech and polarity, by a lexicon."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 
 @dataclass(frozen=True)
 class TagSentiment:
-    """Writes `tags` such as `a:negative` of the words that the lexicon knows, and into `meta.sentiment` which it was.
+    """Writes `tags` such as `a:negative` of the words in the lexicon, and the lexicon's identity into `meta.sentiment`.
 
     Args:
         lexicon: the file.
@@ -39,8 +39,8 @@ class TagSentiment:
 def _lexicon(path: str, sha256: str) -> SentimentLexicon:
     """
     Raises:
-        WorkbenchError: the file is another one by now.
+        WorkbenchError: the file has changed since.
     """
     if sha256_of(Path(path)) != sha256:
-        raise WorkbenchError(f"the lexicon {path} changed while it was in use; put it back, or start again")
+        raise WorkbenchError(f"the lexicon {path} changed while it was in use; restore it, or start again")
     return read_sentiment_lexicon(path)

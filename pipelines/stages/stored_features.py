@@ -1,6 +1,6 @@
-"""What stages that compute features share: how features are stored, and what happens to a sample that is unusable.
+"""Helpers of the stages that compute features: the stored precision, and unusable samples.
 
-Features are stored in half precision, where it holds them. An unusable sample stops the run, or is dropped and counted.
+Features are stored in half precision if they fit. An unusable sample stops the run, or is dropped and counted.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ def stored(features: np.ndarray, dtype: FeatureType, where: str, maker: str) -> 
     """The features as `dtype`.
 
     Args:
-        where: of what they are, for an error.
-        maker: what computed them.
+        where: the name of the sample, for an error.
+        maker: the backbone, for an error.
 
     Raises:
-        WorkbenchError: they are more than it holds, or not finite.
+        WorkbenchError: they exceed its range, or are not finite.
     """
     most = float(np.abs(features).max(initial=0))
     if most <= float(np.finfo(dtype).max):
         return features.astype(dtype)
     if not np.isfinite(most):
-        raise WorkbenchError(f"{where}: {maker} gives features that are not finite; check its weights")
+        raise WorkbenchError(f"{where}: {maker} returned features that are not finite; check its weights")
     raise WorkbenchError(
-        f"{where}: {maker} gives features up to {most:.3g}, more than {dtype} holds "
+        f"{where}: {maker} returned features up to {most:.3g}, more than {dtype} holds "
         f"({np.finfo(dtype).max:,.0f}); store them with --dtype float32"
     )
 
@@ -40,14 +40,14 @@ OnError = Literal["stop", "skip"]
 
 
 def unusable(error: BadValueError, on_error: OnError, what: str) -> Drop:
-    """The drop, by the error's reason.
+    """The drop, by the error's reason; raises the error unless samples are skipped.
 
     Args:
-        what: what is left out, in the plural.
+        what: the plural name of what is skipped.
 
     Raises:
-        WorkbenchError: nothing is to be left out.
+        WorkbenchError: nothing is to be skipped.
     """
     if on_error == "skip":
         return Drop(error.reason)
-    raise WorkbenchError(f"{error}; or leave such {what} out with --on-error skip") from error
+    raise WorkbenchError(f"{error}; or skip such {what} with --on-error skip") from error

@@ -1,6 +1,6 @@
 """Stages on texts: Unicode normalisation, the language of a text, and filters on documents.
 
-The filters hold for any language. Each is off unless its option is set.
+The filters work for any language. Each is off unless its option is set.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PARAGRAPH_END = re.compile("\u2029")
 class NormaliseText:
     """One Unicode form, `\\n` line ends, no control characters, no spaces at line ends.
 
-    A sample with character spans stays as it is, since they count the characters of its texts.
+    A sample with character spans is not changed, since they count the characters of its texts.
     """
 
     form: Literal["NFC", "NFKC"] = "NFC"
@@ -51,7 +51,7 @@ class NormaliseText:
 
 @dataclass(frozen=True)
 class SetLanguage:
-    """The `language` of every text whose record does not say it."""
+    """Adds the `language` of every text whose record does not state it."""
 
     language: Word
 
@@ -60,7 +60,7 @@ class SetLanguage:
 
 
 def own_texts(sample: Sample) -> list[str]:
-    """The document's text, or its translations, or what is said in turn."""
+    """The text of the document, its translations, or its turns."""
     if "text" in sample:
         return [sample["text"]]
     return [*sample.get("translations", {}).values(), *sample.get("turns", [])]

@@ -1,8 +1,8 @@
-"""Media that end too early: before their own headers say, or before the times that a record gives.
+"""Detects media that end too early: before their headers say, or before the times of a record.
 
-A download or a copy that broke off leaves such videos and sounds. Only the outermost frames of a file are walked
-through: nothing is decoded. A file that was written as a stream does not say how long it is, and counts as whole.
-Times behind the end are, as a rule, milliseconds that were read as seconds.
+Interrupted downloads and copies leave such videos and sounds. Only the outermost frames of a file are read, and
+nothing is decoded. A file that was written as a stream does not state its length, and counts as complete. Times after
+the end are usually milliseconds that were read as seconds.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from workbench.core.errors import WorkbenchError
 from workbench.corpora.schema.members import medium_kind
 
 CUT_OFF = Drop("cut off")
-UNKNOWN = 0x7FFFF000  # what is stated from here on stands for "not known yet": sox writes this, ffmpeg 0xFFFFFFFF
+UNKNOWN = 0x7FFFF000  # sizes from here on mean "not known yet": sox writes this, ffmpeg 0xFFFFFFFF
 _SEGMENT = b"\x18\x53\x80\x67"
 
 
 def is_cut_off(medium: bytes) -> bool:
-    """Whether a video or sound lacks its end; what is of another format does not say so."""
+    """Whether a video or sound lacks its end; False for other formats."""
     try:
         walk = _WALKS.get(medium_kind("medium", medium))
     except WorkbenchError:
@@ -28,7 +28,7 @@ def is_cut_off(medium: bytes) -> bool:
 
 
 def _wav(data: bytes) -> bool:
-    """RIFF: name, size in 4 bytes, content, filled up to an even place; of a sound the content is such chunks again."""
+    """RIFF: name, size in 4 bytes, content, padded to an even place; the content of a sound consists of such chunks."""
     at = 12
     while at + 8 <= len(data):
         end, size = _chunk(data, at)
@@ -39,7 +39,7 @@ def _wav(data: bytes) -> bool:
 
 
 def _avi(data: bytes) -> bool:
-    """The same; a long video has several after each other."""
+    """As a RIFF sound; a long video has several chunks in succession."""
     at = end = 0
     while data[at : at + 4] == b"RIFF" and at + 8 <= len(data):
         end, size = _chunk(data, at)
@@ -50,13 +50,13 @@ def _avi(data: bytes) -> bool:
 
 
 def _chunk(data: bytes, at: int) -> tuple[int, int]:
-    """Where a chunk ends, and the size of its content."""
+    """The end of a chunk, and the size of its content."""
     size = int.from_bytes(data[at + 4 : at + 8], "little")
     return at + 8 + size, size
 
 
 def _mp4(data: bytes) -> bool:
-    """ISO 14496-12, 4.2: size in 4 bytes, name, content; 1 for a size in the 8 bytes behind, 0 for what is left."""
+    """ISO 14496-12, 4.2: size in 4 bytes, name, content; 1 means a size in the next 8 bytes, 0 the rest of the file."""
     at = 0
     while at + 8 <= len(data):
         size = int.from_bytes(data[at : at + 4], "big")
@@ -69,7 +69,7 @@ def _mp4(data: bytes) -> bool:
 
 
 def _webm(data: bytes) -> bool:
-    """RFC 8794: the head, then the segment, each name, size and content."""
+    """RFC 8794: the header, then the segment, each with name, size and content."""
     at, size = _varint(data, 4)
     if size is None:
         return False
@@ -81,7 +81,7 @@ def _webm(data: bytes) -> bool:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int | None]:
-    """Where the content behind a size begins, and the size: None where it is not known."""
+    """The place of the content after a size, and the size: None if it is not known."""
     first = data[at] if at < len(data) else 0
     length = 9 - first.bit_length()
     if length > 8:
@@ -92,7 +92,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int | None]:
 
 
 def _ogg(data: bytes) -> bool:
-    """RFC 3533, 6: pages of 27 bytes, as many sizes as the last of these says, and so much content."""
+    """RFC 3533, 6: pages of 27 bytes, then as many sizes as the last byte says, then the content."""
     at = 0
     while data[at : at + 4] == b"OggS":
         table = at + 27
@@ -108,14 +108,14 @@ _WALKS: dict[str, Callable[[bytes], bool]] = {"wav": _wav, "avi": _avi, "mp4": _
 
 LATE = Drop("times behind the end")
 SLACK = 5.0
-"""Seconds for which a text that begins before the end may stand behind it: recognised speech is shown for longer than
-it is heard."""
+"""Seconds that a text may last beyond the end if it begins before: recognised speech is shown for longer than it is
+heard."""
 
 
 def are_late(times: Iterable[Sequence[float]], length: float | None) -> bool:
-    """Whether one of the stretches [from, to] of seconds begins behind the end, or ends far behind it.
+    """Whether one of the intervals [from, to] in seconds begins after the end, or ends long after it.
 
     Args:
-        length: of the sound or video in seconds; None where it is not known.
+        length: of the sound or video in seconds; None if it is not known.
     """
     return length is not None and any(start > length or end > length + SLACK for start, end in times)

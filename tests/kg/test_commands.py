@@ -117,7 +117,7 @@ def test_vectors_of_the_shuffled_graph(corpus, invoke, tmp_path):
         assert {"guessed", "majority"} == found.provenance["graph"]["true_tails"].keys()
         assert list(plain.ids) == list(found.ids)
         assert not torch.equal(plain.vectors, found.vectors)
-    with pytest.raises(WorkbenchError, match="name one of them"):
+    with pytest.raises(WorkbenchError, match="give one of the two"):
         invoke("vectors", corpus, "-o", tmp_path / "3.safetensors", "--shuffled", "--permuted")
 
 
@@ -128,9 +128,9 @@ def test_vectors_from_elsewhere(corpus, invoke, tmp_path, caplog):
     invoke("vectors", corpus, "--from", source, "-o", output)
     assert load_vectors(output).vectors.tolist() == [[1, 2, 3], [4, 5, 6]]
     assert "size 3 of 2 entities (7 of the graph have none) and 0 relations (1 have none)" in caplog.text
-    with pytest.raises(WorkbenchError, match="leave out the options of training"):
+    with pytest.raises(WorkbenchError, match="remove the options of training"):
         invoke("vectors", corpus, "--from", source, "-o", output, "--dim", 4)
-    with pytest.raises(WorkbenchError, match="are for --from"):
+    with pytest.raises(WorkbenchError, match="need --from"):
         invoke("vectors", corpus, "-o", output, "--keys", source)
 
 
@@ -173,12 +173,12 @@ def test_degrees(corpus, invoke, tmp_path):
     rows = [re.findall(r"[\w]+", line)[-5:] for line in shown.splitlines() if line.startswith("│")]
     assert rows == [["a", "a", "3", "2", "1"], ["b", "b", "2", "1", "1"]]
     assert "2 triples as head, 1 as tail" in " ".join(invoke("graph", tmp_path / "g", "a").output.split())
-    with pytest.raises(WorkbenchError, match="--degrees is of the whole graph"):
+    with pytest.raises(WorkbenchError, match="--degrees counts the whole graph"):
         invoke("graph", tmp_path / "g", "a", "--degrees", 2)
 
 
 def test_a_picture_by_command(corpus, invoke, tmp_path):
     assert invoke("graph", corpus, "Q0", "--hops", 2, "--draw", tmp_path / "q.svg").exit_code == 0
     assert "<svg" in (tmp_path / "q.svg").read_text()
-    with pytest.raises(WorkbenchError, match="go out from entities"):
+    with pytest.raises(WorkbenchError, match="start from entities"):
         invoke("graph", corpus, "--draw", tmp_path / "all.svg")

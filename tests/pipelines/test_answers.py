@@ -51,5 +51,5 @@ def test_answers_that_are_read_keep_their_signs(questions: Path, tmp_path: Path,
     prepare("image-text", tmp_path / "val_v1.0.json", *pages)
     prepare("answers", tmp_path / "pages", "--min-count", 2, "-o", tmp_path / "read.json")
     assert json.loads((tmp_path / "read.json").read_text()) == ["1/8/93"]
-    with pytest.raises(WorkbenchError, match=r"some of these corpora are read in images .* list them apart"):
+    with pytest.raises(WorkbenchError, match=r"some of these corpora have answers .* one list for each kind"):
         prepare("answers", tmp_path / "pages", questions, "-o", tmp_path / "both.json")

@@ -67,7 +67,7 @@ def test_captions_behind_the_end_are_of_another_video_or_unit(times: list[list[f
     skipping = ClipFeatures(**OPTIONS, on_error="skip")
     assert (skipping(reported) == Drop("times behind the end")) is late
     if late:
-        with pytest.raises(WorkbenchError, match=r"captions behind its end, after 3 s; times are seconds.*skip"):
+        with pytest.raises(WorkbenchError, match=r"captions after its end at 3 s; times are seconds.*skip"):
             ClipFeatures(**OPTIONS)(reported)
 
 
@@ -84,7 +84,7 @@ def test_tokens_are_of_the_clips_backbone(tmp_path: Path) -> None:
     made = stage({"key": "a", "clips": clips, "meta": {"backbone": "net"}})
     np.testing.assert_array_equal(made["clips"]["codes"], vocabulary(np.eye(4, dtype=np.float32)))
     assert made["meta"]["codes"] == vocabulary.identity
-    with pytest.raises(WorkbenchError, match="its clips are of backbone 'other', the vocabulary is of 'net'"):
+    with pytest.raises(WorkbenchError, match="its clips have the backbone 'other', the vocabulary has 'net'"):
         stage({"key": "a", "clips": clips, "meta": {"backbone": "other"}})
     with pytest.raises(WorkbenchError, match="prepare clips"):
         stage({"key": "a"})

@@ -250,7 +250,7 @@ def test_graph_command_tells_what_is_near_and_what_is_lacking(tmp_path, graph):
     assert "Bob" in shown
     counts = CliRunner().invoke(app, ["graph", str(graph)]).output
     assert "triples of Springfield, the most" in counts
-    with pytest.raises(WorkbenchError, match="--hops, --graphml and --draw go out from entities"):
+    with pytest.raises(WorkbenchError, match="--hops, --graphml and --draw start from entities"):
         prepare("graph", graph, "--hops", 2)
 
 
@@ -344,7 +344,7 @@ def test_links_that_are_there_tell_which_candidate_is_right_and_another_graph_st
     with pytest.raises(WorkbenchError, match="--keep and --alongside contradict"):
         prepare("link", tmp_path / "l", *second, "--keep", "-o", tmp_path / "x")
     prepare("text", json_lines("e.jsonl", [{"text": "Roe"}]), "-o", tmp_path / "plain", "--workers", 1)
-    with pytest.raises(WorkbenchError, match=r"--supervise: .* has no links that could be right"):
+    with pytest.raises(WorkbenchError, match=r"--supervise: .* has no links; needed"):
         prepare("link", tmp_path / "plain", *linker, "--supervise", "-o", tmp_path / "x")
 
 
@@ -370,7 +370,7 @@ def test_candidates_anchors_and_priors_by_command(tmp_path, json_lines, stored):
         linked("bad", "--priors", tmp_path / "counts.tsv")
     with pytest.raises(WorkbenchError, match="the corpus has no links"):
         linked("bad", "--anchors", tmp_path / "c")
-    with pytest.raises(WorkbenchError, match="its 2 links are candidates of a linker, and none is marked as right"):
+    with pytest.raises(WorkbenchError, match="its 2 links are candidates of a linker, and none is marked as correct"):
         linked("bad", "--anchors", tmp_path / "two")
     foreign = json_lines("f.jsonl", [{"text": "Bob", "spans": [[0, 3, "Q1", 1.0]]}])
     prepare("text", foreign, "-o", tmp_path / "f", "--workers", 1)
@@ -405,7 +405,7 @@ def test_links_inside_given_stretches_alone(tmp_path, json_lines, graph, stored)
     assert linked["second_spans"] == []
     assert linked["meta"]["linker"]["inside"] == "tags"
     assert "NIL" in said
-    with pytest.raises(WorkbenchError, match=r"--inside marks: .* those that it has: tags"):
+    with pytest.raises(WorkbenchError, match=r"--inside marks: .* allowed: tags"):
         prepare("link", tmp_path / "c", "--graph", graph, "-o", tmp_path / "m", "--inside", "marks")
 
 
@@ -421,7 +421,7 @@ def test_linkers_of_given_names(tmp_path, json_lines, graph, caplog):
     (tmp_path / "foreign.tsv").write_text("Q1\t4\n")
     names.write_text("Bobby\tQ1\t3\n")
     for option, place in (("--names", names), ("--priors", tmp_path / "foreign.tsv")):
-        reported = rf"{option} .*: none of its 1 rows is of an entity of the graph .* as 'Q1', the graph's as 'e\d'"
+        reported = rf"{option} .*: none of its 1 rows has an entity of the graph .* like 'Q1', the graph's like 'e\d'"
         with pytest.raises(WorkbenchError, match=reported):
             prepare("linker", graph, "-o", tmp_path / "bad", option, place)
     with pytest.raises(WorkbenchError, match="graphs exists already"):  # before anything is read
@@ -448,7 +448,7 @@ def test_linkers_of_given_names(tmp_path, json_lines, graph, caplog):
         with pytest.raises(WorkbenchError, match=r"line 1: .*NAME<tab>ENTITY<tab>COUNT"):
             prepare("linker", "-o", tmp_path / "bad", "--names", names)
     names.write_text("")
-    with pytest.raises(WorkbenchError, match=r"--names .*: no name stands there"):
+    with pytest.raises(WorkbenchError, match=r"--names .*: the file has no name"):
         prepare("linker", "-o", tmp_path / "bad", "--names", names)
     words = tmp_path / "words.txt"
     words.write_text("上海 40 ns\n海水\t5\n")
@@ -496,9 +496,11 @@ def test_a_saved_linker_takes_no_option_that_makes_one(tmp_path, json_lines, gra
     prepare("linker", graph, "-o", tmp_path / "linker")
     link = ("link", tmp_path / "c", "--linker", tmp_path / "linker", "-o", tmp_path / "l", "--workers", 1)
     for option in NOT_DEFAULT.values():
-        with pytest.raises(WorkbenchError, match=f"^{option[0]}: how a linker is made.* `prepare linker`.*--graph"):
+        with pytest.raises(
+            WorkbenchError, match=f"^{option[0]} cannot change the saved linker .* `prepare linker`.*--graph"
+        ):
             prepare(*link, *option)
-    with pytest.raises(WorkbenchError, match=r"^--case, --min-length: "):
+    with pytest.raises(WorkbenchError, match=r"^--case, --min-length cannot change"):
         prepare(*link, "--min-length", 5, "--case", "exact")
     assert not (tmp_path / "l").exists()
     prepare(*link, "--min-score", 0.1, "--candidates", 2, "--signs", "--case", "ignore")
@@ -553,7 +555,7 @@ def test_tokens_are_added_behind_the_others(tmp_path, json_lines):
     with pytest.raises(WorkbenchError, match=r"'\[HD\]' is in the vocabulary already"):
         after.with_tokens(["[HD]"])
     for wrong in (start, ("tokenizer",), (*start, tmp_path / "c")):
-        with pytest.raises(WorkbenchError, match="name corpora to train a tokenizer on, or with --start"):
+        with pytest.raises(WorkbenchError, match="name corpora to train a tokenizer on, or a tokenizer"):
             prepare(*wrong, "-o", tmp_path / "x.json")
 
 

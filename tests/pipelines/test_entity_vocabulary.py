@@ -40,9 +40,9 @@ def test_entities_are_counted_and_the_frequent_ones_kept(linked: Path) -> None:
 
 def test_texts_without_links_and_other_endings_are_refused(linked: Path, json_lines: Any) -> None:
     prepare("text", json_lines("plain.jsonl", [{"text": "the river"}]), "-o", linked / "plain", "--workers", 1)
-    with pytest.raises(WorkbenchError, match=r"no entity is linked 1 times in .*plain; .*prepare link"):
+    with pytest.raises(WorkbenchError, match=r"no entity has 1 links in .*plain; .*prepare link"):
         prepare("entity-vocabulary", linked / "plain", "-o", linked / "e.safetensors")
-    with pytest.raises(WorkbenchError, match=r"is a \.safetensors file; .*e\.json"):
+    with pytest.raises(WorkbenchError, match=r"e\.json: an entity vocabulary is written to a \.safetensors file"):
         prepare("entity-vocabulary", linked / "text", "-o", linked / "e.json")
     assert not [*linked.glob("e.*")]
 
@@ -95,5 +95,5 @@ def test_other_releases_are_refused(tmp_path):
         place.write_text(text)
         with pytest.raises(WorkbenchError, match=message):
             prepare("entity-vocabulary", "--published", place, "-o", output)
-    with pytest.raises(WorkbenchError, match="give corpora whose links are counted, or --published FILE"):
+    with pytest.raises(WorkbenchError, match="give linked corpora, or --published FILE"):
         prepare("entity-vocabulary", "-o", output)

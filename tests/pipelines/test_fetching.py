@@ -152,7 +152,7 @@ def test_a_list_becomes_a_corpus_and_tells_what_it_lacks(tmp_path, files, stored
 
 def test_fetching_wants_a_list_and_reads_it_once(tmp_path, json_lines):
     path = json_lines("captions.jsonl", [{"image": "a.jpg", "caption": "x"}])
-    with pytest.raises(WorkbenchError, match="captions-jsonl is no list of URLs; allowed: conceptual-captions"):
+    with pytest.raises(WorkbenchError, match="captions-jsonl is not a list of URLs; allowed: conceptual-captions"):
         prepare("image-text", path, "--fetch", "-o", tmp_path / "out")
     (tmp_path / "list.tsv").write_text("a\thttp://x.org/a.jpg\n")
     with pytest.raises(WorkbenchError, match=r"--fetch with --dedupe .*workbench prepare corpus"):

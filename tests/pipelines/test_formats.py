@@ -53,7 +53,7 @@ def test_content_comes_before_the_suffix_and_plain_text_last(name: str, tmp_path
 @pytest.mark.parametrize("name", ["torn.jsonl", "torn.json", "data.dat"])
 def test_what_begins_as_json_and_is_none_is_no_plain_text(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text('[{"text": "a', "utf-8")
-    with pytest.raises(WorkbenchError, match="cannot tell the text format"):
+    with pytest.raises(WorkbenchError, match="cannot detect the text format"):
         detect("text", [tmp_path / name])
 
 
@@ -122,7 +122,7 @@ def test_a_damaged_file_is_of_the_format_of_its_neighbours(tmp_path: Path) -> No
 def test_files_that_are_named_must_be_of_a_format(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text,label\na,b\n")
     (tmp_path / "b.json").write_text("nothing")
-    with pytest.raises(WorkbenchError, match=r"cannot tell the text format of .*b\.json"):
+    with pytest.raises(WorkbenchError, match=r"cannot detect the text format of .*b\.json"):
         sorted_inputs("text", [tmp_path / "a.csv", tmp_path / "b.json"])
 
 

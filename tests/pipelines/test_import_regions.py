@@ -111,7 +111,7 @@ def test_bottom_up_attention_by_number(tmp_path, coco):
 def test_of_rows_of_one_image_the_first_is_taken_and_that_is_told(tmp_path, coco, caplog):
     (tmp_path / "twice.tsv").write_text(bottom_up(9, 0) + bottom_up(9, 1) + bottom_up(10, 1))
     check(imported(coco, "--from", tmp_path / "twice.tsv"), 0, 0)
-    assert "features of 1 images are there more than once (9); the first of each are taken" in caplog.text
+    assert "features of 1 images occur more than once (9); using the first of each" in caplog.text
 
 
 def test_lxmert_keeps_what_the_detector_says(tmp_path, coco):
@@ -190,7 +190,7 @@ def test_voltas_h5(tmp_path, coco):
     with pytest.raises(WorkbenchError, match=r"no group of features, boxes, img_w and img_h"):
         imported(coco, "--from", tmp_path / "damaged.h5")
     (tmp_path / "text.h5").write_text("no HDF5")
-    with pytest.raises(WorkbenchError, match=r"text\.h5 is no HDF5 file"):
+    with pytest.raises(WorkbenchError, match=r"text\.h5 is not a readable HDF5 file"):
         imported(coco, "--from", tmp_path / "text.h5")
 
 
@@ -252,9 +252,9 @@ def test_features_of_another_size_are_refused(tmp_path, coco):
     ("boxes", "options", "message"),
     [
         (BOXES + 10, (), "a box outside of the image"),
-        (BOXES[:, [2, 3, 0, 1]], (), "boxes that are none"),
+        (BOXES[:, [2, 3, 0, 1]], (), "invalid boxes"),
         (BOXES, ("--layout", "sides"), "a box outside of the image"),
-        (np.full((COUNT, 4), np.nan, np.float32), (), "boxes that are none"),
+        (np.full((COUNT, 4), np.nan, np.float32), (), "invalid boxes"),
         (BOXES[:2], (), "an array that is not 3 rows of float32 in base64"),
     ],
 )
@@ -279,7 +279,7 @@ def test_ids_of_another_set_are_told(tmp_path, coco):
         imported(coco, "--from", tmp_path / "a.tsv")
     (tmp_path / "notes.txt").write_text("x")
     with pytest.raises(
-        WorkbenchError, match=r"looks like none of the formats .* bottom-up-tsv, gqa-h5, npz-folder, uniter-lmdb"
+        WorkbenchError, match=r"has none of the formats .* bottom-up-tsv, gqa-h5, npz-folder, uniter-lmdb"
     ):
         imported(coco, "--from", tmp_path / "notes.txt")
 
@@ -290,10 +290,10 @@ def test_a_damaged_file_is_one_message(tmp_path, coco):
         (tmp_path / "npz" / f"{i + 9:012d}.npz").write_bytes(npz(uniter(i)))
     cut = tmp_path / "npz" / f"{11:012d}.npz"
     cut.write_bytes(cut.read_bytes()[:100])
-    with pytest.raises(WorkbenchError, match=r"image 'COCO_val2014_000000000011': no npz file, or a damaged one"):
+    with pytest.raises(WorkbenchError, match=r"image 'COCO_val2014_000000000011': not an npz file, or damaged"):
         imported(coco, "--from", tmp_path / "npz")
     corpus = imported(coco, "--from", tmp_path / "npz", "--on-error", "skip")
-    assert corpus.manifest.dropped == {"JoinRegions: no npz file, or a damaged one": 1}
+    assert corpus.manifest.dropped == {"JoinRegions: not an npz file, or damaged": 1}
 
 
 @pytest.fixture
@@ -356,7 +356,7 @@ def test_features_of_mmf_have_a_way_out(tmp_path, coco):
         info = {"bbox": boxes, "num_boxes": 2, "image_width": 24, "image_height": 16}
         np.save(folder / f"{name}_info.npy", info, allow_pickle=True)
     for place in (folder, folder / f"COCO_val2014_{9:012d}.npy"):
-        with pytest.raises(WorkbenchError, match=r"as mmf writes them: NAME\.npy.*is a pickle.*An \.npz file for each"):
+        with pytest.raises(WorkbenchError, match=r"as mmf writes them: NAME\.npy.*is a pickle.*an \.npz file for each"):
             imported(coco, "--from", place)
     page = (Path(__file__).resolve().parents[2] / "docs" / "vision-language" / "features.md").read_text("utf-8")
     code = page.partition("```python title=mmf_to_npz.py\n")[2].partition("```")[0]

@@ -120,13 +120,13 @@ def test_a_split_that_leaves_no_triple_says_so(source: Path, inductive: tuple[st
     kept = [name for name in ENTITIES if not part_of_entity(name, shares)][:3]
     (source / "g.tsv").write_text("".join(f"{held_out}\tP1\t{name}\n" for name in kept))
     with pytest.raises(
-        WorkbenchError, match=r"entities and no triple: the others are heads of held-out parts\. Delete"
+        WorkbenchError, match=r"entities and no triple: the others are heads of held-out splits\. Delete"
     ):
         prepare(source, "heads", "--split", "test=0.5", *inductive)
     (source / "g.tsv").write_text("".join(f"{name}\tP1\t{held_out}\n" for name in kept))
     if inductive:
         with pytest.raises(
-            WorkbenchError, match=r"no triple: .* or their tail is held out \(3\)\. Delete it and its parts"
+            WorkbenchError, match=r"no triple: .* or their tail is held out \(3\)\. Delete it and its splits"
         ):
             prepare(source, "tails", "--split", "test=0.5", *inductive)
     else:
@@ -135,5 +135,5 @@ def test_a_split_that_leaves_no_triple_says_so(source: Path, inductive: tuple[st
 
 @pytest.mark.parametrize("wrong", [(), ("--own-split", "test", "--split", "valid=0.1")])
 def test_shares_of_the_entities_are_needed(source: Path, wrong: tuple[str, ...]) -> None:
-    with pytest.raises(WorkbenchError, match=r"--inductive holds out a share .* say --split NAME=SHARE"):
+    with pytest.raises(WorkbenchError, match=r"--inductive holds out a share .* add --split NAME=SHARE"):
         prepare(source, "out", "--inductive", *wrong)

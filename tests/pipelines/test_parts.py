@@ -45,15 +45,15 @@ def test_duplicates_are_found_across_parts(tmp_path, json_lines):
 
 def test_parts_that_are_not_all_or_of_another_preparation(tmp_path, texts):
     parts = in_parts(texts, 3)
-    with pytest.raises(WorkbenchError, match=r"parts 1/3, 2/3; lacking: 3/3"):
+    with pytest.raises(WorkbenchError, match=r"parts 1/3, 2/3 were given; missing: 3/3"):
         prepare("join", *parts[:2], "-o", tmp_path / "joined")
-    with pytest.raises(WorkbenchError, match=r"lacking: 3/3"):
+    with pytest.raises(WorkbenchError, match=r"missing: 3/3"):
         prepare("join", *parts[:2], parts[0], "-o", tmp_path / "joined")
     prepare("text", texts, "-o", tmp_path / "other", "--shard-size", 4, "--workers", 1, "--part", "3/3")
     with pytest.raises(WorkbenchError, match=r"other was prepared with other options"):
         prepare("join", *parts[:2], tmp_path / "other", "-o", tmp_path / "joined")
     prepare("text", texts, "-o", tmp_path / "whole", "--workers", 1)
-    with pytest.raises(WorkbenchError, match=r"whole is no part of a corpus"):
+    with pytest.raises(WorkbenchError, match=r"whole was not prepared with --part"):
         prepare("join", tmp_path / "whole", "-o", tmp_path / "joined")
     with pytest.raises(WorkbenchError, match="whole holds another corpus"):
         prepare("join", *parts, "-o", tmp_path / "whole")
@@ -71,6 +71,6 @@ def test_a_part_that_is_none(tmp_path, texts, part, message):
 
 
 def test_more_parts_than_shards(tmp_path, texts):
-    with pytest.raises(WorkbenchError, match="--part 2/2: the input gives fewer shards than there are parts"):
+    with pytest.raises(WorkbenchError, match="--part 2/2: the input has fewer shards than parts"):
         prepare("text", texts, "-o", tmp_path / "out", "--workers", 1, "--part", "2/2")
     assert not list((tmp_path / "out").glob("part-*"))

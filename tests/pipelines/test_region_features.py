@@ -162,5 +162,5 @@ def test_captions_speak_of_the_boxes_they_were_written_of(photograph):
     ]
     asked = {**sample("dog", photograph()), "questions": [{"question": "What?", "answers": ["a dog"]}]}
     assert len(stage(asked)["regions"]["features"]) == 4
-    with pytest.raises(WorkbenchError, match=r"image 'dog' has captions without boxes, and --caption-boxes reads"):
+    with pytest.raises(WorkbenchError, match=r"image 'dog' has captions without boxes, which --caption-boxes needs"):
         stage({**sample("dog", photograph()), "captions": ["a dog"]})

@@ -112,7 +112,7 @@ def test_an_input_that_changed_in_its_middle(tmp_path: Path, text_job: Any, comp
         (job.output / ".prepare.json").write_text(json.dumps(provenance))
     lines[200] = lines[200].replace("word", "WORD")
     path.write_text("\n".join(lines))
-    with pytest.raises(WorkbenchError, match="the inputs are others or have changed"):
+    with pytest.raises(WorkbenchError, match="the inputs are different or have changed"):
         prepare(job, [path], limits)
 
 
@@ -145,7 +145,7 @@ def test_a_damaged_graph_is_found_and_built_again(write_triples: Path, file: str
 def test_what_is_no_graph_store_is_not_taken_away(write_triples: Path) -> None:
     (write_triples / "graph").mkdir()
     (write_triples / "graph" / "drawing.svg").write_text("mine")
-    with pytest.raises(WorkbenchError, match=r"graph is no graph store; move it elsewhere"):
+    with pytest.raises(WorkbenchError, match=r"graph is not a graph store; move it elsewhere"):
         build_graph(write_triples)
     assert (write_triples / "graph" / "drawing.svg").read_text() == "mine"
 

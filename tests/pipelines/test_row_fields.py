@@ -63,7 +63,7 @@ def test_translations_need_no_text(json_lines: Any, read: Any) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"tags": ["news", "uk"]}, r"d\.jsonl:1: there is not one tag for each word .*tags: null"),
+        ({"tags": ["news", "uk"]}, r"d\.jsonl:1: the number of tags differs from the number of words .*tags: null"),
         ({"answer": "Paris"}, r"d\.jsonl:1: field 'answer' has the wrong type.*answer: null"),
         ({"spans": [[0, 99, "Q1", 1.0]]}, r"d\.jsonl:1: the field 'spans' does not fit.*lies outside its text"),
         (

@@ -91,7 +91,7 @@ def test_a_stage_may_return_none(json_lines, text_job):
 def test_nothing_is_written_into_what_is_read(json_lines, text_job):
     place = json_lines("docs.jsonl", [{"text": "a town"}]).parent
     job = text_job(place, output=place / "corpus")
-    with pytest.raises(WorkbenchError, match=r"lies inside of the input .* next to it"):
+    with pytest.raises(WorkbenchError, match=r"lies inside the input .* outside of it"):
         prepare(job, [place], Limits(workers=1))
     assert not job.output.exists()
 
@@ -136,7 +136,7 @@ def test_a_rerun_does_nothing_and_changed_options_are_refused(json_lines, text_j
     with pytest.raises(WorkbenchError, match="stages was"):
         prepare(text_job(path, stages=(MinimumLength(3),)), [path], Limits(workers=1, shard_size=5))
     json_lines("docs.jsonl", ROWS[:-1])
-    with pytest.raises(WorkbenchError, match="the inputs are others or have changed"):
+    with pytest.raises(WorkbenchError, match="the inputs are different or have changed"):
         prepare(job, [path], Limits(workers=1, shard_size=5))
 
 
@@ -168,7 +168,7 @@ def test_a_folder_with_other_shards_is_refused(tmp_path, json_lines, text_job):
     path = json_lines("docs.jsonl", ROWS)
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "mine.tar").write_bytes(b"")
-    with pytest.raises(WorkbenchError, match="holds shards of something else"):
+    with pytest.raises(WorkbenchError, match="holds shards of another corpus"):
         prepare(text_job(path), [path], Limits(workers=1))
 
 
@@ -200,7 +200,7 @@ def test_an_interrupted_run_goes_on_where_it_was(json_lines, text_job, monkeypat
 
 @pytest.mark.parametrize(
     ("size", "reported"),
-    [(5, "stopped; the finished shards of {} are kept: run the same"), (50, "stopped before a shard of {} ")],
+    [(5, "stopped. The finished shards of {} are kept; run the same"), (50, "stopped before a shard of {} ")],
 )
 def test_a_stop_tells_of_shards_where_there_are_some(json_lines, text_job, capfd, size, reported):
     path = json_lines("docs.jsonl", ROWS)
@@ -322,7 +322,7 @@ def test_a_split_that_gets_nothing_leaves_no_corpus_and_says_so(json_lines, text
     result = prepare(text_job(path, splits={"dev": 0.001}), [path], Limits(workers=1))
     assert list(result.manifests) == [""]
     assert not result.folders["dev"].exists()
-    assert "the part dev got none of the records" in caplog.text
+    assert "the split dev got no records" in caplog.text
 
 
 @pytest.mark.parametrize("text", ["a=b", "a=0", "a=1", "a b=0.1", "=", "=0.1", "-0.1"])
@@ -420,9 +420,9 @@ def test_the_check_refuses_before_any_work_and_writes_nothing(tmp_path, json_lin
         asked(6)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "part.tar").write_bytes(b"")
-    with pytest.raises(WorkbenchError, match="holds shards of something else"):
+    with pytest.raises(WorkbenchError, match="holds shards of another corpus"):
         asked(5, tmp_path / "mine")
-    with pytest.raises(WorkbenchError, match="lies inside of the input"):
+    with pytest.raises(WorkbenchError, match="lies inside the input"):
         check(Conversion(job.reader), [tmp_path], tmp_path / "out", "text")
     assert {p: p.stat().st_mtime_ns for p in job.output.iterdir()} == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["corpus", "docs.jsonl", "mine"]

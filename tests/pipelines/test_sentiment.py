@@ -61,7 +61,7 @@ def test_known_words_are_marked_in_place_of_other_tags(
     lexicon.write_text("good\ta\t0.7\ngood\ta\t-0.7\n")
     reported = runner.invoke(app, [*command[:-3], raw, "--workers", "1"])
     assert reported.exit_code == 0, reported.output
-    assert "1 words have rows of both signs, such as good (a): taken for senses" in caplog.text
+    assert "1 words have rows of both signs, such as good (a): they are averaged as senses" in caplog.text
     missing = runner.invoke(app, ["sentiment", plain, "--lexicon", str(tmp_path / "none.tsv"), "-o", raw + "-2"])
     assert missing.exit_code != 0
 

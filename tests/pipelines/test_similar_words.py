@@ -52,7 +52,7 @@ def test_a_run_knows_its_similar_words_and_goes_on_with_no_others(corpora: Path)
 
 
 def test_another_ending_is_refused_before_the_work(corpora: Path) -> None:
-    with pytest.raises(WorkbenchError, match=r"written to a \.safetensors file; .*words\.bin has another ending"):
+    with pytest.raises(WorkbenchError, match=r"words\.bin: similar words are written to a \.safetensors file"):
         prepare(
             "similar-words",
             corpora / "text",

@@ -92,18 +92,22 @@ def test_a_tag_for_each_word(table: Write, read: Any) -> None:
         (
             "id\tbody\n1\tx\n",
             {},
-            r"t\.tsv is a table with the columns id, body; none of them is called text or .*text: COL",
+            r"t\.tsv is a table with the columns id, body; none of them is named text or .*text: COL",
         ),
         ("text\tb\none cell\n", {}, r"t\.tsv:2: a line of 1 columns .*the first line has 2"),
-        ("text\ttext\nx\ty\n", {}, "not all named, or not differently.* header=false"),
-        ("text\t\nx\ty\n", {}, r"not all named, or not differently; name them in the first line$"),
+        ("text\ttext\nx\ty\n", {}, "have a missing or repeated name.* header=false"),
+        ("text\t\nx\ty\n", {}, r"have a missing or repeated name; name them in the first line$"),
         (
             "text\tlabel\nx\t1\n",
             {"fields": {"second": "other"}},
             r"t\.tsv:2: no field 'other'.*fields=\{second: NAME\}",
         ),
         ("text\tlabel\nx\t1\n", {"fields": {"seconds": "text"}}, "Did you mean 'second'"),
-        ("text\tlabel\nx y\tO\n", {"fields": {"tags": "label"}}, r"t\.tsv:2: there is not one tag for each word"),
+        (
+            "text\tlabel\nx y\tO\n",
+            {"fields": {"tags": "label"}},
+            r"t\.tsv:2: the number of tags differs from the number of words",
+        ),
         ("text\tlabel\nx\t\n", {}, r"t\.tsv:2: the field 'labels' does not fit .*'label' = '' is empty"),
         ("text\tn\nx\tmany\n", {"fields": {"answer": "n"}}, r"t\.tsv:2: field 'answer' has the wrong type"),
     ],
@@ -180,7 +184,7 @@ def test_what_goes_to_meta_is_told(table: Write, read: Any, caplog: pytest.LogCa
     caplog.set_level(logging.INFO)
     read("text", table("qnli.tsv", QNLI), table("again.tsv", QNLI))
     (line,) = caplog.messages
-    assert line.endswith("is read with fields={text: question, labels: [label], second: sentence}; to meta go index")
+    assert line.endswith("is read with fields={text: question, labels: [label], second: sentence}; meta gets index")
     caplog.clear()
     read("text", table("all.tsv", "text\tlabel\nx\t1\n"))
     assert not caplog.messages

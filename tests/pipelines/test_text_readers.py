@@ -191,7 +191,7 @@ def test_unknown_option_names_the_nearest(tmp_path, read):
 
 def test_undetectable_input_lists_the_formats(tmp_path, read):
     (tmp_path / "a.dat").write_text("[1, 2]\n")
-    with pytest.raises(WorkbenchError, match=r"cannot tell the text format.*--format.*plain-text"):
+    with pytest.raises(WorkbenchError, match=r"cannot detect the text format.*--format.*plain-text"):
         read("text", tmp_path / "a.dat")
 
 

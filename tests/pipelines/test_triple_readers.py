@@ -190,7 +190,7 @@ def test_codex_layout(codex, read):
 
 def test_codex_other_part(codex, read):
     assert facts(read("triples", codex, part="valid")) == {("Q2", "P1", "Q1")}
-    with pytest.raises(WorkbenchError, match=r"no part 'test'; its parts: train, valid"):
+    with pytest.raises(WorkbenchError, match=r"no triples of 'test'; allowed for part: train, valid"):
         read("triples", codex, part="test")
 
 

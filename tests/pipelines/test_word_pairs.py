@@ -56,7 +56,7 @@ def test_pairs_and_their_vectors(tmp_path: Path, json_lines) -> None:
     before = written.stat().st_mtime_ns
     assert runner.invoke(app, [*command, "-o", str(tmp_path / "again"), "--workers", "1"]).exit_code == 0
     changed = runner.invoke(app, [*command, "-o", str(tmp_path / "again"), "--workers", "1", "--epochs", "1"])
-    assert "was made otherwise (epochs)" in str(changed.exception)
+    assert "was trained with other options or texts (epochs)" in str(changed.exception)
     assert written.stat().st_mtime_ns == before
 
 

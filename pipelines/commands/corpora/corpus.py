@@ -1,4 +1,4 @@
-"""`prepare corpus`: a corpus -> another one, filtered, made smaller, split, without duplicates."""
+"""`prepare corpus`: a corpus -> a filtered, resized, split or deduplicated corpus."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from workbench.core.options.bounds import Assignment, Count, CountOrZero, HashBi
 
 @dataclass(frozen=True, kw_only=True)
 class RecordSelection:
-    """Which records stay, and where they go."""
+    """Which records are kept, and the split of each."""
 
     where: Annotated[
         list[Assignment],
-        typer.Option(help="Keep records whose meta fulfils this: 'similarity>=0.3', 'language=en'. Repeatable."),
+        typer.Option(help="Keep the records whose meta matches: 'similarity>=0.3', 'language=en'. Repeatable."),
     ] = field(default_factory=list)
     split: SplitShares = field(default_factory=list)
     own_split: Annotated[
-        list[Name], typer.Option(help="Records that say that they are of this split (meta.split) go to OUTPUT-NAME.")
+        list[Name], typer.Option(help="Records whose meta.split is NAME go to OUTPUT-NAME. Repeatable.")
     ] = field(default_factory=list)
     dedupe: Annotated[bool, typer.Option("--dedupe", help="Leave out exact duplicates (reads the corpus twice).")] = (
         False
@@ -43,7 +43,7 @@ class RecordSelection:
 
 @dataclass(frozen=True, kw_only=True)
 class Captions:
-    """Of captions, of images or videos."""
+    """Filters of captions, for images and videos."""
 
     min_words: Annotated[CountOrZero, typer.Option(help="Captions with fewer words are left out.")] = 0
     max_words: Annotated[CountOrZero | None, typer.Option(help="Captions with more words are left out.")] = None
@@ -54,20 +54,22 @@ class Captions:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSelection:
-    """Of images and what is said of them."""
+    """Filters of images and near-duplicate captions."""
 
     min_side: Annotated[Side, typer.Option(help="Images with a shorter side are dropped.")] = 1
-    max_aspect: Annotated[Ratio | None, typer.Option(help="Longest side of an image, in shortest sides.")] = None
+    max_aspect: Annotated[Ratio | None, typer.Option(help="Largest ratio of the longer to the shorter side.")] = None
     max_pixels: Annotated[Count, typer.Option(help="Images with more pixels are dropped.")] = 50_000_000
     resize: Annotated[Side | None, typer.Option(help="Make the shorter side that many pixels where longer.")] = None
     quality: Annotated[Quality, typer.Option(help="JPEG quality of images that are encoded anew (1 to 95).")] = 92
     near_images: Annotated[
         HashBits | None,
-        typer.Option(help=f"Drop images whose hash of {BITS} bits differs from an earlier one's in so many (try 4)."),
+        typer.Option(
+            help=f"Drop images whose {BITS}-bit hash differs from an earlier one in at most this many bits (try 4)."
+        ),
     ] = None
     near_captions: Annotated[
         Share | None,
-        typer.Option(help="Drop captions that share so much of their letters with an earlier one (try 0.8)."),
+        typer.Option(help="Drop captions whose similarity to an earlier one is at least this (0 to 1; try 0.8)."),
     ] = None
 
     def stages(self) -> list[Stage]:
@@ -84,8 +86,9 @@ def corpus(
 ) -> None:
     """Filter, resize, split or dedupe a corpus into a new one, without the raw files.
 
-    Of somebody else's WebDataset (img2dataset's, after `workbench index`) the fields of its JSON are the records' meta.
-    What is dropped is counted by reason. Near duplicates are looked for in what the filters leave; the first is kept.
+    In a third-party WebDataset (img2dataset's, after `workbench index`) the fields of the JSON are the records' meta.
+    Dropped records are counted by reason. The filters run before the search for near duplicates. Of near duplicates the
+    first is kept.
 
     Examples:
 
@@ -100,9 +103,11 @@ def corpus(
     if opened.kind == "image-text":
         stages += images.stages()
     elif images != ImageSelection():
-        raise WorkbenchError(f"{corpus} is a corpus of kind {opened.kind}; options of images are not for it")
+        raise WorkbenchError(f"{corpus} is a corpus of kind {opened.kind}; options of images need kind image-text")
     elif stages and opened.kind != "video-text":
-        raise WorkbenchError(f"{corpus} is a corpus of kind {opened.kind}; options of captions are not for it")
+        raise WorkbenchError(
+            f"{corpus} is a corpus of kind {opened.kind}; options of captions need kind image-text or video-text"
+        )
     if images.near_captions is not None:
         rows_of_band(images.near_captions)
     splits = Splits.parse(choosing.split, choosing.own_split)

@@ -24,11 +24,13 @@ class Fetching:
 
     fetch: Annotated[bool, typer.Option("--fetch", help="Fetch the images of a list of URLs.")] = False
     connections: Annotated[Connections, typer.Option(help="Images fetched at once, in each process.")] = 64
-    timeout: Annotated[Seconds, typer.Option(help="Seconds for an image, of each attempt.")] = 20.0
-    retries: Annotated[Retries, typer.Option(help="Further attempts where one fails by chance (429, 5xx, slow).")] = 2
+    timeout: Annotated[Seconds, typer.Option(help="Timeout of an attempt, in seconds.")] = 20.0
+    retries: Annotated[
+        Retries, typer.Option(help="Further attempts after a temporary failure (429, 5xx, timeout).")
+    ] = 2
     max_bytes: Annotated[Count, typer.Option(help="Larger files are not fetched.")] = 32 << 20
     private_hosts: Annotated[
-        bool, typer.Option("--private-hosts", help="Fetch from machines of one's own network, too.")
+        bool, typer.Option("--private-hosts", help="Fetch from addresses of the private network, too.")
     ] = False
 
     def stage(self, check: CheckImage, shard_size: int) -> FetchImages:
@@ -45,5 +47,5 @@ def check_list(name: str | None, paths: Sequence[Path]) -> None:
     other = next((each for each in names if not issubclass(find_format("image-text", each), UrlList)), None)
     if other is not None:
         raise WorkbenchError(
-            f"--fetch: the format {other} is no list of URLs; allowed: conceptual-captions, url-table, url-parquet"
+            f"--fetch: the format {other} is not a list of URLs; allowed: conceptual-captions, url-table, url-parquet"
         )

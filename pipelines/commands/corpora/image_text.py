@@ -20,7 +20,7 @@ from workbench.core.options.bounds import Count, Location, Side
 
 @dataclass(frozen=True, kw_only=True)
 class ImageCleaning(CleaningOptions):
-    """Images are larger than texts."""
+    """Default number of records per shard: images are larger than texts."""
 
     shard_size: ShardSize = 1_000
 
@@ -31,7 +31,7 @@ def image_text(
     images: Annotated[
         list[Location], typer.Option(help="Folder or plain tar of the images; default: images* next to the input.")
     ] = [],  # noqa: B006  (typer wants a list)
-    resize: Annotated[Side | None, typer.Option(help="Make the shorter side that many pixels where longer.")] = None,
+    resize: Annotated[Side | None, typer.Option(help="Scale a longer shorter side down to this many pixels.")] = None,
     quality: Annotated[Quality, typer.Option(help="JPEG quality of images that are encoded anew (1 to 95).")] = 92,
     max_pixels: Annotated[Count, typer.Option(help="Images with more pixels are dropped.")] = 50_000_000,
     min_side: Annotated[Side, typer.Option(help="Images with a shorter side are dropped.")] = 1,
@@ -41,11 +41,12 @@ def image_text(
     Formats: COCO captions, Karpathy's splits, Flickr tokens, tables, JSON lines, Visual Genome (phrases, questions),
     VQA v2, GQA, easy-VQA, DAQUAR, VizWiz, TextVQA, DocVQA, A-OKVQA, OCR-VQA, NLVR, NLVR2, SNLI-VE, RefCOCO, Flickr30k
     Entities, LLaVA's conversations, ALBEF's and BLIP's lists. Images are found in the places of --images by their path,
-    else by their file name. Every image is decoded once: damaged ones are dropped and counted. A held-out part is cut
-    by the image's content.
+    Entities, LLaVA's conversations, ALBEF's and BLIP's lists. Images are found in the places of --images by their
+    path, else by their file name. Every image is decoded once; damaged images are dropped and counted. Held-out splits
+    are drawn by the image's content.
 
-    Lists of URLs (Conceptual Captions, LAION's and DataComp's parquet, tables) are fetched with --fetch; what sites
-    have opted out of (X-Robots-Tag) is left out. Which images could not be had, and why, is told in OUTPUT/dropped.
+    --fetch downloads lists of URLs (Conceptual Captions, LAION's and DataComp's parquet, tables). Images of sites that
+    have opted out (X-Robots-Tag) are left out. OUTPUT/dropped lists the images that could not be fetched, and why.
 
     Examples:
 
@@ -72,7 +73,9 @@ def image_text(
             f"corpus {options.output} --dedupe"
         )
     if images:
-        raise WorkbenchError("--fetch and --images contradict each other: the images are fetched, or are there")
+        raise WorkbenchError(
+            "--fetch and --images contradict each other: use --fetch for a list of URLs, --images for local files"
+        )
     check_list(options.format, expand(options.inputs))
     stages[2:3] = [fetching.stage(check, options.shard_size)]
     replace(options, option=[*options.option, "fetch=true"]).read("image-text", stages, log_drops=True)

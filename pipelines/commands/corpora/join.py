@@ -15,12 +15,12 @@ log = logging.getLogger(__name__)
 
 
 def join(
-    parts: Annotated[list[Path], typer.Argument(help="Folders of all parts.", show_default=False)],
+    parts: Annotated[list[Path], typer.Argument(help="Folders of the parts, all of them.", show_default=False)],
     output: Output,
 ) -> None:
     """Join the parts of a corpus that were prepared with --part, on one machine or several.
 
-    The corpus is the one that would have been prepared at once. Shards are linked, not copied, on the same disk.
+    The result equals the corpus of a single run without --part. On the same disk shards are hard-linked, not copied.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""`prepare speech-text`: speech with what is said -> a speech-text corpus of log-mel spectra."""
+"""`prepare speech-text`: speech with transcripts -> a speech-text corpus of log-mel spectra."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workbench.core.packages import library
 
 @dataclass(frozen=True, kw_only=True)
 class SpeechCleaning(CleaningOptions):
-    """Spectra are larger than texts."""
+    """Default number of records per shard: spectra are larger than texts."""
 
     shard_size: ShardSize = 1_000
 
@@ -29,14 +29,14 @@ def speech_text(
     ] = [],  # noqa: B006  (typer wants a list)
     mels: Annotated[Mels, typer.Option(help="Bands of the mel scale.")] = 80,
     rate: Annotated[Rate, typer.Option(help="Samples a second; sounds of other rates are resampled.")] = 16_000,
-    scaled: Annotated[bool, typer.Option(help="Take off each record's mean and deviation of every band.")] = True,
+    scaled: Annotated[bool, typer.Option(help="Normalise every band to mean 0 and deviation 1 in each record.")] = True,
     longest: Annotated[Positive, typer.Option(help="Sounds of more seconds are dropped.")] = 3600.0,
     keep: Annotated[bool, typer.Option("--keep-sound", help="Keep the sounds next to the spectra.")] = False,
     dtype: Annotated[FeatureType, typer.Option(help="Stored numbers: float16 or float32.")] = "float16",
 ) -> None:
     """Speech (wav, flac, ogg, mp3) with transcripts and times of words (JSON lines) -> log-mel spectra, every 10 ms.
 
-    What cannot be read is dropped and counted. A held-out part is cut by the sound's content.
+    Unreadable sounds are dropped and counted. Held-out splits are drawn by the sound's content.
 
     Examples:
 

@@ -15,14 +15,10 @@ from workbench.core.options.bounds import CountOrZero, Share, Word
 def text(
     options: CleaningOptions,
     normalise: Annotated[Literal["NFC", "NFKC", "none"], typer.Option(help="Unicode form: NFC, NFKC or none.")] = "NFC",
-    min_length: Annotated[
-        CountOrZero, typer.Option(help="Least characters of a document (white space not counted).")
-    ] = 1,
+    min_length: Annotated[CountOrZero, typer.Option(help="Fewest characters of a document (without white space).")] = 1,
     min_letters: Annotated[Share | None, typer.Option(help="Least share of letters (0 to 1).")] = None,
     max_repeated: Annotated[Share | None, typer.Option(help="Largest share of repeated lines (Gopher: 0.3).")] = None,
-    language: Annotated[
-        Word | None, typer.Option(help="What the texts are in (en), where their records do not say it.")
-    ] = None,
+    language: Annotated[Word | None, typer.Option(help="Language of the texts (en) where a record names none.")] = None,
 ) -> None:
     """Documents (plain or parallel text, JSON lines, WikiText, tables, linked text, relations, ...) -> a text corpus.
 

@@ -1,4 +1,4 @@
-"""`prepare token-counts`: how often each token of a tokenizer stands in corpora."""
+"""`prepare token-counts`: the frequency of each token in corpora."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`prepare tokenizer`: a tokenizer trained on the texts of corpora, or one with more tokens."""
+"""`prepare tokenizer`: a tokenizer trained on corpora, or one with additional tokens."""
 
 from __future__ import annotations
 
@@ -23,23 +23,26 @@ def tokenizer(
     output: Annotated[Path, typer.Option("--output", "-o", help="The tokenizer's file (.json).", show_default=False)],
     corpora: Annotated[list[Location], typer.Argument(help="Folders of corpora.", show_default=False)] = [],  # noqa: B006
     start: Annotated[
-        Location | None, typer.Option(help="A tokenizer that is taken as it is, in place of one trained on corpora.")
+        Location | None, typer.Option(help="Existing tokenizer to add tokens to, instead of training one.")
     ] = None,
     add: Annotated[
-        list[Name], typer.Option(help="A token that texts may spell, after all others: a marker. Repeatable.")
+        list[Name], typer.Option(help="Additional token (a marker), appended after all others. Repeatable.")
     ] = [],  # noqa: B006
-    kind: Annotated[Literal["wordpiece", "bpe", "unigram"], typer.Option(help="How words are cut.")] = "wordpiece",
+    kind: Annotated[
+        Literal["wordpiece", "bpe", "unigram"], typer.Option(help="Algorithm of subword tokens.")
+    ] = "wordpiece",
     vocab_size: Annotated[Size, typer.Option(help="Tokens, special ones included.")] = 30522,
     lowercase: Annotated[bool, typer.Option(help="Fold case before cutting words.")] = True,
     size_exponent: Annotated[
         Share,
-        typer.Option(help="Corpora count in proportion to size ** this; below 1 the small ones count for more."),
+        typer.Option(help="Sample corpora in proportion to size ** this; below 1, small corpora get more weight."),
     ] = 1.0,
     limit: options.Limit = None,
 ) -> None:
     """Train a tokenizer on texts, captions, questions, entity labels and descriptions of corpora, or add tokens to one.
 
-    A run that continues with more tokens (`finetune ... tokenizer=FILE`) keeps its vectors and gets new ones for these.
+    A run that is finetuned with the larger tokenizer (`finetune ... tokenizer=FILE`) keeps the vectors of its old
+    tokens.
 
     Examples:
 
@@ -52,9 +55,12 @@ def tokenizer(
       workbench prepare tokenizer --start runs/bert/tokenizer.json --add "[HD]" --add "[TL]" -o marked.json
     """
     if bool(corpora) == (start is not None) or (start is not None and not add):
-        raise WorkbenchError("name corpora to train a tokenizer on, or with --start one that gets more tokens (--add)")
+        raise WorkbenchError(
+            "there is neither a corpus nor --start; name corpora to train a tokenizer on, or a tokenizer (--start) "
+            "to extend"
+        )
     opened = [Corpus.open(place) for place in corpora]
-    from workbench.runs.output_places import check_apart  # torch takes seconds, and a missing corpus is told without
+    from workbench.runs.output_places import check_apart  # imports torch (seconds); a missing corpus is reported before
 
     try:
         check_apart(output)

@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 NO_FAULTS = (HELD_OUT_TAIL, OTHER_RELATION, PROPERTY, UNNAMED, EXACT, PAIR)
-"""How the reasons end for which something is left out that is not wrong."""
+"""Endings of the drop reasons that are no faults of the input."""
 NAMESPACE = "namespace"
-"""The fact on a corpus that its ids are those of a namespace, which other graphs may share."""
+"""Key of `Manifest.about`: the namespace of the corpus's ids, which other graphs may share."""
 WORDS = "ids_are_words"
-"""The fact on a corpus (`Manifest.about`) that its entities are called by their ids where they have no label."""
+"""Key of `Manifest.about`: whether entities without a label are named by their ids."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TripleReading(ReadingOptions):
-    """Entities are short records. Whether their ids are words is noted with the corpus."""
+    """Default number of records per shard: entities are short records."""
 
     shard_size: ShardSize = 20_000
     inductive: Annotated[
@@ -52,7 +52,7 @@ class TripleReading(ReadingOptions):
 
     namespace: Annotated[
         Word | None,
-        typer.Option(help="Whose the ids are: graphs of one namespace mean the same. Default: as ids look."),
+        typer.Option(help="Namespace of the ids; graphs that share it share entities. Default: detected from the ids."),
     ] = None
 
     def splits(self) -> Splits:
@@ -63,7 +63,7 @@ class TripleReading(ReadingOptions):
         splits = Splits.parse(self.split, self.own_split, inductive=self.inductive)
         if self.inductive and (self.own_split or not self.split):
             raise WorkbenchError(
-                "--inductive holds out a share of the entities: say --split NAME=SHARE, and leave --own-split out"
+                "--inductive holds out a share of the entities: add --split NAME=SHARE, and remove --own-split"
             )
         return splits
 
@@ -84,19 +84,21 @@ def triples(
     type_names: Annotated[list[Location], typer.Option(help="File with labels by type id.")] = [],  # noqa: B006
     without: Annotated[
         list[Location],
-        typer.Option(help="A test set of relations whose facts are left out, both ways, any relation. Repeatable."),
+        typer.Option(
+            help="Relation extraction test set; its entity pairs are left out in both directions. Repeatable."
+        ),
     ] = [],  # noqa: B006
     graph: Annotated[bool, typer.Option(help="Also build the graph store OUTPUT/graph.")] = True,
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail on faults of the triples or the texts (docs/knowledge/graph.md).")
     ] = False,
 ) -> None:
-    """A knowledge graph (its source is told by its look) -> a triples corpus: one record per entity.
+    """A knowledge graph (its format is detected) -> a triples corpus: one record per entity.
 
-    With --split, held-out entities take the triples that they are the head of with them, out of the graph store too,
-    where their texts stay. With --inductive no other triple of the corpus names them either: what leads to one of them
-    is left out, and counted, so that they are unseen (evaluate link-prediction --unseen).
-    Of a folder with parts (CoDEx, OpenKE) the training triples are read; others with --option part=valid.
+    --split moves the triples of a held-out head to the split; the graph store lacks them, but keeps the entity's texts.
+    --inductive also drops and counts the triples whose tail is held out, so that training has no triple of a held-out
+    entity (evaluate link-prediction --unseen).
+    In a folder with splits (CoDEx, OpenKE) the training triples are read; the others with --option part=valid.
 
     Examples:
 
@@ -111,7 +113,7 @@ def triples(
       workbench prepare triples codex/codex-m -o corpora/codex-clean --without corpora/fewrel-test
     """
     if strict and not graph:
-        raise WorkbenchError("--strict looks at the graph store; leave --no-graph out")
+        raise WorkbenchError("--strict checks the graph store, which --no-graph omits; remove one of them")
     stages = _without(without)
     options.read("triples", stages, entities=entities, relations=relations, types=types, type_names=type_names)
     for reason in (EXACT, PAIR) if without else ():
@@ -127,7 +129,7 @@ def triples(
 
 
 def _without(places: Sequence[str]) -> list[Stage]:
-    """What leaves the facts of test sets out."""
+    """The stage that drops the facts of the test sets (`--without`)."""
     if not places:
         return []
     with extra("kg"):
@@ -142,18 +144,18 @@ def _check_triples(store: GraphStore, corpus: Corpus, split: bool) -> None:
     if store.num_triples:
         return
     lost = corpus.manifest.dropped.get(HELD_OUT_TAIL, 0)
-    why = f"the others are heads of held-out parts{f', or their tail is held out ({lost:,})' if lost else ''}"
+    why = f"the others are heads of held-out splits{f', or their tail is held out ({lost:,})' if lost else ''}"
     raise WorkbenchError(
         f"{corpus.place} has {corpus.records:,} entities and no triple{f': {why}' if split else ''}. Delete it"
-        + (" and its parts, and hold out smaller shares, or give more triples" if split else ", and give triples")
+        + (" and its splits, and hold out smaller shares, or add triples" if split else ", and add triples")
     )
 
 
 def report_faults(store: GraphStore, corpus: Corpus, strict: bool) -> None:
-    """Print what is wrong with the graph and what it lacks, by reason.
+    """Print the faults and the gaps of the graph, by reason.
 
     Raises:
-        WorkbenchError: it is to be strict, and something is wrong, or rows were left out.
+        WorkbenchError: `--strict` was given, and the graph has faults or dropped rows.
     """
     from kg.graph.faults import faults, lacks
 
@@ -176,10 +178,10 @@ def report_faults(store: GraphStore, corpus: Corpus, strict: bool) -> None:
 def build_graph(corpus: Path, held_out: Sequence[Path] = ()) -> GraphStore:
     """Build the graph store CORPUS/graph from the records of the corpus, unless it is there already and intact.
 
-    Of the entities in `held_out`, corpora of triples, it has the texts alone.
+    Entities of `held_out` (corpora of triples) have only their texts in it.
 
     Raises:
-        WorkbenchError: what is there is no graph store; or another process works here.
+        WorkbenchError: the folder holds something else, or another process works in it.
     """
     with extra("kg"):
         from kg.graph.builder import META
@@ -190,14 +192,14 @@ def build_graph(corpus: Path, held_out: Sequence[Path] = ()) -> GraphStore:
         if folder.exists():
             try:
                 store = GraphStore.open(folder)
-                log.info("%s is there already: %d entities, %d triples", folder, store.num_entities, store.num_triples)
+                log.info("%s exists already: %d entities, %d triples", folder, store.num_entities, store.num_triples)
                 return store
             except WorkbenchError as error:
                 if not any((folder / file).exists() for file in (META, "triples.npy")):
                     raise WorkbenchError(
-                        f"{folder} is no graph store; move it elsewhere, the graph goes there"
+                        f"{folder} is not a graph store; move it elsewhere, as the graph store is written there"
                     ) from error
-                log.warning("%s; it is built again", str(error).partition("; ")[0])
+                log.warning("%s; building it again", str(error).partition("; ")[0])
                 shutil.rmtree(folder)
         opened = Corpus.open(corpus)
         described = ({**sample, "triples": []} for part in held_out for sample in Corpus.open(part))

@@ -16,7 +16,7 @@ from workbench.core.packages import library
 
 @dataclass(frozen=True, kw_only=True)
 class VideoCleaning(CleaningOptions):
-    """Videos are larger than images."""
+    """Default number of records per shard: videos are larger than images."""
 
     shard_size: ShardSize = 100
 
@@ -30,9 +30,9 @@ def video_text(
 ) -> None:
     """Videos, or folders of their frames, with captions or recognised speech (JSON lines) -> a video-text corpus.
 
-    Videos (mp4, webm, mkv, avi) are stored as they are, frames as a video that holds each as it is encoded; of every
-    one the beginning is decoded, and what is no video is dropped and counted. A held-out part is cut by the video's
-    content.
+    Videos (mp4, webm, mkv, avi) are stored as they are. A folder of frames becomes a video with the encoded frames. The
+    beginning of every video is decoded; files that are no videos are dropped and counted. Held-out splits are drawn by
+    the video's content.
 
     Examples:
 

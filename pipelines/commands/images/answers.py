@@ -1,4 +1,4 @@
-"""`prepare answers`: the answers of a classifier, in the order of their frequency."""
+"""`prepare answers`: the answer vocabulary of a classifier, ordered by frequency."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ log = logging.getLogger(__name__)
 def answers(
     corpora: Annotated[list[Location], typer.Argument(help="Folders of corpora with questions.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .json.", show_default=False)],
-    min_count: Annotated[Count, typer.Option(help="How many questions an answer must be the main one of.")] = 9,
+    min_count: Annotated[
+        Count, typer.Option(help="Keep answers that are the main answer of at least this many questions.")
+    ] = 9,
 ) -> None:
-    """List the answers that questions have most often, for vision.answers in pretraining (LXMERT) and finetune vqa.
+    """List the most frequent answers of questions, for vision.answers in pretraining (LXMERT) and finetune vqa.
 
     Examples:
 
@@ -30,17 +32,18 @@ def answers(
       workbench prepare answers corpora/vqa --min-count 3 --output answers.json
     """
     if output.suffix != ".json":
-        raise WorkbenchError(f"answers are written to a .json file; {output} has another ending")
+        raise WorkbenchError(f"--output {output}: the answers are written to a .json file; choose that suffix")
     opened = [Corpus.open(place) for place in corpora]
-    from vision.answers.answer_vocabulary import AnswerVocabulary  # torch takes seconds, a missing corpus needs none
+    from vision.answers.answer_vocabulary import AnswerVocabulary  # imports torch (seconds)
     from vision.answers.metric import RULE, form_of
     from vision.evaluation.vqa.answer_predictions import questions_of
 
     forms = {form_of(str(corpus.manifest.about.get(RULE))) for corpus in opened}
     if len(forms) > 1:
         raise WorkbenchError(
-            "the answers of some of these corpora are read in images and scored as they stand (ANLS), those of others "
-            "in VQA's normal form, without punctuation; list them apart"
+            "some of these corpora have answers that are read from images and scored verbatim (ANLS), others have "
+            "answers "
+            "in VQA's normalised form; write one list for each kind"
         )
     vocabulary = AnswerVocabulary.build(chain.from_iterable(map(questions_of, opened)), min_count, forms.pop())
     vocabulary.save(output)

@@ -1,4 +1,4 @@
-"""`prepare clip-tokens`: a corpus of clips with the visual token of each."""
+"""`prepare clip-tokens`: a corpus of clips with a visual token for each clip."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
 
 def clip_tokens(
     corpus: Annotated[Path, typer.Argument(help="Folder of a corpus with clips.", show_default=False)],
-    vocabulary: Annotated[Path, typer.Option(help="Of `prepare clip-vocabulary`.", show_default=False)],
+    vocabulary: Annotated[Path, typer.Option(help="File written by `prepare clip-vocabulary`.", show_default=False)],
     options: WritingOptions,
 ) -> None:
-    """Look up the visual token of every clip, into a new corpus. A model refuses tokens of another vocabulary.
+    """Look up the visual token of every clip, into a new corpus. A model rejects tokens of another vocabulary.
 
     Example:
 

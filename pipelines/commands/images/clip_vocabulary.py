@@ -29,8 +29,8 @@ def clip_vocabulary(
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
     branches: Annotated[Branches, typer.Option(help="Clusters at every level.")] = 12,
     levels: Annotated[Levels, typer.Option(help="Levels of the tree.")] = 4,
-    sample: Annotated[Count, typer.Option(help="So many clips at most are clustered, drawn from all.")] = 500_000,
-    seed: Annotated[Seed, typer.Option(help="Of what is drawn, and of where clusters begin.")] = 0,
+    sample: Annotated[Count, typer.Option(help="Most clips to cluster, drawn from all.")] = 500_000,
+    seed: Annotated[Seed, typer.Option(help="Seed of the sampled clips and of the initial clusters.")] = 0,
 ) -> None:
     """Cluster the features of clips; the leaves of the tree are visual tokens (VideoBERT: 12 at each of 4 levels).
 
@@ -52,7 +52,7 @@ def clip_vocabulary(
     features = sample_features(_features(opened), sample, seed)
     if branches**levels > len(features):
         log.warning(
-            "%s tokens of %s clips: some stand for no clip; take fewer --branches or --levels, or more clips",
+            "%s tokens of %s clips: some tokens have no clip; use fewer --branches or --levels, or more clips",
             f"{branches**levels:,}",
             f"{len(features):,}",
         )
@@ -62,7 +62,7 @@ def clip_vocabulary(
 
 
 def _backbone(corpora: Sequence[Corpus]) -> str:
-    """What made the clips of all corpora."""
+    """The backbone that computed the clips of all corpora."""
     made = {str(corpus.manifest.about.get("backbone")): corpus.place for corpus in corpora}
     if len(made) > 1:
         found = "; ".join(f"{place}: {backbone}" for backbone, place in made.items())

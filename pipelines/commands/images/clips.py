@@ -19,23 +19,21 @@ from workbench.core.options.bounds import Count, CountOrZero, Device, Location, 
 
 @dataclass(frozen=True, kw_only=True)
 class ClipOptions:
-    """A backbone, what it sees of a video and what is kept."""
+    """The backbone, its input and the stored features."""
 
     backbone: Annotated[Name, typer.Option(help="A timm network.", show_default=False)]
     weights: Annotated[Location | None, typer.Option(help="Weights file, or an installed package of weights.")] = None
-    size: Annotated[Side, typer.Option(help="Side of the square image that the network sees.")] = 224
+    size: Annotated[Side, typer.Option(help="Side of the network's square input, in pixels.")] = 224
     stage: Annotated[
         CountOrZero | None, typer.Option(help="Features of an earlier stage of the network, from 0; default: the last.")
     ] = None
     seconds: Annotated[Positive, typer.Option(help="Length of a clip.")] = 1.5
-    rate: Annotated[Positive, typer.Option(help="Frames a second that the network sees.")] = 20.0
+    rate: Annotated[Positive, typer.Option(help="Frames per second that are encoded.")] = 20.0
     keep: Annotated[bool, typer.Option("--keep-video", help="Keep the videos next to the features.")] = False
     dtype: Annotated[FeatureType, typer.Option(help="Stored numbers: float16 or float32.")] = "float16"
-    on_error: Annotated[OnError, typer.Option(help="Videos that cannot be used: stop, or skip and count them.")] = (
-        OnError.stop
-    )
-    batch_size: Annotated[Count, typer.Option(help="Frames that the backbone sees at once.")] = 16
-    device: Annotated[Device, typer.Option(help="Where the backbone runs.")] = "auto"
+    on_error: Annotated[OnError, typer.Option(help="Unusable videos: stop, or skip and count them.")] = OnError.stop
+    batch_size: Annotated[Count, typer.Option(help="Frames in a batch of the backbone.")] = 16
+    device: Annotated[Device, typer.Option(help="Device of the backbone.")] = "auto"
 
 
 def clips(
@@ -43,10 +41,10 @@ def clips(
     options: FeatureWriting,
     features: ClipOptions,
 ) -> None:
-    """Cut videos into clips and compute a feature of each once, into a new corpus without the videos.
+    """Cut videos into clips and compute one feature for each, into a new corpus without the videos.
 
-    A clip's feature is the mean of those of its frames (VideoBERT: 1.5 seconds with 20 frames each). Each record notes
-    which backbone and weights made its features; a model refuses those of another one.
+    A clip's feature is the mean of its frames' features (VideoBERT: clips of 1.5 seconds with 20 frames a second). Each
+    record stores the name of the backbone and its weights; a model rejects features of another one.
 
     Examples:
 

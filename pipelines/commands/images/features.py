@@ -1,4 +1,4 @@
-"""What the commands share that run a backbone over a corpus, once."""
+"""Helpers of the commands that run a backbone over a corpus."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workbench.core.packages import extra
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureWriting(WritingOptions):
-    """Each process holds the backbone, and features are large."""
+    """Default number of records per shard: features are large, and each process holds the backbone."""
 
     workers: Workers = 1
     shard_size: ShardSize = 1_000
@@ -22,7 +22,7 @@ def feature_stage(name: str, what: str, *, device: str, **settings: Any) -> Any:
     """The stage `module:Class` on the named device; the vision packages are an optional extra.
 
     Raises:
-        WorkbenchError: they are not installed; `what` says what needs them.
+        WorkbenchError: they are not installed; `what` names the feature that needs them.
     """
     module, _, kind = name.partition(":")
     with extra("vision", f"{what} need"):

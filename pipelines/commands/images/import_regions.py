@@ -1,4 +1,4 @@
-"""`prepare import-regions`: an image-text corpus with the region features that other people extracted."""
+"""`prepare import-regions`: an image-text corpus with precomputed region features."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from workbench.core.options.bounds import Count, CountOrZero, Name, Share, Size
 from workbench.corpora.corpus import Corpus
 
 LOOKED_AT = 1_000
-"""Records among which one must have features: so many say that ids of another kind were meant."""
+"""Number of first records that are searched for features; if none has any, the ids are of another kind."""
 
 
 @dataclass(frozen=True)
 class WithFeatures(CorpusReader):
-    """Every record of a corpus; what the files of features hold decides the new one, too."""
+    """A reader of every record of a corpus; the files of features are inputs, too."""
 
     features: tuple[RegionFiles, ...] = ()
 
@@ -35,32 +35,32 @@ class WithFeatures(CorpusReader):
 
 @dataclass(frozen=True, kw_only=True)
 class RegionWriting(WritingOptions):
-    """Features are large."""
+    """Default number of records per shard: features are large."""
 
     shard_size: ShardSize = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Foreign:
-    """What the files hold, and what of it is kept."""
+    """The layout of the files, and the regions to keep."""
 
-    backbone: Annotated[Name, typer.Option(help="What made the features; recipes name it (vars.backbone).")] = (
+    backbone: Annotated[Name, typer.Option(help="Name of the extractor; recipes refer to it (vars.backbone).")] = (
         "bottom-up-attention"
     )
     feature_size: Annotated[
-        Size | None, typer.Option(help="Numbers of a region; others are refused. Default: those of the first image.")
+        Size | None, typer.Option(help="Feature size of a region. Default: that of the first image.")
     ] = None
     dtype: Annotated[Literal["float16", "float32"], typer.Option(help="Stored numbers: float16 or float32.")] = (
         "float16"
     )
     boxes: Annotated[
         Literal["auto", "pixels", "relative"],
-        typer.Option(help="What boxes count where the files leave it open: pixels, or shares of the image."),
+        typer.Option(help="Unit of boxes where the files do not state it: pixels, or fractions of the image."),
     ] = "auto"
     layout: Annotated[Literal["corners", "sides"], typer.Option(help="Boxes are x1 y1 x2 y2, or x y width height.")] = (
         "corners"
     )
-    threshold: Annotated[Share, typer.Option(help="Leave out regions of less confidence (UNITER: 0.2).")] = 0.0
+    threshold: Annotated[Share, typer.Option(help="Drop regions of lower confidence (UNITER: 0.2).")] = 0.0
     min_regions: Annotated[CountOrZero, typer.Option(help="Regions kept even below the threshold.")] = 10
     max_regions: Annotated[Count, typer.Option(help="Regions kept at most.")] = 100
     on_error: Annotated[
@@ -79,12 +79,12 @@ def import_regions(
     options: RegionWriting,
     foreign: Foreign,
 ) -> None:
-    """Take region features over that other people extracted, into a new corpus.
+    """Import precomputed region features into a new corpus.
 
     Formats: bottom-up attention's TSV and LXMERT's, VOLTA's HDF5, the folder of GQA's, UNITER's LMDB, folders of npz
-    (UNITER's, MCAN's, OpenVQA's). Images are told by their id: a record's key, its image's name, its `id`, or the
-    number that these end in (COCO's). Of records of named media (NLVR2) each image is looked for, by its file's name.
-    Records with an image that has no features are dropped and counted.
+    (UNITER's, MCAN's, OpenVQA's). Images are matched by their id: a record's key, its image's name, its `id`, or the
+    number at their end (COCO's). In records with several images (NLVR2) each image is matched by its file name.
+    Records with an image without features are dropped and counted.
 
     Examples:
 
@@ -96,7 +96,7 @@ def import_regions(
     """
     opened = open_corpus(str(corpus))
     if opened.kind != "image-text":
-        raise WorkbenchError(f"{corpus} is a corpus of kind {opened.kind}; regions are of images (kind image-text)")
+        raise WorkbenchError(f"{corpus} is a corpus of kind {opened.kind}; region features need kind image-text")
     files = tuple(map(open_regions, features))
     found = find_regions(files)
     first = _first(opened, found, features)
@@ -117,10 +117,10 @@ def import_regions(
 
 
 def _first(corpus: Corpus, found: FeatureIndex, named: Sequence[Path]) -> int:
-    """The size of the first features that a record of the corpus has.
+    """The feature size of the first record that has features.
 
     Raises:
-        WorkbenchError: none of the first records has any.
+        WorkbenchError: none of the first records has features.
     """
     looked: list[str] = []
     for sample in islice(corpus, LOOKED_AT):
@@ -131,13 +131,13 @@ def _first(corpus: Corpus, found: FeatureIndex, named: Sequence[Path]) -> int:
                 return size
     known = ", ".join(map(repr, islice(found.places, 3)))
     raise WorkbenchError(
-        f"{', '.join(map(str, named))}: no features of the first {min(corpus.records, LOOKED_AT)} images. "
-        f"Its ids are like {' or '.join(map(repr, looked))}; those of the features like {known or 'none'}"
+        f"{', '.join(map(str, named))}: no features for the first {min(corpus.records, LOOKED_AT)} images. "
+        f"Their ids are like {' or '.join(map(repr, looked))}; the ids of the features are like {known or 'none'}"
     )
 
 
 def _size(found: FeatureIndex, place: tuple[int, Any]) -> int | None:
-    """Numbers of a region; none where the features are damaged."""
+    """The feature size of a region; None where the features are damaged."""
     try:
         shape = found.files[place[0]].read(place[1]).arrays["features"].shape
     except DamagedRegionsError:

@@ -1,4 +1,4 @@
-"""`prepare regions`: an image-text corpus with the features of a backbone next to every image."""
+"""`prepare regions`: an image-text corpus with features of a backbone for every image."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from workbench.core.options.bounds import Cells, Count, CountOrZero, Device, Loc
 
 @dataclass(frozen=True, kw_only=True)
 class Features:
-    """A backbone and what it sees and keeps."""
+    """The backbone, its input and the stored features."""
 
     backbone: Annotated[Name, typer.Option(help="A timm network (grid) or a torchvision detector.", show_default=False)]
     weights: Annotated[Location | None, typer.Option(help="Weights file, or an installed package of weights.")] = None
-    size: Annotated[Side, typer.Option(help="Side of the square image that a network sees.")] = 224
+    size: Annotated[Side, typer.Option(help="Side of a network's square input, in pixels.")] = 224
     grid: Annotated[Cells, typer.Option(help="Cells per side of a network's grid.")] = 7
     stage: Annotated[
         CountOrZero | None, typer.Option(help="Features of an earlier stage of a network, from 0; default: the last.")
@@ -33,23 +33,21 @@ class Features:
     num_classes: Annotated[Size, typer.Option(help="Classes of a detector's weights, background included.")] = 91
     scores: Annotated[
         bool,
-        typer.Option(help="Keep how likely each class is, too (of a grid: by its network), for vision.mrc and mrc_kl."),
+        typer.Option(
+            help="Store class probabilities, too (of a grid: the network's), for vision.mrc and vision.mrc_kl."
+        ),
     ] = False
     caption_boxes: Annotated[
         bool,
-        typer.Option(
-            help="Features of the boxes that captions speak of, too (Visual Genome); each caption names its own."
-        ),
+        typer.Option(help="Also compute features of the boxes that captions refer to (Visual Genome)."),
     ] = False
     dtype: Annotated[Literal["float16", "float32"], typer.Option(help="Stored numbers: float16 or float32.")] = (
         "float16"
     )
-    on_error: Annotated[OnError, typer.Option(help="Images that cannot be used: stop, or skip and count them.")] = (
-        OnError.stop
-    )
-    batch_size: Annotated[Count, typer.Option(help="Images that the backbone sees at once.")] = 16
-    device: Annotated[Device, typer.Option(help="Where the backbone runs.")] = "auto"
-    half: Annotated[bool, typer.Option("--half", help="On a GPU in half precision.")] = False
+    on_error: Annotated[OnError, typer.Option(help="Unusable images: stop, or skip and count them.")] = OnError.stop
+    batch_size: Annotated[Count, typer.Option(help="Images in a batch of the backbone.")] = 16
+    device: Annotated[Device, typer.Option(help="Device of the backbone.")] = "auto"
+    half: Annotated[bool, typer.Option("--half", help="Half precision on a GPU.")] = False
 
 
 def regions(
@@ -59,7 +57,7 @@ def regions(
 ) -> None:
     """Compute grid features (timm) or region features (torchvision detectors) once, into a new corpus.
 
-    Each record notes which backbone and weights made its features; a model refuses those of another one.
+    Each record stores the name of the backbone and its weights; a model rejects features of another one.
 
     Examples:
 

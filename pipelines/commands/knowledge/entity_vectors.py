@@ -1,4 +1,4 @@
-"""`prepare entity-vectors`: vectors of the entities of a graph, read from their descriptions by a run."""
+"""`prepare entity-vectors`: vectors of the entities of a graph, encoded from their descriptions."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ log = logging.getLogger(__name__)
 
 
 def entity_vectors(
-    run: Annotated[Path, typer.Argument(help="A run that was taught by kg.knowledge_embedding.", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="A run trained with kg.knowledge_embedding.", show_default=False)],
     graph: Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
-    batch_size: Annotated[Count, typer.Option(help="Descriptions at once.")] = 64,
+    batch_size: Annotated[Count, typer.Option(help="Descriptions in a batch.")] = 64,
     trust: Trust = False,
 ) -> None:
-    """Vectors of all entities of a graph, read from their descriptions, and of its relations, in one file.
+    """Encode the descriptions of all entities of a graph into vectors, and add those of its relations.
 
-    Entities that the run has never seen get one too: only relations must be those it was trained on (unless it reads
-    their texts). The file is like those of `prepare vectors`: kg.entity_table takes it, and it scores triples.
+    Entities that were not in training get vectors, too. Relations must be those of the training, unless the run encodes
+    their texts. The file has the format of `prepare vectors`: kg.entity_table reads it, and it scores triples.
 
     Examples:
 
       workbench prepare entity-vectors runs/kepler corpora/codex-s --output kepler.safetensors
     """
     if output.suffix != ".safetensors":
-        raise WorkbenchError(f"vectors are written to a .safetensors file; {output} has another ending")
+        raise WorkbenchError(f"--output {output}: vectors are written to a .safetensors file; choose that suffix")
     with extra("kg"):
         from kg.graph.store import GraphStore
         from kg.objectives.knowledge_embedding import KnowledgeEmbedding
@@ -47,8 +47,8 @@ def entity_vectors(
         load(run, trust=trust),
         run,
         lambda task, placed: isinstance(placed.objective, KnowledgeEmbedding),
-        "an objective that embeds entities by their descriptions",
-        "pretrain one that has, such as kepler",
+        "an objective that encodes entity descriptions",
+        "pretrain a recipe that has one, such as kepler",
     )
     objective = found.objective.objective
     assert isinstance(objective, KnowledgeEmbedding)

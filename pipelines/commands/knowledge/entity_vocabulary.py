@@ -1,4 +1,4 @@
-"""`prepare entity-vocabulary`: the entities that are linked most often, as tokens of their own."""
+"""`prepare entity-vocabulary`: the most frequently linked entities, as entity tokens."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def entity_vocabulary(
     ] = None,
     published: Annotated[
         Path | None,
-        typer.Option(
-            help="The entity_vocab.json (or .jsonl, .tsv) that LUKE's authors published, in place of corpora."
-        ),
+        typer.Option(help="The entity_vocab.json (or .jsonl, .tsv) that LUKE's authors published, instead of corpora."),
     ] = None,
     keys: Annotated[
-        Path | None, typer.Option(help="With --published: which title is which id of yours, TITLE<tab>ID.")
+        Path | None, typer.Option(help="With --published: a file that maps titles to your ids, TITLE<tab>ID.")
     ] = None,
-    language: Annotated[Word, typer.Option(help="With --published: of titles in several languages.")] = "en",
-    size: Annotated[Count, typer.Option(help="Entities, the most frequent ones.")] = 500_000,
-    min_count: Annotated[Count, typer.Option(help="How often an entity must be linked.")] = 1,
+    language: Annotated[
+        Word, typer.Option(help="With --published: language of the titles where there are several.")
+    ] = "en",
+    size: Annotated[Count, typer.Option(help="Most entities to keep, by frequency.")] = 500_000,
+    min_count: Annotated[Count, typer.Option(help="Fewest links of an entity.")] = 1,
     limit: options.Limit = None,
 ) -> None:
     """Count the entities that are linked in corpora, and keep the frequent ones: the entity tokens of LUKE.
@@ -55,17 +55,19 @@ def entity_vocabulary(
       workbench prepare entity-vocabulary --published luke/entity_vocab.json --keys titles.tsv -o entities.safetensors
     """
     if output.suffix != ".safetensors":
-        raise WorkbenchError(f"a vocabulary of entities is a .safetensors file; {output} has another ending")
+        raise WorkbenchError(
+            f"--output {output}: an entity vocabulary is written to a .safetensors file; choose that suffix"
+        )
     if published is not None and not corpora:
         _of_checkpoint(output, published, keys, language)
         return
     if published is not None or not corpora or keys is not None:
         raise WorkbenchError(
-            "give corpora whose links are counted, or --published FILE (and --keys FILE with it), not both"
+            "corpora and --published (with --keys) exclude each other; give linked corpora, or --published FILE"
         )
     opened = [Corpus.open(place) for place in corpora]
     from kg.sequences.entity_vocabulary import (
-        save_entity_vocabulary,  # torch takes seconds, a missing corpus needs none
+        save_entity_vocabulary,  # imports torch (seconds)
     )
 
     counts: Counter[str] = Counter()
@@ -76,7 +78,7 @@ def entity_vocabulary(
     frequent = Counter({entity: count for entity, count in counts.items() if count >= min_count})
     if not frequent:
         raise WorkbenchError(
-            f"no entity is linked {min_count} times in {', '.join(corpora)}; link the texts first (workbench prepare "
+            f"no entity has {min_count} links in {', '.join(corpora)}; link the texts first (workbench prepare "
             "link), or lower --min-count"
         )
     provenance = {
@@ -108,7 +110,7 @@ def _of_checkpoint(output: Path, published: Path, keys: Path | None, language: s
     named = sum(title in ids for title, _ in listed)
     provenance = {"published": {str(published): sha256_of(published)}, "language": language, "named": named}
     write_entity_vocabulary(output, chosen, counts, provenance)
-    reported = f"; {named:,} of them go by the ids of {keys}" if keys is not None else ", which go by their titles"
+    reported = f"; {named:,} of them have the ids of {keys}" if keys is not None else ", with their titles as ids"
     log.info("%s: %s entities in %s rows%s", output, f"{len(chosen):,}", f"{len(listed):,}", reported)
 
 
@@ -121,7 +123,7 @@ def _key_rows(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def entities_in(value: Any) -> Iterator[str]:
-    """The entities of a field of links, whatever texts it is of (one, several, by name): of candidates the first."""
+    """The linked entities of a field (a text, a list or a mapping of texts); of several candidates the first."""
     if isinstance(value, Mapping):
         value = list(value.values())
     linked = {tuple(link[:2]): link[2] for link in reversed(value) if is_place(link)}

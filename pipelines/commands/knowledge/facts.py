@@ -24,36 +24,36 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 NAMED = 5
-"""So many relations are named that the graph lacks."""
+"""The most relations without a place in the graph that a message names."""
 
 
 def facts(
     graph: Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)],
     templates: Annotated[
-        Path, typer.Option(help="A sentence for each relation: lines of RELATION<tab>TEMPLATE, LAMA's.")
+        Path, typer.Option(help="Sentences of relations: lines of RELATION<tab>TEMPLATE, or LAMA's file.")
     ],
     options: WritingOptions,
     triples: Annotated[
-        Path | None, typer.Option(help="The facts to ask for, head, relation, tail; default: those of the graph.")
+        Path | None, typer.Option(help="Facts to predict: head, relation, tail. Default: the graph's.")
     ] = None,
     known: Annotated[list[Path], typer.Option(help="More triples that are true, in the same layout. Repeatable.")] = [],  # noqa: B006
     candidates: Annotated[
         Literal["objects", "types"],
-        typer.Option(help="What an object is ranked among: the relation's objects, or all entities of their types."),
+        typer.Option(help="Candidates of an object: the relation's objects, or all entities of their types."),
     ] = "objects",
-    most: Annotated[Count | None, typer.Option(help="Facts of a relation at most, drawn with --seed.")] = None,
+    most: Annotated[Count | None, typer.Option(help="Most facts of a relation, drawn with --seed.")] = None,
     seed: Seed = 0,
 ) -> None:
-    """The facts of a graph as sentences with a slot where the object was, and the candidates for it.
+    """Turn the facts of a graph into cloze sentences with candidates for the object.
 
-    A template such as "[X] was born in [Y] ." has one place for the subject and one for the object; entities are spelt
-    by their labels. The new corpus has the candidates in its file candidates.json, and in each record all objects that
-    are true of the subject, which do not compete: `workbench evaluate facts RUN CORPUS` needs nothing else. Entities of
-    one label are one candidate, which is right where one of them is.
+    A template such as "[X] was born in [Y] ." has one place for the subject and one for the object. Labels of the
+    entities fill them. The new corpus has the candidates in its file candidates.json. Each record lists all true
+    objects of the subject, which are not ranked against each other: `workbench evaluate facts RUN CORPUS` needs nothing
+    else. Entities with the same label are one candidate, which is right where one of them is.
 
-    Relations that the graph lacks are left out and counted: LAMA's relations.jsonl can be given as it is.
+    Relations that the graph lacks are left out and counted, so LAMA's relations.jsonl can be given unchanged.
 
-    Facts that a graph for training lacks come from --triples; then the parts that it was split from are --known.
+    --triples reads facts that a training graph lacks. Name the other splits of the graph with --known.
 
     Examples:
 
@@ -79,7 +79,7 @@ def facts(
 
 
 def _counted(listed: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, int]:
-    """What is noted of the candidates, over all relations; says how many spellings are ambiguous."""
+    """The `about` fact of the candidates over all relations; logs the number of ambiguous spellings."""
     entities = [Counter(each["label"] for each in of) for of in listed.values()]
     spellings, shared = sum(map(len, entities)), sum(n > 1 for of in entities for n in of.values())
     if shared:
@@ -93,10 +93,10 @@ def _counted(listed: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, int
 
 
 def _templates(path: Path, store: GraphStore) -> tuple[tuple[str, str], ...]:
-    """The sentence of each relation; those that the graph lacks are left out, which is told (it has no fact of them).
+    """The sentence of each relation in the graph; the others are left out and logged.
 
     Raises:
-        WorkbenchError: the graph has none of the relations, or a template is without its two places.
+        WorkbenchError: the graph has none of the relations, or a template lacks one of its two places.
     """
     with extra("kg"):
         from kg.evaluation.facts.clozes import check_template
@@ -105,7 +105,7 @@ def _templates(path: Path, store: GraphStore) -> tuple[tuple[str, str], ...]:
         check_template(template, f"{path}, relation {relation!r}")
     lacking = [relation for relation in found if store.relation_ids.find(relation) < 0]
     if len(lacking) == len(found):
-        store.relation_row(lacking[0])  # says what is like it
+        store.relation_row(lacking[0])  # names similar relations
     if lacking:
         named = ", ".join([*lacking[:NAMED], *(["..."] if lacking[NAMED:] else [])])
         log.warning(

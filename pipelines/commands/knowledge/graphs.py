@@ -1,4 +1,4 @@
-"""The command `prepare graph`: look at a graph."""
+"""`prepare graph`: the size, the gaps and the entities of a graph."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def graph(
     graph: Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)],
     entity: Annotated[list[Name], typer.Argument(help="Ids of entities to show; none: the counts.")] = [],  # noqa: B006
     limit: Annotated[Count, typer.Option(help="Triples of an entity to show, in each direction.")] = 20,
-    hops: Annotated[
-        Hops, typer.Option(help="Show all within so many triples of the entities, whatever their direction.")
-    ] = 1,
+    hops: Annotated[Hops, typer.Option(help="Show all entities within this many triples, in both directions.")] = 1,
     graphml: Annotated[
-        OutputFile | None, typer.Option(help="Write what is within --hops as GraphML, for networkx or Gephi.")
+        OutputFile | None, typer.Option(help="Write the entities within --hops as GraphML, for networkx or Gephi.")
     ] = None,
-    draw: Annotated[OutputFile | None, typer.Option(help="Draw what is within --hops, as .svg, .png or .pdf.")] = None,
+    draw: Annotated[
+        OutputFile | None, typer.Option(help="Draw the entities within --hops, as .svg, .png or .pdf.")
+    ] = None,
     degrees: Annotated[
-        Count | None, typer.Option(help="Show so many entities with the most triples instead.", show_default=False)
+        Count | None, typer.Option(help="Show this many entities with the most triples instead.", show_default=False)
     ] = None,
 ) -> None:
-    """Show the size of a graph and what it lacks, or what it says about some entities.
+    """Show the size and the gaps of a graph, or the triples of some entities.
 
     Examples:
 
@@ -58,11 +58,9 @@ def graph(
     """
     around = graphml or draw or hops > 1
     if not entity and around:
-        raise WorkbenchError("--hops, --graphml and --draw go out from entities; name the ids of some behind the graph")
+        raise WorkbenchError("--hops, --graphml and --draw start from entities; name their ids after the graph")
     if entity and degrees:
-        raise WorkbenchError(
-            "--degrees is of the whole graph; leave the entities out, whose own triples are told anyway"
-        )
+        raise WorkbenchError("--degrees counts the whole graph; remove the entities, or show them without --degrees")
     store = GraphStore.open(graph)
     console = Terminal()
     if not entity:
@@ -95,7 +93,7 @@ def _counts(store: GraphStore) -> Table:
 
 
 def _degrees(store: GraphStore, most: int) -> Table:
-    table = Table("entity", "id", title=f"Triples of an entity, the most first ({store.path})")
+    table = Table("entity", "id", title=f"Triples of an entity, in descending order ({store.path})")
     for column in ("triples", "as head", "as tail"):
         table.add_column(column, justify="right")
     for row in np.argsort(-store.degrees, kind="stable")[:most].tolist():

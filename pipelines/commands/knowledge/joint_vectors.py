@@ -26,15 +26,15 @@ def joint_vectors(
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .txt.", show_default=False)],
     training: WordVectorOptions,
     graph: Annotated[
-        Path | None, typer.Option(help="A triples corpus or graph store, whose triples are read as sentences too.")
+        Path | None, typer.Option(help="A triples corpus or graph store whose triples are additional sentences.")
     ] = None,
     limit: options.Limit = None,
 ) -> None:
     """Train vectors of words and entities together (skip-gram), as Wikipedia2Vec does, for E-BERT.
 
-    A text is read twice: as it is, and with its entities in the places of their mentions. The file is word2vec's text,
-    words in small letters, entities as ENTITY/id; `prepare vectors GRAPH --from FILE --map-to MODEL` maps the entities
-    into the space of a model's words.
+    Each text is read twice: unchanged, and with entities in place of their mentions. The file has word2vec's text
+    format, with lower-case words, and entities as ENTITY/id. `prepare vectors GRAPH --from FILE --map-to MODEL` maps
+    the entities into the space of a model's words.
 
     Examples:
 
@@ -43,13 +43,13 @@ def joint_vectors(
       workbench prepare joint-vectors corpora/wiki-linked --graph corpora/graph -o joint.txt --min-count 2 --epochs 10
     """
     if output.suffix != ".txt":
-        raise WorkbenchError(f"vectors of words and entities are written to a .txt file; {output} has another ending")
+        raise WorkbenchError(f"--output {output}: the vectors are written to a .txt file; choose that suffix")
     opened = [Corpus.open(place) for place in corpora]
     for corpus in opened:
         lacking = sorted({"text", "spans"} - set(corpus.manifest.fields))
         if lacking:
             raise WorkbenchError(
-                f"{corpus.place} has no {' and no '.join(lacking)}; allowed: texts with links (workbench prepare link)"
+                f"{corpus.place} has no {' and no '.join(lacking)}; needed: texts with links (workbench prepare link)"
             )
     with extra("kg"):
         from kg.graph.store import GraphStore

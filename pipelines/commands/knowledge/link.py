@@ -1,4 +1,4 @@
-"""`prepare link`: a corpus with the entities that its texts or captions mention."""
+"""`prepare link`: a corpus with entity links in its texts or captions."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ def link(
     options: WritingOptions,
     making: LinkerOptions,
     graph: Annotated[Path | None, typer.Option(help="Link to this triples corpus or graph store.")] = None,
-    linker: Annotated[Path | None, typer.Option(help="A linker made by `prepare linker`, instead of --graph.")] = None,
+    linker: Annotated[Path | None, typer.Option(help="A linker built by `prepare linker`, instead of --graph.")] = None,
     min_score: Annotated[Share, typer.Option(help="Least score of a link (0 to 1).")] = 0.0,
-    candidates: Annotated[Count, typer.Option(help="Entities per mention at most, as spans of the same text.")] = 1,
+    candidates: Annotated[Count, typer.Option(help="Most entities per mention, as spans of the same text.")] = 1,
     inside: Annotated[
-        Name | None, typer.Option(help="Only inside the stretches of this field (tags, marks, mention, ...).")
+        Name | None, typer.Option(help="Link only inside the spans of this field (tags, marks, mention, ...).")
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the links that are there; add what overlaps none.")
+        bool, typer.Option("--keep", help="Keep existing links; add links that overlap none of them.")
     ] = False,
     alongside: Annotated[
-        bool, typer.Option("--alongside", help="Keep the links that are there, of another graph; add all of this one.")
+        bool, typer.Option("--alongside", help="Keep existing links to another graph; add all links to this one.")
     ] = False,
     supervise: Annotated[
         bool,
-        typer.Option("--supervise", help="The links that are there are right: mark them among those of this linker."),
+        typer.Option("--supervise", help="Existing links are correct: mark them among this linker's candidates."),
     ] = False,
     signs: Annotated[
-        bool, typer.Option("--signs", help="Spaces are none: they part the signs of Chinese, as in tagging sets.")
+        bool, typer.Option("--signs", help="Spaces only separate Chinese characters, as in tagging data sets.")
     ] = False,
 ) -> None:
     """Find the entities of a graph in texts and captions, and store them as character spans in a new corpus.
 
-    Each record notes the linker's name and version, each span its score: how likely a person would link these words to
-    this entity. Spans that are there are replaced, unless --keep, --alongside or --supervise is given. Options on how a
-    linker is made (--case, --min-length, --skip, --common, --names, --knowledge-base, --anchors, --priors, --words,
-    --context) are for --graph; with --linker they are refused, as a saved linker has its own.
+    Each record stores the linker's name and version, each span its score: the estimated probability that a person would
+    link these words to this entity. Existing spans are replaced, unless --keep, --alongside or --supervise is given. A
+    saved linker has its own options: with --linker, the options that build a linker are refused (--case, --min-length,
+    --skip, --common, --names, --knowledge-base, --anchors, --priors, --words, --context).
 
     Examples:
 
@@ -76,7 +76,7 @@ def link(
     linkable = [str(field.spans_of) for field in links_among(fields_of(opened.kind))]
     if not any(text in opened.manifest.fields for text in linkable):
         raise WorkbenchError(
-            f"{corpus} (kind {opened.kind}) has no text to link; allowed: a corpus of texts, or of images with captions"
+            f"{corpus} (kind {opened.kind}) has no text to link; needed: a corpus of texts, or of images with captions"
         )
     if graph is not None and linker is None:
         chosen = make_linker(graph, making)
@@ -89,11 +89,11 @@ def link(
         from pipelines.stages.entity_links import LinkEntities, stretch_fields
     if inside is not None and inside not in (allowed := stretch_fields(opened.manifest.fields)):
         raise WorkbenchError(
-            f"--inside {inside}: {corpus} has no stretches of a text in a field of this name; those that it has: "
+            f"--inside {inside}: {corpus} has no spans of a text in a field of this name; allowed: "
             f"{', '.join(allowed) or 'none'}"
         )
     if supervise and not links_among(opened.manifest.fields):
-        raise WorkbenchError(f"--supervise: {corpus} has no links that could be right; allowed: a corpus with `spans`")
+        raise WorkbenchError(f"--supervise: {corpus} has no links; needed: a corpus with `spans`")
     given = _given(keep=keep, alongside=alongside, supervise=supervise)
     before = spaces_in(opened.manifest.about) if given in ("keep", "alongside") else []
     other = chosen.space is not None and bool(before) and not any(map(chosen.space.same, before))
@@ -112,12 +112,12 @@ def link(
 
 
 def _graphs(before: Sequence[IdSpace], space: IdSpace | None) -> list[dict[str, str] | None]:
-    """Whose the entities are that the texts will be linked to."""
+    """The namespace of the entities that the linker links to."""
     return [noted(each) for each in dict.fromkeys((*before, *((space,) if space is not None else ())))]
 
 
 def _given(**asked: bool) -> str:
-    """What becomes of the links that are there, of the flags that say so."""
+    """What happens to existing links, by the flags."""
     said = [name for name, value in asked.items() if value]
     if len(said) > 1:
         raise WorkbenchError(f"--{' and --'.join(said)} contradict each other; give one of them")
@@ -127,11 +127,11 @@ def _given(**asked: bool) -> str:
 def _refuse_making(linker: Path, making: LinkerOptions) -> None:
     """
     Raises:
-        WorkbenchError: options say how a linker is made, and this one is made already.
+        WorkbenchError: options that build a linker were given with a saved linker.
     """
     if given := changed(making):
         raise WorkbenchError(
-            f"{', '.join(given)}: how a linker is made, and --linker {linker} is made already; give "
+            f"{', '.join(given)} cannot change the saved linker {linker}; give "
             f"{'it' if len(given) == 1 else 'them'} to `prepare linker`, or link with --graph instead of --linker"
         )
 

@@ -1,4 +1,4 @@
-"""`prepare linker`: an entity linker of the names in a graph."""
+"""`prepare linker`: an entity linker built from the names in a graph."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def linker(
         Path | None, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)
     ] = None,
 ) -> None:
-    """Make an entity linker of the labels and aliases in a graph, for `prepare link --linker`.
+    """Build an entity linker from the labels and aliases in a graph, for `prepare link --linker`.
 
-    More names come from --names, from --knowledge-base and, with how often they are links, from --anchors: texts whose
-    links are known (a field `spans`). Of these, a graph takes the names of its own entities; without a graph all count.
+    More names come from --names, --knowledge-base and --anchors. --anchors reads texts with known links (a field
+    `spans`) and counts how often each name is a link. With a graph, only names of the graph's entities are used.
 
     Examples:
 

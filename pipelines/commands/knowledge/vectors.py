@@ -1,4 +1,4 @@
-"""The command `prepare vectors`: train vectors of the entities of a graph, or take them over."""
+"""`prepare vectors`: train vectors of the entities of a graph, or import pretrained vectors."""
 
 from __future__ import annotations
 
@@ -27,41 +27,44 @@ def vectors(
     options: VectorOptions,
     importing: ImportOptions,
     source: Annotated[
-        Path | None, typer.Option("--from", help="Take these vectors over instead of training.", show_default=False)
+        Path | None, typer.Option("--from", help="Import these vectors instead of training.", show_default=False)
     ] = None,
     held_out: Annotated[
         Path | None, typer.Option(help="Triples to rank afterwards: head, relation, tail in columns separated by tabs.")
     ] = None,
     valid: Annotated[
-        Path | None, typer.Option(help="Triples in the same layout; training ends when they rank no better.")
+        Path | None, typer.Option(help="Triples in the same layout; training stops when their ranks improve no more.")
     ] = None,
     known: Annotated[
         list[Path], typer.Option(help="Other true triples, in the same layout, that filter the ranks. Repeatable.")
     ] = [],  # noqa: B006
     shuffled: Annotated[
-        bool, typer.Option("--shuffled", help="Of the graph with its tails exchanged: for the control shuffled-kg.")
+        bool,
+        typer.Option("--shuffled", help="Train on the graph with its tails exchanged: for the control shuffled-kg."),
     ] = False,
     permuted: Annotated[
-        bool, typer.Option("--permuted", help="Of the graph with its tails permuted: for the control permuted-kg.")
+        bool,
+        typer.Option("--permuted", help="Train on the graph with its tails permuted: for the control permuted-kg."),
     ] = False,
     seeds: Annotated[
-        Repeats, typer.Option(help="Trainings whose ranks are compared, from --seed on; the first one's are written.")
+        Repeats,
+        typer.Option(help="Number of trainings to compare, from --seed on; the first one's vectors are written."),
     ] = 1,
-    device: Annotated[Device, typer.Option(help="auto takes a GPU where there is one.")] = "auto",
+    device: Annotated[Device, typer.Option(help="auto uses a GPU where there is one.")] = "auto",
 ) -> None:
     """Train vectors of the entities and relations of a graph, or take them over, for the entity stream of a model.
 
-    The model is one of pykeen's, by name. With --valid, it is ranked on these triples every --check-every epochs, and
-    keeps the weights of the best time. With --held-out, prints the filtered ranks of triples that the graph does not
-    have (realistic ranks, both sides), with --seeds their mean and deviation over several trainings. By convention all
-    true triples filter: the graph's, the ranked ones, and with --known those of the other parts.
+    The model is one of pykeen's, by name. --valid ranks these triples every --check-every epochs and keeps the best
+    weights. --held-out prints the filtered ranks of triples that the graph lacks (realistic ranks, both sides); with
+    --seeds, their mean and deviation over several trainings. By convention all true triples filter the ranks: the
+    graph's, the ranked ones, and with --known those of the other splits.
     --shuffled and --permuted train on false facts instead, drawn with the seed; kg.entity_table takes such vectors
-    under these names. How well the true tails are guessed from the false ones is told.
+    under these names. The command logs how well the vectors separate the true tails from the false ones.
 
-    --from takes pretrained vectors over, those of the graph's entities: a folder with entity2vec.vec (ERNIE-THU's
-    kg_embed), OpenKE's JSON, .npy (DGL-KE, OpenKE), PyTorch-BigGraph's .tsv, word2vec's text or binary. Keys that begin
-    with ENTITY/ (wikipedia2vec) are looked for among the graph's labels. --map-to maps them linearly into the space of
-    a model's words, by the words that both know; kg.word_or_entity takes such vectors.
+    --from imports pretrained vectors of the graph's entities: a folder with entity2vec.vec (ERNIE-THU's kg_embed),
+    OpenKE's JSON, .npy (DGL-KE, OpenKE), PyTorch-BigGraph's .tsv, word2vec's text or binary. Keys that begin with
+    ENTITY/ (wikipedia2vec) are looked up among the graph's labels. --map-to maps the vectors linearly into the space of
+    a model's words, fitted on the words in both; kg.word_or_entity takes such vectors.
 
     Examples:
 
@@ -79,13 +82,13 @@ def vectors(
     if source is not None:
         ranked = held_out or valid or known or seeds > 1
         if options != VectorOptions() or shuffled or permuted or ranked:
-            raise WorkbenchError("--from takes vectors over as they are: leave out the options of training and ranking")
+            raise WorkbenchError("--from imports vectors unchanged: remove the options of training and ranking")
         _take_over(graph, source, output, importing)
         return
     if shuffled and permuted:
-        raise WorkbenchError("--shuffled and --permuted: vectors are those of one graph; name one of them")
+        raise WorkbenchError("--shuffled and --permuted: the vectors are trained on one graph; give one of the two")
     if importing != ImportOptions():
-        raise WorkbenchError("--format, --ids, --keys and --map-to are for --from: name the vectors to take over")
+        raise WorkbenchError("--format, --ids, --keys and --map-to need --from: name the vectors to import")
     store = GraphStore.open(graph)
     import torch
 
@@ -138,7 +141,7 @@ def _ranks(found: list[dict[str, dict[str, float]]]) -> Table:
     """The ranks of one training, or the means of several with the deviations between them (of a sample: n - 1)."""
     of = f", mean ± deviation of {len(found)} seeds" if len(found) > 1 else ""
     columns = ("mrr", "hits@1", "hits@3", "hits@10")
-    table = Table("asked for", "MRR", *columns[1:], "triples", title=f"Link prediction (filtered){of}")
+    table = Table("predicted", "MRR", *columns[1:], "triples", title=f"Link prediction (filtered){of}")
     for side, numbers in found[0].items():
         shares = (_statistics([each[side][name] for each in found]) for name in columns)
         table.add_row(side, *shares, f"{numbers['examples']:,}")

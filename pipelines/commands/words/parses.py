@@ -42,12 +42,12 @@ def parses(
       workbench prepare text trees.conllu --output corpora/parsed
     """
     if output.suffix != ENDING:
-        raise WorkbenchError(f"--output {output}: trees are written to a {ENDING} file, which `prepare text` reads")
+        raise WorkbenchError(f"--output {output}: the trees are written to a {ENDING} file, which `prepare text` reads")
     opened = open_corpus(str(corpus))
     if "text" not in opened.manifest.fields:
         raise WorkbenchError(
-            f"no record of {corpus} has a 'text' (they have {', '.join(opened.manifest.fields)}), and trees are of "
-            "texts alone; name a corpus of texts"
+            f"no record of {corpus} has a 'text' (they have {', '.join(opened.manifest.fields)}), and only texts "
+            "are parsed; name a corpus of texts"
         )
     pipeline, sentences = _parser(model), 0
     with atomic(output) as file:
@@ -57,7 +57,7 @@ def parses(
                 file.write(("\n".join(rows) + "\n\n").encode() if rows else b"")
                 sentences += bool(rows)
         if not sentences:
-            raise WorkbenchError(f"{corpus} has no sentence; give a corpus with texts")
+            raise WorkbenchError(f"{corpus} has no sentence; name a corpus with texts")
     log.info("%s: %d sentences", output, sentences)
 
 
@@ -65,7 +65,8 @@ def _parser(name: str) -> Language:
     pipeline = spacy_pipeline(name)
     if "parser" not in pipeline.pipe_names:
         raise WorkbenchError(
-            f"the spaCy pipeline {name!r} ({pipeline_version(pipeline)}) has no parser; name one that has, such as "
+            f"the spaCy pipeline {name!r} ({pipeline_version(pipeline)}) has no parser; name one with a parser, such "
+            "as "
             f"en_core_web_sm"
         )
     return pipeline

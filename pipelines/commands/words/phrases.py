@@ -1,4 +1,4 @@
-"""`prepare phrases`: a text corpus with the phrases that stand in its texts."""
+"""`prepare phrases`: a text corpus with the phrases in its texts."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def phrases(
     statistics: CollocationOptions,
     model: Annotated[
         Name | None,
-        typer.Option(help="A spaCy pipeline (package or folder): its noun chunks; default: statistics of the corpus."),
+        typer.Option(help="A spaCy pipeline (package or folder) for noun chunks; default: statistics of the corpus."),
     ] = None,
 ) -> None:
     """Find the phrases of texts, and store their places (mask_spans) in a new corpus: for phrase-level masking.
 
-    With --model they are the noun chunks of a spaCy pipeline; without, words that stand together in this corpus far
-    more often than chance has it, which needs no model and works for any language.
+    With --model the phrases are the noun chunks of a spaCy pipeline. Without it they are words that occur together in
+    the corpus far more often than by chance; this needs no model and works for any language.
 
     Examples:
 
@@ -64,7 +64,7 @@ def _collocations(corpus: Corpus, options: CollocationOptions) -> FindPhrases:
     found = Collocations.of(_Texts(corpus), options)
     if not len(found):
         raise WorkbenchError(
-            f"no two words stand together {options.min_count} times in {corpus.place}, and with a mutual information "
+            f"no two words occur together {options.min_count} times in {corpus.place} with a mutual information "
             f"of {options.threshold}: it has no phrases. Give more text, lower --min-count or --threshold, or name a "
             "--model"
         )
@@ -73,7 +73,7 @@ def _collocations(corpus: Corpus, options: CollocationOptions) -> FindPhrases:
 
 
 class _Texts:
-    """The texts of a corpus that may hold phrases, as often as asked."""
+    """The texts of a corpus that may hold phrases; iterates as often as needed."""
 
     def __init__(self, corpus: Corpus) -> None:
         self.corpus = corpus

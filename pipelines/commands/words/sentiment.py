@@ -31,12 +31,12 @@ def sentiment(
         Location, typer.Option(help="Lines of word, part of speech (n, v, a, r), polarity.", show_default=False)
     ],
 ) -> None:
-    """Mark the words of texts with their part of speech and polarity (tags), for the transform kg.sentiment (SentiLR).
+    """Tag the words of texts with their part of speech and polarity (tags), for the transform kg.sentiment (SentiLR).
 
-    The lexicon is a text of three columns separated by tabs. Rows of one word and part of speech are its senses, the
-    commonest first, whose polarities are averaged, the first ones weighing most; how many words have rows of both
-    signs is told. A word is of the part of speech of its first row, an inflected form of that of its base form. Tags
-    that the texts had are replaced; their labels stay.
+    The lexicon has three columns separated by tabs. Rows of the same word and part of speech are its senses, the most
+    frequent first. Their polarities are averaged, the first ones with the largest weight. The command logs the number
+    of words that have rows of both signs. A word has the part of speech of its first row, an inflected form that of its
+    base form. Existing tags of the texts are replaced; their labels are kept.
 
     Example:
 
@@ -58,11 +58,11 @@ def sentiment(
 
 
 def _report(path: str, lexicon: SentimentLexicon) -> None:
-    """How many words there are, and of how many the rows contradict each other."""
+    """Log the number of words, and of the words whose rows contradict each other."""
     log.info("%s: %s words", path, f"{len(lexicon):,}")
     if lexicon.mixed:
         log.warning(
-            "%s: %s words have rows of both signs, such as %s: taken for senses, the commonest first, and averaged; "
-            "where they are none, keep one row of each",
+            "%s: %s words have rows of both signs, such as %s: they are averaged as senses, the most frequent first; "
+            "if they are not senses, keep one row for each word",
             *(path, f"{len(lexicon.mixed):,}", ", ".join(lexicon.mixed[:3])),
         )

@@ -1,4 +1,4 @@
-"""`prepare sentiment-lexicon`: what words feel like, by part of speech, from a published lexicon."""
+"""`prepare sentiment-lexicon`: the polarity of words by part of speech, from a published lexicon."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def sentiment_lexicon(
     ],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .tsv.", show_default=False)],
     senses: Annotated[
-        Path | None, typer.Option(help="WordNet's index.sense: which part of speech a word mostly is, and more words.")
+        Path | None, typer.Option(help="WordNet's index.sense: frequencies of parts of speech, and more words.")
     ] = None,
 ) -> None:
     """Write the polarity of words by part of speech and sense as a table, for `prepare sentiment --lexicon` (SentiLR).
 
-    A row is word, part of speech (n, v, a, r), polarity; the senses of a word stand in the order of their rank, its
-    commonest part of speech first: by the counts of --senses, else that of the most senses. With --senses all words of
-    WordNet have a part of speech, those without a polarity 0.
+    A row is word, part of speech (n, v, a, r), polarity. The senses of a word are in the order of their rank, its most
+    frequent part of speech first: by the counts of --senses, else by the number of senses. With --senses all words of
+    WordNet have a part of speech; words without a polarity get 0.
 
     Examples:
 
@@ -38,7 +38,7 @@ def sentiment_lexicon(
       workbench prepare sentiment-lexicon textblob/en/en-sentiment.xml -o polarity.tsv
     """
     if output.suffix != ".tsv":
-        raise WorkbenchError(f"a sentiment lexicon is written to a .tsv file; {output} has another ending")
+        raise WorkbenchError(f"--output {output}: a sentiment lexicon is written to a .tsv file; choose that suffix")
     with extra("kg"):
         from kg.lexicons.sentiment_sources import read_polarities
     found = read_polarities(source, senses)

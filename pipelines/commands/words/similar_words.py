@@ -1,4 +1,4 @@
-"""`prepare similar-words`: which words of corpora stand in for each other, by word vectors trained on them."""
+"""`prepare similar-words`: the nearest words of each word, by word vectors trained on corpora."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def similar_words(
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
     tokenizer: Annotated[Location, typer.Option(help="The tokenizer of the recipe.", show_default=False)],
     training: WordVectorOptions,
-    nearest: Annotated[Size, typer.Option(help="Similar words of a word, at most.")] = 10,
+    nearest: Annotated[Size, typer.Option(help="Most similar words of a word.")] = 10,
     limit: options.Limit = None,
 ) -> None:
-    """Train word vectors (word2vec) on corpora, and store for each word those nearest to it: `replace.similar` of mlm.
+    """Train word vectors (word2vec) on corpora, and store the nearest words of each word: `replace.similar` of mlm.
 
-    Only words of as many tokens stand in for each other, as the recipe's tokenizer cuts them.
+    A word is replaced only by words with as many tokens in the recipe's tokenizer.
 
     Examples:
 
@@ -41,7 +41,7 @@ def similar_words(
       workbench prepare similar-words corpora/wiki --tokenizer tokenizer.json -o near.safetensors --dim 200 --nearest 5
     """
     if output.suffix != ".safetensors":
-        raise WorkbenchError(f"similar words are written to a .safetensors file; {output} has another ending")
+        raise WorkbenchError(f"--output {output}: similar words are written to a .safetensors file; choose that suffix")
     opened = [Corpus.open(place) for place in corpora]
     cut = Tokenizer.load(tokenizer)
     words, vectors = train_word_vectors(CorpusTexts(opened, limit), cut, training)
@@ -49,8 +49,8 @@ def similar_words(
     found = (similar >= 0).any(1).mean()
     if not found:
         raise WorkbenchError(
-            f"no two of the {len(words)} words that occur {training.min_count} times have as many tokens, so none may "
-            "stand in for another; give more text or a smaller --min-count"
+            f"no two of the {len(words)} words that occur {training.min_count} times have as many tokens, so no word "
+            "can replace another; add text, or lower --min-count"
         )
     provenance = {
         **dataclasses.asdict(training),

@@ -1,4 +1,4 @@
-"""`prepare supersenses`: which supersenses the tokens of a vocabulary may have, by a graph of senses."""
+"""`prepare supersenses`: the possible supersenses of a vocabulary's tokens, from a graph of senses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workbench.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 LEXICOGRAPHERS = ("noun.", "verb.", "adj.", "adv.")
-"""How WordNet's classes begin."""
+"""Prefixes of WordNet's classes."""
 
 
 def supersenses(
@@ -26,15 +26,15 @@ def supersenses(
 ) -> None:
     """Find the classes of the senses of each token that is a word, for kg.supersense and kg.sense_token (SenseBERT).
 
-    The classes are the types of the graph's entities: WordNet's 45 lexicographer classes. A word has those of all
-    synsets that it may be of; words of up to 3 letters, stop words and parts of words have none.
+    The classes are the types of the graph's entities: WordNet's 45 lexicographer classes. A word has the classes of all
+    its synsets. Words of up to 3 letters, stop words and subwords have none.
 
     Example:
 
       workbench prepare supersenses corpora/wordnet --tokenizer tokenizer.json --output supersenses.json
     """
     if output.suffix != ".json":
-        raise WorkbenchError(f"supersenses are written to a .json file; {output} has another ending")
+        raise WorkbenchError(f"--output {output}: supersenses are written to a .json file; choose that suffix")
     with extra("kg"):
         from kg.graph.store import GraphStore
         from kg.lexicons.supersense_table import find_supersenses, save_supersenses
@@ -43,7 +43,7 @@ def supersenses(
     provenance = {"graph": {"path": str(store.path), "identity": store.identity}}
     if not any(name.startswith(LEXICOGRAPHERS) for name in found.classes):
         log.warning(
-            "%s: its types, such as %s, are no supersenses (noun.animal, verb.motion), and are taken as the classes: "
+            "%s: its types, such as %s, are no supersenses (noun.animal, verb.motion), but serve as the classes: "
             "is it a graph of senses? WordNet's folder `dict` is one (workbench prepare triples dict --output CORPUS)",
             *(store.path, ", ".join(map(repr, found.classes[:3]))),
         )

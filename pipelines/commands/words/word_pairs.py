@@ -26,7 +26,7 @@ from workbench.text.word_vectors import WordVectorOptions
 
 log = logging.getLogger(__name__)
 VECTORS = "words.safetensors"
-"""The file of vectors in the folder of the corpus."""
+"""Name of the file of vectors in the corpus's folder."""
 SENSES = (
     "Give a graph of senses, such as WordNet's (workbench prepare triples dict --output CORPUS), or name a relation of "
     "this one whose ends are words of one meaning (--relation)."
@@ -72,14 +72,15 @@ def word_pairs(
     options: WritingOptions,
     training: WordVectorOptions,
     relation: Annotated[
-        list[Name], typer.Option(help="A relation whose heads and tails are pairs, next to synonyms. Repeatable.")
+        list[Name],
+        typer.Option(help="A relation whose heads and tails are pairs, in addition to synonyms. Repeatable."),
     ] = ["hypernym"],  # noqa: B006
     split: SplitShares = [],  # noqa: B006
 ) -> None:
     """Write the pairs of words that a graph of senses relates, for kg.lexical_relation (LIBERT).
 
-    Names of one entity are synonyms; those of the head and of the tail of a triple are of its relation. Vectors of all
-    words (fastText) lie in OUTPUT/words.safetensors: by them the objective finds false pairs that are hard to tell.
+    Names of the same entity are synonyms. The names of a triple's head and tail have its relation.
+    OUTPUT/words.safetensors has vectors of all words (fastText): with them the objective finds hard false pairs.
 
     Example:
 
@@ -102,11 +103,14 @@ def word_pairs(
     _refuse_other(options.output / VECTORS, provenance)
     options.prepare(Conversion(WordPairs(tuple(relation))), [store.path], "text", splits=splits)
     if (options.output / VECTORS).is_file():
-        log.info("%s is there already", options.output / VECTORS)
+        log.info("%s exists already", options.output / VECTORS)
         return
     words = sorted({word for part in splits.parts for word in _words(part_folder(options.output, part))})
     if not words:
-        raise WorkbenchError(f"the graph {store.path} relates no two words; prepare WordNet's folder `dict`")
+        raise WorkbenchError(
+            f"the graph {store.path} has no pair of related words; use WordNet's (workbench prepare triples dict "
+            "--output CORPUS)"
+        )
     save_word_vectors(options.output / VECTORS, words, CorpusTexts(opened), training, provenance)
     log.info("%s: vectors of %s words", options.output / VECTORS, f"{len(words):,}")
 
@@ -114,7 +118,7 @@ def word_pairs(
 def _refuse_other(path: Path, provenance: Mapping[str, Any]) -> None:
     """
     Raises:
-        WorkbenchError: the vectors that lie there were made otherwise, or of other texts.
+        WorkbenchError: the existing vectors were trained with other options or texts.
     """
     if not path.is_file():
         return
@@ -124,7 +128,8 @@ def _refuse_other(path: Path, provenance: Mapping[str, Any]) -> None:
     changed = [name for name in provenance if made.get(name) != provenance[name]]
     if changed:
         raise WorkbenchError(
-            f"{path} was made otherwise ({', '.join(changed)}); choose another --output, or remove the file to train "
+            f"{path} was trained with other options or texts ({', '.join(changed)}); choose another --output, or "
+            "remove the file to train "
             "these vectors again"
         )
 

@@ -1,4 +1,4 @@
-"""Words that somebody's OCR has read in an image, as the fields `ocr_tokens` and `ocr_boxes` of samples.
+"""Words of an image that OCR has read, as the fields `ocr_tokens` and `ocr_boxes` of samples.
 
 Rosetta (TextVQA)       ocr_info: [{word, bounding_box: {top_left_x, top_left_y, width, height}}], boxes in 0..1
 Microsoft Read (DocVQA) recognitionResults: [{width, height, lines: [{words: [{text, boundingBox: [x, y] * 4}]}]}]
@@ -17,10 +17,10 @@ Word = tuple[str, list[float]]
 
 
 def ocr_of(row: dict[str, Any], where: str) -> dict[str, Any]:
-    """`ocr_tokens` and `ocr_boxes` of a row or a file of one of these; nothing where it has none.
+    """`ocr_tokens` and `ocr_boxes` of a row or a file in one of these forms; empty if it has none.
 
     Raises:
-        MalformedError: it looks like one, and is none.
+        MalformedError: it is damaged.
     """
     try:
         found = list(_words(row))

@@ -17,11 +17,11 @@ from workbench.corpora.schema.field_values import strings
 
 @dataclass(frozen=True)
 class AOkVqa(ImageReader):
-    """A record for each question, with its `choices`, and the right one's number as `answer`.
+    """A record for each question, with its `choices`, and the right choice's number as `answer`.
 
-    Its direct answers are those of the question, whose `answer_type` says `difficult` where the set's own accuracy of
-    direct answers passes over it, else `direct`; its `rationales` stay with it. The test set has neither answers.
-    Images are COCO's of 2017; all questions on one go to the same part of a corpus.
+    The direct answers are the answers of the question. Its `answer_type` is `difficult` if the official accuracy of
+    direct answers excludes it, else `direct`. Its `rationales` are stored with it. The test set has neither answers nor
+    rationales. Images are COCO's of 2017; all questions on one go to the same split.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES

@@ -1,6 +1,6 @@
 """Captions as JSON lines: `{image, captions: [...]}`, `{file_name, text}` (imagefolder), images in a folder or tar.
 
-With `boxes`, one for each caption, it is said what each speaks of: [x1, y1, x2, y2] in 0..1, or [].
+With `boxes`, each caption has the box that it refers to: [x1, y1, x2, y2] in 0..1, or [].
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ SAID = ("captions", *CAPTION)
 
 @dataclass(frozen=True)
 class CaptionsJsonl(ImageReader):
-    """Rows of one image need not be neighbours: their captions are gathered (in memory; the images are not).
+    """The captions of an image are gathered from all its rows (in memory; the images are not).
 
-    The fields are found by their usual names, or named. Others go to the sample's `meta`. A table of Parquet or Arrow
-    whose images lie next to it is read as well.
+    The fields are found by their usual names, or named by options. Others go to the sample's `meta`. A table of Parquet
+    or Arrow next to its images is read, too.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
@@ -59,7 +59,7 @@ class CaptionsJsonl(ImageReader):
 
 
 def _usual(row: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    """The first of these names that is a column with a text, or a list of them."""
+    """The first of these names that is a column with a text, or a list of texts."""
     return next((name for name in names if isinstance(row.get(name), str | list)), None)
 
 
@@ -72,7 +72,7 @@ def _captions(row: dict[str, Any], field: str, where: str) -> list[str]:
 
 
 def _boxes(row: dict[str, Any], captions: list[str], where: str) -> list[Any]:
-    """A box for each caption, empty ones where the row has none."""
+    """A box for each caption; none if the row has no boxes."""
     found = require(row, "boxes", list, where) if "boxes" in row else [[]] * len(captions)
     wrong = boxes(found)
     if wrong or len(found) != len(captions):

@@ -20,10 +20,10 @@ CAPTION = ("caption", "captions", "title", "comment", "text", "sentence", "raw")
 
 @dataclass(frozen=True)
 class CaptionsTable(ImageReader):
-    """One caption a line; those of an image are gathered, in the order of the file.
+    """Each line has one caption. The captions of an image are gathered, in the order of the file.
 
-    The columns are found by their usual names, or named. Others go to `meta` (of an image's first line), so a column
-    `split` serves `--own-split`. The separator is what stands most often in the first line.
+    The columns are found by their usual names, or named by options. Others go to `meta` (of an image's first line), so
+    a column `split` serves `--own-split`. The separator is the most frequent one in the first line.
     `quoted` says whether cells may be quoted (by default where the separator is a comma or a semicolon).
     """
 

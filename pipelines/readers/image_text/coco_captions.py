@@ -42,7 +42,7 @@ class CocoCaptions(ImageReader):
 
 
 def _captions(tree: dict[str, Any], path: Path, malformed: Malformed) -> dict[Any, list[tuple[str, str]]]:
-    """By image, its captions and where they stand."""
+    """The captions of each image, and their places."""
     captions: dict[Any, list[tuple[str, str]]] = {}
     for number, row in enumerate(rows_of(tree, "annotations", path)):
         where = f"{path.name}:annotations[{number}]"

@@ -1,4 +1,4 @@
-"""Conceptual Captions: lines `caption<tab>url` (Sharma et al. 2018), of CC12M `url<tab>caption` (Changpinyo et al.)."""
+"""Conceptual Captions: lines `caption<tab>url` (Sharma et al. 2018); CC12M: `url<tab>caption` (Changpinyo et al.)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCHEMES = ("http://", "https://")
 
 @dataclass(frozen=True)
 class ConceptualCaptions(UrlList):
-    """The URL is what begins with http:// or https://, whichever column it is."""
+    """The column that begins with http:// or https:// is the URL."""
 
     suffixes: ClassVar[tuple[str, ...]] = (".tsv", ".txt")
 

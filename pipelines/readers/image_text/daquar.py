@@ -16,18 +16,19 @@ from pipelines.readers.reader import Malformed, MalformedError, Peek, parse_text
 from pipelines.sources.files import files, lines
 from workbench.core.options.bounds import FileTemplate
 
-IMAGE = re.compile(r"image(\d+)")  # not a word's beginning: one question says eimage999
+IMAGE = re.compile(r"image(\d+)")  # not at a word boundary: one question has eimage999
 PLACE = re.compile(r"\s*\bin (the|this) \w?image\d+\s*\??\s*$")
 NAMED = re.compile(r".*\b\w?image\d+\s*(\?\s*)?")
 
 
 @dataclass(frozen=True)
 class Daquar(ImageReader):
-    """The questions of an image are one record; several answers (`book, scissor, papers`) are a set, all of them right.
+    """The questions of an image are one record. Several answers (`book, scissor, papers`) are a set: all of them are
+    right.
 
-    "in the image3 ?" at a question's end says of which image it is and is taken off; where the image is named otherwise
-    ("on the left side of the image94 ?") its number is taken off. Lines are paired as they stand, so a question without
-    its line of answers is found by what does not name an image.
+    "in the image3 ?" at the end of a question names its image and is removed. If the image is named elsewhere ("on the
+    left side of the image94 ?") its number is removed. Lines are paired in their order, so a question without a line of
+    answers is detected by the next line, which names an image.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".txt",)
@@ -42,7 +43,7 @@ class Daquar(ImageReader):
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         asked = ImageQuestions[int]()
         for path in files(paths, self.suffixes):
-            name = path.name.partition(".txt")[0]  # qa.37.raw.train: its questions and those of the test have other ids
+            name = path.name.partition(".txt")[0]  # qa.37.raw.train: the training and test questions have different ids
             for number, line, answered in _pairs(path):
                 where = f"{path.name}:{number}"
                 with malformed:
@@ -56,11 +57,11 @@ class Daquar(ImageReader):
 
 
 def _pairs(path: Path) -> Iterator[tuple[int, bytes, bytes]]:
-    """(number of the question's line, it, the line of its answers, which may be lacking).
+    """(number of the question's line, the question, the line of its answers, which may be missing).
 
-    The line behind a question has its answers unless it is the next question. Empty lines are none: files may have them
-    between all lines. Where there are more than usual before an answer, and than one, its own question is lacking, and
-    the question before them has none.
+    The line after a question has its answers unless it is the next question. Files may have empty lines between all
+    lines, and they are ignored. If there are more of them than usual before an answer, and more than one, the answer's
+    own question is missing, and the question before them has no answer.
     """
     reported = [(number, line) for number, line in lines(path) if line.strip()]
     usual = _usual_gap(reported)
@@ -83,7 +84,7 @@ def _pairs(path: Path) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 def _usual_gap(reported: list[tuple[int, bytes]]) -> int:
-    """How many empty lines stand between most questions and their answers."""
+    """The usual number of empty lines between a question and its answers."""
     gaps = Counter(
         later - number - 1
         for (number, line), (later, behind) in pairwise(reported)
@@ -97,7 +98,7 @@ def _is_question(line: bytes) -> bool:
 
 
 def _question(text: str, where: str) -> tuple[int, str]:
-    """The number of the image that is named last, and the question without it."""
+    """The number of the last named image, and the question without it."""
     named = IMAGE.findall(text)
     if not named:
         raise MalformedError("the question names no image, as in 'in the image3 ?'", where, repr(text[:60]))

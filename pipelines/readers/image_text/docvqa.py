@@ -1,6 +1,6 @@
 """Questions on documents: DocVQA (Mathew et al., WACV 2021), InfographicVQA, and ST-VQA (Biten et al., ICCV 2019).
 
-Questions stand under `data`; each answer is right, and near ones are, too: the corpus says that it is scored by ANLS.
+Questions are under `data`. Each answer is right, and similar ones are, too: the corpus is scored by ANLS.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ FOLDERS = ("ocr_results", "spdocvqa_ocr", "infographicsvqa_ocr", "ocr")
 
 @dataclass(frozen=True)
 class DocVqa(ImageReader):
-    """The questions of a page are one record, with the words read in it as `ocr_tokens`, their places `ocr_boxes`.
+    """The questions of a page are one record, with the words of the page as `ocr_tokens` and their boxes as
+    `ocr_boxes`.
 
-    `ocr` is the folder of files with these words, one for each image and called as it is; by default `ocr_results`
-    next to the questions, if it is there. Pages of one document go to the same part of a corpus. The split goes to
+    `ocr` is the folder of the files with these words, one for each image and with its name; by default `ocr_results`
+    next to the questions, if it exists. Pages of one document go to the same split. The published split goes to
     `meta.split`. The questions are held in memory.
     """
 
@@ -76,15 +77,13 @@ class DocVqa(ImageReader):
             meta = {name: value for name, value in known.items() if value}
             yield image, {"questions": questions, **words, "meta": meta}, where
         if lacking:
-            log.warning(
-                "%s of %s images have no words that were read in them", f"{lacking:,}", f"{len(asked.images):,}"
-            )
+            log.warning("%s of %s images have no OCR words", f"{lacking:,}", f"{len(asked.images):,}")
 
     def _words(self, alongside: Path) -> Path | None:
         """The folder of the files of words.
 
         Raises:
-            WorkbenchError: the one that was named is not there.
+            WorkbenchError: the named folder does not exist.
         """
         if self.ocr is not None:
             if not Path(self.ocr).is_dir():
@@ -104,14 +103,14 @@ def _image(row: dict[str, Any], where: str) -> str:
 
 
 def _usual(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with the names that other sets have; the questions of test sets have no answers."""
+    """The row with the field names of other sets; the questions of test sets have no answers."""
     kinds = row.get("question_types")
     kind = {"question_type": "/".join(map(str, kinds))} if isinstance(kinds, list) and kinds else {}
     return {"answers": [], **row, **({"question_id": row["questionId"]} if "questionId" in row else {}), **kind}
 
 
 def _read(folder: Path | None, row: dict[str, Any], image: str) -> dict[str, Any]:
-    """The words of an image's own file; none where there is none."""
+    """The words of an image's own file; empty without one."""
     if folder is None:
         return {}
     name = str(row.get("ocr_output_file") or f"{PurePosixPath(image).stem}.json")

@@ -24,7 +24,7 @@ FORM = "not of the form [question, answer, image id]"
 class EasyVqa(ImageReader):
     """The questions of an image are one record; a question's id is its place in the list, counted from 1.
 
-    Ids of images begin with 0 in train and in test, so that each of these is a corpus of its own.
+    Ids of images begin with 0 in train and in test, so each of these needs its own corpus.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".json",)
@@ -41,11 +41,11 @@ class EasyVqa(ImageReader):
         return text.startswith("[") and _fits(first)
 
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
-        """Raises WorkbenchError where more than one list is given: their images have the same ids."""
+        """Raises WorkbenchError if more than one list is given: their images have the same ids."""
         if len(named := files(paths, self.suffixes)) > 1:
             raise WorkbenchError(
                 f"easy-vqa reads one list of questions at a time, found {', '.join(map(str, named))}: image 0 of "
-                "the one is not image 0 of the other. Prepare a corpus of each"
+                "one is not image 0 of the other. Prepare a corpus for each"
             )
         asked = ImageQuestions[int]()
         for record in row_records(paths):

@@ -1,4 +1,4 @@
-"""Flickr30k Entities (Plummer et al., ICCV 2015): captions whose phrases are marked, and boxes of what they speak of.
+"""Flickr30k Entities (Plummer et al., ICCV 2015): captions with marked phrases and their boxes.
 
 Sentences/1000092795.txt      [/EN#1/people Two young guys] with [/EN#2/bodyparts shaggy hair] look at ...
 Annotations/1000092795.xml    <size>, <object> with <name> 1 </name> and <bndbox>, or <nobndbox> 1
@@ -25,11 +25,11 @@ SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 @dataclass(frozen=True)
 class Flickr30kEntities(ImageReader):
-    """A file of sentences for each image; the phrases are `caption_marks`, with their type, the number of what they
-    speak of, which is the same in all captions of an image, and its boxes.
+    """There is a file of sentences for each image. The phrases become `caption_marks`, with their type, the number of
+    their entity, which is the same in all captions of an image, and its boxes.
 
-    Boxes are read from `Annotations` next to the folder of sentences, or in it, or from the folder `boxes`. Where an
-    image has no file there, its phrases have no boxes.
+    Boxes are read from `Annotations` next to the folder of sentences, or in it, or from the folder `boxes`. Phrases of
+    an image without a file there have no boxes.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".txt",)
@@ -74,7 +74,7 @@ class Flickr30kEntities(ImageReader):
         """The file of an image's boxes; None where there is none.
 
         Raises:
-            WorkbenchError: the folder that was named is not there.
+            WorkbenchError: the named folder does not exist.
         """
         if self.boxes is not None and not Path(self.boxes).is_dir():
             raise WorkbenchError(f"there is no folder {self.boxes} with the boxes (--option boxes=FOLDER)")
@@ -99,10 +99,10 @@ def _marked(text: str, places: Mapping[str, list[list[float]]], where: str) -> t
 
 
 def _places(path: Path) -> dict[str, list[list[float]]]:
-    """By the number of what is spoken of, its boxes in 0..1.
+    """The boxes of each entity by its number, in 0..1.
 
     Raises:
-        MalformedError: no XML, or not as the set's.
+        MalformedError: not XML, or not in the set's form.
     """
     with open_bytes(path) as handle:
         raw = handle.read()

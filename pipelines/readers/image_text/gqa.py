@@ -17,9 +17,9 @@ from workbench.core.options.bounds import FileTemplate
 
 @dataclass(frozen=True)
 class Gqa(ImageReader):
-    """The questions of an image are one record: `question_type` is the structural type of GQA.
+    """The questions of an image are one record: `question_type` is GQA's structural type.
 
-    `answer_type` is the semantic type. With `balanced` only the balanced questions of a file of all are read. The
+    `answer_type` is the semantic type. With `balanced` only the balanced questions are read. The
     questions of test and challenge have no answer. A file is held in memory.
     """
 

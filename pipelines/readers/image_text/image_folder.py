@@ -27,7 +27,7 @@ METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 
 
 class Classed(NamedTuple):
-    """An image by its folders: its class, and its split where the folder above has the name of one."""
+    """An image by its folders: its class, and its split if the folder above has the name of one."""
 
     path: Path
     name: str
@@ -39,9 +39,9 @@ class Classed(NamedTuple):
 class ImageFolder(ImageReader):
     """With `metadata.*` each row names its image (`file_name`); captions and labels are found by their usual names.
 
-    `fields` says which columns are other fields of a sample (docs/samples.md), what is left goes to `meta`. Without
-    metadata the image's folder is its class (`labels.label`), as `evaluate zero-shot` reads it. Folders called train,
-    test, ... above are splits (`meta.split`, for --own-split).
+    `fields` maps other columns to fields of a sample (docs/samples.md); the remaining columns go to `meta`. Without
+    metadata the image's folder is its class (`labels.label`), as `evaluate zero-shot` reads it. Folders above with
+    names such as train or test are splits (`meta.split`, for --own-split).
     """
 
     suffixes: ClassVar[tuple[str, ...]] = ()
@@ -62,7 +62,7 @@ class ImageFolder(ImageReader):
         return [place for path in paths for place in ([path] if path.is_file() else _metadata(path))]
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        """Raises WorkbenchError where a folder has no image."""
+        """Raises WorkbenchError if a folder has no image."""
         for path in paths:
             described = self.inputs([path])
             named: set[str] = set()
@@ -93,7 +93,7 @@ class ImageFolder(ImageReader):
 
 
 def _described(place: Path, root: Path, named: set[str]) -> Iterator[Record]:
-    """The rows of a metadata file, each with its image, which lies in the file's folder and is added to `named`."""
+    """The rows of a metadata file, each with its image from the file's folder, which is added to `named`."""
     malformed, store = Malformed(), ImageStore([place.parent], nested=False)
     inner = place.parent.relative_to(root).as_posix()
     split = inner.partition("/")[0] if inner.partition("/")[0].lower() in SPLITS else None
@@ -127,12 +127,12 @@ def _rows(place: Path, malformed: Malformed) -> Iterator[tuple[int, dict[str, An
 
 
 def _metadata(folder: Path) -> list[Path]:
-    """The metadata files of a folder, and of those in it."""
+    """The metadata files of a folder and its subfolders."""
     return sorted(place for name in METADATA for pattern in (name, f"*/{name}") for place in folder.glob(pattern))
 
 
 def is_of_classes(folder: Path) -> bool:
-    """Whether all files of a folder are images, none directly in it, in two folders at least."""
+    """Whether all files of a folder are images in at least two subfolders."""
     labels: set[str] = set()
     for place, _, names in os.walk(folder):
         data = [name for name in names if not is_about(Path(place, name), folder)]

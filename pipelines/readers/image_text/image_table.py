@@ -27,12 +27,13 @@ IDENTIFIERS = ("question_id", "questionId", "id")
 
 @dataclass(frozen=True)
 class ImageTable(ImageReader):
-    """A row is a record. Its image is a column of bytes, or of {bytes, path}; a path alone is looked for in --images.
+    """Each row is a record. Its image is a column of bytes, or of {bytes, path}; a path alone is searched for in
+    --images.
 
-    The columns are found by their usual names, or named: captions (a text, or a list), a question with its answers, a
-    label (the class's name where the file has it). `fields` says which columns are other fields of a sample
-    (docs/samples.md). What is left goes to `meta`. The questions of an image that several rows have stay records of
-    their own.
+    The columns are found by their usual names, or named by options: captions (a text, or a list), a question with its
+    answers, a label (the class's name if the file has it). `fields` maps other columns to fields of a sample
+    (docs/samples.md). The remaining columns go to `meta`. Questions on the same image in several rows stay separate
+    records.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
@@ -67,7 +68,7 @@ class ImageTable(ImageReader):
                 other = {column for column, value in row.items() if holds_bytes(value)} - reported
                 if other:
                     reported |= other
-                    log.warning("%s: the columns %s hold bytes, too; they are not read", path.name, ", ".join(other))
+                    log.warning("%s: the columns %s hold bytes, too; they are ignored", path.name, ", ".join(other))
                 data, place = (image, None) if isinstance(image, bytes) else (image.get("bytes"), image.get("path"))
                 ref: ImageRef | Absent = Absent.MISSING
                 if data is None and place:
@@ -106,7 +107,7 @@ class ImageTable(ImageReader):
 def row_sources(
     row: Mapping[str, Any], kind: str, chosen: Mapping[str, Source], caption: Name | None = None
 ) -> dict[str, Source]:
-    """Which columns of an image's row the fields come from: as chosen, as fields are called, or by usual names."""
+    """The columns of each field: as chosen by options, named like fields, or with usual names."""
     sources = with_own(row, kind, chosen)
     if caption is not None:
         sources["captions"] = caption
@@ -120,12 +121,12 @@ def row_sources(
 
 
 def _is_image(value: Any) -> bool:
-    """Whether a cell is an image: bytes, or as `datasets` keeps one."""
+    """Whether a cell is an image: bytes, or the form of `datasets`."""
     return isinstance(value, bytes) or (isinstance(value, dict) and value.keys() == {"bytes", "path"})
 
 
 def _question(row: Mapping[str, Any], key: str, where: str) -> tuple[dict[str, Any], set[str]]:
-    """The question of a row, and the columns that it is built from; without an id it has the record's key."""
+    """The question of a row, and the columns that it uses; without an id it has the record's key."""
     named = next((name for name in IDENTIFIERS if isinstance(row.get(name), str | int)), None)
     answers = row.get("answers", row.get("answer", []))
     reported = {**row, "question_id": key if named is None else row[named]}

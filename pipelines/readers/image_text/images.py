@@ -1,4 +1,4 @@
-"""What the image-text formats share: a record per image, its bytes loaded in the worker."""
+"""Base class of the image-text formats: a record for each image; the worker loads its bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ImageReader(RawReader):
     kind: ClassVar[str] = "image-text"
 
     apart: ClassVar[bool] = False
-    """Whether the set's images have different file names, whatever their folders: they may lie in one, too."""
+    """Whether the set's images have unique file names, so that they may lie in one folder, too."""
 
     images: list[Location] = field(default_factory=list)
 
@@ -33,16 +33,16 @@ class ImageReader(RawReader):
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         """(image name, the sample's fields, place in the file) for every image; each image once.
 
-        The image's name is the sample's key, unless the fields have one. What does not fit the format is read within
-        `malformed`.
+        The image's name is the sample's key, unless the fields have one. Rows that do not fit the format are read
+        within `malformed`.
         """
         raise NotImplementedError(f"{type(self).__name__} must define annotations")
 
     def named(self, template: str, where: str, **values: str | int) -> str:
-        """An image's file name of the format's option `image_name`.
+        """An image's file name from the format's option `image_name`.
 
         Raises:
-            WorkbenchError: the template asks for something else than `values`.
+            WorkbenchError: the template needs other fields than `values`.
         """
         try:
             return template.format(**values)
@@ -62,7 +62,7 @@ class ImageReader(RawReader):
         return [*annotated, *open_store(annotated[0], self.images).files]
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        """Raises WorkbenchError where not one annotated image is found."""
+        """Raises WorkbenchError if no annotated image is found."""
         store = open_store(files(paths, self.suffixes)[0], self.images)
         found, missing, malformed = 0, 0, Malformed()
         for name, fields, where in self.annotations(paths, malformed):
@@ -83,7 +83,7 @@ class ImageReader(RawReader):
 
 
 def image_sample(name: str, ref: ImageRef, fields: Mapping[str, Any], where: str) -> Sample:
-    """A sample with the bytes of an image that lies somewhere."""
+    """A sample with the bytes of an image."""
     return described_image(ref.read(), fields, name, where)
 
 
@@ -95,7 +95,7 @@ def described_image(data: bytes, fields: Mapping[str, Any], name: str, where: st
 
 
 def box_within(box: Sequence[float], width: float, height: float) -> list[float]:
-    """A box's corners x1, y1, x2, y2 in 0..1 of the sides; none where it has no corners, or nothing of it is inside."""
+    """The corners x1, y1, x2, y2 of a box in 0..1; none if it has no corners, or lies outside the image."""
     if not box or min(width, height) <= 0:
         return []
     corners = [min(max(corner / side, 0.0), 1.0) for corner, side in zip(box, (width, height) * 2, strict=True)]

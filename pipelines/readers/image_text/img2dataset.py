@@ -1,4 +1,4 @@
-"""The folder that img2dataset writes (Beaumont 2021): tars of images, with the caption and what is known as JSON."""
+"""The folder that img2dataset writes (Beaumont 2021): tars of images, with captions and metadata as JSON."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from workbench.sequences.sequence import Sample
 SHARD = re.compile(r"\d{5,}\.tar")
 ENCODED = ("jpg", "png", "webp", "jpeg")
 LISTED = {name: f"listed_{name}" for name in WRITTEN if name != "url"}
-"""What is written of the image itself; the JSON may say another thing of the list's."""
+"""Columns that describe the fetched image itself; the JSON may have others for the listed one."""
 UNSTATED_FIELDS = ("caption", "key", "status", "error_message")
 
 
 @dataclass(frozen=True)
 class Img2dataset(ImageReader):
-    """A record of a tar is a record: its caption, and in `meta` what its JSON says (URL, similarity, sizes, ...).
+    """A record of a tar becomes a record: its caption, and its JSON in `meta` (URL, similarity, sizes, ...).
 
-    The tars are read in place. What else lies in the folder (tables and counts of each shard) says nothing more. For a
-    corpus without a copy of the images, `workbench index` takes the same folder.
+    The tars are read in place. Other files of the folder (tables and counts of each shard) are not needed. For a corpus
+    without a copy of the images, use `workbench index` on the same folder.
     """
 
     @classmethod
@@ -68,7 +68,7 @@ def _text(ref: ImageRef, where: str) -> str:
     """A member of a tar as text, whatever its byte order mark says.
 
     Raises:
-        MalformedError: it is none.
+        MalformedError: it cannot be decoded.
     """
     try:
         return decoded(ref.read())

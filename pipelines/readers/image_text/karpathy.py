@@ -20,10 +20,10 @@ from workbench.core.options.bounds import Name
 
 @dataclass(frozen=True)
 class Karpathy(ImageReader):
-    """The split of an image goes to `meta.split`: `--own-split val --own-split test` makes corpora of these two, and
-    `restval`, which the published results train on, stays with `train`.
+    """The split of an image goes to `meta.split`: `--own-split val --own-split test` makes a corpus of each of the two,
+    and `restval`, which the published results train on, stays with `train`.
 
-    `splits` are those that are read at all (without it: every one). The annotations are held in memory.
+    `splits` names the splits to read (default: all). The annotations are held in memory.
     """
 
     apart: ClassVar[bool] = True
@@ -51,7 +51,7 @@ class Karpathy(ImageReader):
 
 
 def _image(row: dict[str, Any], split: str, where: str) -> tuple[str, dict[str, Any]]:
-    """The image's name, and its sentences as they were written."""
+    """The image's name, and its sentences unchanged."""
     file = require(row, "filename", str, where)
     folder = row.get("filepath")
     sentences = require(row, "sentences", list, where)

@@ -1,4 +1,4 @@
-"""A sentence on an image, or on several, and whether it is true: SNLI-VE, ALBEF's and BLIP's lists, NLVR as JSON lines.
+"""Sentences on one or more images, each true or false: SNLI-VE, ALBEF's and BLIP's lists, NLVR as JSON lines.
 
 SNLI-VE (Xie et al. 2019)          Flickr30K_ID, sentence1 (the premise), sentence2, gold_label, pairID
 ALBEF, BLIP: entailment, NLVR2     image or images, sentence, label
@@ -21,16 +21,16 @@ from workbench.sequences.sequence import Sample
 
 FLICKR = "Flickr30K_ID"
 UNSURE = "-"
-"""SNLI's label of a pair of which the annotators say different things."""
+"""SNLI's label of a pair without agreement of the annotators."""
 IDS = ("pairID", "identifier", "id", "question_id")
 
 
 @dataclass(frozen=True)
 class LabelledSentences(MediaReader):
-    """A record for each sentence: it is the caption, `labels.label` what is said of it, 1 and 0 for true and false.
+    """A record for each sentence: it is the caption, `labels.label` its class, 1 and 0 for true and false.
 
     Two images are `media.left` and `media.right`. A pair without a gold label (SNLI's `-`) is dropped and counted.
-    Records of one image, or of the same images, go to the same part of a corpus. `image_name` makes the file name of
+    Records of the same image or images go to the same split. `image_name` makes the file name of
     an image of Flickr30k from its id.
     """
 
@@ -82,7 +82,7 @@ class LabelledSentences(MediaReader):
 
 
 def _labels(label: Any, where: str) -> Sample:
-    """1 and 0 of what is true and false, the name of any other class; none of a hidden test set."""
+    """1 and 0 for true and false, else the name of the class; none for a hidden test set."""
     if isinstance(label, str) and label.strip() and label.strip().lower() not in TRUTH:
         return {"labels": {"label": label.strip()}}
     return truth_of({"label": label}, where)

@@ -19,11 +19,11 @@ PLACE = "<image>"
 
 @dataclass(frozen=True)
 class Llava(ImageReader):
-    """What a human says and gpt's turn behind it are a question and its answer; all of an image are one record.
+    """A human's turn and gpt's next turn are a question and its answer; all of an image are one record.
 
     With `turns=captions` gpt's turns are captions instead, as in the lists for LLaVA's first stage ("describe the
-    image"). `<image>` says where the image stands, and is taken off. A later question may speak of what was said before
-    it, and is asked without that here. Rows without an image are text alone, and are counted.
+    image"). `<image>` marks the place of the image and is removed. A later question may refer to earlier turns; it is
+    used without them here. Rows without an image have only text, and are counted.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
@@ -53,7 +53,7 @@ class Llava(ImageReader):
 
 
 def _pairs(row: dict[str, Any], where: str) -> Iterator[tuple[str, str]]:
-    """(what the human says, what gpt says to it)."""
+    """(the human's turn, gpt's answer)."""
     before = None
     for turn in require(row, "conversations", list, where):
         if not (isinstance(turn, dict) and isinstance(turn.get("value"), str)):

@@ -1,4 +1,4 @@
-"""What the formats of several media a record share: the files found by name, their bytes loaded in the worker."""
+"""Base class of the formats with several media in a record: files found by name; the worker loads their bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IMAGE = "image"
 
 
 class MediaRecord(NamedTuple):
-    """A record as its file has it: `places` are the files by the media's names, `row` is what else it says."""
+    """A record of the file: `places` are the files by the media's names, `row` has the other fields."""
 
     key: str
     places: Mapping[str, str]
@@ -31,10 +31,10 @@ class MediaRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class MediaReader(ImageReader):
-    """A format whose records have `media`, or one image; a subclass says which (`described`), and what else."""
+    """A format whose records have `media`, or one image; a subclass defines `described` and `content`."""
 
     def described(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[MediaRecord]:
-        """The records, in the parent process; what does not fit the format is read within `malformed`."""
+        """The records, in the parent process; rows that do not fit the format are read within `malformed`."""
         raise NotImplementedError(f"{type(self).__name__} must define described")
 
     def content(self, row: dict[str, Any], where: str) -> Sample:
@@ -46,7 +46,7 @@ class MediaReader(ImageReader):
         raise NotImplementedError(f"{type(self).__name__} must define content")
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        """Raises WorkbenchError where not one of the files is found."""
+        """Raises WorkbenchError if none of the files is found."""
         store = open_store(files(paths, self.suffixes)[0], self.images)
         found, lost, malformed = 0, "", Malformed()
         for one in self.described(paths, malformed):
@@ -79,7 +79,7 @@ class MediaReader(ImageReader):
 
 
 def _hash(media: Mapping[str, bytes]) -> str:
-    """Over all media, so that copies of a record never end up on both sides of a split; of a sole image its own."""
+    """A hash over all media, so that copies of a record never end up in different splits; of a single image its own."""
     if media.keys() == {IMAGE}:
         return hashlib.sha256(media[IMAGE]).hexdigest()
     return hashlib.sha256(b"".join(hashlib.sha256(data).digest() for data in media.values())).hexdigest()

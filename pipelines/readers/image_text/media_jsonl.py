@@ -19,15 +19,14 @@ from workbench.sequences.sequence import Sample
 
 @dataclass(frozen=True)
 class MediaJsonl(MediaReader):
-    """`media_field` holds the files by name, or a list of files, which are then called medium0, medium1, ...
+    """`media_field` holds the files by name, or a list of files, which are then named medium0, medium1, ...
 
-    A record of one image names it alone, or has a list of one: it becomes the sample's `image` (SNLI-VE: a photo, a
-    sentence, a label). Rows are records here; those of one image are not gathered, as `captions-jsonl` does.
+    A record with one image names only this, or has a list of one: it becomes the sample's `image` (SNLI-VE: a photo, a
+    sentence, a label). Each row is a record; captions of one image are not gathered, unlike in `captions-jsonl`.
 
-    The other fields of image-text samples (docs/samples.md: `captions`, `questions`, `labels`, ...) are taken over;
-    `fields` says which come from fields of other names: `fields={captions: sentence, labels: [label]}`. What is left
-    goes to the sample's `meta`. Images, sounds (wav, flac, mp3, ogg) and videos (mp4, webm, avi) are stored as they
-    are.
+    The other fields of image-text samples (docs/samples.md: `captions`, `questions`, `labels`, ...) are copied.
+    `fields` maps fields of other names: `fields={captions: sentence, labels: [label]}`. The remaining fields go to the
+    sample's `meta`. Images, sounds (wav, flac, mp3, ogg) and videos (mp4, webm, avi) are stored unchanged.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES

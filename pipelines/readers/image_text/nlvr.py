@@ -20,9 +20,9 @@ from pipelines.sources.files import stem
 class Nlvr(ImageReader):
     """A record for each drawing, as the official accuracy counts: `permutations` of the six orders of the boxes.
 
-    The sentence is the caption, `labels.label` 1 where it is true. Drawings are called split-identifier-order.png in
-    numbered folders; the split is the file's name (dev.json). All that was presented together goes to the same part of
-    a corpus.
+    The sentence is the caption, `labels.label` 1 if it is true. Drawings are named split-identifier-order.png in
+    numbered folders; the split is the file's name (dev.json). Drawings that were presented together go to the same
+    split.
     """
 
     apart: ClassVar[bool] = True

@@ -18,10 +18,10 @@ TRUTH = {"true": 1, "false": 0}
 
 @dataclass(frozen=True)
 class Nlvr2(MediaReader):
-    """`media.left` and `media.right`, the sentence as a caption, `labels.label` 1 where it is true.
+    """`media.left` and `media.right`, the sentence as a caption, `labels.label` 1 if it is true.
 
-    Of the identifier split-set-pair-sentence, `split-set-pair-img0.png` is the left image and `img1` the right one.
-    All examples of a set of images go to the same part of a corpus, as the set's authors advise.
+    With the identifier split-set-pair-sentence, `split-set-pair-img0.png` is the left image and `img1` the right one.
+    All examples of a set of images go to the same split, as the authors advise.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
@@ -52,7 +52,7 @@ class Nlvr2(MediaReader):
 
 
 def truth_of(row: dict[str, Any], where: str) -> Sample:
-    """`labels` of a sentence that is true or false; none where the set keeps it to itself (hidden test sets).
+    """`labels` of a sentence that is true or false; empty for hidden test sets.
 
     Raises:
         MalformedError: it is neither.

@@ -19,7 +19,7 @@ SPLITS = {1: "train", 2: "val", 3: "test"}
 
 @dataclass(frozen=True)
 class OcrVqa(ImageReader):
-    """The questions on a cover are one record; the images are called by the ids, with the suffix of `imageURL`.
+    """The questions on a cover are one record; the images are named by the ids, with the suffix of `imageURL`.
 
     The split goes to `meta.split` (train, val, test), title, author and genre to `meta`. The file is held in memory.
     """
@@ -47,7 +47,7 @@ class OcrVqa(ImageReader):
 def _questions(
     book: str, row: dict[str, Any], where: str, identifiers: Identifiers, malformed: Malformed
 ) -> list[dict[str, Any]]:
-    """Those of a book that are as they should be; one that is not takes no others with it."""
+    """The well-formed questions of a book; a malformed one does not affect the others."""
     asked, answers = require(row, "questions", list, where), require(row, "answers", list, where)
     if len(asked) != len(answers):
         raise MalformedError("not an answer for each question", where, f"{len(asked)} and {len(answers)}")

@@ -1,4 +1,4 @@
-"""What the formats of visual questions share: a question's form, and all questions of an image as one record."""
+"""Helpers of the formats of visual questions: the form of a question, and all questions of an image as one record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def question_of(row: dict[str, Any], where: str) -> dict[str, Any]:
     """One element of a sample's `questions`; answers may be strings or the official `{answer: ...}` objects.
 
     Raises:
-        MalformedError: a field is missing or of another type, or as `with_blanks` says.
+        MalformedError: a field is missing or of another type, or see `with_blanks`.
     """
     answers = require(row, "answers", list, where) if "answers" in row else [require(row, "answer", str, where)]
     answers = [a.get("answer") if isinstance(a, dict) else a for a in answers]
@@ -34,8 +34,8 @@ def question_of(row: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def with_blanks(question: dict[str, Any], where: str) -> dict[str, Any]:
-    """The question, whose blank answers stay: an annotator who said nothing is one of those who were asked, and the
-    accuracy of the others' answers depends on how many there are. Test sets have no answers.
+    """The question with its blank answers. An annotator without an answer counts: the accuracy of the others' answers
+    depends on the number of annotators. Test sets have no answers.
 
     Raises:
         MalformedError: the question is blank, or all of its answers are.
@@ -56,7 +56,7 @@ def _is_blank(answer: Any) -> bool:
 
 
 class Identifiers:
-    """The ids of the questions of all inputs: predictions and scores go by them, so that each is one question's."""
+    """The ids of the questions of all inputs: predictions and scores refer to them, so they must be unique."""
 
     def __init__(self) -> None:
         self.places: dict[int | str, str] = {}
@@ -64,7 +64,7 @@ class Identifiers:
     def take(self, question: dict[str, Any], where: str) -> None:
         """
         Raises:
-            MalformedError: another question has this id.
+        MalformedError: an earlier question has this id.
         """
         identifier = question["question_id"]
         if identifier in self.places:
@@ -74,18 +74,18 @@ class Identifiers:
 
 
 class ImageQuestions(Generic[Image]):
-    """The questions of each image, images in the order of their first questions."""
+    """The questions of each image; images in the order of their first questions."""
 
     def __init__(self) -> None:
         self.images: dict[Image, tuple[list[dict[str, Any]], str]] = {}
         self.identifiers = Identifiers()
 
     def add(self, image: Image, question: dict[str, Any], where: str) -> None:
-        """Raises MalformedError where another question has its id."""
+        """Raises MalformedError if an earlier question has its id."""
         self.identifiers.take(question, where)
         self.images.setdefault(image, ([], where))[0].append(question)
 
     def __iter__(self) -> Iterator[tuple[Image, list[dict[str, Any]], str]]:
-        """(image, its questions, where the first of them stands)."""
+        """(image, its questions, place of the first one)."""
         for image, (questions, where) in self.images.items():
             yield image, questions, where

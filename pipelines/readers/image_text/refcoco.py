@@ -1,6 +1,6 @@
 """Referring expressions: RefCOCO, RefCOCO+ (Yu et al., ECCV 2016), RefCOCOg (Mao et al., CVPR 2016), as JSON.
 
-The references come as `refs(unc).p` and the like, which are pickles; as JSON they are read, with `instances.json`.
+The published references `refs(unc).p` and the like are pickles; they are read as JSON, with `instances.json`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PICKLES = (".p", ".pkl", ".pickle")
 
 
 class _Objects(NamedTuple):
-    """By image (file's name, width, height), and by object its box [x, y, width, height]."""
+    """By image its file name, width and height, and by object its box [x, y, width, height]."""
 
     images: dict[int, tuple[str, float, float]]
     boxes: dict[int, list[float]]
@@ -34,11 +34,11 @@ class _Objects(NamedTuple):
 
 @dataclass(frozen=True)
 class RefCoco(ImageReader):
-    """Each expression is a caption of its image, and keeps the box of the object that it refers to (`caption_boxes`).
+    """Each expression is a caption of its image, and keeps the box of its object (`caption_boxes`).
 
-    The split (train, val, testA, testB, test) goes to `meta.split`; where the objects of an image are of several splits
-    (RefCOCOg by Google) the image is a record in each. `instances.json` is looked for next to the references, if it is
-    not among the inputs. Both are held in memory.
+    The split (train, val, testA, testB, test) goes to `meta.split`. If the objects of an image are in several splits
+    (RefCOCOg by Google), the image is a record in each. `instances.json` is searched for next to the references unless
+    it is an input. Both files are held in memory.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".json", *PICKLES)
@@ -83,15 +83,15 @@ class RefCoco(ImageReader):
         """The files of references, and that of the objects.
 
         Raises:
-            WorkbenchError: one of both is not there, or the references are a pickle.
+            WorkbenchError: one of the two is missing, or the references are a pickle.
         """
         given = files(paths, self.suffixes)
         pickles = [path for path in given if path.suffix in PICKLES]
         references = [path for path in given if _is_references(path)]
         if pickles and not references:
             raise WorkbenchError(
-                f"{pickles[0]} is a pickle: to read it is to run what somebody wrote into it, so it is not read here. "
-                "Where you trust it, make JSON of it once, and give that: python -c 'import json, pickle, sys; "
+                f"{pickles[0]} is a pickle, and reading it may run any code, so it is not read. "
+                "If you trust it, convert it to JSON once, and give that: python -c 'import json, pickle, sys; "
                 f'json.dump(pickle.load(open(sys.argv[1], "rb")), open("refs.json", "w"))\' \'{pickles[0].name}\''
             )
         if pickles:
@@ -102,7 +102,7 @@ class RefCoco(ImageReader):
         there = others or [path for path in (references[0].parent / INSTANCES,) if path.is_file()]
         if len(there) != 1:
             raise WorkbenchError(
-                f"{references[0].name} names objects by number, and their boxes are in one {INSTANCES}: give it with "
+                f"{references[0].name} names objects by number, and their boxes are in {INSTANCES}: give it with "
                 f"the references; found {', '.join(p.name for p in there) or 'none'}"
             )
         return references, there[0]
@@ -140,6 +140,6 @@ def _referred(row: dict[str, Any], objects: _Objects, place: Path, where: str) -
 
 
 def _expressions(row: dict[str, Any], where: str) -> list[str]:
-    """What people said to name the object, as the set cleaned it."""
+    """The expressions of an object, as the set normalises them."""
     listed = [as_object(sentence, where) for sentence in require(row, "sentences", list, where)]
     return [require(one, "sent" if "sent" in one else "raw", str, where).strip() for one in listed]

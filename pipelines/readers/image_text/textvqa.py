@@ -1,6 +1,6 @@
 """TextVQA (Singh et al., CVPR 2019): questions on the text in photographs, under `data`, ten answers each.
 
-The words that Rosetta has read are another file of the set; give both (`TextVQA_0.5.1_train.json
+Rosetta's OCR words are in another file of the set; give both (`TextVQA_0.5.1_train.json
 TextVQA_Rosetta_OCR_v0.2_train.json`), in any order.
 """
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TextVqa(ImageReader):
-    """The questions of an image are one record, with the words read in it as `ocr_tokens`, their places `ocr_boxes`.
+    """The questions of an image are one record, with its words as `ocr_tokens` and their boxes as `ocr_boxes`.
 
     The split goes to `meta.split`. Questions of the test set have no answers. The files are held in memory.
     """
@@ -56,9 +56,11 @@ class TextVqa(ImageReader):
                         splits[image] = str(row.get("set_name") or "")
                         asked.add(image, question_of({"answers": [], **row}, where), where)
         if not questions:
-            raise WorkbenchError(f"no questions in {', '.join(p.name for p in paths)}; give their file with the words'")
+            raise WorkbenchError(
+                f"no questions in {', '.join(p.name for p in paths)}; give their file with that of the words"
+            )
         if asked.images and not read:
-            log.warning("no words that were read in the images; give the file of them (Rosetta_OCR) with the questions")
+            log.warning("there are no OCR words; give their file (Rosetta_OCR) with the questions")
         for image, own, where in asked:
             split = {"split": splits[image]} if splits[image] else {}
             name = self.named(self.image_name, where, id=image, subset=splits[image])

@@ -1,4 +1,4 @@
-"""What lists of image URLs share: a record a row; the images are fetched, or are here already."""
+"""Base class of lists of image URLs: a record for each row; the images are fetched, or found locally."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from workbench.sequences.sequence import Sample
 
 URL = ("url", "URL", "image_url", "img_url")
 CAPTION = ("caption", "TEXT", "text", "alt", "title")
-"""What the columns are called in published lists (LAION, DataComp, COYO, img2dataset's)."""
+"""Usual names of the columns in published lists (LAION, DataComp, COYO, img2dataset's)."""
 WRITTEN = ("image", "sha256", "source", "source_sha256", "url")
-"""What is written of the image that was found, which need not be the one that was listed (DataComp's `sha256`)."""
+"""Columns that describe the found image, which may differ from the listed one (DataComp's `sha256`)."""
 
 
 class UrlRow(NamedTuple):
-    """A row: `number` in its file, what else it says in `meta`."""
+    """A row: `number` in its file; the other columns in `meta`."""
 
     file: str
     number: int
@@ -36,22 +36,22 @@ class UrlRow(NamedTuple):
 
 @dataclass(frozen=True)
 class UrlList(ImageReader):
-    """With `fetch` (`prepare image-text --fetch`) the images are fetched where the records are made into shards.
+    """With `fetch` (`prepare image-text --fetch`) the workers fetch the images.
 
-    Without it they are looked for in --images, by the last part of their URL.
+    Without it the images are searched for in --images, by the last component of their URL.
     """
 
     fetch: bool = False
 
     def listed(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[UrlRow]:
-        """The rows, streaming; what does not fit the format is read within `malformed`."""
+        """The rows, streaming; rows that do not fit the format are read within `malformed`."""
         raise NotImplementedError(f"{type(self).__name__} must define listed")
 
     def inputs(self, paths: Sequence[Path]) -> list[Path]:
         return files(paths, self.suffixes) if self.fetch else super().inputs(paths)
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        """Raises WorkbenchError where not one image is found, nor to be fetched."""
+        """Raises WorkbenchError if no image is found, and none is to be fetched."""
         store = None if self.fetch else open_store(files(paths, self.suffixes)[0], self.images)
         found, lost, malformed = 0, "", Malformed()
         for row in self.listed(paths, malformed):
@@ -65,8 +65,8 @@ class UrlList(ImageReader):
             store.tell()
         if store is not None and lost and not found:
             raise WorkbenchError(
-                f"none of the images is in {store.describe()} (the first is {lost[:200]!r}). Have them fetched with "
-                "--fetch, or name the folder or tar file that they are in with --images"
+                f"none of the images is in {store.describe()} (the first is {lost[:200]!r}). Fetch them with "
+                "--fetch, or name their folder or tar file with --images"
             )
 
     def sample(self, record: Record) -> Sample | Drop:
@@ -83,12 +83,12 @@ class UrlList(ImageReader):
 
 
 def row_of(file: str, number: int, row: Mapping[str, Any], url: str, caption: str) -> UrlRow:
-    """A row by the columns of URL and caption; what JSON cannot hold is left out of `meta`.
+    """A row from the columns of URL and caption; values that JSON cannot hold are removed from `meta`.
 
-    A column that is called as what is written of the image found, as `sha256`, becomes `listed_sha256`.
+    A column with a name of the found image's own fields, such as `sha256`, becomes `listed_sha256`.
 
     Raises:
-        MalformedError: a URL that is no text, or captions that are neither a text nor a list of texts.
+        MalformedError: a URL that is not a text, or captions that are neither a text nor a list of texts.
     """
     where = f"{file}:{number}"
     others = {name: value for name, value in row.items() if name not in (url, caption) and _told(value)}
@@ -98,7 +98,7 @@ def row_of(file: str, number: int, row: Mapping[str, Any], url: str, caption: st
 
 
 def _texts(value: Any, name: str, where: str, most: int | None = None) -> list[str]:
-    """A cell as texts: one, or those of a list; what is missing (null, NaN) is empty."""
+    """A cell as texts: one, or those of a list; a missing value (null, NaN) has none."""
     found = value if isinstance(value, list) and most is None else [value]
     texts = ["" if each is None or (isinstance(each, float) and math.isnan(each)) else each for each in found]
     if odd := next((each for each in texts if not isinstance(each, str)), None):
@@ -108,22 +108,22 @@ def _texts(value: Any, name: str, where: str, most: int | None = None) -> list[s
 
 
 def column(columns: Sequence[str], usual: Sequence[str], chosen: Name | None, option: str, where: str) -> str:
-    """The column that is called as people usually call it, or as was chosen.
+    """The column with the chosen or a usual name.
 
     Raises:
-        WorkbenchError: there is none.
+        WorkbenchError: there is no such column.
     """
     found = [name for name in ((chosen,) if chosen is not None else usual) if name in columns]
     if not found:
         raise WorkbenchError(
-            f"{where}: none of the columns {', '.join(columns)} is called {chosen or ' or '.join(usual)}. Say which it "
-            f"is: --option {option}=COLUMN"
+            f"{where}: none of the columns {', '.join(columns)} is named {chosen or ' or '.join(usual)}. Name it "
+            f"with --option {option}=COLUMN"
         )
     return found[0]
 
 
 def _name(url: str) -> str:
-    """The last part of the URL's path; none where it has a path that cannot be read."""
+    """The last component of the URL's path; None if it has no readable path."""
     try:
         return PurePosixPath(unquote(urlsplit(url).path)).name.replace("\0", "")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Lists of image URLs as parquet: LAION's `URL`, `TEXT`, DataComp's `url`, `text`, with what they say of each pair."""
+"""Lists of image URLs as parquet: LAION's `URL`, `TEXT`, DataComp's `url`, `text`, with metadata of each pair."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from workbench.core.options.bounds import Name
 
 @dataclass(frozen=True)
 class UrlParquet(UrlList):
-    """The columns are found by their usual names, or named; others (similarity, NSFW, width, ...) go to `meta`.
+    """The columns are found by their usual names, or named by options; others (similarity, NSFW, width, ...) go to
+    `meta`.
 
     Needs the package pyarrow.
     """

@@ -16,8 +16,8 @@ from workbench.core.options.bounds import Name
 
 @dataclass(frozen=True)
 class UrlTable(UrlList):
-    """The columns are found by their usual names, or named; others go to `meta`. `quoted` says whether cells
-    may be quoted (by default where a comma or a semicolon separates them)."""
+    """The columns are found by their usual names, or named by options; others go to `meta`. `quoted` says whether cells
+    may be quoted (by default if the separator is a comma or a semicolon)."""
 
     suffixes: ClassVar[tuple[str, ...]] = (*SUFFIXES, ".txt")
 

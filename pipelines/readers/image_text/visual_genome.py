@@ -20,11 +20,12 @@ SIDES = frozenset({"x", "y", "width", "height"})
 
 @dataclass(frozen=True)
 class VisualGenome(ImageReader):
-    """One file or both: what both say of an image is one record. `VG_100K` and `VG_100K_2` may lie in one folder.
+    """Reads one file or both: the contents of both for an image are one record. `VG_100K` and `VG_100K_2` may be one
+    folder.
 
-    Each phrase is a caption, as UNITER and LXMERT read them, and keeps the box that it was written of, as far as that
-    lies within the image (`caption_boxes`; of a phrase of several regions the first one's). `image_name` makes the file
-    name of an image from its id, which is called `id` in some versions of the set and `image_id` in others.
+    Each phrase is a caption, as UNITER and LXMERT read them, and keeps the part of its box that is within the image
+    (`caption_boxes`; a phrase of several regions has the first one's). `image_name` makes the file name of an image
+    from its id, which is named `id` in some versions of the set and `image_id` in others.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".json",)
@@ -53,7 +54,7 @@ class VisualGenome(ImageReader):
             yield self.named(self.image_name, where, id=image, subset=""), fields, where
 
     def sample(self, record: Record) -> Sample | Drop:
-        """Boxes are in pixels, and only the image says of how many."""
+        """Boxes are in pixels; the size comes from the image."""
         from vision.images.decoding import EncodedImage
 
         sample = super().sample(record)
@@ -75,7 +76,7 @@ def _phrases(row: dict[str, Any], where: str) -> dict[str, list[Any]]:
 
 
 def _box(region: dict[str, Any], where: str) -> list[float]:
-    """Corners in pixels; none of a region that has no place."""
+    """Corners in pixels; none if a region has no place."""
     if SIDES.isdisjoint(region):
         return []
     x, y, width, height = (require(region, name, (int, float), where) for name in ("x", "y", "width", "height"))
@@ -83,7 +84,7 @@ def _box(region: dict[str, Any], where: str) -> list[float]:
 
 
 def _questions(row: dict[str, Any], where: str, identifiers: Identifiers, malformed: Malformed) -> list[dict[str, Any]]:
-    """Those of an image that are as they should be; one that is not takes no others with it."""
+    """The well-formed rows of an image; a malformed one does not affect the others."""
     questions = []
     for one in _objects(row, "qas", where):
         with malformed:

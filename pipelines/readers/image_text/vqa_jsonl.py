@@ -1,7 +1,7 @@
 """Visual questions as JSON lines: one question per line, `{question_id, image, question, answers, ...}`.
 
-So VizWiz (Gurari et al., CVPR 2018), whose questions have no ids, and the lists of ALBEF and BLIP, of which `answer` is
-what all annotators said, are published too: their rows in one JSON list.
+VizWiz (Gurari et al., CVPR 2018), whose questions have no ids, and the lists of ALBEF and BLIP, whose `answer` lists
+the answers of all annotators, are published as one JSON list of such rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipelines.sources.files import stem
 log = logging.getLogger(__name__)
 
 CHOSEN = "multiple_choice_answer"
-"""What the official annotations call the answer that most gave."""
+"""The field of the most frequent answer in the official annotations."""
 ANSWERS = frozenset({"answer", "answers", CHOSEN})
 
 
@@ -29,7 +29,7 @@ ANSWERS = frozenset({"answer", "answers", CHOSEN})
 class VqaJsonl(ImageReader):
     """The questions of an image are gathered in one record. A single `answer` counts as a list of one.
 
-    A question without `question_id` is called by its image and its row. One without answers is that of a test set.
+    A question without `question_id` is named by its image and its row. One without answers belongs to a test set.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
@@ -49,7 +49,7 @@ class VqaJsonl(ImageReader):
                 made, bare = made + ("question_id" not in row), bare + ANSWERS.isdisjoint(row)
         if made or bare:
             log.warning(
-                "%s questions have no question_id and are called by image and row; %s have no answers",
+                "%s questions have no question_id and are named by image and row; %s have no answers",
                 f"{made:,}",
                 f"{bare:,}",
             )
@@ -58,7 +58,7 @@ class VqaJsonl(ImageReader):
 
 
 def _usual(row: dict[str, Any], image: str, record: Record) -> dict[str, Any]:
-    """The row with an id, and with what `answer` lists as its answers."""
+    """The row with an id, and with the list in `answer` as its answers."""
     named = row if "question_id" in row else {**row, "question_id": f"{stem(Path(image))}-{record.data[1]}"}
     if ANSWERS.isdisjoint(row):
         return {**named, "answers": []}

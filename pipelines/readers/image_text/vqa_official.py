@@ -22,7 +22,7 @@ Answers = dict[int | str, tuple[dict[str, Any], str]]
 
 
 class _Questions(NamedTuple):
-    """A file of them; `subset` is that of its images."""
+    """A questions file; `subset` is that of its images."""
 
     file: str
     subset: str
@@ -31,7 +31,7 @@ class _Questions(NamedTuple):
 
 @dataclass(frozen=True)
 class VqaOfficial(ImageReader):
-    """Give both files as inputs, in any order. `image_name` makes the file name of an image from its id."""
+    """The inputs are both files, in any order. `image_name` makes the file name of an image from its id."""
 
     suffixes: ClassVar[tuple[str, ...]] = (".json",)
 
@@ -47,7 +47,7 @@ class VqaOfficial(ImageReader):
         for path in files(paths, self.suffixes):
             tree = read_json(path)
             if "questions" in tree:
-                subset = str(tree.get("data_subtype", "")).replace("test-dev", "test")  # its images are those of test
+                subset = str(tree.get("data_subtype", "")).replace("test-dev", "test")  # the same images as test
                 sets.append(_Questions(path.name, subset, rows_of(tree, "questions", path)))
             else:
                 answers = {} if answers is None else answers
@@ -65,7 +65,7 @@ class VqaOfficial(ImageReader):
     def _ask(
         self, asked: ImageQuestions[str], those: _Questions, answers: Answers | None, malformed: Malformed
     ) -> None:
-        """Add the questions of a file; where annotations were given it is told how many have none, but of test sets."""
+        """Add the questions of a file; if there are annotations, log how many questions lack one, except of tests."""
         unanswered = 0
         for number, row in enumerate(those.rows):
             where = f"{those.file}:questions[{number}]"
@@ -77,8 +77,8 @@ class VqaOfficial(ImageReader):
                 unanswered += not question["answers"]
         if unanswered and answers is not None and not those.subset.startswith("test"):
             log.warning(
-                "%s: %s of %s questions have no answers in the annotations that were given, and stay without; is a "
-                "part of the annotations missing, or are they those of other questions?",
+                "%s: %s of %s questions have no answers in the given annotations, and are stored without; is a "
+                "file of annotations missing, or does it belong to other questions?",
                 those.file,
                 f"{unanswered:,}",
                 f"{len(those.rows):,}",
@@ -86,7 +86,7 @@ class VqaOfficial(ImageReader):
 
 
 def _add_answers(answers: Answers, rows: list[Any], path: Path, malformed: Malformed) -> None:
-    """Take up by question what was answered, and where it stands. Of two annotations the first is taken."""
+    """Add the answers of each question, and their places. Of two annotations the first is used."""
     for number, row in enumerate(rows):
         where = f"{path.name}:annotations[{number}]"
         with malformed:

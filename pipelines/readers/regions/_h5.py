@@ -22,7 +22,7 @@ def _opened(path: str, process: int) -> Any:
 
 
 def open_h5(path: str) -> Any:
-    """The file, read alone.
+    """The file, opened for reading.
 
     Raises:
         WorkbenchError: no h5py, or no HDF5 file.
@@ -31,9 +31,9 @@ def open_h5(path: str) -> Any:
         import h5py
     except ModuleNotFoundError as error:
         raise WorkbenchError(
-            "features in HDF5 need the package 'h5py': pip install 'pretraining-workbench[features]'"
+            "HDF5 features need the package 'h5py': pip install 'pretraining-workbench[features]'"
         ) from error
     try:
         return h5py.File(path, "r")
     except OSError as error:
-        raise WorkbenchError(f"{path} is no HDF5 file that can be read: {error}") from error
+        raise WorkbenchError(f"{path} is not a readable HDF5 file: {error}") from error

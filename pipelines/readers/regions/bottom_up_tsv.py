@@ -20,7 +20,7 @@ LXMERT = (
     *("img_id", "img_h", "img_w", "objects_id", "objects_conf", "attrs_id", "attrs_conf"),
     *("num_boxes", "boxes", "features"),
 )
-"""The columns, which the files don't name; height and width stand in another order."""
+"""The columns, which the files do not name; height and width are in another order in some."""
 SCORED = {
     "classes": ("objects_id", np.int64),
     "confidence": ("objects_conf", np.float32),
@@ -31,7 +31,7 @@ SCORED = {
 
 @dataclass(frozen=True)
 class BottomUpTsv(RegionFiles):
-    """Boxes are in pixels of the image. Where a line begins and how long it is, is what is kept of the file."""
+    """Boxes are in pixels of the image. Only the begin and the length of each line are held in memory."""
 
     @classmethod
     def detect(cls, path: Path) -> bool:
@@ -66,7 +66,7 @@ class BottomUpTsv(RegionFiles):
             count = int(row["num_boxes"])
             height, width = (float(row.get(f"image_{x}") or row[f"img_{x}"]) for x in "hw")
         except ValueError as error:
-            raise DamagedRegionsError(f"numbers that are none ({error})") from error
+            raise DamagedRegionsError(f"invalid numbers ({error})") from error
         arrays = {"features": _array(row["features"], np.float32, count)}
         for name, (column, kind) in SCORED.items():
             if column in row:

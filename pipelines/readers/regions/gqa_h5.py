@@ -20,7 +20,7 @@ STATED = ("file", "idx", "objectsNum", "width", "height")
 
 @dataclass(frozen=True)
 class GqaH5(RegionFiles):
-    """The info says of each image in which file and row its 100 places are, and how many of them are objects.
+    """The info lists the file and row of each image's 100 places, and how many of them are objects.
 
     Boxes are in pixels of an image of `width` x `height`. Needs the package h5py.
     """

@@ -12,7 +12,7 @@ from pipelines.readers.regions.region_files import ForeignRegions, RegionFiles, 
 
 @dataclass(frozen=True)
 class NpzFolder(RegionFiles):
-    """An image's id is its file's name; what lies in folders within is found too."""
+    """An image's id is the name of its file; subfolders are searched, too."""
 
     @classmethod
     def detect(cls, path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Region features that other people extracted: what a format of them is, and what it gives."""
+"""The base class of formats of precomputed region features."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class DamagedRegionsError(Exception):
 
 
 class ForeignRegions(NamedTuple):
-    """An image's regions as its file has them.
+    """An image's regions in a file.
 
     `arrays` have the names of samples (docs/samples.md). `boxes` [n, 4] are in pixels of an image of `size` (width,
-    height; None where the file does not say it), or in 0..1 where `relative`; None leaves that to their values.
+    height; None where the file does not say it), or in 0..1 where `relative`; with None their values decide.
     """
 
     arrays: dict[str, np.ndarray]
@@ -38,25 +38,25 @@ class ForeignRegions(NamedTuple):
 
 @dataclass(frozen=True)
 class RegionFiles:
-    """A format. The ids of all images are listed once; an image's arrays are read where they are needed."""
+    """A format of region features. The ids of all images are listed once; an image's arrays are read on demand."""
 
     path: str
 
     @classmethod
     def detect(cls, path: Path) -> bool:
-        """Whether the file or folder looks like this format."""
+        """Whether the file or folder has this format."""
         raise NotImplementedError(f"{cls.__name__} must define detect")
 
     def files(self) -> list[Path]:
-        """The files that decide what it gives."""
+        """The files that decide the features."""
         return [Path(self.path)]
 
     def places(self) -> Iterator[tuple[str, Any]]:
-        """(image id, where its arrays are)."""
+        """(image id, place of its arrays)."""
         raise NotImplementedError(f"{type(self).__name__} must define places")
 
     def read(self, place: Any) -> ForeignRegions:
-        """The arrays of an image, in a worker.
+        """The arrays of an image; called in a worker.
 
         Raises:
             DamagedRegionsError: they cannot be read.
@@ -79,10 +79,10 @@ def region_formats() -> dict[str, type[RegionFiles]]:
 
 
 def open_regions(path: Path) -> RegionFiles:
-    """The features at a path, by what it looks like.
+    """The reader of the features at a path, in the detected format.
 
     Raises:
-        WorkbenchError: nothing there, or none of the formats.
+        WorkbenchError: nothing is there, or no format matches.
     """
     if not path.exists():
         raise WorkbenchError(f"there is no file or folder {path}")
@@ -90,26 +90,27 @@ def open_regions(path: Path) -> RegionFiles:
     if len(fitting) != 1 and _of_mmf(path):
         raise WorkbenchError(
             f"{path} has features as mmf writes them: NAME.npy, and NAME_info.npy with their boxes. The latter is a "
-            "pickle, and to read it is to run what somebody wrote into it. An .npz file for each image is read, with "
-            "`features`, `boxes`, `image_width` and `image_height`. Where you trust mmf's files, the script in "
-            "docs/vision-language/features.md (Precomputed region features) makes these from them"
+            "pickle, and reading it may run any code. The workbench reads an .npz file for each image, with "
+            "`features`, `boxes`, `image_width` and `image_height`. If you trust mmf's files, the script in "
+            "docs/vision-language/features.md (Precomputed region features) converts them"
         )
     if len(fitting) != 1:
         raise WorkbenchError(
-            f"{path} looks like none of the formats of region features: {', '.join(region_formats())} (a .tsv file of "
-            "6 or 10 columns, an .h5 file with a group for each image, a folder with gqa_objects_info.json, an LMDB's "
+            f"{path} has none of the formats of region features: {', '.join(region_formats())} (a .tsv file of "
+            "6 or 10 columns, an .h5 file with a group for each image, a folder with gqa_objects_info.json, one of "
+            "an LMDB "
             "with data.mdb, or one of .npz files)"
         )
     return fitting[0](str(path))
 
 
 def _of_mmf(path: Path) -> bool:
-    """Whether it is a file of mmf's features, or a folder of them."""
+    """Whether it is a file of mmf's features, or a folder with such files."""
     return path.suffix == ".npy" if path.is_file() else next(path.rglob("*_info.npy"), None) is not None
 
 
 def named_arrays(found: Mapping[str, Any]) -> ForeignRegions:
-    """Arrays by the names that they have in UNITER's files, in MCAN's and OpenVQA's (`x`, `bbox`), or in ours.
+    """The arrays under our names, from UNITER's names, MCAN's and OpenVQA's (`x`, `bbox`), or ours.
 
     Raises:
         DamagedRegionsError: features or boxes are missing.
@@ -134,16 +135,16 @@ def named_arrays(found: Mapping[str, Any]) -> ForeignRegions:
 
 
 def npz_arrays(data: bytes | Path) -> dict[str, np.ndarray]:
-    """The arrays of an npz file; those of Python objects are left out, as they could run code.
+    """The arrays of an npz file; arrays of Python objects are skipped, as they could run code.
 
     Raises:
-        DamagedRegionsError: it is none, or damaged.
+        DamagedRegionsError: it is not an npz file, or damaged.
     """
     try:
         with np.load(io.BytesIO(data) if isinstance(data, bytes) else data, allow_pickle=False) as archive:
             return {name: array for name in archive.files if (array := _plain(archive, name)) is not None}
     except NPZ_FAILURES as error:
-        raise DamagedRegionsError(f"no npz file, or a damaged one ({error})") from error
+        raise DamagedRegionsError(f"not an npz file, or damaged ({error})") from error
 
 
 def _plain(archive: Any, name: str) -> np.ndarray | None:

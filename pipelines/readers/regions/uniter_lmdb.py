@@ -22,7 +22,7 @@ from workbench.core.errors import WorkbenchError
 
 KEYS = b"__keys__"
 PICKLED = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-"""How a pickle begins; msgpack's first byte is that of an empty mapping."""
+"""First byte of a pickle; in msgpack it is an empty mapping."""
 
 
 @dataclass(frozen=True)
@@ -54,27 +54,27 @@ class UniterLmdb(RegionFiles):
         with _opened(self.path).begin() as reading:
             value = reading.get(place)
         if value is None:
-            raise DamagedRegionsError("its name is listed, and there is nothing under it")
+            raise DamagedRegionsError("its name is listed, but has no entry")
         if value[:2] in PICKLED:
             raise WorkbenchError(
-                f"{self.path} holds pickled arrays (ViLBERT's and VOLTA's LMDB), and a pickle runs whatever is in it. "
-                "Name the .h5 or .tsv file that the LMDB was made from"
+                f"{self.path} holds pickled arrays (ViLBERT's and VOLTA's LMDB), and a pickle may run any code. "
+                "Name the .h5 or .tsv file that the LMDB was converted from"
             )
         return named_arrays(npz_arrays(value) if value.startswith(b"PK") else _unpacked(value))
 
 
 @lru_cache(maxsize=8)
 def _opened(path: str) -> Any:
-    """The database, read alone, opened once in each process."""
+    """The database, opened for reading once in each process."""
     lmdb = _package("lmdb")
     try:
         return lmdb.open(path, subdir=Path(path).is_dir(), readonly=True, lock=False, create=False)
     except lmdb.Error as error:
-        raise WorkbenchError(f"{path} is no LMDB that can be read: {error}") from error
+        raise WorkbenchError(f"{path} is not a readable LMDB: {error}") from error
 
 
 def _unpacked(value: bytes) -> dict[str, Any]:
-    """Arrays as msgpack-numpy writes them."""
+    """Arrays in the form of msgpack-numpy."""
     msgpack = _package("msgpack")
     try:
         found = msgpack.unpackb(value, object_hook=_array, strict_map_key=False)

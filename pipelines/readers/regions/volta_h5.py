@@ -1,4 +1,4 @@
-"""VOLTA's HDF5 of features (Bugliarello et al. 2021): a group for each image, called as its id."""
+"""VOLTA's HDF5 of features (Bugliarello et al. 2021): a group for each image, named by its id."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCORED = {
 
 @dataclass(frozen=True)
 class VoltaH5(RegionFiles):
-    """Boxes are in pixels of an image of `img_w` x `img_h`; what its detector says is kept where it is there.
+    """Boxes are in pixels of an image of `img_w` x `img_h`; the detector's classes and scores are kept if present.
 
     Needs the package h5py.
     """

@@ -1,7 +1,7 @@
-"""Speech with what is said as JSON lines: `{sound, transcript, words: [{word, start, end}, ...]}`.
+"""Speech with transcripts as JSON lines: `{sound, transcript, words: [{word, start, end}, ...]}`.
 
-`words` are those of a forced alignment, in their order, with seconds; also `[[start, end, word], ...]`. Without a
-`transcript` (or `text`) it is the words with spaces between them. Classes of the speech are `labels`.
+`words` are those of a forced alignment, in their order, with seconds; also `[[start, end, word], ...]`. A missing
+`transcript` (or `text`) is built from the words, joined by spaces. Classes of the speech are `labels`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LABELS = "labels"
 
 @dataclass(frozen=True)
 class SoundsJsonl(RawReader):
-    """A row is a record, its `labels` are taken over; `fields` says which of the row are labels:
+    """Each row is a record, and its `labels` are copied; `fields` names the columns that are labels:
     `fields={labels: [speaker, intent]}`. Other fields go to the sample's `meta`."""
 
     kind: ClassVar[str] = "speech-text"
@@ -54,7 +54,7 @@ class SoundsJsonl(RawReader):
         return [*described, *open_store(described[0], self.sounds, "sounds").files]
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        """Raises WorkbenchError where not one of the sounds is found."""
+        """Raises WorkbenchError if none of the sounds is found."""
         store = open_store(files(paths, self.suffixes)[0], self.sounds, "sounds")
         found, missing, malformed = 0, 0, Malformed()
         for record in row_records(paths):
@@ -89,10 +89,10 @@ class SoundsJsonl(RawReader):
 
 
 def transcribed(row: Mapping[str, Any], where: str) -> Sample:
-    """`transcript` and `words` of a row, as far as it has them.
+    """`transcript` and `words` of a row, if it has them.
 
     Raises:
-        MalformedError: of another form, or a word is not in the transcript, behind the one before it.
+        MalformedError: of another form, or a word does not follow the previous one in the transcript.
     """
     words = [_word(word, where) for word in require(dict(row), "words", list, where)] if "words" in row else []
     named = next((name for name in ("transcript", "text") if name in row), None)

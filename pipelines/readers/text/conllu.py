@@ -16,7 +16,7 @@ NOTHING, ROOT = "_", 0
 
 
 class Word(NamedTuple):
-    """A word of the tree and the stretch of the text that it stands in."""
+    """A word of the tree and its span in the text."""
 
     start: int
     end: int
@@ -27,12 +27,11 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True)
 class ConllU(RawReader):
-    """A sample a sentence: its text, `tags` (the words' parts of speech, UPOS) and `dependencies`.
+    """Each sentence is a sample: its text, `tags` (the words' parts of speech, UPOS) and `dependencies`.
 
-    The text is built from the forms, with a space between two unless the file says SpaceAfter=No. A token of several
-    words
-    (1-2) is one word here: that of them whose head stands outside. Empty nodes (1.1) are left out. A file may lack
-    parts of speech, or heads (`_`).
+    The text is the forms joined by spaces, unless the file says SpaceAfter=No. A token of several words (1-2) is one
+    word
+    here: the one whose head is outside. Empty nodes (1.1) are dropped. A file may lack parts of speech, or heads (`_`).
     """
 
     kind: ClassVar[str] = "text"
@@ -47,7 +46,7 @@ class ConllU(RawReader):
                 elif gathered:
                     yield _record(path, number - len(gathered), gathered)
                     gathered = []
-            if gathered:  # no empty line stands behind the last sentence
+            if gathered:  # there is no empty line after the last sentence
                 yield _record(path, number - len(gathered) + 1, gathered)
 
     def sample(self, record: Record) -> Sample | Drop:
@@ -74,7 +73,7 @@ def _record(path: Path, begin: int, raw: list[bytes]) -> Record:
 
 
 def _words(rows: list[list[str]], where: str) -> tuple[str, dict[int, Word]]:
-    """The text, and its words by their numbers; those of one token are the same word."""
+    """The text, and its words by their numbers; the words of one token are the same."""
     text, words, tokens, last = "", dict[int, Word](), dict[int, list[int]](), 0
     for row in rows:
         name = row[0]
@@ -106,7 +105,7 @@ def _head(row: list[str], where: str) -> int | None:
 
 
 def _dependency(word: Word, words: dict[int, Word], where: str) -> list[object]:
-    """[start, end, how many characters further its head begins (0: the root), relation]."""
+    """[start, end, distance of its head's start in characters (0: the root), relation]."""
     if word.head is None or (word.head != ROOT and word.head not in words) or not word.relation:
         found = NOTHING if word.head is None else str(word.head)
         raise MalformedError(f"a word has the head {found} in a sentence of {len(words)} words", where)

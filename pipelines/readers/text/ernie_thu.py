@@ -1,10 +1,10 @@
-"""The fine-tuning sets that ERNIE-THU was published with (Zhang et al., ACL 2019): Open Entity and FIGER, FewRel and
-TACRED, with the entities that a linker found.
+"""The fine-tuning sets published with ERNIE-THU (Zhang et al., ACL 2019): Open Entity and FIGER, FewRel and TACRED,
+with linked entities.
 
-A row of typing is `{sent, start, end, ents: [[entity, start, end, score], ...], labels: [type, ...]}`, one of
-relations `{text, ents: [[entity, start, end], [entity, start, end]], label}`, whose `ents` are the head and the tail;
-in `ann`, if there is one, are the entities that were found. Places are characters. What their linker did not know is
-"#UNK#" there: a mention without an entity, which is no link.
+A row of typing is `{sent, start, end, ents: [[entity, start, end, score], ...], labels: [type, ...]}`. A row of
+relations is `{text, ents: [[entity, start, end], [entity, start, end]], label}`, whose `ents` are the head and the
+tail; the field `ann`, if present, has the linked entities. Places are characters. An entity that their linker did not
+know is "#UNK#": a mention without a link.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TYPING, RELATIONS = frozenset({"sent", "start", "end", "labels"}), frozenset({"t
 class ErnieThuText(RawReader):
     """`mention` and `types`, or `marks` of head and tail and `labels.relation`; linked entities are `spans`, scored.
 
-    A step that reads entities says from which score on it takes them: the released code above 0.3, of TACRED above 0.4.
+    A transform that reads entities sets the smallest score: 0.3 in the released code, 0.4 for TACRED.
     """
 
     kind: ClassVar[str] = "text"

@@ -25,7 +25,7 @@ _OPENING = re.compile(r'\{\s*"[^"]+"\s*:\s*\[\s*\{')
 
 @dataclass(frozen=True)
 class FewRel(RelatedMentions):
-    """The sentences as `related_mentions` has them, with the key of their list as `labels.relation`."""
+    """The sentences in the form of `related_mentions`, with the key of their list as `labels.relation`."""
 
     suffixes: ClassVar[tuple[str, ...]] = (".json",)
 

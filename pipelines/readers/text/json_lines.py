@@ -17,18 +17,18 @@ from workbench.sequences.sequence import Sample
 
 TEXT_FIELD = "text"
 IN_PLACE = tuple(field.name for field in fields_of("text").values() if field.instead_of == "text")
-"""What a record may have in place of a text: its translations, the turns of a dialogue."""
+"""The fields that may replace a text: translations, the turns of a dialogue."""
 
 
 @dataclass(frozen=True)
 class TextJsonLines(RawReader):
-    """`text_field` holds the text (a string, or a list of words), `id_field` (or `key`) the document's name if any.
+    """`text_field` holds the text (a string, or a list of words), `id_field` (or `key`) the document's name, if any.
 
-    The other fields of text samples (docs/samples.md: `spans`, `second`, `tags`, ...) are taken over, and texts and
-    labels that are called as in published sets (`sentence1`, `premise`, `label`, ...). `fields` says which come from
-    fields of other names, one or several (`fields={second: question, labels: [relation], choices: [a, b], translations:
-    {en: english}, tags: null}`); null leaves a field to `meta`. Of what is left those in `meta_fields` go to the
-    sample's `meta`, by default all.
+    The other fields of text samples (docs/samples.md: `spans`, `second`, `tags`, ...) are copied, and so are texts and
+    labels with the usual names in published sets (`sentence1`, `premise`, `label`, ...). `fields` maps fields of other
+    names, one or several (`fields={second: question, labels: [relation], choices: [a, b], translations: {en: english},
+    tags: null}`); null leaves a field to `meta`. Of the remaining fields those in `meta_fields` go to the sample's
+    `meta`, by default all.
     """
 
     kind: ClassVar[str] = "text"
@@ -72,9 +72,9 @@ class TextJsonLines(RawReader):
         return {"key": key, **taken, "meta": meta}
 
     def sources(self, row: Mapping[str, Any]) -> dict[str, Source]:
-        """Which fields of a row the fields of a sample come from; what the options leave open, usual names decide.
+        """The columns of the fields of a sample; usual names decide where the options do not.
 
-        What is called `label` is one where it is a word or a number, as a list of tags is not. A `score` is none: of
+        A field `label` is a label if it is a word or a number, as a list of tags is not. A `score` is not a label: on
         web pages it is their quality.
         """
         fields = {"text": self.text_field, **self.fields} if self.text_field in row else dict(self.fields)
@@ -85,7 +85,7 @@ class TextJsonLines(RawReader):
         return found
 
     def in_place(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row has what a record may have in place of a text."""
+        """Whether a row has a field that may replace a text."""
         return any(name in row or name in self.fields for name in IN_PLACE)
 
     def _meta(self, row: dict[str, Any], used: set[str]) -> dict[str, Any]:

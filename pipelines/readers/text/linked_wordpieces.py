@@ -23,7 +23,7 @@ Span = list[Any]
 class LinkedWordpieces(RawReader):
     """Wordpieces are joined to text (`##` continues a word), sentences by line ends; links become character spans.
 
-    `linker` and `linker_version` are recorded with every document: they say who put the links there.
+    `linker` and `linker_version` are stored with every document, as the source of the links.
     """
 
     kind: ClassVar[str] = "text"
@@ -58,7 +58,7 @@ class LinkedWordpieces(RawReader):
 
 
 def join_wordpieces(tokens: Sequence[str]) -> tuple[str, list[int], list[int]]:
-    """Text from wordpieces, one space between words, and each piece's first and last (exclusive) character in it."""
+    """Text from wordpieces, one space between words, and the [start, end) of each piece in it."""
     parts: list[str] = []
     starts, ends = [], []
     length = 0

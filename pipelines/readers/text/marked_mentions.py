@@ -1,7 +1,7 @@
 """Entity disambiguation sets whose texts mark one mention, with candidates (KORE 50, OKE 2015 in this layout).
 
-A line is `{input, mention, answer, candidates}`: the mention stands between `[START_ENT]` and `[END_ENT]` in `input`,
-`answer` is its entity and `candidates` are entities that it may stand for, mostly titles of Wikipedia.
+A line is `{input, mention, answer, candidates}`: the mention is between `[START_ENT]` and `[END_ENT]` in `input`,
+`answer` is its entity and `candidates` are possible entities, mostly titles of Wikipedia.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ BEGIN, END = "[START_ENT]", "[END_ENT]"
 
 @dataclass(frozen=True)
 class MarkedMentions(RawReader):
-    """`mention` is the marked stretch, `spans` its link, `choices` the candidates, `answer` which of them is right.
+    """`mention` is the marked span, `spans` its link, `choices` the candidates, `answer` the number of the right one.
 
-    A mention without an answer has no link (NIL); where the answer is no candidate, there is no `answer`.
+    A mention without an answer has no link (NIL); if the answer is not a candidate, there is no `answer`.
     """
 
     kind: ClassVar[str] = "text"

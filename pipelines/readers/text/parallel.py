@@ -1,4 +1,4 @@
-"""Parallel text, as machine translation keeps it: a file a language, line i of each the same sentence."""
+"""Parallel text of machine translation: a file for each language, with the same sentence in line i of each."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _LANGUAGE = re.compile(r"\.[a-z]{2}([-_][a-z0-9]{2,8})?")
 class Parallel(RawReader):
     """`languages` are those of the files, in their order; by default the files' suffixes (`train.en train.de`).
 
-    A line becomes a record with `translations`, by language; one that is empty in a language is left out, and counted
-    under that language (as "every language" where it is empty in all of them).
+    A line becomes a record with `translations`, by language. A line that is empty in a language is dropped, and counted
+    under that language (as "every language" if it is empty in all of them).
     """
 
     kind: ClassVar[str] = "text"
@@ -60,7 +60,7 @@ class Parallel(RawReader):
         """The language of each file.
 
         Raises:
-            WorkbenchError: a single file, not a language for each, or one twice.
+            WorkbenchError: there is a single file, a language is missing, or one occurs twice.
         """
         found = ", ".join(path.name for path in sources)
         if len(sources) < 2:
@@ -69,13 +69,13 @@ class Parallel(RawReader):
         if len(languages) != len(sources) or len(set(languages)) < len(languages) or not all(languages):
             raise WorkbenchError(
                 f"the files {found} have the languages {', '.join(languages) or 'none'}; one for each file is "
-                "needed, all different: call the files train.en, train.de, or say --option languages=[en,de]"
+                "needed, all different: name the files train.en, train.de, or add --option languages=[en,de]"
             )
         return languages
 
 
 def is_parallel(source: Peek) -> bool:
-    """Whether the inputs, or the files of a folder, have one name and a language each for a suffix."""
+    """Whether the inputs, or the files of a folder, share a stem and have languages as suffixes."""
     inside = [Path(name) for name in source.names if not name.startswith(NOT_DATA)]
     named = inside if source.is_folder else list(source.inputs)
     suffixes = {plain_suffix(path) for path in named}
@@ -90,7 +90,6 @@ def is_parallel(source: Peek) -> bool:
 def _uneven(sources: Sequence[Path], counts: Sequence[int]) -> WorkbenchError:
     reported = ", ".join(f"{path} has {count:,}" for path, count in zip(sources, counts, strict=True))
     return WorkbenchError(
-        f"the files do not have equally many lines: {reported}. Line i of each must be the same sentence; fix the "
-        f"files, "
-        "or take those of one set"
+        f"the files have different numbers of lines: {reported}. Line i of each must be the same sentence; fix the "
+        f"files, or use the files of one set"
     )

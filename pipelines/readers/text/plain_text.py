@@ -1,4 +1,4 @@
-"""Plain text files. A document is a block between blank lines, a line, a whole file, or what follows a heading."""
+"""Plain text files. A document is a block between blank lines, a line, a whole file, or the text after a heading."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WIKITEXT_HEADING = r" ?= [^=].* = ?"
 
 @dataclass(frozen=True)
 class PlainText(RawReader):
-    """`document` says what one document is; `heading` is the regular expression of a line that begins one.
+    """`document` is the unit of a document; `heading` is the regular expression of a line that begins one.
 
     A heading stays the first line of its document. With `document=heading`, text before the first heading is a
     document too.
@@ -39,7 +39,7 @@ class PlainText(RawReader):
 
     @classmethod
     def detect(cls, source: Peek) -> Match | bool:
-        """Whatever no other format is surer of; but what begins as JSON must be called a text."""
+        """Matches any text weakly; a file that begins as JSON needs a text's suffix."""
         structured = source.text.lstrip().startswith(("{", "[")) and source.suffix not in cls.suffixes
         return Match.NO if source.is_folder or structured else Match.FALLBACK
 

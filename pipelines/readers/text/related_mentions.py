@@ -21,20 +21,20 @@ from pipelines.sources.files import record_key
 from workbench.sequences.sequence import Sample
 
 ROLES = ("head", "tail")
-"""What `marks` call the two mentions."""
+"""The names of the two mentions in `marks`."""
 TACRED = {"head": ("subj_start", "subj_end"), "tail": ("obj_start", "obj_end")}
 KEPT = ("subj_type", "obj_type")
 BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
-"""What the Penn Treebank, and with it TACRED, calls the brackets."""
+"""The names of brackets in the Penn Treebank and in TACRED."""
 _TAG = re.compile(r"<(/?)(e[12])>")
 
 
 @dataclass(frozen=True)
 class RelatedMentions(RawReader):
-    """`marks` are the stretches of head and tail, `labels.relation` the relation; ids of the mentions become `spans`.
+    """`marks` are the spans of head and tail, `labels.relation` the relation; ids of the mentions become `spans`.
 
-    Tokens are joined by spaces; TACRED's names of brackets (-LRB-) become these, the subject is the head, and its types
-    of both mentions go to `meta`. Of a mention that occurs several times the first place is marked.
+    Tokens are joined by spaces; TACRED's names of brackets (-LRB-) become brackets. Its subject is the head, and its
+    types of both mentions go to `meta`. If a mention occurs several times, the first place is marked.
     """
 
     kind: ClassVar[str] = "text"
@@ -104,7 +104,7 @@ def _strings(row: dict[str, Any], name: str, where: str) -> list[str]:
 
 
 def _tagged(row: dict[str, Any], where: str) -> tuple[str, list[list[Any]], list[list[Any]]]:
-    """Text without the tags, and the marks that these were; there are no links."""
+    """Text without the tags, and the marks in their place; there are no links."""
     text, at, places = "", 0, {}
     for tag in _TAG.finditer(require(row, "sentence", str, where)):
         text += row["sentence"][at : tag.start()]

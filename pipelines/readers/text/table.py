@@ -1,4 +1,4 @@
-"""Tables: one text a line, its columns by name (GLUE's and CLUE's sets, spreadsheets), as TSV or CSV."""
+"""Tables: a text for each line, with named columns (GLUE's and CLUE's sets, spreadsheets), as TSV or CSV."""
 
 from __future__ import annotations
 
@@ -30,14 +30,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Table(RawReader):
-    """`fields` says which columns are which fields of a sample (docs/samples.md), one or several of them.
+    """`fields` maps one or several columns to fields of a sample (docs/samples.md).
 
     `fields={text: premise, second: hypothesis, labels: [gold_label], choices: [ending0, ending1], tags: label}`; text,
-    second text and label are found by themselves where they have a usual name. `tags` are one for each word between
-    spaces. What is left goes to the sample's `meta`; the command reports the columns of text and label that it found.
-    Without `header` columns are called 0, 1, ... By default the separator is a comma or semicolon in a .csv, as the
-    first line has it, else a tab. `quoted` says whether cells may be quoted; by default only commas and semicolons have
-    quoted cells.
+    second text and label are found by their usual names. `tags` are one for each word between spaces. The remaining
+    columns go to the sample's `meta`; the command logs the columns of text and label that it found. Without `header`
+    columns are named 0, 1, ... By default the separator is a comma or semicolon in a .csv, by its first line, else a
+    tab. `quoted` says whether cells may be quoted; by default only tables with commas and semicolons have quoted cells.
     """
 
     kind: ClassVar[str] = "text"
@@ -87,7 +86,7 @@ class Table(RawReader):
         return {"key": key, **sample, "meta": {**meta, **{c: v for c, v in row.items() if c not in used}}}
 
     def sources(self, columns: Sequence[str], where: str) -> dict[str, Source]:
-        """Which columns the fields come from.
+        """The columns of the fields.
 
         Raises:
             WorkbenchError: no column is the text.
@@ -95,22 +94,22 @@ class Table(RawReader):
         sources = usual_sources(columns, self.fields)
         if "text" not in sources and "translations" not in sources:
             raise WorkbenchError(
-                f"{where} is a table with the columns {', '.join(columns)}; none of them is called "
-                f"{' or '.join(KNOWN['text'])}. Say which is the text: --option 'fields={{text: COLUMN}}' (and "
+                f"{where} is a table with the columns {', '.join(columns)}; none of them is named "
+                f"{' or '.join(KNOWN['text'])}. Name the text with --option 'fields={{text: COLUMN}}' (and "
                 "header=false where the first line is data), or read it as prose with --format plain-text"
             )
         return sources
 
     def _tell(self, columns: Sequence[str], sources: dict[str, Source], where: str) -> None:
-        """Where names alone decided, a column that was meant to be read would be missed silently."""
+        """Log the mapping if names alone decided it, so that a wrong one is noticed."""
         left = [column for column in columns if column not in columns_of(sources) | {self.id_field}]
         by_name = {"text", "labels"} & (sources.keys() - self.fields.keys())
         if left and {"text", "labels"} <= sources.keys() and by_name:
             read = ", ".join(f"{name}: {_spelt(source)}" for name, source in sources.items() if source is not None)
-            log.info("%s is read with fields={%s}; to meta go %s", where, read, ", ".join(left))
+            log.info("%s is read with fields={%s}; meta gets %s", where, read, ", ".join(left))
 
     def _refuse_tags(self, sample: Sample, where: str) -> None:
-        """A column `label` that was found by its name may hold a tag for each word."""
+        """Refuse a column `label`, found by its name, that may hold a tag for each word."""
         if "labels" in self.fields or not isinstance(sample.get("text"), str):
             return
         words = len(word_places(sample["text"]))
@@ -124,12 +123,12 @@ class Table(RawReader):
 
 
 def _spelt(source: Source) -> str:
-    """As --option fields is typed."""
+    """The mapping in the syntax of --option fields."""
     return source if isinstance(source, str) else str(source).replace("'", "")
 
 
 def is_table(source: Peek) -> bool:
-    """Whether it is called a table, or all its first lines have equally many tabs."""
+    """Whether the suffix is that of a table, or all first lines have the same number of tabs."""
     filled = [line for line in source.head if line.strip()]
     tabs = {line.strip("\n").count("\t") for line in filled}
     return not source.is_folder and (

@@ -1,9 +1,9 @@
-"""The examples in WordNet's glosses as texts whose links are known: what is right for a word, said by people.
+"""The examples in WordNet's glosses as texts with known links, written by lexicographers.
 
     data.noun:  00001740 03 n 01 bank 0 000 | sloping land; "they sat on the bank of the river"
 
-is the text of the example with `bank` linked to 00001740-n. KnowBERT teaches its linker of WordNet by them (Peters et
-al., arXiv:1909.04164; its released code has them next to SemCor in `semcor_and_wordnet_examples.json`).
+becomes the text of the example with `bank` linked to 00001740-n. KnowBERT trains its linker of WordNet on them (Peters
+et al., arXiv:1909.04164; its code has them with SemCor in `semcor_and_wordnet_examples.json`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _QUOTED = re.compile(r'"([^"]+)"')
 
 @dataclass(frozen=True)
 class WordnetExamples(RawReader):
-    """A sample an example, with a link to its synset at the first of the synset's words that stands in it.
+    """Each example is a sample, with a link to its synset at the first of the synset's words in it.
 
-    A word is looked for as it is spelt, capitals aside; an example with none (as it has another form: went) is left
-    out. The folder is WordNet's `dict`, the same that `prepare triples` makes a graph of.
+    A word is searched for as it is spelt, ignoring case; an example without one (it has another form: went) is dropped.
+    The folder is WordNet's `dict`, which `prepare triples` turns into a graph.
     """
 
     kind: ClassVar[str] = "text"

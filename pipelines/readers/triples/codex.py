@@ -33,10 +33,10 @@ TYPE_NAMES = ("types.jsonl", "types.json")
 
 @dataclass(frozen=True)
 class Codex(GraphReader):
-    """`part` says which file's triples are read: `train` by default, so that evaluation triples stay unseen.
+    """`part` names the file of triples to read: `train` by default, so that evaluation triples stay unseen.
 
     Files with texts are found in the folder and the one above it (entities, their types, relations, names of types);
-    options that name files go first.
+    files named by options override them.
     """
 
     part: Word = "train"
@@ -56,7 +56,7 @@ class Codex(GraphReader):
         return [*super().text_files(paths), *_beside(paths, patterns)]
 
     def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> EntityTexts:
-        """The named files' texts over those that lie next to the triples."""
+        """The texts of the named files; those next to the triples fill the gaps."""
         alongside = (_beside(paths, patterns) for patterns in ((*ENTITIES, *TYPES), RELATIONS, TYPE_NAMES))
         named = ([*self.entities, *self.types], self.relations, self.type_names)
         return EntityTexts(
@@ -67,7 +67,9 @@ class Codex(GraphReader):
         path = folder / f"{self.part}.txt"
         if not path.is_file():
             parts = sorted(p.stem for p in folder.glob("*.txt"))
-            raise WorkbenchError(f"{folder} has no part {self.part!r}; its parts: {', '.join(parts) or 'none'}")
+            raise WorkbenchError(
+                f"{folder} has no triples of {self.part!r}; allowed for part: {', '.join(parts) or 'none'}"
+            )
         return path
 
 

@@ -11,12 +11,13 @@ from pipelines.sources.files import lines
 
 SUFFIXES = (".tsv", ".txt")
 DESCRIBES = re.compile("long|descri|defini|gloss", re.IGNORECASE)
-"""A file with such a name has descriptions in its second column; any other has labels there."""
+"""A file with such a name has descriptions in its second column; any other has labels."""
 QUOTED = re.compile(r'"(.*)"(?:@[A-Za-z-]+)?')
 
 
 def column_rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """Each id with its label or description; with three columns, with both. Quotes and languages (`"..."@en`) go.
+    """Each id with its label or description; with three columns, with both. Quotes and languages (`"..."@en`) are
+    removed.
 
     Raises:
         MalformedError: a line that is not UTF-8, or without an id or a second column.

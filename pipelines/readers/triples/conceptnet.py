@@ -20,10 +20,10 @@ HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 @dataclass(frozen=True)
 class Conceptnet(GraphReader):
-    """Assertions between concepts of `languages`, of `min_weight` at least.
+    """Assertions between concepts of `languages` with a weight of at least `min_weight`.
 
-    A concept is its word, `/c/en/dog`; with `senses` those that ConceptNet distinguishes stay so (`/c/en/dog/n`). It is
-    called as its id says ("dog"), and so is a relation ("is a" of `/r/IsA`).
+    A concept is its word, `/c/en/dog`; with `senses` ConceptNet's word senses stay separate (`/c/en/dog/n`). Its label
+    comes from its id ("dog"), and so does a relation's ("is a" for `/r/IsA`).
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".csv", ".tsv")

@@ -1,4 +1,4 @@
-"""Freebase as columns `m.id<tab>relation<tab>m.id`, ids as `m.0abc` or `/m/0abc`; names stand in it as quoted text."""
+"""Freebase as columns `m.id<tab>relation<tab>m.id`, ids as `m.0abc` or `/m/0abc`; names are quoted text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXTS = {
     "common.topic.alias": "aliases",
     "common.topic.description": "description",
 }
-"""Properties of Freebase that say what a topic is called."""
+"""Properties of Freebase that name a topic."""
 TYPE = "type.object.type"
 
 
@@ -32,11 +32,10 @@ def looks_freebase(source: Peek) -> bool:
 
 @dataclass(frozen=True)
 class Freebase(GraphReader):
-    """Names, aliases and descriptions in `language` are texts; other quoted values are left out and counted.
+    """Names, aliases and descriptions in `language` are texts; other quoted values are dropped and counted.
 
-    Ids become `m.0abc` however they are written, and relations `location.country.capital` (FB15k-237 has
-    `/location/country/capital`), those of files with texts too (FB15k's mid2name has `/m/0abc`).
-    `type.object.type` lists an entity's types.
+    All ids become `m.0abc`, and relations `location.country.capital` (FB15k-237 has `/location/country/capital`), also
+    in files with texts (FB15k's mid2name has `/m/0abc`). `type.object.type` lists an entity's types.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".tsv", ".txt")

@@ -1,8 +1,8 @@
-"""What the triple formats share: triples gathered by their head, with the texts of entities and relations.
+"""Base class of the triple formats: triples gathered by their head, with the texts of entities and relations.
 
-A knowledge graph is read once and held on disk (`kg.graph.links`); a record is an entity of the graph with the triples
-that it is the head of. An entity that is only a tail has an empty list, and so has one that no triple names but the
-texts describe: it may be asked for (the entities that only the test triples have).
+A knowledge graph is read once and held on disk (`kg.graph.links`). A record is an entity of the graph with the triples
+that have it as head. An entity that is only a tail has an empty list. So has an entity with texts but without triples,
+as evaluation may use it (the entities that only the test triples have).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from workbench.sequences.sequence import Sample
 
 Triple = tuple[str, str, str]
 Found = Triple | StatedTexts | Drop | MalformedError
-"""What a row gives: a triple (head id, relation id, tail id), a text, or why it gives none."""
+"""The content of a row: a triple (head id, relation id, tail id), a text, or the reason why it has none."""
 Row = TypeVar("Row")
 OTHER_RELATION = "the text of a relation that is in no triple"
 UNNAMED = "described, but in no triple"
-"""An entity that `described: false` leaves out."""
+"""The reason of entities that `described: false` drops."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class GraphReader(RawReader):
     `entities`: label, aliases, and description, extract or gloss. `types`: the list of types of each entity.
     `relations` and `type_names`: labels. `described: false` leaves out the entities that no triple names.
 
-    `words` says of a source that its ids are words, so that what has no label is called by its id.
+    `words` of a source says that its ids are words, so that an entity without a label is named by its id.
     """
 
     kind: ClassVar[str] = "triples"
@@ -55,17 +55,16 @@ class GraphReader(RawReader):
     described: bool = True
 
     def triples(self, paths: Sequence[Path]) -> Iterator[Found]:
-        """What every row gives, in the order of the input; a `Drop` is a row that the options leave out."""
+        """The content of every row, in the order of the input; a `Drop` is a row that the options drop."""
         raise NotImplementedError(f"{type(self).__name__} must define triples")
 
     def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, TextRow]]) -> EntityTexts:
-        """The texts that stood next to the triples, rows by id, and over them those from the files that the options
-        name."""
+        """The texts next to the triples by row; texts from the files that the options name come first."""
         entities = TextRows(rows_of_files([*self.entities, *self.types]), first=said)
         return EntityTexts(entities, *(TextRows(rows_of_files(files)) for files in (self.relations, self.type_names)))
 
     def called(self, name: str) -> str:
-        """What the ids of a source call an entity or a relation that has no label; empty where ids are no words."""
+        """The name of an entity or a relation without a label, from its id; empty if ids are no words."""
         return name if self.words else ""
 
     def text_files(self, paths: Sequence[Path]) -> list[Path]:
@@ -114,7 +113,7 @@ class GraphReader(RawReader):
         return record.data if isinstance(record.data, Drop) else dict(record.data)
 
     def _of_no_triple(self, links: TripleLinks, texts: EntityTexts, paths: Sequence[Path]) -> Iterator[Record]:
-        """The other entities that have a label or a description; types alone may be those of another graph's."""
+        """The other entities with a label or a description; types alone may come from another graph."""
         described = iter(texts.entities)
         while ids := list(islice(described, BLOCK)):
             seen = len(links.entities)
@@ -156,7 +155,7 @@ class GraphReader(RawReader):
         return Record(sample, 100 * (1 + len(triples)) + len(sample["description"]), f"{paths[0].name}:{entity}")
 
     def _relation_text(self, rows: TextRows, relation: str) -> dict[str, str]:
-        """What a relation is called; nothing where it has no label and its id is no word."""
+        """The name of a relation; none if it has no label and its id is no word."""
         found = rows.named(relation) or self.called(relation)
         return {"relation_text": found} if found else {}
 
@@ -167,9 +166,9 @@ def parsed(
     parse: Callable[[str, str], Row],
     is_header: Callable[[Row, str], bool] | None = None,
 ) -> Iterator[Row | MalformedError]:
-    """What `parse` makes of every line that is not blank, and of where it is; its MalformedErrors are given as well.
+    """The results of `parse` for every line that is not blank, with its place; MalformedErrors are yielded as well.
 
-    Of the first line of a file `is_header` says whether it names the columns; then it is left out.
+    `is_header` says whether the first line of a file names the columns; then it is dropped.
     """
     for path in files(paths, suffixes):
         filled = ((f"{path.name}:{number}", line) for number, line in lines(path) if line.strip())

@@ -17,10 +17,10 @@ from workbench.sequences.sequence import Sample
 
 @dataclass(frozen=True)
 class TripleJsonLines(RawReader):
-    """The fields of triples samples (docs/samples.md) are taken over as they are, what is left goes to `meta`.
+    """The fields of triples samples (docs/samples.md) are copied, the others go to `meta`.
 
-    `fields` says which come from fields of other names: `fields={id: qid, description: extract, types: null}`; null
-    leaves a field to `meta`.
+    `fields` maps fields of other names: `fields={id: qid, description: extract, types: null}`; null leaves a field to
+    `meta`.
     """
 
     kind: ClassVar[str] = "triples"

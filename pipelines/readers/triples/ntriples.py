@@ -24,7 +24,7 @@ PLAIN = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
 
 @dataclass(frozen=True)
 class Ntriples(RdfReader):
-    """A statement a line; see `RdfReader`."""
+    """Each line has a statement; see `RdfReader`."""
 
     suffixes: ClassVar[tuple[str, ...]] = (".nt",)
 

@@ -18,10 +18,10 @@ NAMES = ("entity2id.txt", "relation2id.txt")
 
 @dataclass(frozen=True)
 class Openke(GraphReader):
-    """`part` says which file's triples are read: `train` by default, so that evaluation triples stay unseen.
+    """`part` names the file of triples to read: `train` by default, so that evaluation triples stay unseen.
 
-    Each file begins with the number of its rows. The ids are the names of entity2id.txt, and all of them are kept,
-    those of other parts' triples too (`described: false` leaves out what no triple has).
+    Each file begins with the number of its rows. The ids are the names in entity2id.txt, and all of them are kept, also
+    of triples in the other files (`described: false` drops the entities without triples).
     """
 
     part: Word = "train"
@@ -41,7 +41,7 @@ class Openke(GraphReader):
                 yield row if isinstance(row, MalformedError) else _triple(*row, entities, relations)
 
     def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> EntityTexts:
-        """The named files' texts; an entity that they leave out is called by its name in entity2id.txt."""
+        """The texts of the named files; an entity without one is named by entity2id.txt."""
         names = ((name, {"label": name}) for folder in paths for _, name in _numbered(folder / NAMES[0]))
         entities = TextRows(rows_of_files([*self.entities, *self.types]), first=names)
         return EntityTexts(entities, *(TextRows(rows_of_files(files)) for files in (self.relations, self.type_names)))
@@ -50,12 +50,12 @@ class Openke(GraphReader):
         path = folder / f"{self.part}2id.txt"
         if not path.is_file():
             parts = sorted({p.name.removesuffix("2id.txt") for p in folder.glob("*2id.txt")} - {"entity", "relation"})
-            raise WorkbenchError(f"{folder} has no {path.name}; its parts: {', '.join(parts) or 'none'}")
+            raise WorkbenchError(f"{folder} has no {path.name}; allowed for part: {', '.join(parts) or 'none'}")
         return path
 
 
 def _counted(path: Path) -> Iterator[tuple[list[str], str] | MalformedError]:
-    """The columns of each row and where it is; a last error where the rows are not as many as the first line says."""
+    """The columns of each row and their place; a last error if the number of rows is not that of the first line."""
     stated, rows = None, 0
     for number, line in lines(path):
         where = f"{path.name}:{number}"
@@ -70,7 +70,7 @@ def _counted(path: Path) -> Iterator[tuple[list[str], str] | MalformedError]:
             rows += 1
             yield columns, where
     if stated != rows:
-        yield MalformedError("the first line tells another number of rows", path.name, f"{stated} against {rows}")
+        yield MalformedError("the number of rows differs from the first line", path.name, f"{stated} against {rows}")
 
 
 def _numbered(path: Path) -> Iterator[tuple[str, str]]:

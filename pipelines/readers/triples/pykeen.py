@@ -1,8 +1,8 @@
 """pykeen's folders (Ali et al., JMLR 2021): the triples of `TriplesFactory.to_path_binary` and of `save_to_directory`.
 
 A folder has `numeric_triples.tsv.gz` (head, relation, tail in numbers), `entity_to_id.tsv.gz`, `relation_to_id.tsv.gz`
-(id, label), each with a header, compressed or not; the result of a pipeline has one as
-`training_triples`. Nothing pickled is read.
+(id, label), each with a header, compressed or not; the result of a pipeline has one as `training_triples`. Nothing
+pickled is read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WITHIN = "training_triples"
 
 @dataclass(frozen=True)
 class Pykeen(GraphReader):
-    """The labels of pykeen are the ids of the graph; entities of no triple are not in it."""
+    """The labels of pykeen are the ids of the graph; entities without triples are not in it."""
 
     @classmethod
     def detect(cls, source: Peek) -> bool:
@@ -43,13 +43,13 @@ def _folder(path: Path) -> Path:
 
 
 def _file(folder: Path, name: str) -> Path:
-    """A file as pykeen compresses it, or as it is."""
+    """A file with or without pykeen's compression."""
     packed = folder / f"{name}.gz"
     return packed if packed.is_file() else folder / name
 
 
 def _numbers(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Where each row below the header is, and its columns."""
+    """The place and the columns of each row below the header."""
     for number, line in lines(path):
         where = f"{path.name}:{number}"
         columns = parse_text(line, where).split("\t")

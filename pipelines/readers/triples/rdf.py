@@ -16,15 +16,15 @@ from pipelines.sources.files import files, open_bytes, plain_suffix, stem
 from workbench.core.errors import WorkbenchError
 
 SYNTAXES = {".ttl": "turtle", ".n3": "n3", ".rdf": "xml", ".owl": "xml"}
-"""Suffixes, and what rdflib calls the syntax. JSON-LD is not among them: its contexts are fetched from the web."""
+"""Suffixes, and rdflib's names of the syntaxes. JSON-LD is missing, as its contexts are fetched from the web."""
 
 
 @dataclass(frozen=True)
 class Rdf(RdfReader):
-    """See `RdfReader`. What is parsed waits in a temporary file, so that memory holds the ids alone.
+    """See `RdfReader`. Parsed statements are written to a temporary file, so that only the ids are in memory.
 
-    Nodes without a name are numbered in each file, `_:FILE-1`. Of a file with an error the statements before it are
-    read where errors are skipped.
+    Nodes without a name are numbered in each file, `_:FILE-1`. In a file with an error the statements before it are
+    read if errors are skipped.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = tuple(SYNTAXES)
@@ -40,7 +40,7 @@ class Rdf(RdfReader):
 
 
 def _parse(path: Path, spilt: IO[bytes]) -> MalformedError | None:
-    """Write the file's statements as lines of JSON; gives what is wrong with it."""
+    """Write the file's statements as lines of JSON; returns the error in it."""
     try:
         from rdflib import Graph
         from rdflib.store import Store
@@ -58,24 +58,24 @@ def _parse(path: Path, spilt: IO[bytes]) -> MalformedError | None:
 
     with open_bytes(path) as source:
         try:
-            graph: Any = Graph(store=Spill())  # its annotations leave out other readers of bytes
+            graph: Any = Graph(store=Spill())  # its annotations lack other readers of bytes
             graph.parse(file=source, format=syntax, publicID=f"file:///{path.name}")
-        except Exception as error:  # rdflib's parsers share no class of errors
+        except Exception as error:  # rdflib's parsers have no common error class
             if getattr(error, "errno", None) is not None:
-                raise  # of the disk
+                raise  # an error of the disk
             return MalformedError(f"no {syntax}", path.name, " ".join(str(error).split())[:200])
     return None
 
 
 class _Names:
-    """The terms of rdflib as text; nodes without a name are numbered as they come, and not at random as rdflib does."""
+    """The terms of rdflib as text; nodes without a name are numbered in order, not at random as in rdflib."""
 
     def __init__(self, place: str) -> None:
         self.place = place
         self.blank: dict[str, int] = {}
 
     def statement(self, subject: Any, predicate: Any, value: Any) -> Statement:
-        """The statement of three terms."""
+        """The statement with three terms."""
         from rdflib import Literal
 
         literal = isinstance(value, Literal)

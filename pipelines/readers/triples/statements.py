@@ -1,4 +1,4 @@
-"""What the formats of RDF share: links between nodes are the graph, and some literals are its texts."""
+"""Base class of the RDF formats: links between nodes are the graph, and some literals are its texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXTS = {
     "http://rdf.freebase.com/ns/common.topic.description": "description",
 }
 ANY_LANGUAGE = "mul"
-"""The language of a Wikidata label that holds in all languages that have none of their own."""
+"""The language of a Wikidata label for all languages without their own."""
 PREFIXES = [
     "http://www.wikidata.org/entity/",
     "http://www.wikidata.org/prop/direct/",
@@ -35,7 +35,7 @@ PREFIXES = [
 
 
 class Statement(NamedTuple):
-    """Names without brackets; `node` says whether the object is one, or else a literal with perhaps a language."""
+    """Names without brackets; `node` says whether the object is a node, or else a literal, perhaps with a language."""
 
     subject: str
     predicate: str
@@ -48,9 +48,10 @@ class Statement(NamedTuple):
 class RdfReader(GraphReader):
     """Labels, alternative labels and descriptions in `language` are texts; other literals (dates, numbers) are counted.
 
-    `rdf:type` gives an entity's types, and so do Freebase's `type.object.type` and Wikidata's P31, which is a link as
-    well. `prefixes` are cut off the ids; `foreign: false` leaves out links and types of which a name has none of them
-    (of Wikidata's truthy statements: images, web pages, unknown values).
+    `rdf:type`, Freebase's `type.object.type` and Wikidata's P31 list an entity's types; P31 is a link as well.
+    `prefixes` are cut off the ids. `foreign: false` drops links and types with a name that has none of the prefixes (in
+    Wikidata's truthy
+    statements: images, web pages, unknown values).
     """
 
     language: Name = "en"
@@ -74,12 +75,12 @@ class RdfReader(GraphReader):
                 yield StatedTexts(self._id(found.subject), TEXTS[found.predicate], found.object, fallback)
 
     def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> EntityTexts:
-        """Those of the statements, and over them the named files'; relations and types are nodes as well."""
+        """The texts of the statements, overridden by the named files; relations and types are nodes as well."""
         entities = TextRows(rows_of_files([*self.entities, *self.types]), first=said)
         return EntityTexts(entities, *(TextRows(rows_of_files(f), entities) for f in (self.relations, self.type_names)))
 
     def _of_link(self, found: Statement) -> Iterator[Found]:
-        """The triple of a link, unless it says no more than a type, and the type."""
+        """The triple of a link, unless it only states a type, and the type."""
         subject, predicate, name = self._id(found.subject), self._id(found.predicate), self._id(found.object)
         if found.predicate in (RDF_TYPE, FREEBASE_TYPE, INSTANCE_OF) and (self.foreign or self._is_own(found.object)):
             yield StatedTexts(subject, "types", name)

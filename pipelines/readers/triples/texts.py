@@ -1,6 +1,6 @@
-"""What is known of the entities, relations and types of a graph, by id.
+"""Stored texts of the entities, relations and types of a graph, by id.
 
-The texts of entities may be many times larger than the graph. They lie in a temporary file (`$TMPDIR`), found by the
+The texts of entities may be many times larger than the graph. They are in a temporary file (`$TMPDIR`), indexed by the
 hashes of their ids: 16 bytes of memory a row.
 """
 
@@ -31,15 +31,15 @@ LISTS = ("aliases", "types")
 DESCRIPTIONS = ("extract", "description", "gloss")
 """The fields of a row that describe an entity, the longest text first."""
 MEMBERS_KEPT = 1 << 16
-"""Labels that are remembered: a few entities are the tails of most triples."""
+"""Number of cached labels: a few entities are the tails of most triples."""
 
 
 class TextRows:
-    """Rows by id, filled once, then read; over those of `under`, where there are any.
+    """Rows by id, filled once, then read; they override those of `under`, if any.
 
-    Of a repeated id a later row's texts replace those of the earlier ones, and its lists go behind theirs.
-    `relabelled` counts the labels that another label replaced, but for those of the rows `first`, which are
-    those of the source itself; `empty` the labels that are there and empty.
+    A later row of the same id replaces the texts of the earlier ones, and its lists are appended to theirs.
+    `relabelled` counts the labels that another label replaced, except those of the rows `first`, the source's own;
+    `empty` counts the empty labels.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class TextRows:
         return len(self._order) + (0 if self._under is None else len(self._under))
 
     def __iter__(self) -> Iterator[str]:
-        """The ids of its own rows, in their order; a repeated one comes again."""
+        """The ids of its own rows, in their order; repeated ids come again."""
         return (self._row(number)[0] for number in range(len(self._order)))
 
     def _row(self, number: int) -> tuple[str, dict[str, Any]]:
@@ -89,16 +89,16 @@ class TextRows:
         return identifier, row
 
     def label(self, identifier: str) -> str:
-        """The label of an id; the id itself where there is none."""
+        """The label of an id; the id itself without one."""
         return self.named(identifier) or identifier
 
     def _named(self, identifier: str) -> str:
-        """The label of an id; empty where there is none."""
+        """The label of an id; empty without one."""
         return str(self[identifier].get("label") or "").strip()
 
 
 class StatedTexts(NamedTuple):
-    """One thing that a source says of an entity; a `fallback` counts where it says nothing better."""
+    """A text that a source has for an entity; a `fallback` counts only without a better one."""
 
     entity: str
     field: str
@@ -107,9 +107,9 @@ class StatedTexts(NamedTuple):
 
 
 class StatedRows:
-    """Rows of what is said of the same entity one after another: the first label, all aliases, ...
+    """Rows of the same entity's texts in succession: the first label, all aliases, ...
 
-    They are added while a source is read, wait in a temporary file, and are read in their order.
+    They are added while a source is read, stored in a temporary file, and read in their order.
     """
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class StatedRows:
         self._spare: dict[str, str] = {}
 
     def add(self, said: StatedTexts) -> None:
-        """One thing more."""
+        """Add a text."""
         if said.entity != self._entity:
             self._write()
             self._entity, self._row, self._spare = said.entity, {}, {}
@@ -156,7 +156,7 @@ def rows_of_files(paths: Iterable[str | Path]) -> Iterator[tuple[str, Row]]:
     In an object a row may be just a label or a list of types. See `pipelines.readers.triples.columns`.
 
     Raises:
-        WorkbenchError: no JSON, or a row without `id`, or with something else than texts; says where.
+        WorkbenchError: not JSON, or a row without `id`, or with values other than texts; names the place.
     """
     for path in map(Path, paths):
         if plain_suffix(path) == ".json":
@@ -178,11 +178,12 @@ def rows_of_files(paths: Iterable[str | Path]) -> Iterator[tuple[str, Row]]:
 
 
 def _checked(row: Row, where: str) -> Row:
-    """The row without what is null.
+    """The row without null fields.
 
     Raises:
-        MalformedError: a label or a description that is no text, aliases that are no list of texts, or types none of
-            names.
+        MalformedError: a label or a description that is not a text, aliases that are not a list of texts, or types that
+        are
+            not ids.
     """
     for name, value in row.items():
         listed = value if isinstance(value, list) else [None]
@@ -204,7 +205,7 @@ def _is_id(value: Any) -> bool:
 
 
 def _relabelled(ids: np.ndarray, labels: np.ndarray) -> int:
-    """How many labels too many ids have, of hashes by row; rows without a label have a 0 there."""
+    """The number of labels that too many ids share, from hashes by row; rows without a label have a 0."""
     ids, labels = ids[labels != 0], labels[labels != 0]
     order = np.lexsort((labels, ids))
     ids, labels = ids[order], labels[order]
@@ -219,7 +220,7 @@ def _packed(identifier: str, row: Row) -> bytes:
     try:
         return orjson.dumps([identifier, row])
     except TypeError as error:
-        raise WorkbenchError(f"the texts of {identifier!r} cannot be stored ({error}); repair them") from error
+        raise WorkbenchError(f"the texts of {identifier!r} cannot be stored ({error}); fix them") from error
 
 
 def _row(value: Any, where: str) -> dict[str, Any]:

@@ -21,9 +21,10 @@ from workbench.core.options.bounds import Name
 
 @dataclass(frozen=True)
 class TriplesCsv(GraphReader):
-    """The columns are found by their usual names (head, relation, tail; subject, predicate, object; ...), or named.
+    """The columns are found by their usual names (head, relation, tail; subject, predicate, object; ...), or named by
+    options.
 
-    Without `header` the first three columns are head, relation and tail. Other columns are not read.
+    Without `header` the first three columns are head, relation and tail. Other columns are ignored.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".csv", *ROWS)
@@ -80,7 +81,7 @@ class TriplesCsv(GraphReader):
     def _columns(self, columns: Sequence[str], where: str) -> list[str]:
         """
         Raises:
-            WorkbenchError: a column is missing, or none has a usual name.
+            WorkbenchError: a column is missing, or has no usual name.
         """
         named = dict(zip(PLACES, (self.head_column, self.relation_column, self.tail_column), strict=True))
         if not self.header and columns == tuple(map(str, range(len(columns)))):
@@ -92,7 +93,7 @@ class TriplesCsv(GraphReader):
             if not found:
                 wanted = f"called {name}" if name else f"a {place}"
                 raise WorkbenchError(
-                    f"{where}: none of the columns {', '.join(columns)} is {wanted}. Say which it is: "
+                    f"{where}: none of the columns {', '.join(columns)} is {wanted}. Name it with "
                     f"--option {place}_column=COLUMN"
                 )
             chosen.append(found[0])

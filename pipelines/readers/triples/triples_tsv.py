@@ -18,16 +18,16 @@ HEADERS = {
     "relation": {"relation", "rel", "r", "predicate", "pred", "p", "property", "edge", "label", "relationship", "type"},
     "tail": {"tail", "t", "object", "obj", "o", "target", "dst", "to", "entity2", "node2", "end", "value"},
 }
-"""What the columns of triples are called."""
+"""Usual names of the columns of triples."""
 
 
 def tab_separated(paths: Sequence[Path], suffixes: tuple[str, ...]) -> Iterator[Found]:
-    """The triples of files with three columns; a first line that names the columns is reported and left out."""
+    """The triples of files with three columns; a first line that names the columns is logged and dropped."""
     return parsed(paths, suffixes, three_names, is_header)
 
 
 def is_header(triple: Triple, where: str) -> bool:
-    """Whether a file's first triple is what its columns are called."""
+    """Whether a file's first triple is a header."""
     found = tuple(map(column_place, triple)) == PLACES
     if found:
         logger.info("%s: %s is read as a header, not as a triple", where, ", ".join(triple))
@@ -35,7 +35,7 @@ def is_header(triple: Triple, where: str) -> bool:
 
 
 def column_place(name: str) -> str | None:
-    """Which of a triple's places a column of this name is: head, relation or tail."""
+    """The place in a triple of a column with this name: head, relation or tail."""
     plain = name.strip("#:_ ").casefold().removesuffix("_id").removesuffix(" id")
     return next((place for place, names in HEADERS.items() if plain in names), None)
 
@@ -44,7 +44,7 @@ def three_names(line: str, where: str) -> Triple:
     """A line's head, relation and tail.
 
     Raises:
-        MalformedError: another number of columns, or an empty one.
+        MalformedError: a wrong number of columns, or an empty one.
     """
     columns = [column.strip() for column in line.split("\t")]
     if len(columns) != 3 or not all(columns):

@@ -1,4 +1,4 @@
-"""Wikidata's JSON dump: an array with an entity a line (`latest-all.json.bz2`), or the lines alone."""
+"""Wikidata's JSON dump: an array with an entity in each line (`latest-all.json.bz2`), or only the lines."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from workbench.sequences.sequence import Sample
 
 ENTITY = re.compile(r'\s*\[?\s*\{\s*("id"\s*:\s*"\w+"\s*,\s*)?"type"\s*:\s*"(item|property|lexeme)"')
 ANY_LANGUAGE = "mul"
-"""The language of a label that holds in all languages that have none of their own."""
+"""The language of a label for all languages without their own."""
 INSTANCE_OF = "P31"
 PROPERTY = "a property, whose label names its relation"
-"""Not an entity of the graph, and read all the same: no fault."""
+"""Not an entity of the graph, but read for its label: no fault."""
 
 
 @dataclass(frozen=True)
 class WikidataJson(RawReader):
     """Items with their texts in `language` and their claims whose value is an item; P31 also lists the types.
 
-    `rank: best` takes of each property the preferred claims, or else the normal ones (Wikidata's truthy statements),
-    `rank: all` both; deprecated claims are never taken. Qualifiers with items are those of their fact. Other values
-    (dates, numbers, ids elsewhere) are left out and counted. The dump is read twice, first for the labels of what is
-    spoken of; these lie in a temporary file (16 bytes of memory an entity).
+    `rank: best` uses the preferred claims of each property, or else the normal ones (Wikidata's truthy statements),
+    `rank: all` both; deprecated claims are never used. Qualifiers with items are stored with their fact. Other values
+    (dates, numbers, external ids) are dropped and counted. The dump is read twice, first for the labels, which are
+    stored in a temporary file (16 bytes of memory an entity).
     """
 
     kind: ClassVar[str] = "triples"
@@ -79,7 +79,7 @@ class WikidataJson(RawReader):
     ) -> Record:
         try:
             return self._record(row, labels, dropped, where, size)
-        except (AttributeError, KeyError, TypeError) as error:  # of a line that is JSON, but nested otherwise
+        except (AttributeError, KeyError, TypeError) as error:  # a line of JSON in another structure
             return Record(MalformedError("no entity as Wikidata writes it", where, repr(error)), 1, where)
 
     def _record(self, row: Mapping[str, Any], labels: TextRows, dropped: Counter[str], where: str, size: int) -> Record:
@@ -112,7 +112,7 @@ class WikidataJson(RawReader):
         return str(found.get("value", ""))
 
     def _taken(self, statements: Sequence[dict[str, Any]], dropped: Counter[str]) -> list[dict[str, Any]]:
-        """The statements of a property that count by their rank."""
+        """The statements of a property that count, by their rank."""
         ranks = {statement.get("rank", "normal") for statement in statements}
         best = {"preferred"} if "preferred" in ranks and self.rank == "best" else {"preferred", "normal"}
         taken = [statement for statement in statements if statement.get("rank", "normal") in best]
@@ -132,7 +132,7 @@ def _entity(line: bytes, where: str) -> dict[str, Any] | MalformedError:
 
 
 def _map(row: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A mapping of the dump, which writes an empty one as an empty list."""
+    """A mapping of the dump, which has an empty list for an empty one."""
     value = row.get(name)
     return value if isinstance(value, dict) else {}
 
@@ -142,7 +142,7 @@ def _fact(snak: Mapping[str, Any], labels: TextRows) -> dict[str, Any] | None:
     value = _map(_map(snak, "datavalue"), "value")
     if value.get("entity-type") != "item":
         return None
-    relation, tail = snak["property"], value.get("id") or f"Q{value['numeric-id']}"  # old dumps have the number alone
+    relation, tail = snak["property"], value.get("id") or f"Q{value['numeric-id']}"  # old dumps have only the number
     label = labels.named(relation)
     return {
         "relation": relation,

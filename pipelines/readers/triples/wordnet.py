@@ -1,9 +1,9 @@
 """WordNet's database files (wndb(5WN), Miller 1995): the folder `dict` with data.noun, data.verb, data.adj, data.adv.
 
-A synset is an entity, called by the first of its words; its other words are its aliases, its gloss is its description,
-and its lexicographer class (`noun.animal`) is its type. Its id is its place in the file with the part of speech,
-`02084071-n`; satellites of adjectives (`s`) count as adjectives (`a`). Pointers are triples, those between single words
-of two synsets (antonyms, derivations) too.
+A synset is an entity. Its first word is its label, its other words are its aliases, its gloss is its description, and
+its lexicographer class (`noun.animal`) is its type. Its id is its place in the file with the part of speech,
+`02084071-n`; satellites of adjectives (`s`) count as adjectives (`a`). Pointers are triples, also those between single
+words of two synsets (antonyms, derivations).
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ RELATIONS = {
     "<": "participle",
     "\\": "pertainym",
 }
-"""What the symbols of pointers mean (wninput(5WN)); `pertainym` also leads from an adverb to its adjective."""
+"""The meanings of pointers (wninput(5WN)); `pertainym` also leads from an adverb to its adjective."""
 SYNTAX = re.compile(r"\((?:a|p|ip)\)$")
-"""Where an adjective may stand, behind its word."""
+"""The syntactic marker after an adjective."""
 
 
 class Synset(NamedTuple):
@@ -92,7 +92,7 @@ class Wordnet(GraphReader):
                 yield from ((synset.id, relation, tail) for relation, tail in synset.pointers)
 
     def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> EntityTexts:
-        """Those of the database, and over them the named files'."""
+        """The texts of the database, overridden by the named files."""
         own = ((synset.id, _texts(synset)) for synset in synsets(paths) if isinstance(synset, Synset))
         entities = TextRows(rows_of_files([*self.entities, *self.types]), first=own)
         return EntityTexts(entities, *(TextRows(rows_of_files(files)) for files in (self.relations, self.type_names)))
@@ -111,7 +111,7 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
 
 
 def synsets(paths: Sequence[Path]) -> Iterator[Synset | MalformedError]:
-    """The synsets of the files, in their order; the licence before them is of indented lines."""
+    """The synsets of the files, in their order; the licence before them has indented lines."""
     for found in parsed(files_of(paths), (), _synset):
         if found is not None:
             yield found

@@ -1,4 +1,4 @@
-"""What the formats of videos share: rows with captions or recognised speech, which are gathered by their video."""
+"""Base class of the video formats: rows with captions or recognised speech, gathered by their video."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OWN = frozenset({"captions", "caption", "times", "start", "end", "segments", "f
 
 @dataclass(frozen=True)
 class CaptionedVideos(RawReader):
-    """A record a video, which a field of each row names. `videos` are the folders or tar files that hold them.
+    """A record for each video, which a field of each row names. `videos` are the folders or tar files that hold them.
 
     Other fields go to the sample's `meta`.
     """
@@ -44,7 +44,7 @@ class CaptionedVideos(RawReader):
         return [*described, *self._store(described[0]).files]
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        """(name of the video, the sample's fields, its files). Raises WorkbenchError where not one of them is found."""
+        """(name of the video, the sample's fields, its files). Raises WorkbenchError if none of them is found."""
         store, found, missing = self._store(files(paths, self.suffixes)[0]), 0, 0
         malformed = Malformed()
         videos = self._gathered(paths, malformed)
@@ -61,7 +61,7 @@ class CaptionedVideos(RawReader):
         return open_store(described, self.videos, "videos")
 
     def _gathered(self, paths: Sequence[Path], malformed: Malformed) -> dict[str, tuple[dict[str, Any], str]]:
-        """The fields of every video, and where its first row stands."""
+        """The fields of every video, and the place of its first row."""
         gathered: dict[str, tuple[dict[str, Any], str]] = {}
         for record in row_records(paths):
             with malformed:
@@ -85,7 +85,7 @@ class CaptionedVideos(RawReader):
 
 
 def spoken(row: Mapping[str, Any], where: str) -> tuple[list[str], list[list[float]]]:
-    """The captions of a row that are not empty, and their times, or none.
+    """The captions of a row that are not empty, and their times, if any.
 
     Raises:
         MalformedError: of another form.

@@ -1,8 +1,7 @@
-"""Precomputed features of videos, and captions, as JSON lines: {clips: "a.npy", captions: [...], times:
-...}.
+"""Precomputed features of videos, and captions, as JSON lines: `{clips: "a.npy", captions: [...], times: ...}`.
 
 The captions are those of the format `videos-jsonl`. A video's features are an array [clips, numbers] in a .npy file, as
-the extractors of HowTo100M write them (S3D, a row a second). Whoever has the videos takes `prepare clips`.
+the extractors of HowTo100M write them (S3D, a row a second). To extract features from videos use `prepare clips`.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ SUFFIX = ".npy"
 
 @dataclass(frozen=True)
 class ClipsJsonl(CaptionedVideos):
-    """A clip is a row of the array, `seconds` long. `backbone` says what made them; recipes and runs hold to that name.
+    """A clip is a row of the array, `seconds` long. `backbone` names the extractor; recipes and runs check that name.
 
-    The field `clips_field` names the file, with or without its ending. The clips of all videos have as many numbers as
-    those of the first one.
+    The field `clips_field` names the file, with or without its suffix. The clips of all videos have the same feature
+    size as those of the first one.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
@@ -92,7 +91,7 @@ class ClipsJsonl(CaptionedVideos):
 
 
 def _width(ref: ImageRef) -> int | None:
-    """Numbers of a clip, by the file's head; None where it is none of an array of clips."""
+    """The feature size of a clip, from the file's header; None if it is not an array of clips."""
     with open(ref.path, "rb") as file:
         file.seek(ref.offset)
         try:
@@ -105,14 +104,14 @@ def _width(ref: ImageRef) -> int | None:
 
 
 def _features(data: bytes) -> np.ndarray | None:
-    """float16 [clips, numbers]; None where the file is damaged, holds something else, or numbers that it cannot."""
+    """float16 [clips, numbers]; None if the file is damaged, is another array, or exceeds float16."""
     try:
         found = np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, OSError, EOFError):
         return None
     if found.ndim != 2 or not found.size or found.dtype.kind != "f":
         return None
-    if not np.abs(found).max() <= np.finfo(np.float16).max:  # nor is it where one is no number
+    if not np.abs(found).max() <= np.finfo(np.float16).max:  # false for NaN, too
         return None
     half: np.ndarray = found.astype(np.float16)
     return half

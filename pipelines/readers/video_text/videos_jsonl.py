@@ -27,9 +27,9 @@ _FRAMES = (".jpg", ".jpeg", ".png")
 
 @dataclass(frozen=True)
 class VideosJsonl(CaptionedVideos):
-    """Rows of one video are gathered. `frame_rate` is that of the frames in folders, where a row doesn't say it.
+    """Rows of one video are gathered. `frame_rate` is that of the frames in folders whose row does not state it.
 
-    Frames are put into a video as they are encoded, in the order of the numbers in their names. Other fields go to the
+    Encoded frames are put into a video unchanged, in the order of the numbers in their names. Other fields go to the
     sample's `meta`.
     """
 

@@ -84,7 +84,7 @@ def test_facts_are_left_out(places):
 def test_a_set_without_relations(places):
     (places / "notes.txt").write_text("Oslo.\n")
     command(text)(inputs=[str(places / "notes.txt")], output=places / "notes", workers=1)
-    with pytest.raises(WorkbenchError, match="no text there has a marked head and tail that are both linked"):
+    with pytest.raises(WorkbenchError, match="no text has a marked head and tail that are both linked"):
         command(triples)(
             inputs=[str(places / "graph.tsv")], output=places / "g", without=[str(places / "notes")], workers=1
         )

@@ -93,5 +93,5 @@ def test_a_folder_is_a_class(tmp_path: Path, stored: Any) -> None:
 
 def test_images_without_a_word_are_no_classes(tmp_path: Path) -> None:
     images(tmp_path / "photos", "1.png", "2.png")
-    with pytest.raises(WorkbenchError, match="cannot tell the image-text format"):
+    with pytest.raises(WorkbenchError, match="cannot detect the image-text format"):
         detect("image-text", [tmp_path / "photos"])

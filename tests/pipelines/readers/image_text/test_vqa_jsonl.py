@@ -40,7 +40,7 @@ def test_vizwiz_has_no_ids(json_lines, tar, photograph, read, caplog):
     assert asked["answers"] == ["basil"] * 9 + [""]
     assert (asked["answer_type"], asked["answerable"]) == ("other", 1)
     assert second["questions"][0]["answers"] == []
-    assert "2 questions have no question_id and are called by image and row; 1 have no answers" in caplog.text
+    assert "2 questions have no question_id and are named by image and row; 1 have no answers" in caplog.text
 
 
 def test_the_lists_of_albef_and_blip(json_lines, tar, photograph, read):

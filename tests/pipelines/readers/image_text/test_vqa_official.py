@@ -84,7 +84,7 @@ def test_annotations_that_are_not_their_questions_alone(pair, read, annotations,
 
 def test_questions_without_annotations_are_told(pair, read, caplog):
     read("image-text", *pair(rows(1, 2, 3), [reported(2)]), image_name="{id}.png")
-    assert "q.json: 2 of 3 questions have no answers in the annotations that were given" in caplog.text
+    assert "q.json: 2 of 3 questions have no answers in the given annotations" in caplog.text
     caplog.clear()
     read("image-text", *pair(rows(1), [reported(2)], "test2015"), image_name="{id}.png")
     questions, _ = pair(rows(1), [])

@@ -49,7 +49,7 @@ def test_the_relation_comes_last_and_all_entities_are_kept(folder, read):
     assert samples == {"/m/a": [("/r/y", "/m/b")], "/m/b": [("/r/x", "/m/c")], "/m/c": [], "/m/d": []}
     (other,) = [s for s in read("triples", folder, part="valid") if s["triples"]]
     assert (other["id"], other["triples"][0]["relation"]) == ("/m/d", "/r/y")
-    with pytest.raises(WorkbenchError, match=r"no test2id\.txt; its parts: train, valid"):
+    with pytest.raises(WorkbenchError, match=r"no test2id\.txt; allowed for part: train, valid"):
         read("triples", folder, part="test")
 
 
@@ -67,7 +67,7 @@ def test_names_of_a_file_stand_over_the_ids(folder, tmp_path, read):
         ("1\n0 9 0\n", "an entity that entity2id.txt does not number"),
         ("1\n0 1 9\n", "a relation that relation2id.txt does not number"),
         ("1\n0 1\n", "expected head, tail and relation"),
-        ("5\n0 1 0\n", "the first line tells another number of rows"),
+        ("5\n0 1 0\n", "the number of rows differs from the first line"),
         ("0 1 0\n", "the first line must be the number of rows"),
     ],
 )
