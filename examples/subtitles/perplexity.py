@@ -10,7 +10,7 @@ from workbench.report.run import HELD_OUT, Run
 
 
 def perplexity(run: Run) -> str | None:
-    """A curve in training and one held out; None for a run without the objective `clm`."""
+    """The perplexity over the steps, in training and held out; None for a run without the objective `clm`."""
     curves = {
         name: [(step, math.exp(loss)) for step, loss in run.series(metric) if loss < 20]
         for name, metric in (("training", "clm/loss"), ("held out", f"{HELD_OUT}clm/loss"))

@@ -21,7 +21,7 @@ Cue = tuple[int, list[bytes]]
 
 @dataclass(frozen=True)
 class Subtitles(RawReader):
-    """A scene is a text: cues that follow each other with no more than `pause` seconds between."""
+    """Each scene is a text: successive cues with pauses of at most `pause` seconds."""
 
     kind: ClassVar[str] = "text"
     suffixes: ClassVar[tuple[str, ...]] = (".srt",)
@@ -36,7 +36,7 @@ class Subtitles(RawReader):
             scene: list[Cue] = []
             ended = 0.0
             for number, cue in _cues(path):
-                begin, end = _times(cue) or (ended, ended)  # a bad time line is told by `sample`
+                begin, end = _times(cue) or (ended, ended)  # `sample` reports a bad time line
                 if scene and begin - ended > self.pause:
                     yield _record(path, scene)
                     scene = []
@@ -57,7 +57,7 @@ class Subtitles(RawReader):
 
 
 def _cues(path: Path) -> Iterator[Cue]:
-    """The line where a cue begins, and its lines."""
+    """The line number of each cue, and its lines."""
     gathered: list[bytes] = []
     begin = number = 0
     for number, line in lines(path):
@@ -72,7 +72,7 @@ def _cues(path: Path) -> Iterator[Cue]:
 
 
 def _times(cue: list[bytes]) -> tuple[float, float] | None:
-    """Seconds from the film's start, of a cue's beginning and end."""
+    """The begin and the end of a cue, in seconds from the video's start."""
     found = TIMES.match(cue[1]) if len(cue) > 1 else None
     if found is None:
         return None

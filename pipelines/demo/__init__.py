@@ -1,1 +1,1 @@
-"""Small real inputs for the demo, made from packages on the Python index: a world graph, scenes, easy-VQA."""
+"""Small real inputs for the demo, built from packages of the Python index: a world graph, scenes, easy-VQA."""

@@ -23,8 +23,8 @@ def demo() -> None:
 
 @app.command()
 def files(
-    folder: Annotated[Path, typer.Argument(help="where the files go")],
-    seed: Annotated[int, typer.Option(help="decides wordings, held-out facts and scenes")] = 0,
+    folder: Annotated[Path, typer.Argument(help="folder for the files")],
+    seed: Annotated[int, typer.Option(help="seed of wordings, held-out facts and scenes")] = 0,
 ) -> None:
     """Write the raw files: a world graph with texts (world/), rendered scenes (scenes/), easy-VQA (easy_vqa/).
 
@@ -45,9 +45,9 @@ def files(
 
 @app.command()
 def small_files(
-    folder: Annotated[Path, typer.Argument(help="where the files go")] = Path(),
+    folder: Annotated[Path, typer.Argument(help="folder for the files")] = Path(),
 ) -> None:
-    """Write the small files that the pages of the documentation begin with: texts, a graph, images.
+    """Write the small files that the documentation pages use: texts, a graph, images.
 
     Example: python -m pipelines.demo small-files
     """
@@ -59,13 +59,13 @@ def small_files(
 
 @app.command()
 def run(
-    folder: Annotated[Path, typer.Argument(help="where everything goes")] = Path("runs/demo"),
+    folder: Annotated[Path, typer.Argument(help="folder for all files")] = Path("runs/demo"),
 ) -> None:
-    """Everything: raw files, corpora, pretraining, evaluation, a report. Run again, it continues where it stopped.
+    """Run the whole demo: raw files, corpora, pretraining, evaluation, a report. An interrupted demo resumes.
 
     Example: python -m pipelines.demo run runs/demo
     """
-    os.environ["OMP_NUM_THREADS"] = "1"  # of the jobs, which run side by side; read when torch is loaded
+    os.environ["OMP_NUM_THREADS"] = "1"  # for the parallel jobs; read when torch is loaded
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # see `workbench.cli.app`
     from pipelines.demo.run import run_demo
     from pipelines.demo.together import DemoInterrupted
@@ -77,7 +77,7 @@ def run(
         console.print(f"[bold red]error:[/] {escape(str(error))}")
         raise typer.Exit(error.exit_code) from error
     except DemoInterrupted:
-        console.print("stopped; the same command continues")
+        console.print("stopped. Run the same command again to resume")
         raise
     console.print(f"\nreport: {folder / 'report.html'}   summary: {folder / 'summary.json'}", highlight=False)
 

@@ -28,7 +28,7 @@ def write_easy_vqa(folder: Path, train: int | None = TRAIN, test: int | None = T
     """Export the first images of both splits with all their questions; returns the number of each.
 
     Args:
-        train, test: so many images; None for all (4,000 and 1,000).
+        train, test: number of images; None for all (4,000 and 1,000).
 
     Raises:
         WorkbenchError: the package is not installed.

@@ -1,7 +1,7 @@
 """The demo's first result as a figure (SVG): what each model reads, and the share of facts that it recalls.
 
-A row per model: the sentence with the branch that K-BERT appends from the graph, and two bars. One bar has the facts
-that the graph alone states, the other the facts that the text states too.
+Each model has a row: the sentence with the branch that K-BERT appends from the graph, and two bars. One bar shows the
+facts that only the graph states, the other the facts that the text states, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROWS = {
 }
 """Runs and their titles."""
 KINDS = {"known": "of facts that only the graph states", "stated": "of facts that the text states, too"}
-"""Bars: their class and what they are a share of."""
+"""Bars: their class and the kind of facts."""
 TITLE = "Does the knowledge graph help? The same test with, without and with a shuffled graph"
 WIDTH, TOP, ROW = 860, 92, 92
 LEFT, BARS, LONGEST = 24, 340, 470
@@ -46,7 +46,7 @@ STYLE = (
 
 @dataclass(frozen=True)
 class Example:
-    """A held-out fact: its sentence around the country, and the countries of the graph and of the shuffled graph."""
+    """A held-out fact: its sentence with the subject, and the objects in the graph and in the shuffled graph."""
 
     city: str
     between: str

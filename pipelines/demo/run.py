@@ -1,4 +1,4 @@
-"""The demo from raw files to a report: the commands that a user would type, each as soon as it can start.
+"""The demo from raw files to a report: the commands that a user would type, each as soon as its inputs exist.
 
 Each of them resumes where it stopped. To resume an interrupted demo, start it again with the same command.
 """
@@ -31,7 +31,7 @@ MOST_AT_ONCE = 8
 
 
 def run_demo(folder: Path, console: Console) -> Path:
-    """Prepare, pretrain, evaluate and report below `folder`; returns the summary's file.
+    """Prepare, pretrain, evaluate and report below `folder`; returns the path of the summary.
 
     Raises:
         WorkbenchError: a command ended with an error.
@@ -55,7 +55,7 @@ def run_demo(folder: Path, console: Console) -> Path:
 
 
 def _command(*words: str) -> None:
-    """A command of `workbench` in this process."""
+    """Run a command of `workbench` in this process."""
     try:
         app.run(list(words), "workbench")
     except SystemExit as end:

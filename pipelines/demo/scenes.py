@@ -4,8 +4,8 @@ A scene is three or four objects in different cells of a 3 x 3 grid; an object h
 no two objects of a scene share both shape and colour. No two held-out scenes have the same colours and shapes, and
 none has those of a training scene.
 
-A caption says some things about some objects; what it says is kept as `Claim`s, so that the best possible retrieval
-can be computed: where a caption fits n of the scenes, no model can do better than 1 in n.
+A caption describes some properties of some objects. They are stored as `Claim`s, so that the best possible retrieval
+can be computed: if a caption fits n of the scenes, no model can do better than 1 in n.
 
 The files are laid out like Flickr8k: `captions_<split>.jsonl` (image, captions), `images_<split>/`.
 """
@@ -75,7 +75,7 @@ class Scene:
 
     @property
     def looks(self) -> tuple[tuple[str, str], ...]:
-        """Colours and shapes without places: what makes two scenes different."""
+        """Colours and shapes without places: the identity of a scene."""
         return tuple(sorted((thing.colour, thing.shape) for thing in self.things))
 
 
@@ -175,7 +175,7 @@ _PAIRS = {
 
 @dataclass(frozen=True)
 class Phrase:
-    """What is said of one object; None means that it is not said."""
+    """The described properties of one object; None means that a property is not described."""
 
     shape: str
     colour: str | None = None
@@ -198,7 +198,7 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Claim:
-    """Objects that the scene has, and a relation (left, above) of the first to the second."""
+    """The claimed objects, and a relation (left, above) of the first to the second."""
 
     phrases: tuple[Phrase, ...]
     relation: str | None = None

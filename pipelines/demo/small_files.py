@@ -39,15 +39,15 @@ SENTENCES = (
 
 
 def write_small_files(folder: Path) -> None:
-    """Everything below, in a folder that may be there; files of these names are written anew."""
+    """Write all small files into a folder, which may exist; existing files of these names are overwritten."""
     folder.mkdir(parents=True, exist_ok=True)
     for write in (write_texts, write_graph, write_towns, write_images, write_foreign):
         write(folder)
 
 
 def write_texts(folder: Path) -> None:
-    """notes.txt: paragraphs about cities; news.jsonl: the same as JSON lines; labelled.jsonl: with the hour that the
-    market opens as a class; pages/: as files; pairs.tsv: a table."""
+    """notes.txt: paragraphs about cities; news.jsonl: the same as JSON lines; labelled.jsonl: with the hour at which
+    the market opens as a class; pages/: as files; pairs.tsv: a table."""
     rng = random.Random(0)
     texts = []
     for n in range(120):
@@ -112,9 +112,9 @@ def write_graph(folder: Path) -> None:
 
 
 def write_towns(folder: Path) -> None:
-    """towns.tsv: which country each of 180 towns lies in, with their labels in towns.jsonl; towns.txt: sentences that
-    say so of 140 of them; stated.jsonl: these facts, a sentence each; unseen.jsonl: those of the 40 others, which the
-    graph alone has; countries.json: the candidates."""
+    """towns.tsv: the country of each of 180 towns, with their labels in towns.jsonl; towns.txt: sentences that state it
+    for 140 of them; stated.jsonl: these facts, a sentence each; unseen.jsonl: those of the 40 others, which only the
+    graph has; countries.json: the candidates."""
     rng = random.Random(2)
     names = [begin + end for begin in BEGINNINGS for end in ENDINGS]
     rng.shuffle(names)
@@ -134,7 +134,7 @@ def write_towns(folder: Path) -> None:
 
 
 def _cloze(town: str, country: str) -> dict[str, Any]:
-    """A fact whose object is to be masked, with the link of its subject."""
+    """A fact whose object is masked, with the link of its subject."""
     begin = f"{town} lies in "
     end = len(begin) + len(COUNTRIES[country])
     return {

@@ -1,7 +1,7 @@
-"""The demo's results in words: the ablations and their effects. Every sentence is generated from the numbers.
+"""The demo's results as text: the ablations and their effects. Every sentence is generated from the numbers.
 
-A chapter is a title, a table and a few sentences, the same on the terminal and at the head of the report. The first one
-has the figure (`pipelines.demo.figure`).
+A chapter is a title, a table and a few sentences. The terminal and the head of the report show the same ones. The first
+chapter has the figure (`pipelines.demo.figure`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rich.table import Table
 from workbench.report.introduction import Chapter
 
 SAME = 0.02
-"""Shares that differ by less are called equal."""
+"""Two shares that differ by less than this are described as equal."""
 NOTHING = "nothing"
 ABLATED = {
     "bert": "the graph (text only)",
@@ -36,7 +36,7 @@ Rows = list[list[str | int | float]]
 
 @dataclass(frozen=True)
 class SummaryNumbers:
-    """The summary's evaluations, by what they are asked for."""
+    """The evaluations of a summary, by run, task and test set."""
 
     rows: list[dict[str, Any]]
 
@@ -54,7 +54,7 @@ class SummaryNumbers:
         return float(self.row(task, run, corpus, control)["numbers"][name])
 
     def baselines(self, task: str, corpus: str, runs: list[str]) -> dict[str, Mapping[str, float]]:
-        """Baselines by name; one that differs from run to run is named with its run."""
+        """Baselines by name; a baseline that differs between runs also has the name of its run."""
         found: dict[str, dict[str, Mapping[str, float]]] = {}
         for run in runs:
             for name, numbers in self.row(task, run, corpus)["baselines"].items():
@@ -99,7 +99,7 @@ def _whole(summary: Mapping[str, Any]) -> Chapter:
         f"{runs} small models were trained and tested in {minutes} min {seconds} s. Each comparison is an ablation: "
         "one thing is removed (the graph, its truth, the image), and the same test is repeated. The difference "
         "between the two results is the effect of that thing.",
-        f"Together they took {sum(summary['core_seconds'].values()):.0f} seconds of one core: {stages}.",
+        f"The jobs took {sum(summary['core_seconds'].values()):.0f} seconds of one core: {stages}.",
     ]
     return Chapter("How this was measured", text)
 

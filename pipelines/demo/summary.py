@@ -1,4 +1,4 @@
-"""What the demo found: `summary.json`."""
+"""The results of the demo: `summary.json`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ NUMBERS = {
     "vqa": ["accuracy"],
     "retrieval": [f"{side}_retrieval/r{k}" for side in ("image", "text") for k in (1, 5, 10)],
 }
-"""Per task, the numbers that the summary keeps."""
+"""The numbers of each task in the summary."""
 
 
 def write_summary(path: Path, seconds: dict[str, float], in_all: float) -> dict[str, Any]:
-    """Gather every run's evaluations and speed below `runs/` into one file.
+    """Collect every run's evaluations and speed below `runs/` in one file.
 
     Args:
-        seconds: of processor time, by stage.
-        in_all: seconds from the start to the end, in which jobs ran side by side.
+        seconds: processor time, by stage.
+        in_all: seconds from the start to the end; jobs ran in parallel.
     """
     runs = runs_below(Path("runs"))
     scenes = json.loads(Path("raw/scenes/scenes.json").read_text(encoding="utf-8"))

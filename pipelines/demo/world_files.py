@@ -1,5 +1,5 @@
-"""The world as raw files: what `workbench prepare` reads. Sentences come from templates, with the exact character spans
-of their entities.
+"""The world as raw files, the input of `workbench prepare`. Sentences come from templates, with the exact character
+spans of their entities.
 
     text.jsonl            documents: key, text, spans, meta
     triples.tsv           head, relation, tail; relations.jsonl their names; entities.jsonl the entities
@@ -33,7 +33,7 @@ from workbench.core.files.drafts import write_text
 from workbench.core.keyed import generator
 
 Mention = Entity | tuple[str, Entity] | str
-"""What fills a slot: an entity (by its label), an entity under another name, or plain text."""
+"""The content of a slot: an entity (by its label), an entity under another name, or plain text."""
 
 _SLOT = re.compile(r"\{(\w+)\}")
 
@@ -83,7 +83,7 @@ def choose(options: list[Any], count: int, rng: np.random.Generator) -> list[Any
 
 
 def rounded(population: int) -> str:
-    """A population as people say it: two digits, then zeros."""
+    """A population in words of two digits, then zeros."""
     scale = 10 ** max(0, len(str(population)) - 2)
     return f"{round(population / scale) * scale:,}"
 
@@ -153,7 +153,7 @@ def large_cities(world: DemoWorld) -> set[str]:
 
 
 def documents(world: DemoWorld, held_out: set[str], seed: int) -> list[dict[str, Any]]:
-    """Two to five sentences about each entity; about a held-out city nothing that reveals its country."""
+    """Two to five sentences about each entity; for a held-out city none that reveals its country."""
     made = []
     for kind, count in DOCUMENTS.items():
         for entity in world.of_kind(kind):
@@ -190,7 +190,7 @@ def facts(world: DemoWorld, held_out: set[str], seed: int) -> dict[str, list[dic
 
 
 def typing_sets(world: DemoWorld, seed: int) -> dict[str, list[dict[str, Any]]]:
-    """Sentences with one mention and its types; an entity is in one split alone. Half of them are ambiguous."""
+    """Sentences with one mention and its types; an entity is in one split only. Half of them are ambiguous."""
     rng = generator(seed, "typing")
     capitals = [c for c in world.of_kind("city") if "capital" in c.types]
     others = choose([c for c in world.of_kind("city") if "capital" not in c.types], TYPING_CITIES, rng)
@@ -221,7 +221,7 @@ def _document(world: DemoWorld, entity: Entity, held_out: set[str], rng: np.rand
 
 
 def _statements(world: DemoWorld, entity: Entity, held_out: set[str]) -> list[tuple[str, dict[str, Any]]]:
-    """What the text may say about an entity: (template group, slots)."""
+    """The statements that the text may make about an entity: (template group, slots)."""
     found: list[tuple[str, dict[str, Any]]] = []
     if entity.population:
         found.append(("size", {"n": rounded(entity.population)}))
@@ -238,7 +238,7 @@ def _statements(world: DemoWorld, entity: Entity, held_out: set[str]) -> list[tu
 
 
 def _named(entity: Entity, rng: np.random.Generator) -> Entity | tuple[str, Entity]:
-    """The entity by its label, now and then by another of its names (codes are names of the graph alone)."""
+    """The entity by its label, sometimes by another of its names (only the graph has codes as names)."""
     if entity.kind == "city" and entity.aliases and rng.random() < ALIAS_RATE:
         return entity.aliases[int(rng.integers(len(entity.aliases)))], entity
     return entity
@@ -259,7 +259,7 @@ def _fact(city: Entity, country: Entity, wording: str, number: int) -> dict[str,
 
 
 def _typing_lines(entity: Entity, seed: int) -> list[dict[str, Any]]:
-    """Four sentences: two that any entity (or any place) fits, two that reveal the kind."""
+    """Four sentences: two that fit any entity (or any place), two that reveal the kind."""
     rng = generator(seed, "typing", entity.id)
     vague = templates()["typing_any"] + (templates()["typing_location"] if "location" in entity.types else [])
     revealing = templates()[f"typing_{entity.kind}"] + (

@@ -23,10 +23,10 @@ PART = "part"
 
 
 def join(parts: Sequence[Path], output: Path, command: str) -> Manifest:
-    """Link the shards of the parts (copy them, on another disk) and write the corpus.json of the whole.
+    """Link the shards of all folders (copy them, on another disk) and write the corpus.json of the whole.
 
     Raises:
-        WorkbenchError: one of the parts is missing, given twice, damaged, or of another preparation; two records share
+        WorkbenchError: one of them is missing, given twice, damaged, or of another preparation; two records share
         a key; the
             output holds something else.
     """

@@ -107,7 +107,7 @@ class ImageStore:
             return alone
         return Absent.MISSING
 
-    def tell(self, what: str = "images") -> None:
+    def log_found(self, what: str = "images") -> None:
         """Log how many images were found by their file name alone."""
         if self.by_name:
             reported = "%d of the %s were found in %s by their file name alone, not by a path (the first is %.200r)"

@@ -21,7 +21,7 @@ from workbench.core.options.bounds import Cells, Count, CountOrZero, Location, N
 from workbench.corpora.schema.members import image_kind
 from workbench.sequences.sequence import Sample
 
-Seen = list[tuple[str, Tensor]]
+Pixels = list[tuple[str, Tensor]]
 """The decoded images of a record with the names of their media; the name of a single image is empty."""
 
 
@@ -85,7 +85,7 @@ class RegionFeatures:
                     results.append(self._with(sample, [(medium, next(found)) for medium, _ in images]))
         return results
 
-    def _pixels(self, sample: Sample) -> Seen | Drop:
+    def _pixels(self, sample: Sample) -> Pixels | Drop:
         media = {"": sample["image"]} if "image" in sample else sample.get("media", {})
         try:
             return [(medium, self._image_tensor(data, _place(sample, medium))) for medium, data in media.items()]

@@ -20,18 +20,18 @@ and then to the sea.
 """
 
 
-def write_films(folder: Path, films: int = 2, scenes: int = 20) -> None:
+def write_subtitles(folder: Path, videos: int = 2, scenes: int = 20) -> None:
     folder.mkdir()
-    for film in range(films):
+    for video in range(videos):
         cues = [SCENE.format(n=2 * i + 1, m=2 * i + 2, minute=i) for i in range(scenes)]
-        (folder / f"film{film}.srt").write_text("\n".join(cues))
+        (folder / f"video{video}.srt").write_text("\n".join(cues))
 
 
 def test_a_format_and_a_panel_of_a_strangers_own(run: Run, tmp_path: Path) -> None:
     for file in EXAMPLE.iterdir():
         if file.is_file():
             shutil.copy(file, tmp_path)
-    write_films(tmp_path / "films")
+    write_subtitles(tmp_path / "videos")
     commands = [
         line.removeprefix("#     ").split()
         for line in (EXAMPLE / "subtitles.yaml").read_text().splitlines()
@@ -57,12 +57,12 @@ def test_a_format_and_a_panel_of_a_strangers_own(run: Run, tmp_path: Path) -> No
 
 def test_what_does_not_fit_the_format_is_told_with_its_place(run: Run, tmp_path: Path) -> None:
     shutil.copy(EXAMPLE / "subtitles.py", tmp_path)
-    write_films(tmp_path / "films", films=1, scenes=3)
-    with (tmp_path / "films/film0.srt").open("a") as film:
-        film.write("\n7\n00:02:07 -> soon\nNobody.\n")
-    command = "prepare text films --format subtitles:Subtitles --trust --workers 1 --output scenes"
+    write_subtitles(tmp_path / "videos", videos=1, scenes=3)
+    with (tmp_path / "videos/video0.srt").open("a") as video:
+        video.write("\n7\n00:02:07 -> soon\nNobody.\n")
+    command = "prepare text videos --format subtitles:Subtitles --trust --workers 1 --output scenes"
     prepare = ("-m", "workbench", *command.split())
     reported = run(*prepare, code=2).stderr
-    assert "film0.srt:28: a cue needs a number, and a time line" in " ".join(reported.split())
+    assert "video0.srt:28: a cue needs a number, and a time line" in " ".join(reported.split())
     kept = run(*prepare, "--on-error", "skip").stderr
     assert json.loads((tmp_path / "scenes/corpus.json").read_text())["shards"][0]["records"] == 2, kept

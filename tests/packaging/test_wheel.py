@@ -58,7 +58,7 @@ class LengthHead(Head):
         return LossOutput(F.smooth_l1_loss(guess, seen.targets["labels"].float(), reduction="sum"), {})
 '''
 RECIPE = """
-description: A stranger's recipe.
+description: A user's recipe.
 tokenizer: corpora/tokenizer.json
 model:
   streams:

@@ -70,7 +70,7 @@ class Handler(BaseHTTPRequestHandler):
         self._send(b"", 429, **{"Retry-After": "3600"})
 
     def _tomorrow(self, name: str) -> None:
-        """As before, but told by the clock."""
+        """As before, but with a date."""
         self._send(b"", 429, **{"Retry-After": formatdate(time.time() + 86_400, usegmt=True)})
 
     def _broken(self, name: str) -> None:

@@ -28,7 +28,7 @@ def questions(tmp_path: Path, json_lines: Callable[..., Path], tar: Callable[...
 def test_answers_are_listed_in_normal_form_the_frequent_ones_first(questions: Path, tmp_path: Path) -> None:
     prepare("answers", questions, "--min-count", 2, "-o", tmp_path / "answers.json")
     assert json.loads((tmp_path / "answers.json").read_text()) == ["yes", "2"]
-    with pytest.raises(WorkbenchError, match="no answer is the major one of 9 questions"):
+    with pytest.raises(WorkbenchError, match="no answer is the main one of 9 questions"):
         prepare("answers", questions, "-o", tmp_path / "none.json")
     with pytest.raises(WorkbenchError, match=r"are written to a \.json file"):
         prepare("answers", questions, "-o", tmp_path / "answers.txt")

@@ -71,7 +71,7 @@ def test_every_command_has_help_with_examples(command):
 
 
 def test_what_was_made_is_told(tmp_path, json_lines, caplog, monkeypatch):
-    """A line of each command that writes a file, unless the user says what is to be told."""
+    """A log line of each command that writes a file, unless the user sets another level."""
     logging.getLogger("pipelines").setLevel(logging.NOTSET)
     prepare("text", json_lines("d.jsonl", [{"text": "a city"}] * 3), "-o", tmp_path / "c", "--workers", 1)
     command = ["tokenizer", tmp_path / "c", "--vocab-size", 60, "-o"]

@@ -154,7 +154,7 @@ def test_conditions(condition, meta, found):
 def test_conditions_that_are_none():
     with pytest.raises(WorkbenchError, match="'similarity' is not a condition; allowed"):
         Where("similarity")
-    with pytest.raises(WorkbenchError, match="> compares numbers; 'en' is none"):
+    with pytest.raises(WorkbenchError, match="> compares numbers; 'en' is not a number"):
         Where("language>en")
 
 

@@ -1,4 +1,4 @@
-"""What `prepare link` tells of a corpus: mentions that got no link."""
+"""What `prepare link` reports of a corpus: mentions without a link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Region features of other people, in the layouts that they publish, joined to a corpus."""
+"""Precomputed region features in their published layouts, joined to a corpus."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_regions_below_a_threshold_are_left_out(tmp_path, coco):
 def test_features_of_another_size_are_refused(tmp_path, coco):
     (tmp_path / "a.tsv").write_text(bottom_up(9, 0) + bottom_up(10, 1, size=SIZE + 1))
     with pytest.raises(
-        WorkbenchError, match=r"COCO_val2014_000000000010.*\[3, 7\]; wanted: 6 numbers a region.*--feature-size"
+        WorkbenchError, match=r"COCO_val2014_000000000010.*\[3, 7\]; needed: 6 numbers a region.*--feature-size"
     ):
         imported(coco, "--from", tmp_path / "a.tsv", "--on-error", "skip")
     with pytest.raises(WorkbenchError, match=r"\[3, 6\]; wanted: 2048"):
@@ -275,7 +275,7 @@ def test_bad_boxes_stop_or_are_counted(tmp_path, coco, boxes, options, message):
 
 def test_ids_of_another_set_are_told(tmp_path, coco):
     (tmp_path / "a.tsv").write_text(bottom_up("street_12", 0))
-    with pytest.raises(WorkbenchError, match=r"no features of the first 4 images.*'COCO_val2014_.*'street_12'"):
+    with pytest.raises(WorkbenchError, match=r"no features for the first 4 images.*'COCO_val2014_.*'street_12'"):
         imported(coco, "--from", tmp_path / "a.tsv")
     (tmp_path / "notes.txt").write_text("x")
     with pytest.raises(
@@ -342,7 +342,7 @@ def test_pictures_of_one_record_have_features_of_one_kind(tmp_path, pairs):
     for i, name in enumerate(("dev-0-0-img0", "dev-0-0-img1")):
         said = {"confidence": np.float32([1, 1, 1])} if i else {}
         np.savez(tmp_path / "npz" / f"{name}.npz", features=features(i), boxes=BOXES, **said)
-    with pytest.raises(WorkbenchError, match=r"of 'left' there are .* need features of one kind"):
+    with pytest.raises(WorkbenchError, match=r"'left' has .* need features of one kind"):
         imported(pairs, "--from", tmp_path / "npz", "--boxes", "pixels")
 
 

@@ -63,7 +63,7 @@ def test_a_shard_of_a_picture_that_was_replaced_is_made_again(
 
 
 def test_of_equal_size_and_time_apart(stopped: Any, tmp_path: Path, photograph: Any, stored: Any) -> None:
-    """A file that came in the place of another of its size is told by when it was written."""
+    """A file that replaced another of its size is recognised by its time of change."""
     path, job = stopped
     photo = tmp_path / "photos/photo0.jpg"
     data = bytearray(photo.read_bytes())

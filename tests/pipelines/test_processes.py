@@ -78,8 +78,8 @@ import time
 from pipelines.preparing.processes import each
 from workbench.cli.app import reported
 
-def told(number, frame):
-    print("told", flush=True)
+def handler(number, frame):
+    print("interrupted", flush=True)
     raise KeyboardInterrupt
 
 def work(seconds, item):
@@ -87,7 +87,7 @@ def work(seconds, item):
     time.sleep(seconds)
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, told)
+    signal.signal(signal.SIGINT, handler)
     with reported():
         print("begin", flush=True)
         list(each(work, SECONDS, range(100), 2))

@@ -107,7 +107,7 @@ def test_pixels_that_could_mean_anything_are_dropped(pixels):
 
 
 def test_a_format_beside_the_list_is_not_opened(photograph, monkeypatch):
-    """Pillow would give an EPS to Ghostscript: a program of somebody else, to be run."""
+    """Pillow would run Ghostscript, an external program, on an EPS file."""
     monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("ran a PostScript program"))
     assert CheckImage()({"image": photograph(format="EPS")}) == Drop("PostScript, a format that is not read here")
 

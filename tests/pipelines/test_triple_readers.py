@@ -93,7 +93,7 @@ def test_texts_of_another_type_are_refused(tmp_path, json_lines, read, row, foun
 
 
 def test_two_labels_of_one_id_are_counted(tmp_path, json_lines):
-    """Of rows that the user gives; what they say instead of the source is what they are given for."""
+    """Rows of the user's files; their texts override those of the source."""
     (tmp_path / "o").mkdir()
     for name, text in {"entity": "2\na 0\nb 1\n", "relation": "1\nr 0\n", "train": "1\n0 1 0\n"}.items():
         (tmp_path / "o" / f"{name}2id.txt").write_text(text)

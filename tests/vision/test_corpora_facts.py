@@ -108,7 +108,7 @@ def test_corpora_of_a_task_must_say_the_same(tmp_path: Path, tokenizer: Path, im
 def test_what_a_recipe_names_stays(tmp_path: Path, tokenizer: Path) -> None:
     one = regions(tmp_path / "one", "timm:a@1", {"backbone": "timm:a@1"})
     assert backbone_of(as_corpora_say(recipe(tokenizer, one, image={"backbone": "mine"}))) == "mine"
-    with pytest.raises(WorkbenchError, match="this model reads those of 'mine'"):
+    with pytest.raises(WorkbenchError, match="but this model needs those of 'mine'"):
         pretrain(recipe(tokenizer, one, image={"backbone": "mine"}), tmp_path / "run")
 
 

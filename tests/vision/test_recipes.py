@@ -111,7 +111,7 @@ def test_the_loss_falls_on_a_repeated_step(name: str, samples: list[Sample], tok
 def test_patches_of_another_grid_than_the_positions_are_refused(
     option: str, message: str, tokenizer: Tokenizer
 ) -> None:
-    """Cells of 8 x 8 would share the positions of 4 x 4 unevenly, and nothing else would tell."""
+    """Cells of 8 x 8 would share the positions of 4 x 4 unevenly, without any other error."""
     tree = shrunk(dataclasses.asdict(load_recipe("clip")))
     tree["model"]["streams"]["image"][option] = 4
     with pytest.raises(WorkbenchError, match=f"tasks.pairs.sequence.image_processor: {message}"):

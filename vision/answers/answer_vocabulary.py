@@ -24,18 +24,18 @@ KIND = "answers"
 
 @dataclass(frozen=True)
 class AnswerVocabulary:
-    """The answers a classifier can give, in a normal form (`vision.answers.metric.FORMS`); a row is a class."""
+    """The answers of a classifier, in a normal form (`vision.answers.metric.FORMS`); a row is a class."""
 
     answers: tuple[str, ...]
     form: Form = "vqa"
 
     @classmethod
     def build(cls, questions: Iterable[Mapping[str, Any]], min_count: int = 9, form: Form = "vqa") -> AnswerVocabulary:
-        """Major answers that at least `min_count` questions have, most frequent first.
+        """The main answers of at least `min_count` questions, most frequent first.
 
-        The published VQA v2 vocabulary (3,129 answers) is that of train + val with min_count 9. It has a blank one, the
-        normal form of "a"; here an answer of which its normal form leaves nothing is none. Questions that nobody has
-        answered are passed over.
+        The published VQA v2 vocabulary (3,129 answers) is that of train + val with min_count 9. It has an empty one,
+        the normal form of "a"; here an answer with an empty normal form is dropped. Questions without answers are
+        skipped.
 
         Raises:
             WorkbenchError: no answer is that frequent.
@@ -45,18 +45,18 @@ class AnswerVocabulary:
         if not kept:
             most = counts.most_common(1)
             found = f"the most frequent, {most[0][0]!r}, has {most[0][1]}" if most else "there are no questions"
-            raise WorkbenchError(f"no answer is the major one of {min_count} questions ({found}); lower min_count")
+            raise WorkbenchError(f"no answer is the main one of {min_count} questions ({found}); lower min_count")
         return cls(tuple(kept), form)
 
     @classmethod
     def load(cls, path: Path) -> AnswerVocabulary:
-        """Read what `save` wrote, or the published files of others: a list, or an object of answers with their classes.
-        What was read is noted for the run.
+        """Read a file of `save`, or a published one: a list, or an object of answers with their classes. The run
+        records it as an input.
 
         Raises:
             WorkbenchError: the file is not a JSON list of different strings, nor an object of classes from 0 on.
         """
-        make = f"`workbench prepare answers CORPUS --output {quoted(path)}` makes one of a corpus of questions"
+        make = f"`workbench prepare answers CORPUS --output {quoted(path)}` builds one from a corpus of questions"
         if not path.is_file():
             raise WorkbenchError(f"there is no file {path} with an answer vocabulary; {make}")
         try:
@@ -77,7 +77,7 @@ class AnswerVocabulary:
         return cls(tuple(answers))
 
     def without_blanks(self) -> AnswerVocabulary:
-        """The answers that can be seen, for a new classifier: the published lists of VQA v2 hold a blank one."""
+        """The visible answers, for a new classifier: the published lists of VQA v2 hold an empty one."""
         return AnswerVocabulary(tuple(answer for answer in self.answers if answer.strip()), self.form)
 
     def save(self, path: Path) -> None:
@@ -97,8 +97,8 @@ class AnswerVocabulary:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Classes [n] int64 and soft scores [n] float32 in (0, 1] of a question's answers (ten: .3, .6, .9, 1).
 
-        With `all_right` they are no annotators' but a set, each of which is right (DAQUAR): each scores 1. Answers
-        outside the vocabulary give none; a question can so have no label at all.
+        With `all_right` the answers are a set of right ones (DAQUAR), not those of annotators: each scores 1. Answers
+        outside the vocabulary have no class, so a question may have no label at all.
         """
         texts = [FORMS[self.form](a if isinstance(a, str) else a["answer"]) for a in answers]
         counts = Counter(text for text in texts if text in self.rows)
@@ -114,13 +114,13 @@ class AnswerVocabulary:
         return dense
 
     def ceiling(self, questions: Iterable[Mapping[str, Any]], variant: str) -> float:
-        """The accuracy (per cent) of the best classifier over this vocabulary, by the metric's own variant; the rest
-        needs answers it lacks. Questions that the variant leaves out don't count."""
+        """The accuracy (per cent) of the best classifier with this vocabulary, by the metric's own variant. Questions
+        that the variant excludes do not count."""
         return 100 * float(np.mean([self._best(q["answers"], variant) for q in questions if can_score(q, variant)]))
 
     def _best(self, answers: Sequence[str | Mapping[str, Any]], variant: str) -> float:
-        """The accuracy of the best answer of the vocabulary; any that nobody gave has 0."""
-        if variant == "anls":  # near answers score too
+        """The accuracy of the best answer of the vocabulary; 0 if no annotator gave one of them."""
+        if variant == "anls":  # similar answers score, too
             return float(
                 best_similarities(self.answers, [a if isinstance(a, str) else a["answer"] for a in answers]).max()
             )

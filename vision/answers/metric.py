@@ -1,7 +1,7 @@
 """VQA accuracy (Antol et al., ICCV 2015; Goyal et al., CVPR 2017), by the rules of the official evaluation script.
 
-A prediction's accuracy is the mean over the annotators of min(1, matches among the *other* annotators / 3), so with
-ten answers m matches give 0, .3, .6, .9 or 1. Variants, each named in the result:
+A prediction's accuracy is the mean over the annotators of min(1, matches among the *other* annotators / 3), so with ten
+answers m matches give 0, .3, .6, .9 or 1. The result names its variant:
 
     official_2015     answers and prediction are normalised only if the annotators do not all agree literally
     early_script      the script's first versions: the prediction is always normalised, of answers that differ the
@@ -12,8 +12,8 @@ ten answers m matches give 0, .3, .6, .9 or 1. Variants, each named in the resul
                       rule above needs several annotators for every question)
     anls              text that is read in images (ST-VQA, DocVQA): `vision.metrics.anls`, not an accuracy
 
-A blank answer is that of an annotator who said nothing: it matches no visible answer, and counts among the ten. A
-question with a single answer has no other annotators: the first three rules leave it out, and `VqaResult` says which.
+A blank answer is that of an annotator who gave none: it matches no visible answer, and counts among the ten. A question
+with a single answer has no other annotators: the first three rules exclude it, and `VqaResult` lists it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from workbench.core.errors import WorkbenchError, unknown
 Variant = Literal["official_2015", "early_script", "always_normalise", "single_answer", "anls"]
 VARIANTS: tuple[str, ...] = get_args(Variant)
 RULE = "vqa_variant"
-"""The fact on a corpus (`Manifest.about`) by which rule its answers are scored."""
+"""Key of `Manifest.about`: the rule that scores the corpus's answers."""
 EACH_RIGHT = ("single_answer", "anls")
-"""The rules under which answers are no annotators': each of a question's is right."""
+"""The rules for answers that are not annotators': each answer of a question is right."""
 Form = Literal["vqa", "plain"]
 Answer = str | Mapping[str, Any]
 
@@ -78,7 +78,7 @@ def evaluate_vqa(
     Args:
         questions: with `question_id`, `answers` (strings, or the official entries with `answer`, `answer_id`, ...) and,
             where known, `answer_type` and `question_type`.
-        variant: by default as `variant_of` says.
+        variant: by default that of `variant_of`.
 
     Raises:
         WorkbenchError: unknown variant, no questions, predictions and questions that do not match one to one, or
@@ -126,7 +126,7 @@ def accuracy(prediction: str, answers: Sequence[Answer], variant: str = "officia
 
 
 def compared(answers: list[str], prediction: str, variant: str) -> tuple[list[str], str]:
-    """Answers and prediction as they are compared."""
+    """The compared forms of answers and prediction."""
     if variant == "early_script":
         return [*map(without_marks, answers)] if len(set(answers)) > 1 else answers, normalise(prediction)
     answers = [_stripped(answer) for answer in answers]
@@ -136,19 +136,19 @@ def compared(answers: list[str], prediction: str, variant: str) -> tuple[list[st
 
 
 def variant_of(questions: Iterable[Mapping[str, Any]]) -> Variant:
-    """The rule of a set, which no question changes alone: where at least half of them have a single answer, nobody was
-    asked twice, and questions with a few answers have that many right ones."""
+    """The rule of a set: if at least half of the questions have a single answer, there were no several annotators, and
+    the answers of the other questions are all right."""
     sizes = [len(question["answers"]) for question in questions]
     return "single_answer" if sizes and 2 * sizes.count(1) >= len(sizes) else "official_2015"
 
 
 def can_score(question: Mapping[str, Any], variant: str) -> bool:
-    """Whether the rule says something of the question: annotators are compared with each other, and need to be two."""
+    """Whether the rule can score the question: rules that compare annotators need at least two."""
     return variant in EACH_RIGHT or len(question["answers"]) > 1
 
 
 def measure_of(variant: str) -> str:
-    """What the number of a variant is called."""
+    """The name of a variant's number."""
     return "anls" if variant == "anls" else "accuracy"
 
 
@@ -188,9 +188,9 @@ def majority_baseline(
 
 
 def major_answer(question: Mapping[str, Any], form: Form = "vqa") -> str:
-    """The normalised answer that stands for a question: its `answer`, else the most frequent (the first of equals).
+    """The normalised main answer of a question: its `answer`, else the most frequent (the first of equals).
 
-    Blank ones stand for it only where it has no others.
+    A blank answer is used only if there is no other.
     """
     given = question.get("answer") or ""
     if not given.strip():
@@ -200,11 +200,11 @@ def major_answer(question: Mapping[str, Any], form: Form = "vqa") -> str:
 
 
 FORMS: dict[Form, Callable[[str], str]] = {"vqa": normalise, "plain": plain}
-"""The normal forms of answers: VQA's takes punctuation and articles away, which are part of what stands in an image."""
+"""The normal forms of answers: VQA's removes punctuation and articles, which are part of text in an image."""
 
 
 def form_of(variant: str) -> Form:
-    """In which form a variant's answers are compared."""
+    """The normal form in which a variant compares answers."""
     return "plain" if variant == "anls" else "vqa"
 
 
@@ -225,7 +225,7 @@ def _stripped(text: str) -> str:
 
 
 def without_marks(text: str) -> str:
-    """Marks go away next to a space (or wherever a digit,digit occurs), else become a space. Tests see the original."""
+    """Removes marks next to a space (or if any digit,digit occurs), else puts a space. Tests use the original."""
     result = text
     number = _DIGIT_COMMA.search(text) is not None
     for mark in _MARKS:

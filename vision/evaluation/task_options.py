@@ -1,11 +1,4 @@
-"""What the task caption is told on the command line; torch is not needed to read it.
-
-What the task retrieval is told on the command line; torch is not needed to read it.
-
-What the task vqa is told on the command line; torch is not needed to read it.
-
-What the task zero-shot is told on the command line; torch is not needed to read it.
-"""
+"""Options of the commands of the tasks caption, retrieval, vqa and zero-shot; torch is not needed to read them."""
 
 from __future__ import annotations
 
@@ -26,10 +19,9 @@ from workbench.runs.output_places import OutputFile
 class CaptionTuning(Tuning):
     """Fine-tune a pretrained run to write captions.
 
-    CORPUS holds images or videos with `captions`. RUN is one that can continue with the text of a pair (CoCa, a joint
-    stack
-    with clm), or has a decoder (UniVL), which then writes of the image or the video alone: the text is left empty. It
-    continues by the objective that it was pretrained with.
+    CORPUS holds images or videos with `captions`. RUN can continue the text of a pair (CoCa, a joint stack with clm),
+    or has a decoder (UniVL), which captions the image or the video alone: the text is left empty. Fine-tuning uses the
+    objective of its pretraining.
 
     Examples:
 
@@ -41,13 +33,12 @@ class CaptionTuning(Tuning):
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionScoring(WritingScoring):
-    """BLEU 1 to 4 and CIDEr-D of the captions that a run writes, times 100, next to those of no model.
+    """BLEU 1 to 4 and CIDEr-D of a run's captions, times 100, compared with baselines.
 
-    CORPUS holds images or videos with one or more `captions`, all of which are references; of videos with
-    `caption_times`
-    the clips of each caption's time are described. The baselines: the most frequent caption of the training set for
-    every image; the first caption of another image; and where images have several, the first one next to the others, as
-    a person is worth. What was written is next to the result (.jsonl).
+    CORPUS holds images or videos with one or more `captions`, all of which are references. In videos with
+    `caption_times` the clips of each caption's time are described. The baselines: the most frequent caption of the
+    training set for every image; the first caption of another image; and for images with several, the first one scored
+    against the others, as the level of people. The captions are written to a .jsonl file next to the result.
 
     Examples:
 
@@ -61,9 +52,9 @@ class CaptionScoring(WritingScoring):
 class RetrievalTuning(Tuning):
     """Fine-tune a pretrained run for retrieval between captions and images or videos.
 
-    CORPUS holds images with `captions`, or videos with these, of which each caption is to find the clips of its time.
-    The control shuffled-captions trains on those of other images. Batches are larger than other tasks': the negatives
-    of the contrast are in them.
+    CORPUS holds images with `captions`, or videos with these, where each caption is to find the clips of its time. The
+    control shuffled-captions trains on the captions of other images. Batches are larger than those of other tasks, as
+    they hold the negatives of the contrast.
 
     Examples:
 
@@ -80,7 +71,7 @@ class RetrievalTuning(Tuning):
     batch_size: BatchSize = 64
     objective: Annotated[
         Literal["itc", "itm"] | None,
-        typer.Option(help="Dual encoder (itc) or matching (itm); default: what the run was trained with."),
+        typer.Option(help="Dual encoder (itc) or matching (itm); default: the run's own objective."),
     ] = None
     hard_negatives: Annotated[
         Way | None,
@@ -91,13 +82,14 @@ class RetrievalTuning(Tuning):
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalScoring(Scoring):
-    """Recall at 1, 5 and 10 and median rank of image and text retrieval, next to chance and same features.
+    """Recall at 1, 5 and 10 and median rank of image and text retrieval, compared with chance and same features.
 
     CORPUS holds images or videos with one or more `captions`; RUN has an itc, an itm or the like among its objectives.
-    Without --rerank a run is ranked by its itc where it has one, and else by its itm: a forward pass for every pair. Of
-    videos with `caption_times` a caption is to find the clips of its time among those of all captions. Next to it
-    the first images are ranked as if all had the same features (with --control same-features all of them): what is
-    better than chance there is a leak. COCO's 1k protocol is the mean over five parts of its 5,000 test images.
+    Without --rerank a run is ranked by its itc if it has one, and else by its itm: a forward pass for every pair. In
+    videos with `caption_times` a caption is to find the clips of its time among those of all captions. As a check for
+    leaks the first images are also ranked with the same features for all (with --control same-features all images are):
+    anything better than chance there is a leak. COCO's 1k protocol is the mean over five folds of its 5,000 test
+    images.
 
     Examples:
 
@@ -108,21 +100,21 @@ class RetrievalScoring(Scoring):
       workbench evaluate retrieval runs/uniter-retrieval corpora/flickr-test --rerank 20 --first-stage runs/clip
     """
 
-    rerank: Annotated[CountOrZero, typer.Option(help="Re-rank so many candidates of itc by itm; 0: do not.")] = 0
+    rerank: Annotated[CountOrZero, typer.Option(help="Number of itc's candidates that itm re-ranks; 0: none.")] = 0
     first_stage: Annotated[
         Path | None, typer.Option(help="With --rerank: the run whose itc finds the candidates; default: RUN.")
     ] = None
-    ties: Annotated[Ties, typer.Option(help="Equal scores: realistic (half a place each) or pessimistic.")] = (
-        "realistic"
-    )
-    batch_size: Annotated[Count, typer.Option(help="Images (videos), or pairs of one and a caption, at once.")] = 128
+    ties: Annotated[
+        Ties, typer.Option(help="Equal scores count half a place (realistic) or a whole one (pessimistic).")
+    ] = "realistic"
+    batch_size: Annotated[Count, typer.Option(help="Images (videos), or pairs with a caption, in a batch.")] = 128
     folds: Annotated[
-        Count, typer.Option(help="Number of folds of the images, each ranked by itself; the mean is reported.")
+        Count, typer.Option(help="Number of folds of the images, each ranked separately; the mean is reported.")
     ] = 1
-    captions: Annotated[
-        Count | None, typer.Option(help="Only so many captions of each image, the first ones (COCO: 5).")
-    ] = None
-    limit: Annotated[Count | None, typer.Option(help="Only the first images.")] = None
+    captions: Annotated[Count | None, typer.Option(help="Only this many first captions of each image (COCO: 5).")] = (
+        None
+    )
+    limit: Annotated[Count | None, typer.Option(help="Only this many first images.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,18 +137,20 @@ class VqaTuning(Tuning):
     ] = None
     answers_of: Annotated[
         list[Location] | None,
-        typer.Option(metavar="CORPUS", help="Their answers count too (VQA v2: those of train and val). Repeatable."),
+        typer.Option(metavar="CORPUS", help="Corpora whose answers count, too (VQA v2: train and val). Repeatable."),
     ] = None
-    min_count: Annotated[Count, typer.Option(help="How many questions an answer must be the main one of.")] = 9
+    min_count: Annotated[
+        Count, typer.Option(help="Keep answers that are the main answer of at least this many questions.")
+    ] = 9
     max_length: Annotated[Count | None, typer.Option(help="Tokens of a question; default: the run's.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class VqaScoring(Scoring):
-    """VQA accuracy by the official rules, or ANLS, per answer type, next to the majority answer.
+    """VQA accuracy by the official rules, or ANLS, by answer type, compared with the majority answer.
 
-    CORPUS holds images with `questions` and their answers. Where they have none, as in the splits of test servers,
-    there is nothing to score, and a file of predictions is all that is made.
+    CORPUS holds images with `questions` and their answers. If they have none, as in the splits of test servers, the
+    command only writes a file of predictions.
 
     Examples:
 
@@ -174,26 +168,26 @@ class VqaScoring(Scoring):
     variant: Annotated[
         Variant | None,
         typer.Option(
-            help="Default: what the corpus names (DocVQA's: anls); else official_2015, or single_answer where most "
+            help="Default: the corpus's own rule (DocVQA's: anls); else official_2015, or single_answer where most "
             "questions have one answer."
         ),
     ] = None
     predictions: Annotated[
         OutputFile | None,
         typer.Option(
-            help="Write the answers to this file too: FILE.json as VQA's test server takes them (question_id, answer), "
+            help="Also write the answers to this file: FILE.json for VQA's test server (question_id, answer), "
             "else lines of JSON (.jsonl)."
         ),
     ] = None
     gqa_predictions: Annotated[
         OutputFile | None,
-        typer.Option(help="The same as GQA's test server takes them: JSON, {questionId, prediction}."),
+        typer.Option(help="The same in the form of GQA's test server: JSON, {questionId, prediction}."),
     ] = None
     wordnet: Annotated[
         Path | None,
         typer.Option(help="WordNet's folder (data.noun, index.noun): also accuracy over sets, WUPS at 0.9 and 0.0."),
     ] = None
-    batch_size: Annotated[Count, typer.Option(help="Images at once, with all their questions.")] = 32
+    batch_size: Annotated[Count, typer.Option(help="Images in a batch, with all their questions.")] = 32
 
 
 PHOTO = "a photo of a {}"
@@ -201,11 +195,12 @@ PHOTO = "a photo of a {}"
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroShotScoring(Scoring):
-    """Accuracy (the first class, and one of the first five) of a run with a contrast (itc) that has learned no class,
-    next to chance and the most frequent class.
+    """Accuracy (the first class, and one of the first five) of a run with a contrast (itc) without training on the
+    classes, compared with chance and the most frequent class.
 
-    CORPUS holds images with `labels`: by name the name of a class. --labels is a file with a class a line, as CORPUS
-    has it; behind a tab may stand the words that it has in prompts. Of several templates the vectors' mean is taken.
+    CORPUS holds images with `labels`: the name of a class by the label's name. --labels is a file with a class in each
+    line, spelt as in CORPUS; words for the prompts may follow after a tab. With several templates the mean of their
+    vectors is used.
 
     Examples:
 
@@ -215,8 +210,8 @@ class ZeroShotScoring(Scoring):
 --template "a drawing of a {}"
     """
 
-    labels: Annotated[Path, typer.Option(help="The classes, one a line; words for prompts behind a tab.")]
+    labels: Annotated[Path, typer.Option(help="The classes, one in each line; words for prompts after a tab.")]
     template: Annotated[
-        list[Name] | None, typer.Option(help=f"What a prompt says, {{}} for the class. Repeatable; default: {PHOTO}")
+        list[Name] | None, typer.Option(help=f"A prompt with {{}} for the class. Repeatable; default: {PHOTO}")
     ] = None
     label: Annotated[Name | None, typer.Option(help="Which label of CORPUS; default: the only one.")] = None

@@ -1,11 +1,4 @@
-"""What a report shows of captions: the image, what was written, what people wrote.
-
-What a report shows of image-text retrieval: captions with the images found.
-
-What a report shows of visual question answering: questions with their images and the answers.
-
-What a report shows of zero-shot classification: images with the class that was found.
-"""
+"""Panels of a report on captions, image-text retrieval, visual question answering and zero-shot classification."""
 
 from __future__ import annotations
 
@@ -16,8 +9,8 @@ from workbench.report.run import Record, Run
 
 
 def written(run: Run) -> str | None:
-    """Images and what was said of them. An example has image, prediction, references."""
-    return example_panel(run, "caption", "Images and what was said of them", _captioned)
+    """Images and their captions. An example has image, prediction, references."""
+    return example_panel(run, "caption", "Images and captions", _captioned)
 
 
 def _captioned(run: Run, example: Record) -> str:
@@ -27,14 +20,13 @@ def _captioned(run: Run, example: Record) -> str:
 
 
 def found(run: Run) -> str | None:
-    """Captions with the image found for them. An example has caption, image (the first found; None of a video),
-    key (of that), rank (of the right)."""
+    """Captions with the image that each ranks first. An example has caption, image (the first one; None for a video),
+    key (of that), rank (of the right one)."""
     return example_panel(run, "retrieval", "Captions and the images found", _caption)
 
 
 def lost(run: Run) -> str | None:
-    """The captions whose image is found last. An example has also `right`, the image that should have been found,
-    and `right_key`."""
+    """The captions that rank their image last. An example has also `right`, the right image, and `right_key`."""
     return example_panel(run, "retrieval", "Furthest from their image", _lost, "failures")
 
 
@@ -58,8 +50,8 @@ def answered(run: Run) -> str | None:
 
 
 def failed(run: Run) -> str | None:
-    """The answers that are all wrong of which the run is surest. An example has also a confidence (0..1)."""
-    return example_panel(run, "vqa", "Wrong, and surest of it", _question, "failures")
+    """The wrong answers with the highest confidence. An example has also a confidence (0..1)."""
+    return example_panel(run, "vqa", "Wrong answers with the highest confidence", _question, "failures")
 
 
 def _question(run: Run, example: Record) -> str:
@@ -74,7 +66,7 @@ def _question(run: Run, example: Record) -> str:
 
 def classified(run: Run) -> str | None:
     """Images and their classes. An example has image, prediction, label."""
-    return example_panel(run, "zero-shot", "Images and their classes by name", _classified)
+    return example_panel(run, "zero-shot", "Images and their predicted classes", _classified)
 
 
 def _classified(run: Run, example: Record) -> str:

@@ -35,10 +35,10 @@ class GridBackbone(nn.Module):
     Attributes:
         width: numbers per cell.
         grid: cells per side; a larger map is average-pooled to it.
-        identity: name, hash of the weights, image size, grid and stage. Recorded next to features it made.
+        identity: name, hash of the weights, image size, grid and stage. It is stored with the features.
     """
 
-    keeps_values = True  # a network's initialisation leaves the pretrained weights alone
+    keeps_values = True  # a network's initialisation does not change the pretrained weights
     mean: Tensor
     std: Tensor
 
@@ -63,7 +63,7 @@ class GridBackbone(nn.Module):
         self.train(self.training)
 
     def train(self, mode: bool = True) -> GridBackbone:
-        """A frozen backbone always evaluates: its batch statistics must not move."""
+        """A frozen backbone is always in evaluation mode: its batch statistics must not change."""
         super().train(mode and self.trainable)
         return self
 
@@ -72,7 +72,7 @@ class GridBackbone(nn.Module):
         return self.cells(self.maps(pixels))
 
     def maps(self, pixels: Tensor) -> Tensor:
-        """uint8 pixels [images, 3, height, width] -> features [images, width, rows, columns], of its own resolution."""
+        """uint8 pixels [images, 3, height, width] -> features [images, width, rows, columns], at its own resolution."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.trainable):
             return self._features(standardise(pixels, self.mean, self.std))
 
@@ -89,16 +89,16 @@ class GridBackbone(nn.Module):
         return list(self.in_boxes(maps, torch.cat(boxes), images).split(counts))
 
     def in_boxes(self, maps: Tensor, boxes: Tensor, images: Tensor) -> Tensor:
-        """As `inside`, of boxes [n, 4], each of the image of this number [n]: [n, width]."""
+        """As `inside`, for boxes [n, 4] of the images with these numbers [n]: [n, width]."""
         rows, columns = maps.shape[-2:]
         scaled = boxes.float() * on_device([float(columns), float(rows)] * 2, boxes.device)
         numbered = torch.cat([images[:, None].to(scaled.dtype), scaled], dim=1)
         return roi_align(maps.float(), numbered, output_size=1, aligned=True).flatten(1)
 
     def classify(self, features: Tensor) -> Tensor:
-        """What the network's classifier says of each cell: features [images, cells, width] -> [images, cells, classes].
+        """The class logits of each cell: features [images, cells, width] -> probabilities [images, cells, classes].
 
-        A cell stands in the place of the mean over all cells that the classifier was trained on. The rows add up to 1.
+        Each cell replaces the mean over all cells, on which the classifier was trained. The rows add up to 1.
         """
         cells = features.flatten(0, 1)[:, :, None, None]
         scores: Tensor = self.network.forward_head(cells).float().softmax(-1)
@@ -107,7 +107,7 @@ class GridBackbone(nn.Module):
     def check_classifier(self) -> None:
         """
         Raises:
-            WorkbenchError: the network has no classifier that a cell could be given to.
+            WorkbenchError: the network has no classifier that can be applied to a cell.
         """
         problem = "has no classifier" if not getattr(self.network, "num_classes", 0) else ""
         if self.stage is not None:
@@ -116,11 +116,11 @@ class GridBackbone(nn.Module):
             with torch.no_grad():
                 self.classify(torch.zeros(1, 2, self.width, device=self.mean.device))
         except (AttributeError, RuntimeError, ValueError, IndexError) as error:
-            problem = problem or f"classifies no single cell ({type(error).__name__})"
+            problem = problem or f"cannot classify a single cell ({type(error).__name__})"
         if problem:
             raise WorkbenchError(
-                f"{self.identity} {problem}; leave the classes of its cells out, or take the last stage of a network "
-                "of convolutions (resnet, efficientnet)"
+                f"{self.identity} {problem}; remove --scores, or use the last stage of a convolutional "
+                "network (resnet, efficientnet)"
             )
 
     def _features(self, pixels: Tensor) -> Tensor:
@@ -156,12 +156,14 @@ def load(
     Args:
         weights: a file (.safetensors, or .pth read without unpickling code), an installed package of `PACKAGES`, or
             None for random weights from torch's generator.
-        size: side of the square images it will be given.
+        size: side of its square input images.
         stage: features of an earlier stage, from 0 (timm's `out_indices`); None: the last, as the classifier sees them.
 
     Raises:
         WorkbenchError: unknown network, missing weights, weights of another network, no such stage, images of a size
-            that the network cannot take, or a grid finer than its map of them.
+            WorkbenchError: unknown network, missing weights, weights of another network, no such stage, an image size
+            that the
+                network does not support, or a grid finer than its feature map.
     """
     if not timm.is_model(name):
         raise unknown("timm network", name, timm.list_models(f"*{name.split('_')[0]}*") or timm.list_models("*net*"))
@@ -170,7 +172,7 @@ def load(
         network.load_state_dict(fit(read_weights(weights), network.state_dict(), f"{weights} -> {name}"))
     stages: Any = network.feature_info if hasattr(network, "forward_intermediates") else []
     if stage is not None and not 0 <= stage < len(stages):
-        raise WorkbenchError(f"{name}: stage {stage} is not among its {len(stages)} stages, which count from 0")
+        raise WorkbenchError(f"{name}: stage {stage} does not exist; its {len(stages)} stages count from 0")
     backbone = GridBackbone(name, network, size=size, grid=grid, stage=stage, trainable=trainable)
     _check_size(name, backbone)
     if trainable:
@@ -179,7 +181,7 @@ def load(
 
 
 def _freeze_unused(backbone: GridBackbone) -> None:
-    """Weights that the features do not depend on, as the classifier's, are not trained."""
+    """Weights that the features do not depend on, such as the classifier's, are not trained."""
     weights = list(backbone.parameters())
     training = backbone.training
     with torch.enable_grad():
@@ -191,10 +193,11 @@ def _freeze_unused(backbone: GridBackbone) -> None:
 
 
 def _check_size(name: str, backbone: GridBackbone) -> None:
-    """Try an image: many networks take those of one size alone, and each says so in its own way when it runs.
+    """Run a test image: many networks support only one size, and each fails in its own way.
 
     Raises:
-        WorkbenchError: it cannot take images of `backbone.size`, its features are no map, or one coarser than the grid.
+        WorkbenchError: it does not support images of `backbone.size`, or its features are no map, or one coarser than
+        the grid.
     """
     training, size = backbone.training, backbone.size
     made_for = backbone.network.pretrained_cfg["input_size"][-1]
@@ -204,16 +207,16 @@ def _check_size(name: str, backbone: GridBackbone) -> None:
             height, width = backbone.eval()._features(pixels).shape[-2:]
     except (AssertionError, RuntimeError, ValueError, TypeError, IndexError) as error:
         raise WorkbenchError(
-            f"timm network {name!r} gives no grid of features for images of {size} x {size} pixels "
-            f"({str(error).splitlines()[0] if str(error) else type(error).__name__}); it was made for {made_for} x "
-            f"{made_for}: set size = {made_for}, or take a network of convolutions (resnet, efficientnet, convnext)"
+            f"timm network {name!r} has no grid of features for images of {size} x {size} pixels "
+            f"({str(error).splitlines()[0] if str(error) else type(error).__name__}); it expects {made_for} x "
+            f"{made_for}: set size = {made_for}, or use a convolutional network (resnet, efficientnet, convnext)"
         ) from error
     finally:
         backbone.train(training)
     if backbone.grid > min(height, width):
         raise WorkbenchError(
-            f"grid = {backbone.grid}: {name!r} makes a map of {height} x {width} of images of {size} x {size} pixels, "
-            f"whose cells would stand several times; allowed: up to {min(height, width)}. Take larger images (size), "
+            f"grid = {backbone.grid}: {name!r} has a map of {height} x {width} for images of {size} x {size} pixels, "
+            f"which is coarser than the grid; allowed: up to {min(height, width)}. Use larger images (size), "
             "or an earlier stage (stage)"
         )
 
@@ -222,7 +225,7 @@ def read_weights(weights: str) -> State:
     """The tensors of a weights file, or of an installed weights package.
 
     Raises:
-        WorkbenchError: there is no such file or package, or it does not hold plain tensors.
+        WorkbenchError: the file or package does not exist, or it does not hold plain tensors.
     """
     path = PACKAGES[weights]() if weights in PACKAGES else Path(weights)
     if not path.is_file():
@@ -236,7 +239,8 @@ def read_weights(weights: str) -> State:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError) as error:
         raise WorkbenchError(
-            f"backbone weights {path}: damaged, or more than tensors by name, which is never loaded; save the "
+            f"backbone weights {path}: the file is damaged, or has more than named tensors, which is not allowed; "
+            "save the "
             "tensors as a .safetensors file"
         ) from error
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
@@ -245,7 +249,7 @@ def read_weights(weights: str) -> State:
 
 
 def fit(state: State, wanted: State, where: str) -> State:
-    """`state` under the names of `wanted`: by name, or else one to one in order when kinds and shapes all agree.
+    """`state` with the names of `wanted`: by name, or else in order if all kinds and shapes agree.
 
     Raises:
         WorkbenchError: the first tensor that differs.

@@ -1,14 +1,14 @@
-"""Region features: what UNITER, LXMERT and ViLBERT read, from any detector of torchvision; or the cells of a grid.
+"""Extractors of region features, for UNITER, LXMERT and ViLBERT: any detector of torchvision, or the cells of a grid.
 
     source([source.pixels(image, where), ...]) -> per image {features [n, d], boxes [n, 4]}, float32, boxes in 0..1;
                                                   from a detector also classes [n] int64 and confidence [n] float32
 
-Boxes that somebody has drawn (`given`) come before the source's own, with a confidence of 1.
+Given boxes (`given`) come before the source's own, with a confidence of 1.
 
-With `scores` there is also the distribution over the classes, scores [n, classes] float32, and of a grid its classes
-and confidence too: what the backbone's own classifier says of each cell, instead of the mean of all of them.
+With `scores` there is also the distribution over the classes, scores [n, classes] float32. A grid then has classes and
+confidence, too: the output of the backbone's own classifier for each cell, instead of the mean of all of them.
 
-`source.identity` belongs next to the features (`meta.backbone`).
+`source.identity` is stored with the features (`meta.backbone`).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ DETECTORS: dict[str, Callable[..., detection.FasterRCNN]] = {
 
 
 class RegionSource(Protocol):
-    """Anything that turns images into region arrays."""
+    """Interface: an extractor of region arrays from images."""
 
     identity: str
 
     def pixels(self, image: bytes, where: str) -> Tensor:
-        """What the network sees of an encoded image, uint8 [3, height, width].
+        """The network's input for an encoded image, uint8 [3, height, width].
 
         Raises:
             BadValueError: the image cannot be used; `where` names it.
@@ -52,10 +52,10 @@ class RegionSource(Protocol):
         ...
 
     def __call__(self, pixels: list[Tensor], given: list[np.ndarray] | None = None) -> list[Fields]:
-        """Regions of images, which run through the network as one batch.
+        """The regions of images, which run through the network as one batch.
 
         Args:
-            given: boxes [k, 4] in 0..1 for each image, whose features are wanted too.
+            given: boxes [k, 4] in 0..1 of each image whose features are wanted, too.
         """
         ...
 
@@ -64,7 +64,7 @@ class GridRegions:
     """The cells of a backbone's grid as regions."""
 
     def __init__(self, backbone: GridBackbone, scores: bool = False) -> None:
-        # a quarter less time for a network of convolutions, on a CPU too
+        # a quarter less time for a convolutional network, also on a CPU
         self.backbone: GridBackbone = backbone.eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.identity = backbone.identity
         self.square = SquareCrop(backbone.size)
@@ -94,7 +94,7 @@ class GridRegions:
 
 
 class Detections(NamedTuple):
-    """What is kept of an image: boxes [k, 4] in pixels, confidence [k], classes [k], scores [k, classes]."""
+    """The kept regions of an image: boxes [k, 4] in pixels, confidence [k], classes [k], scores [k, classes]."""
 
     boxes: Tensor
     confidence: Tensor
@@ -105,7 +105,7 @@ class Detections(NamedTuple):
 class Detector:
     """Regions of a torchvision Faster R-CNN: the box head's features of its detections.
 
-    Kept are the most confident boxes after suppression (IoU 0.5, per class): those above `threshold`, but at least
+    The most confident boxes after suppression are kept (IoU 0.5, per class): those above `threshold`, but at least
     `min_regions` and at most `max_regions` (UNITER: 0.2, 10, 100).
     """
 
@@ -163,7 +163,7 @@ class Detector:
         return found
 
     def _choose(self, boxes: Tensor, scores: Tensor, size: tuple[int, int]) -> Detections:
-        """Of one image, boxes [n, classes, 4] and scores [n, classes]."""
+        """The regions of one image, from boxes [n, classes, 4] and scores [n, classes]."""
         confidence, classes = scores[:, 1:].max(-1)  # class 0 is the background
         classes = classes + 1
         best = boxes[torch.arange(len(boxes), device=boxes.device), classes]
@@ -177,13 +177,13 @@ class Detector:
 
 
 def _as_boxes(given: list[np.ndarray] | None, alongside: Tensor) -> list[Tensor]:
-    """Boxes [k, 4] of each image, where `next to` is; none where none are given."""
+    """Given boxes [k, 4] of each image, scaled to pixels; empty if none are given."""
     found = given if given is not None else [np.zeros((0, 4), np.float32)] * len(alongside)
     return [torch.as_tensor(boxes, dtype=torch.float32, device=alongside.device).reshape(-1, 4) for boxes in found]
 
 
 def _before(boxes: Tensor, scores: Tensor, found: Detections) -> Detections:
-    """Boxes that somebody has drawn, with what the detector says of them, before its own."""
+    """Given boxes with the detector's scores for them, before its own boxes."""
     own = Detections(boxes, scores.new_ones(len(boxes)), scores[:, 1:].argmax(-1) + 1, scores)
     return Detections(*(torch.cat(pair) for pair in zip(own, found, strict=True)))
 
@@ -198,7 +198,7 @@ def load_detector(
     max_regions: int = 100,
     scores: bool = False,
 ) -> Detector:
-    """A torchvision detector by name; `weights` is a .safetensors or .pth file, None gives random weights.
+    """A torchvision detector by name; `weights` is a .safetensors or .pth file, None means random weights.
 
     Raises:
         WorkbenchError: unknown detector, missing weights, or weights of another network.

@@ -1,6 +1,5 @@
-"""One record's text with its image as a run reads them: the words with their rows, the image with the places of its.
-
-Options that figures of runs share.
+"""A record's text with its image as inputs of a run: the words with their rows, the regions with their boxes; and
+options of the figures.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ class ImageTextPair:
     """A text and an image.
 
     Attributes:
-        batch: of this one sequence, on the run's device.
+        batch: a batch of this one sequence, on the run's device.
         words: the text's words, each with its rows in the text's stream.
-        cells: which rows of the image's stream are stretches of the image [rows] bool.
-        boxes: where they are [cells, 4], x1, y1, x2, y2 in 0..1.
+        cells: which rows of the image's stream are regions of the image [rows] bool.
+        boxes: their boxes [cells, 4], x1, y1, x2, y2 in 0..1.
     """
 
     text: str
@@ -52,7 +51,7 @@ class ImageTextPair:
 
 
 def reads_images(task: Task, placed: TaskObjective) -> bool:
-    """Whether a task's builder makes an image stream of a record's own image."""
+    """Whether a task's builder makes an image stream from a record's own image."""
     part = getattr(getattr(task.builder, "image", None), "part", None)
     return part is not None and task.builder.unit in ("captions", "questions")
 
@@ -61,14 +60,15 @@ def read_pair(run: EvaluatedRun, corpus: Corpus, record: int, text: str | None =
     """The first caption or question of a record, or another text, with its image.
 
     Raises:
-        WorkbenchError: there is no such record, it has no text of the kind, or the run leaves its image out, or reads
-            several images.
+        WorkbenchError: the record does not exist, it has no text of the kind, or the run omits its image, or reads
+        several
+            images.
     """
     media = run.task.builder.image.media
     if media is not None:
         raise WorkbenchError(
-            f"{run.folder} reads several images of a record ({', '.join(media)}); this figure is drawn for runs "
-            "that read one image of each"
+            f"{run.folder} reads several images of a record ({', '.join(media)}); this figure needs a run "
+            "that reads one image of each"
         )
     sample = one_text(run, corpus, record, text)
     sequence = run.task.sequences([sample])[0]
@@ -90,18 +90,18 @@ def one_text(run: EvaluatedRun, corpus: Corpus, record: int, text: str | None) -
     found: dict[str, Any] = {**corpus[record], "draw": (0, record)}
     if text is not None:
         if not text.strip():
-            raise WorkbenchError("--text has no words; say a sentence")
+            raise WorkbenchError("--text has no words; give a sentence")
         asked: Any = text if unit == "captions" else {"question_id": 0, "question": text, "answers": []}
         return with_texts({**found, unit: []}, unit, [asked])
     if not found.get(unit):
         raise WorkbenchError(
-            f"record {record} of {corpus.place} has no {unit}, which this run reads; give a text with --text"
+            f"record {record} of {corpus.place} has no {unit}, which this run needs; give a text with --text"
         )
     return take(found, unit, 0, 1)
 
 
 def words_of(run: EvaluatedRun, sequence: Sequence, text: str) -> list[tuple[str, list[int]]]:
-    """The words of a text with the rows of their tokens; where steps have changed the rows, every token is a word."""
+    """The words of a text with the rows of their tokens; if transforms have changed the rows, every token is a word."""
     fields = sequence.streams["text"]
     rows, ids = np.flatnonzero(~fields["special"]), fields["input_ids"]
     encoded = run.tokenizer.encode(text).part(0, len(rows))
@@ -115,24 +115,24 @@ def words_of(run: EvaluatedRun, sequence: Sequence, text: str) -> list[tuple[str
 
 
 def keep(figure: Any, run: Path, name: str, title: str, caption: str, output: Path | None) -> Path:
-    """Write a figure to a file (PNG, SVG or PDF by its name), or else to the run's figures, which its report shows."""
+    """Write a figure to a file (PNG, SVG or PDF by its suffix), or else to the run's figures, for its report."""
     if output is None:
         return save_figure(figure, run, name, title, caption)
     kind = output.suffix.lower().lstrip(".") or "png"
     if kind not in ("png", "svg", "pdf"):
-        raise WorkbenchError(f"--output {output}: a figure is a .png, .svg or .pdf file")
+        raise WorkbenchError(f"--output {output}: a figure is a .png, .svg or .pdf file; choose one of these suffixes")
     with atomic(output) as file:
         figure.savefig(file, format=kind, dpi=200, bbox_inches="tight", facecolor="white")
     return output
 
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run that reads images.")]
-Records = Annotated[Location, typer.Argument(metavar="CORPUS", help="Images, with their texts.")]
-Record = Annotated[CountOrZero, typer.Option(help="Which record of CORPUS, counted from 0.")]
-TaskName = Annotated[Name | None, typer.Option("--task", help="Of several tasks of the run, this one.")]
-ObjectiveName = Annotated[Name | None, typer.Option("--objective", help="Of several objectives that fit, this one.")]
-Said = Annotated[Title | None, typer.Option(help="This text instead of the record's first caption or question.")]
+Records = Annotated[Location, typer.Argument(metavar="CORPUS", help="A corpus of images with texts.")]
+Record = Annotated[CountOrZero, typer.Option(help="Number of the record in CORPUS, from 0.")]
+TaskName = Annotated[Name | None, typer.Option("--task", help="The task, if the run has several.")]
+ObjectiveName = Annotated[Name | None, typer.Option("--objective", help="The objective, if several fit.")]
+Said = Annotated[Title | None, typer.Option(help="Text to use instead of the record's first caption or question.")]
 Output = Annotated[
     OutputFile | None,
-    typer.Option("--output", "-o", help="A .png, .svg or .pdf file; default: into the run's figures, for its report."),
+    typer.Option("--output", "-o", help="A .png, .svg or .pdf file; default: in the run's figures, for its report."),
 ]

@@ -1,4 +1,4 @@
-"""Which regions of an image the words of its text are moved to (optimal transport, of runs with vision.wra)."""
+"""The alignment of words and regions by optimal transport (runs with vision.wra)."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def draw(
     output: Output = None,
     trust: Trust = False,
 ) -> None:
-    """Draw the plan that moves the words of a text to the regions of its image, and the regions that get most of a
-    word.
+    """Draw the transport plan from the words of a text to the regions of its image, and the regions with the largest
+    share of a word.
 
     Examples:
 
@@ -51,14 +51,14 @@ def draw(
     opened = find_objective(load(run, trust=trust), run, Wra, wanted, task=task, objective=objective)
     pair = read_pair(opened, Corpus.open(corpus), record, text)
     plan = transport(opened, pair)
-    reported = f"How much of each word goes to each region, 1 is an even share: {pair.text}"
+    reported = f"How much of each word goes to each region, 1 is a uniform share: {pair.text}"
     path = keep(alignment_figure(pair, plan), run, "alignment", "Words and regions.", reported, output)
     Terminal().print(f"{escape(str(path))}: {escape(pair.text)}", highlight=False)
 
 
 @torch.inference_mode()
 def transport(run: EvaluatedRun, pair: ImageTextPair) -> np.ndarray:
-    """The plan between words and stretches of the image [words, cells], in units of an even share; sums over a word's
+    """The plan between words and regions of the image [words, cells], in units of a uniform share; sums over a word's
     tokens."""
     objective = run.objective.objective
     assert isinstance(objective, Wra)
@@ -75,7 +75,7 @@ def transport(run: EvaluatedRun, pair: ImageTextPair) -> np.ndarray:
 
 
 def alignment_figure(pair: ImageTextPair, plan: np.ndarray) -> Any:
-    """The image with the boxes that get most of a word, next to the whole plan."""
+    """The image with the boxes that have the largest share of a word, next to the whole plan."""
     from matplotlib import colormaps
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
@@ -104,8 +104,8 @@ def alignment_figure(pair: ImageTextPair, plan: np.ndarray) -> Any:
     shown = table.imshow(plan, aspect="auto", cmap="magma_r", interpolation="nearest", vmin=0)
     table.set_yticks(range(len(pair.words)), [name for name, _ in pair.words])
     table.xaxis.set_major_locator(MaxNLocator(integer=True))
-    table.set_xlabel("regions, by their number")
+    table.set_xlabel("regions, by number")
     for spine in table.spines.values():
         spine.set_visible(False)
-    figure.colorbar(shown, ax=table, fraction=0.04, pad=0.02, label="of an even share")
+    figure.colorbar(shown, ax=table, fraction=0.04, pad=0.02, label="of a uniform share")
     return figure

@@ -1,4 +1,4 @@
-"""Where words of a text look in its image."""
+"""The attention of a text's words to its image."""
 
 from __future__ import annotations
 
@@ -33,13 +33,11 @@ from workbench.interop.run_or_checkpoint import load
 def draw(
     run: RunFolder,
     corpus: Records,
-    word: Annotated[
-        list[Name] | None, typer.Option(help="A word of the text; repeatable. Default: all of them.")
-    ] = None,
+    word: Annotated[list[Name] | None, typer.Option(help="A word of the text; repeatable. Default: all words.")] = None,
     record: Record = 0,
     text: Said = None,
     task: TaskName = None,
-    layers: Annotated[Count | None, typer.Option(help="So many of the last layers; default: all of them.")] = None,
+    layers: Annotated[Count | None, typer.Option(help="Number of the last layers; default: all.")] = None,
     output: Output = None,
     trust: Trust = False,
 ) -> None:
@@ -69,7 +67,7 @@ def draw(
         figure,
         run,
         "attention-of-words",
-        "Where words look.",
+        "Attention of words.",
         f"From the least (grey) to the most attention (red) of each word: {pair.text}",
         output,
     )
@@ -77,7 +75,7 @@ def draw(
 
 
 def places_of(words: list[str] | tuple[str, ...], pair: ImageTextPair) -> np.ndarray:
-    """The places of words in the text; all of them where none is named.
+    """The places of words in the text; all of them if none is named.
 
     Raises:
         WorkbenchError: the text has no such word.

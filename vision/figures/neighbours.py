@@ -41,10 +41,12 @@ def draw(
     corpus: Records,
     text: Annotated[Title | None, typer.Option(help="The sentence whose nearest images are drawn.")] = None,
     image: Annotated[Path | None, typer.Option(help="The image file whose nearest captions are drawn.")] = None,
-    record: Annotated[CountOrZero | None, typer.Option(help="The same of the image of this record, from 0.")] = None,
-    count: Annotated[Count, typer.Option("--count", "-k", help="So many neighbours.")] = 8,
+    record: Annotated[
+        CountOrZero | None, typer.Option(help="The record whose image's nearest captions are drawn, from 0.")
+    ] = None,
+    count: Annotated[Count, typer.Option("--count", "-k", help="Number of neighbours.")] = 8,
     vectors: Annotated[
-        Path | None, typer.Option(help="Keep the corpus's vectors in this file, and take them from it next time.")
+        Path | None, typer.Option(help="Store the corpus's vectors in this file, and reuse them next time.")
     ] = None,
     index: Annotated[Kind, typer.Option(help="Exact search, or faiss's graph for millions of vectors.")] = "exact",
     task: TaskName = None,
@@ -63,11 +65,11 @@ def draw(
       workbench show neighbours runs/clip corpora/laion --text "a red car" --vectors laion.safetensors --index faiss
     """
     if sum(given is not None for given in (text, image, record)) != 1:
-        raise WorkbenchError("say what is asked: one of --text SENTENCE, --image FILE and --record NUMBER")
+        raise WorkbenchError("give one query: --text SENTENCE, --image FILE or --record NUMBER")
     if text is not None and not text.strip():
-        raise WorkbenchError("--text '': nothing is asked; say a sentence")
+        raise WorkbenchError("--text '' is empty; give a sentence")
     loaded = load(run, trust=trust)
-    opened = find_objective(loaded, run, Contrast, "take one that has (clip)", task=task, objective=objective)
+    opened = find_objective(loaded, run, Contrast, "use a run that has one (clip)", task=task, objective=objective)
     records = Corpus.open(corpus)
     known = embedded_items(opened, records, vectors)
     if text is not None:
@@ -101,10 +103,11 @@ class EmbeddedItems:
 
 
 def embedded_items(run: EvaluatedRun, corpus: Corpus, place: Path | None) -> EmbeddedItems:
-    """The vectors of a corpus, from a file where it has them of the same weights and records; else it gets them.
+    """The vectors of a corpus, from a file that has them for the same weights and records; else computed and stored
+    there.
 
     Raises:
-        WorkbenchError: the file is of others, or is none of these.
+        WorkbenchError: the file has other vectors, or is not a file of vectors.
     """
     head = f"{run.task.name}.{run.objective.name}"
     identity = {"checkpoint": run.checkpoint, "head": head, "corpus": corpus.identity}
@@ -128,12 +131,13 @@ def _read(place: Path, identity: dict[str, str]) -> dict[str, Tensor]:
             found = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in ("texts", "images", "owner", "captions")}
     except (SafetensorError, OSError) as error:
-        raise WorkbenchError(f"--vectors {place} holds no vectors of a corpus: {error}") from error
+        raise WorkbenchError(f"--vectors {place} is not a file of a corpus's vectors: {error}") from error
     for name, value in identity.items():
         if found.get(name) != value:
             raise WorkbenchError(
-                f"--vectors {place}: its {name} is {found.get(name)!r}, and this one's {value!r}; name another file, "
-                "or delete it, to have them made anew"
+                f"--vectors {place}: its {name} is {found.get(name)!r}, but this corpus and run have {value!r}; name "
+                "another file, "
+                "or delete it to compute them again"
             )
     return arrays
 
@@ -156,7 +160,7 @@ def _of_image(run: EvaluatedRun, corpus: Corpus, sample: dict[str, Any]) -> np.n
 
 @torch.inference_mode()
 def _vector(run: EvaluatedRun, sample: dict[str, Any], side: str) -> np.ndarray:
-    """[1, size], of the text or the image alone."""
+    """[1, size], the vector of the text or the image."""
     head = run.head
     assert isinstance(head, ContrastHead)
     batch = collate([run.task.sequences([sample])[0].alone(head.streams[side])]).to(
@@ -166,7 +170,7 @@ def _vector(run: EvaluatedRun, sample: dict[str, Any], side: str) -> np.ndarray:
 
 
 def images_figure(text: str, images: list[Image.Image], captions: list[str], scores: np.ndarray) -> Any:
-    """The images in the order in which they were found, each with its score and its first caption."""
+    """The images in the order of their scores, each with its score and its first caption."""
     from matplotlib.figure import Figure
 
     columns = min(_COLUMNS, len(images))
@@ -185,7 +189,7 @@ def images_figure(text: str, images: list[Image.Image], captions: list[str], sco
 
 
 def captions_figure(image: Image.Image, captions: list[str], scores: np.ndarray, own: list[bool]) -> Any:
-    """The image next to the captions that it finds, with bars as long as their scores; its own captions' are darker."""
+    """The image next to its nearest captions, with bars as long as their scores; its own captions' are darker."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10.5, max(3.2, 0.5 * len(captions))), layout="constrained")

@@ -22,7 +22,7 @@ def cell_boxes(height: int, width: int) -> np.ndarray:
 
 
 def check_boxes(regions: Fields) -> None:
-    """Refuse boxes that are not [n, 4] with 0 <= x1 <= x2 <= 1 and 0 <= y1 <= y2 <= 1, one per feature.
+    """Check that boxes are [n, 4] with 0 <= x1 <= x2 <= 1 and 0 <= y1 <= y2 <= 1, one per feature.
 
     Raises:
         ValueError: names the first bad row.

@@ -1,10 +1,9 @@
 """Decoding images from untrusted bytes: a pixel limit, clear errors, upright RGB.
 
-The bytes come from the web by way of corpora. Pillow reads the header, through `workbench.core.images`, and the header
-says
-who decodes: torchvision an ordinary JPEG at its full size, in a third of Pillow's time; Pillow a JPEG that is larger
-than is needed, at a fraction of its size, and every other image (docs/results/data.md has the times). Both use
-libjpeg-turbo and return the same pixels. Every failure names the record.
+The bytes come from the web, through corpora. Pillow reads the header, through `workbench.core.images`, and the header
+decides the decoder. torchvision decodes an ordinary JPEG at its full size, in a third of Pillow's time. Pillow decodes
+a JPEG that is larger than needed at a fraction of its size, and every other image (docs/results/data.md has the times).
+Both use libjpeg-turbo and return the same pixels. Every failure names the record.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Sample
 
 FRACTIONS = (8, 4, 2, 1)
-"""A JPEG is decoded at one over these of its sides."""
+"""Divisors of the sides at which a JPEG can be decoded."""
 
 
 class EncodedImage:
-    """An image of which the header was read; its pixels are decoded when they are asked for.
+    """An image whose header was read; its pixels are decoded on demand.
 
     Attributes:
         size: width and height, upright.
 
     Raises:
-        BadValueError: as of `decode`.
+        BadValueError: see `decode`.
     """
 
     def __init__(self, data: bytes, where: str, *, pixel_limit: int = PIXEL_LIMIT) -> None:
@@ -61,7 +60,7 @@ class EncodedImage:
         self.size = (height, width) if turn in ON_ITS_SIDE else (width, height)
 
     def pixels(self, shrink: int = 1) -> Tensor:
-        """uint8 [3, height, width]. `shrink`: as of `image`.
+        """uint8 [3, height, width]. `shrink`: see `image`.
 
         Raises:
             BadValueError: as of `decode`.
@@ -69,12 +68,12 @@ class EncodedImage:
         if self._plain and shrink < 2:
             try:
                 return decode_jpeg(torch.frombuffer(bytearray(self.data), dtype=torch.uint8), ImageReadMode.RGB)
-            except RuntimeError:  # damaged: Pillow says how, or reads it all the same
+            except RuntimeError:  # damaged: Pillow reports how, or can read it nevertheless
                 pass
         return pil_to_tensor(self.image(shrink))
 
     def image(self, shrink: int = 1) -> Image.Image:
-        """Upright RGB. `shrink`: of a JPEG the sides may be that many times smaller, or less.
+        """Upright RGB. `shrink`: a JPEG's sides may be that many times smaller, or less.
 
         Raises:
             BadValueError: as of `decode`.
@@ -92,12 +91,13 @@ def decode(data: bytes, where: str, *, pixel_limit: int = PIXEL_LIMIT) -> Image.
     """An upright RGB image from encoded bytes.
 
     Args:
-        where: what to call the image in an error (corpus and key).
+        where: name of the image in an error (corpus and key).
         pixel_limit: width x height above which the image is refused, before decoding.
 
     Raises:
-        BadValueError: not an image, a web page saved as one, truncated, above the pixel limit, or of pixels that could
-            mean anything.
+        BadValueError: not an image, a web page saved as one, truncated, above the pixel limit, or pixels without a
+        defined
+            scale.
     """
     return EncodedImage(data, where, pixel_limit=pixel_limit).image()
 
@@ -124,7 +124,7 @@ def sample_image(sample: Sample) -> Image.Image:
 
 
 def place(sample: Sample) -> str:
-    """What to call a sample in an error: its corpus and key, and which of its media it is (`ImageStream`)."""
+    """The name of a sample in an error: its corpus and key, and the name of its medium (`ImageStream`)."""
     medium = f", medium {sample['medium']!r}" if "medium" in sample else ""
     return f"corpus {sample.get('corpus', '?')!r}, key {sample.get('key', '?')!r}{medium}"
 
@@ -139,7 +139,7 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 @contextmanager
 def _explained(data: bytes, where: str) -> Iterator[None]:
-    """What Pillow raises, as an error that names the record."""
+    """The error of Pillow as one that names the record."""
     try:
         yield
     except TooManyPixelsError as error:
@@ -157,12 +157,12 @@ def _reason(data: bytes, error: Exception) -> str:
         return "the image is empty (0 bytes)"
     unread = unsupported_format(data)
     if unread:
-        return f"{unread}, a format that is not read here (read are {', '.join(FORMATS)}); convert or remove the record"
+        return f"{unread}, an unsupported format (allowed: {', '.join(FORMATS)}); convert or remove the record"
     if start[:1] == b"<":
         return f"not an image but a text page saved as one (it begins with {start[:20]!r}); remove the record"
     if isinstance(error, Image.UnidentifiedImageError):
         reported = image_format(data)
         if reported is None:
             return f"not an image in {', '.join(FORMATS)} (it begins with {data[:8]!r}); remove or convert the record"
-        return f"the image is damaged (it begins as {reported} and continues otherwise); remove the record"
+        return f"the image is damaged (it begins as {reported}, but the rest does not fit); remove the record"
     return f"the image is damaged ({error}); remove the record"

@@ -1,7 +1,4 @@
-"""From an image to a square of pixels: torchvision's resizing of bytes, and augmentation keyed by a generator.
-
-The image of a sample as the pixels of a square.
-"""
+"""From an image to a square of pixels: torchvision's resizing of bytes, and augmentation keyed by a generator."""
 
 from __future__ import annotations
 
@@ -21,9 +18,10 @@ from workbench.sequences.sequence import Sample
 Resize = Literal["squash", "crop"]
 Normalisation = Literal["imagenet", "clip", "half"]
 LONGEST = 4
-"""Sides; what an image's centre is cut from, so that ordinary photographs stay whole until they are resized."""
+"""Largest ratio of the sides; longer images are cropped to it, ordinary photographs stay whole."""
 ENOUGH = 2
-"""Sides of the square. A fraction decoded so differs no more than another filter does (docs/results/data.md)."""
+"""Least size of a decoded fraction, in sides of the square; a fraction decoded so differs no more than another filter
+does (docs/results/data.md)."""
 RATIOS = (3 / 4, 4 / 3)
 SIDES = re.compile(r"\b(left|right)(most|hand)?\b", re.IGNORECASE)
 
@@ -37,12 +35,12 @@ NORMALISATIONS: dict[Normalisation, tuple[tuple[float, float, float], tuple[floa
 
 def standardise(pixels: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     """uint8 pixels [..., 3, height, width] -> (pixels / 255 - mean) / std per channel, float32."""
-    numbers = pixels.to(torch.float32, copy=True)  # changed in place: no second and third copy of a batch
+    numbers = pixels.to(torch.float32, copy=True)  # changed in place, to avoid two more copies of a batch
     return numbers.div_(255).sub_(mean[:, None, None]).div_(std[:, None, None])
 
 
 class Region(NamedTuple):
-    """A part of an image, in its pixels."""
+    """A crop of an image, in its pixels."""
 
     left: int
     top: int
@@ -54,11 +52,11 @@ class SquareCrop:
     """A square of uint8 pixels [3, size, size] from an image.
 
     Without a generator, or with `crop_scale` 1 and `flip` 0, it is deterministic: the image squashed to the square
-    (nothing of it is lost), or its centre. With one: a random crop of at least `crop_scale` of the area, mirrored
-    with probability `flip`; an image whose text speaks of left or right is never mirrored.
+    (nothing is lost), or its centre. With one: a random crop of at least `crop_scale` of the area, mirrored with
+    probability `flip`; an image whose text mentions left or right is never mirrored.
 
-    What the square is built from is chosen first and decoded then, at a fraction of its size where that leaves it
-    `ENOUGH` times as large as the square.
+    The crop is chosen first and decoded then, at a fraction of its size if that leaves it `ENOUGH` times as large as
+    the square.
     """
 
     def __init__(self, size: int, *, resize: Resize = "squash", crop_scale: float = 1.0, flip: float = 0.0) -> None:
@@ -79,7 +77,7 @@ class SquareCrop:
         return pixels
 
     def in_image(self, boxes: np.ndarray, width: int, height: int) -> np.ndarray:
-        """Boxes [n, 4] in 0..1 of the deterministic square as boxes in 0..1 of the image that it is made from."""
+        """Boxes [n, 4] in 0..1 of the deterministic square as boxes in 0..1 of its image."""
         if not self.centred:
             return boxes
         sides = np.asarray([width, height, width, height], np.float32)
@@ -108,7 +106,7 @@ class SquareCrop:
 
 
 def decoded_image(image: EncodedImage | Image.Image, shrink: int) -> Tensor:
-    """uint8 [3, height, width] of an image, which may be `shrink` times smaller where it is not decoded yet."""
+    """uint8 [3, height, width] of an image, which may be `shrink` times smaller if it is not decoded yet."""
     return image.pixels(shrink) if isinstance(image, EncodedImage) else pil_to_tensor(image)
 
 
@@ -119,10 +117,10 @@ def resized(pixels: Tensor, height: int, width: int) -> Tensor:
 
 
 def random_region(width: int, height: int, least: float, rng: np.random.Generator) -> Region:
-    """Of at least the share `least` of an image's area, between 3/4 and 4/3 times as wide as high.
+    """A random crop of at least the share `least` of an image's area, with an aspect ratio between 3/4 and 4/3.
 
-    As torchvision's RandomResizedCrop: area even, log of the ratio even, up to ten draws of what does not fit; then the
-    middle, as large as the ratios allow.
+    As torchvision's RandomResizedCrop: uniform area, uniform log of the ratio, up to ten draws; if none fits, the
+    centre, as large as the ratios allow.
     """
     narrow, wide = (math.log(ratio) for ratio in RATIOS)
     for share, ratio in zip(rng.uniform(least, 1, 10), np.exp(rng.uniform(narrow, wide, 10)), strict=True):
@@ -141,10 +139,9 @@ def _scaled(first: int, length: int, scale: float) -> slice:
 
 
 def without_ends(pixels: Tensor) -> Tensor:
-    """The middle of an image [channels, height, width] whose longer side is more than `LONGEST` times the shorter one.
+    """The centre of an image [channels, height, width] whose longer side is more than `LONGEST` times the shorter one.
 
-    What its centre is cut from is then never much larger than the square: 20,000 x 2 pixels, a file of 200 bytes, would
-    be enlarged to 2,240,000 x 224.
+    This limits the resized image: 20,000 x 2 pixels, a file of 200 bytes, would be enlarged to 2,240,000 x 224.
     """
     height, width = pixels.shape[1:]
     most = LONGEST * min(height, width)
@@ -156,11 +153,11 @@ def without_ends(pixels: Tensor) -> Tensor:
 
 
 def speaks_of_sides(sample: Sample) -> bool:
-    """Whether a caption or question of the sample says left or right, so that its image must not be mirrored."""
+    """Whether a caption or question of the sample mentions left or right, so that its image must not be mirrored."""
     texts = [*sample.get("captions", ()), *(q["question"] for q in sample.get("questions", ()))]
     return any(SIDES.search(text) for text in texts)
 
 
 def pixels_of(sample: Sample, square: SquareCrop, rng: np.random.Generator | None) -> Tensor:
-    """uint8 [3, size, size], augmented where there is an `rng`; not mirrored where the text speaks of left or right."""
+    """uint8 [3, size, size], augmented with an `rng`; not mirrored if the text mentions left or right."""
     return square(sample_encoded(sample), rng, mirror=not (square.flip and speaks_of_sides(sample)))

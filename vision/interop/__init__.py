@@ -1,1 +1,1 @@
-"""Weights of other people's vision-language models."""
+"""Checkpoints of vision-language models of Hugging Face and of published code."""

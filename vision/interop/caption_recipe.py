@@ -1,4 +1,4 @@
-"""How checkpoints that read images with texts are trained further: a caption next to its image."""
+"""The recipe for training vision-language checkpoints further: a caption with its image."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from workbench.interop.family import CheckpointFamily, FamilyConfig, with_name
 from workbench.recipe.spec import Spec
 
 REGIONS: Spec = {"image_processor": "vision.regions", "backbone": "${vars.backbone}", "max_regions": 100}
-"""Stored features; `vars.backbone: null` takes those that the corpora have."""
+"""Stored features; `vars.backbone: null` accepts those of the corpora."""
 
 
 def captions(
@@ -18,8 +18,8 @@ def captions(
     """The task of captions and images (`CheckpointFamily.task`).
 
     Args:
-        heads: of the family, whose objectives are learned.
-        image: how an image becomes rows.
+        heads: heads of the family, whose objectives are trained.
+        image: the image processor.
         more: options of the builder.
     """
     known = checkpoint_family.heads(config)

@@ -1,7 +1,7 @@
-"""What checkpoints of Vision Transformers have in common (Dosovitskiy et al., arXiv:2010.11929): tables of rules.
+"""Names shared by checkpoints of Vision Transformers (Dosovitskiy et al., arXiv:2010.11929): tables of rules.
 
-Patches are a convolution there, a linear map of flattened patches here. Their class token has a position of its own;
-in ours the row of the whole image is one vector, the sum of the two.
+Patches are a convolution there, a linear map of flattened patches here. Their class token has its own position; here
+the row of the whole image is one vector, the sum of the two.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ IMAGE = "embeddings.image"
 
 @dataclass(frozen=True)
 class ClassToken(Stack):
-    """Two tensors of theirs, the class token and the table of positions with its own as row 0, which are two of ours:
-    their sum as a vector, and the table of the cells. What is written has the sum as the class token.
+    """Two tensors of theirs, the class token and the table of positions with its own as row 0, as two of ours: their
+    sum as a vector, and the table of the cells. When written, the class token has the sum.
 
     Attributes:
         leading: dimensions of 1 in front of both (`[1, 1, size]` and `[1, rows, size]`).
@@ -58,12 +58,12 @@ def image_stream(hidden_size: int, image_size: int, patch: int, **variant: Any) 
     """The embedding of patches, in one of its variants (`vision.patches`).
 
     Raises:
-        WorkbenchError: images that are no squares of whole patches, or not in three colours.
+        WorkbenchError: images are not squares of whole patches, or do not have three channels.
     """
     sides = [image_size, patch]
     if not all(isinstance(side, int) for side in sides) or image_size % patch:
         raise WorkbenchError(
-            f"image size {image_size}, patch size {patch}: our patches are squares that fill a square image"
+            f"image size {image_size}, patch size {patch}: needed: square patches that fill a square image"
         )
     return {
         "embedding": "vision.patches",
@@ -79,12 +79,12 @@ def image_stream(hidden_size: int, image_size: int, patch: int, **variant: Any) 
 def check_colours(config: FamilyConfig) -> None:
     """
     Raises:
-        WorkbenchError: images have other channels than red, green and blue.
+    WorkbenchError: images have other channels than red, green and blue.
     """
     if config.get("num_channels", 3) != 3:
-        raise WorkbenchError(f"num_channels = {config['num_channels']}: our images have three colours")
+        raise WorkbenchError(f"num_channels = {config['num_channels']}: allowed: 3")
 
 
 def image_size_of(image: Spec) -> int:
-    """Pixels of a side, of our embedding."""
+    """The image size of our embedding, in pixels."""
     return int(image["grid"] * image["patch"])

@@ -1,5 +1,4 @@
-"""What checkpoints of vision-language models have in common: the stream of image regions, and classifiers of
-answers."""
+"""Names shared by checkpoints of vision-language models: the stream of image regions, and classifiers of answers."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ def regions(hidden_size: int, feature_size: int, config: FamilyConfig, **variant
 
 
 def class_head(theirs: str, ours: str, dense: str, norm: str | None, output: str) -> list[Rule]:
-    """A head that classifies regions: what is below `theirs` is its map, its norm (VL-BERT has none) and its output."""
+    """A head that classifies regions: below `theirs` are its map, its norm (VL-BERT has none) and its output."""
     names = {"dense": dense, "norm": norm, "output": output}
     return [rule for part, name in names.items() if name for rule in both(f"{theirs}.{name}", f"{ours}.{part}")]
 

@@ -1,6 +1,6 @@
 """VOLTA's numbered sublayers as layers of ours, and back (`vision.interop.families.volta`).
 
-What several of its sublayers share stands in its files under both modalities' names.
+Shared sublayers are in its files under both modalities' names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class VoltaSublayer(NamedTuple):
 
 
 class VoltaStack(NamedTuple):
-    """A stack as VOLTA's configuration says it: its keys, and the options of the text's layers."""
+    """A stack in VOLTA's configuration: its keys, and the options of the text's layers."""
 
     config: dict[str, Any]
     text: Spec
@@ -53,13 +53,13 @@ def read(config: FamilyConfig) -> list[VoltaSublayer]:
             found += [VoltaSublayer(number, "image")] if "vv" in directions else []
         else:
             raise WorkbenchError(
-                f"VOLTA sublayer {number} attends {sorted(directions)}; our layers are tt, vv, tv + vt, or all shared"
+                f"VOLTA sublayer {number} attends {sorted(directions)}; allowed: tt, vv, tv + vt, or all shared"
             )
     return found
 
 
 def layer(config: FamilyConfig, sublayer: VoltaSublayer) -> Spec:
-    """What a recipe says of the layer."""
+    """The layer in a recipe."""
     common = {
         "dropout": config["hidden_dropout_prob"],
         "attention_dropout": config["attention_probs_dropout_prob"],
@@ -84,7 +84,7 @@ def layer(config: FamilyConfig, sublayer: VoltaSublayer) -> Spec:
 
 
 def rules(config: FamilyConfig, sublayer: VoltaSublayer, ours: str) -> Iterator[Rule]:
-    """The names of the layer, which in ours is `layers.N`."""
+    """The names of the layer, which here is `layers.N`."""
     number, kind = sublayer
     theirs = f"bert.encoder.layer.{number}"
     if kind == "co":
@@ -109,7 +109,7 @@ def rules(config: FamilyConfig, sublayer: VoltaSublayer, ours: str) -> Iterator[
 
 
 def volta_stack(described: ModelDescription) -> VoltaStack:
-    """Our layers with VOLTA's numbers: layers of the text and of the image that follow each other have one."""
+    """Our layers with VOLTA's numbers: successive layers of the text and of the image share one."""
     config: dict[str, Any] = {f"{d}_attn_sublayers": [] for d in DIRECTIONS}
     config |= {key: [] for key in ("t_ff_sublayers", "v_ff_sublayers", "shared_sublayers", "single_ln_sublayers")}
     config |= {key: {} for key in ("sublayer2attn_hidden_size", "sublayer2num_attention_heads")}
@@ -180,7 +180,7 @@ def _feed_forward(number: int, v: str, ours: str) -> Iterator[Rule]:
 
 
 def _copies(theirs: str, place: str, names: tuple[str, ...]) -> Iterator[Rule]:
-    """The image's names of what is the text's."""
+    """The image's names of the text's tensors."""
     for name in names:
         for p in PARAMETERS:
             yield Copy(f"{theirs}.{place}.v_{name}.{p}", f"{theirs}.{place}.{name}.{p}")

@@ -1,11 +1,11 @@
-"""What VOLTA's VL-BERT adds to its numbered sublayers: words and regions as elements with visual features.
+"""VOLTA's VL-BERT on top of its numbered sublayers: words and regions as elements with visual features.
 
-Its table of segments has a row more, the type of regions; its norm, and those of visual features, are in the first of
-our layers (`vision.visual_elements`). In both codes words have the feature of the image's last row: that of the image
-as a whole under `add_global_imgfeat: last`, as in its original configuration, and that of an ordinary region under
-`first`, as in the controlled one. Which of them it is depends on the rows that a network reads (`whole` of
-`vision.regions`); what is written here is `last`, as in the recipe. Its code fills images up to one number of rows, and
-so gives the words of an image with fewer regions a row that stands for none; images here have no such rows.
+Its table of segments has an additional row, the type of regions. Its norm, and those of visual features, are in the
+first of our layers (`vision.visual_elements`). In both codes words have the feature of the image's last row: the whole
+image's with `add_global_imgfeat: last`, as in its original configuration, and an ordinary region's with `first`, as in
+the controlled one. It depends on the rows that a network reads (`whole` of `vision.regions`); `last` is written here,
+as in the recipe. Its code pads images to the same number of rows, so that the words of an image with fewer regions get
+a padding row; images here have none.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from workbench.recipe.spec import NetworkSpec, Spec
 KIND = "vl-bert"
 TIE = {"layers.0.position": "text.position"}
 WORD_MASKED = "6"
-"""The target of regions with which hidden ones have a vector in the place of a word's."""
+"""The target of regions for which hidden ones have a vector in the place of a word's."""
 
 
 def network(config: FamilyConfig, layers: list[Spec], masked_element: bool) -> NetworkSpec:
-    """The network of a configuration, whose other layers are given."""
+    """The network of a configuration with the given other layers."""
     types = config.get("type_vocab_size", 3) - 1
     text = bert_config.text_stream(config, token_types=types, norm=None, dropout=0.0)
     image = {
@@ -47,12 +47,12 @@ def network(config: FamilyConfig, layers: list[Spec], masked_element: bool) -> N
 
 
 def is_one(described: ModelDescription) -> bool:
-    """Whether a network of ours begins as VL-BERT."""
+    """Whether a network of ours begins like VL-BERT."""
     return "masked_element" in described.layers[0]
 
 
 def config(described: ModelDescription) -> dict[str, Any]:
-    """The keys of the configuration in which it differs from VOLTA's others."""
+    """The keys of the configuration that differ from VOLTA's others."""
     text, image, elements = described.streams["text"], described.streams["image"], described.layers[0]
     return {
         "image_embeddings": KIND,

@@ -3,8 +3,8 @@
     s(answer, prediction) = 1 - d / max(|answer|, |prediction|)     d: insertions, deletions, substitutions of letters
     score                 = max over a question's answers of s, and 0 where that is below .5
 
-So slips of reading cost a little, and other words all. As in the challenges' script (ST-VQA, DocVQA), capitals and
-blanks at the ends or doubled don't count, and exactly .5 stays (the paper's own inequality makes it 0).
+So errors of reading cost a little, and other words everything. As in the challenges' script (ST-VQA, DocVQA), capitals
+and blanks at the ends or doubled are ignored, and exactly .5 counts (the paper's own inequality makes it 0).
 """
 
 from __future__ import annotations
@@ -47,5 +47,5 @@ def distances(text: str, others: Sequence[str]) -> np.ndarray:
 
 
 def plain(text: str) -> str:
-    """How answers are compared: without capitals, and with single blanks between words."""
+    """The compared form of answers: lower case, with single blanks between words."""
     return " ".join(text.lower().split())

@@ -1,4 +1,4 @@
-"""Scores of captions next to several references: BLEU and CIDEr-D, both by the rules of the COCO caption evaluation.
+"""Scores of captions against several references: BLEU and CIDEr-D, both by the rules of the COCO caption evaluation.
 
 BLEU (Papineni et al., ACL 2002) of orders 1 to 4 over all captions together, by sacrebleu, without smoothing, with the
 length of the reference that is closest. CIDEr-D (Vedantam et al., arXiv:1411.5726, section 8) of caption c with the
@@ -9,10 +9,10 @@ references S of its image:
     cos_n(c, s) = min(g_n(c), g_n(s)) . g_n(s) / (|g_n(c)| |g_n(s)|)
 
 g_n are the counts of n-grams times log(images / images with a reference that has the n-gram), l the number of words.
-The images are those that are scored, so the figure depends on all of them, and is 0 where there is one alone.
+The images are the scored ones, so the score depends on all of them, and is 0 if there is only one.
 
-All numbers are times 100 (CIDEr-D so exceeds 100), as papers print them. Words are those of sacrebleu's 13a in lower
-case, signs left out; the published evaluation splits by Stanford's PTB tokenizer, a program in Java, which differs in
+All numbers are times 100 (so CIDEr-D can exceed 100), as papers print them. Words are those of sacrebleu's 13a in lower
+case, without punctuation. The published evaluation uses Stanford's PTB tokenizer, a program in Java, which differs in
 contractions and the like.
 """
 
@@ -36,7 +36,7 @@ def caption_scores(predictions: Sequence[str], references: Sequence[Sequence[str
     """`bleu1` to `bleu4` and `cider`, each times 100.
 
     Args:
-        references: of each prediction one or more.
+        references: one or more for each prediction.
 
     Raises:
         WorkbenchError: sacrebleu is not installed.
@@ -45,7 +45,7 @@ def caption_scores(predictions: Sequence[str], references: Sequence[Sequence[str
 
 
 def caption_tallies(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Tally]:
-    """What each caption adds to the numbers of `caption_scores`; CIDEr-D's frequencies stay those of all images."""
+    """The contribution of each caption to the numbers of `caption_scores`; CIDEr-D's frequencies cover all images."""
     made = [words_of(text) for text in predictions]
     wanted = [[words_of(text) for text in each] for each in references]
     rows = bleu_rows(
@@ -60,7 +60,7 @@ def caption_tallies(predictions: Sequence[str], references: Sequence[Sequence[st
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a caption: as 13a splits it, in lower case, without what holds no letter or digit."""
+    """The words of a caption: split by 13a, in lower case, without tokens that have no letter or digit."""
     split = library("sacrebleu.tokenizers.tokenizer_13a", "text", "scores of captions").Tokenizer13a()
     return [word for word in split(text.lower()).split() if any(sign.isalnum() for sign in word)]
 
@@ -95,7 +95,7 @@ def cider_d(made: Sequence[list[str]], wanted: Sequence[Sequence[list[str]]]) ->
 
 
 def _likeness(made: dict[Gram, float], other: dict[Gram, float], longer: int) -> float:
-    """The mean over orders of the clipped cosine, less for another length."""
+    """The mean over orders of the clipped cosine, with a penalty for another length."""
     total = 0.0
     for order in ORDERS:
         one, two = ({g: w for g, w in each.items() if len(g) == order} for each in (made, other))

@@ -1,12 +1,12 @@
 """Image-text retrieval: R@K, median and mean rank, both ways (the definitions of UNITER, ViLT, ViLBERT).
 
-Image retrieval asks once per text: the rank of its image. Text retrieval asks once per image: the best rank among
-all its texts; an image's other texts do not compete with each other. Scores come in blocks, so that the matrix
-[texts, images] never has to exist: as a matrix (`MatrixScores`) or as two sets of embeddings (`DualScores`).
+Image retrieval has a query for each text: the rank of its image. Text retrieval has a query for each image: the best
+rank among all its texts; an image's other texts do not compete with each other. Scores come in blocks, so that the
+matrix [texts, images] never has to exist: as a matrix (`MatrixScores`) or as two sets of embeddings (`DualScores`).
 
-Ties: a competitor with the score of the right answer, up to rounding (`workbench.metrics.ranks`), counts half a
-place (`realistic`, the mean of the best and the worst order, pykeen's word) or a whole one (`pessimistic`). A model
-that scores everything alike so gets chance or nothing, never 100 %.
+Ties: a competitor with the score of the right answer, up to rounding (`workbench.metrics.ranks`), counts half a place
+(`realistic`, the mean of the best and the worst order, pykeen's word) or a whole one (`pessimistic`). A model with
+equal scores for everything thus gets chance or nothing, never 100 %.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RECALLS = (1, 5, 10)
 class RetrievalScores(Protocol):
     """Scores of texts with images, higher is better, by block.
 
-    `tolerance` is how far scores may lie apart and be equal, where it is not that of a query's own scores.
+    `tolerance` is the largest difference of equal scores, if it is not that of a query's own scores.
     """
 
     texts: int
@@ -97,14 +97,14 @@ def retrieval_metrics(
 
 
 def rank_metrics(image_ranks: np.ndarray, text_ranks: np.ndarray) -> dict[str, float]:
-    """The same of the ranks of each text's image, and of each image's best text."""
+    """The metrics from the ranks of each text's image, and of each image's best text."""
     numbers = _summary("image_retrieval", image_ranks) | _summary("text_retrieval", text_ranks)
     recalls = [value for name, value in numbers.items() if name.rpartition("/")[2] in {f"r{k}" for k in RECALLS}]
     return numbers | {"r_mean": float(np.mean(recalls))}
 
 
 def rank_tallies(image_ranks: np.ndarray, text_ranks: np.ndarray) -> dict[str, Tally]:
-    """What each query adds to the numbers of `rank_metrics`: the texts, then the images."""
+    """The contribution of each query to the numbers of `rank_metrics`: the texts, then the images."""
     every = np.concatenate([image_ranks, text_ranks])
     of_text = np.arange(len(every)) < len(image_ranks)
     found: dict[str, Tally] = {}
@@ -147,13 +147,13 @@ def rank_texts(
 
 @dataclass
 class Reranked:
-    """Scores of which the best of each query are others, above all the rest; made block by block of the first ones.
+    """Scores in which the best candidates of each query have other scores, above all the rest; computed block by block.
 
     Attributes:
         first: the scores of the first stage.
         by: `text`, a query is a text (a row), or `image`, it is an image (a column).
-        top, best: of each query the candidates [queries, k] and their new scores.
-        unit, high: of each query the magnitude of its first scores, by which they are divided, and the highest of them.
+        top, best: the candidates [queries, k] of each query and their new scores.
+        unit, high: the magnitude of each query's first scores, by which they are divided, and the highest of them.
     """
 
     first: RetrievalScores
@@ -198,7 +198,7 @@ def rerank(
         by: `text` re-ranks the images of each text (image retrieval), `image` the texts of each image.
 
     Raises:
-        WorkbenchError: `by` is unknown, or `match` gave another number of scores.
+        WorkbenchError: `by` is unknown, or `match` returned another number of scores.
     """
     if by not in ("text", "image"):
         raise unknown("side to re-rank by", by, ("text", "image"))
@@ -214,7 +214,7 @@ def rerank(
     query, other = torch.arange(queries)[:, None].expand_as(top).reshape(-1).numpy(), top.reshape(-1).numpy()
     matched = torch.as_tensor(match(query, other) if by == "text" else match(other, query), dtype=torch.float64)
     if matched.shape != (top.numel(),):
-        raise WorkbenchError(f"match gave scores of shape {tuple(matched.shape)} for {top.numel()} pairs")
+        raise WorkbenchError(f"match returned scores of shape {tuple(matched.shape)} for {top.numel()} pairs")
     new = _checked(matched.cpu()).reshape(top.shape)
     return Reranked(scores, by, top, new / _unit(new), units, high)
 
@@ -253,7 +253,7 @@ def _unit(scores: Tensor) -> Tensor:
 
 def _checked(block: Tensor) -> Tensor:
     if torch.isnan(block).any():
-        raise WorkbenchError("a retrieval score is NaN: ranks would be meaningless; look at the model's embeddings")
+        raise WorkbenchError("a retrieval score is NaN: it has no rank; check the model's embeddings")
     return block
 
 
@@ -261,7 +261,8 @@ def _owner(owner: np.ndarray | Tensor, scores: RetrievalScores) -> Tensor:
     belongs = torch.as_tensor(owner, dtype=torch.int64)
     if belongs.shape != (scores.texts,):
         raise WorkbenchError(
-            f"owner has shape {tuple(belongs.shape)}, but there are {scores.texts} texts: it gives each text's image"
+            f"owner has shape {tuple(belongs.shape)}, but there are {scores.texts} texts; needed: the number of each "
+            "text's image"
         )
     if scores.texts == 0 or scores.images == 0:
         raise WorkbenchError(f"retrieval needs texts and images; found {scores.texts} and {scores.images}")
@@ -271,5 +272,5 @@ def _owner(owner: np.ndarray | Tensor, scores: RetrievalScores) -> Tensor:
     bare = torch.bincount(belongs, minlength=scores.images) == 0
     if bare.any():
         first = int(bare.nonzero()[0])
-        raise WorkbenchError(f"{int(bare.sum())} images have no text (the first is image {first}); leave them out")
+        raise WorkbenchError(f"{int(bare.sum())} images have no text (the first is image {first}); remove them")
     return belongs

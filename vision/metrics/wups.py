@@ -2,9 +2,9 @@
 
     WUPS(A, T) = min( prod over a in A of max over t in T of m(a, t),  prod over t in T of max over a in A of m(a, t) )
 
-m(a, t) is 1 for equal words, else the largest wup of their noun senses (`vision.metrics.wordnet`), times 0.1 where that
-is below the threshold. At 0.9 near misses count, at 0.0 everything does; where only equal words count it is accuracy
-over sets. As in the published script, a word that WordNet has no noun for is like no other.
+m(a, t) is 1 for equal words, else the largest wup of their noun senses (`vision.metrics.wordnet`), times 0.1 if that is
+below the threshold. At 0.9 similar words count, at 0.0 everything does; if only equal words count it is accuracy over
+sets. As in the published script, a word that is not a noun in WordNet has no similar words.
 """
 
 from __future__ import annotations

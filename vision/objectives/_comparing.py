@@ -1,4 +1,4 @@
-"""What retrieval asks of an objective: vectors of texts and media by themselves, or a score of a pair that was read."""
+"""Interfaces of objectives for retrieval: vectors of separate texts and media, or a score of a joint pair."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SIDES = ("text", "image")  # of a pair; the second one's rows may be those of a 
 
 
 class Contrast(Objective):
-    """Each text and each medium has a vector of its own; what belongs together has the highest products.
+    """An objective with a vector for each text and each medium; matching pairs have the highest products.
 
-    `streams` are those that are compared, by side; `apart` says whether it keeps them from seeing each other itself.
+    `streams` are the compared ones, by side; `apart` says whether the objective itself hides them from each other.
     """
 
     streams: dict[str, str]
@@ -28,7 +28,7 @@ class Contrast(Objective):
 
     @classmethod
     def tuned(cls, stated: Spec) -> Spec | None:
-        """What fine-tuning for retrieval trains of an objective that a recipe states so; None: a new one."""
+        """The objective that fine-tuning for retrieval trains, from its form in a recipe; None: a new one."""
         return stated
 
 
@@ -43,11 +43,11 @@ class ContrastHead(GlobalBatchHead):
 
 
 class Matching(Objective):
-    """A text and a medium that were read together have a score."""
+    """An objective with a score for a text and a medium that are read together."""
 
     @classmethod
     def tuned(cls, stated: Spec) -> Spec | None:
-        """As of `Contrast`."""
+        """As in `Contrast`."""
         return stated
 
 
@@ -55,5 +55,5 @@ class MatchingHead(Head):
     """The head of a `Matching`."""
 
     def match(self, network: Network, states: States, batch: Batch) -> Tensor:
-        """How well text and medium of each pair belong together [sequences], float32: the higher, the better."""
+        """The matching score of text and medium of each pair [sequences], float32, higher is better."""
         raise NotImplementedError(f"{type(self).__name__} must define match")

@@ -1,4 +1,4 @@
-"""What objectives over hidden image rows share: which rows are hidden and how, what heads make of their states."""
+"""Base class of objectives over hidden image rows: the choice of rows, their replacement, and the heads' input."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ from workbench.sequences.sequence import Fields, Rows, Sequence
 
 PIXELS = "pixels"
 GREY = np.array([124, 116, 104], np.uint8)[:, None, None]
-"""ImageNet's mean colour, of which the networks that were trained on it see nothing."""
+"""ImageNet's mean colour, which is 0 for networks trained on it."""
 
 
 class MaskedRegions(Objective):
-    """Hides image rows and has something of them predicted: `wanted`.
+    """Hides image rows and predicts targets of them (`wanted`).
 
     Args:
         rate: share of the image rows to predict, at least one an image.
-        zero: share of these whose features become zero (and `masked`); the rest of them ...
-        random: ... or become those of a row of another image of the micro-batch; what is left over is kept.
-            UNITER: 1, 0. LXMERT: 0.8, 0.1. ViLBERT: 0.9, 0. Of an image that is there as pixels (`vision.pixels`,
-            `vision.region_pixels`) the boxes of hidden rows become grey, and no row becomes one of another image.
-        matched_only: rows of pairs that itm exchanged are hidden, but not predicted (ViLBERT's code); if all of them
-            were shown, that would tell which pairs are exchanged. LXMERT's code predicts them too.
+        zero: share of these whose features become zero (and `masked`).
+        random: share of these that get the features of a row of another image of the micro-batch; the rest is
+        unchanged.
+            UNITER: 1, 0. LXMERT: 0.8, 0.1. ViLBERT: 0.9, 0. In an image of pixels (`vision.pixels`,
+            `vision.region_pixels`) the boxes of hidden rows become grey, and no row gets one of another image.
+        matched_only: rows of pairs that itm exchanged are hidden, but not predicted (ViLBERT's code). If all of them
+        were
+            visible, that would reveal which pairs are exchanged. LXMERT's code predicts them, too.
         stream: of the image rows.
     """
 
@@ -52,7 +54,7 @@ class MaskedRegions(Objective):
         self.stream = stream
 
     def wanted(self, sequence: Sequence, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """What is to be predicted of rows [n] that are not hidden yet: arrays [n, ...]."""
+        """The targets of rows [n] that are not hidden yet: arrays [n, ...]."""
         raise NotImplementedError(f"{type(self).__name__} must define wanted")
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
@@ -71,7 +73,7 @@ class MaskedRegions(Objective):
         return {}
 
     def _select(self, fields: Fields, rng: np.random.Generator) -> np.ndarray:
-        """Each free row with probability `rate`; one of them where none was drawn."""
+        """Each free row with probability `rate`; one of them if none was drawn."""
         n = len(fields["boxes"])
         fields.setdefault("taken", np.zeros(n, np.bool_))
         free = np.flatnonzero(~fields["taken"] & ~special_rows(fields))
@@ -98,11 +100,11 @@ class MaskedRegions(Objective):
             keep_whole(fields)
 
     def _hide_pixels(self, fields: Fields, rows: np.ndarray) -> None:
-        """In the boxes of rows: what overlaps them does not see it either (VL-BERT)."""
+        """Fill the boxes of rows in the pixels, so that overlapping rows do not see them either (VL-BERT)."""
         if self.random:
             raise WorkbenchError(
-                f"objective {self.name!r}: random = {self.random} takes rows' features from another image, and here "
-                "the image is there as pixels; allowed: 0"
+                f"objective {self.name!r}: random = {self.random} uses the features of another image's rows, but here "
+                "the image is stored as pixels; allowed: 0"
             )
         fields["masked"][rows] = True
         images = fields.get("image_number", np.zeros(len(fields["boxes"]), np.int64))
@@ -118,7 +120,7 @@ class MaskedRegions(Objective):
 
 
 class RegionHead(Head):
-    """What heads begin with: dense, gelu, LayerNorm, of the states of hidden rows."""
+    """The first layers of heads: dense, gelu, LayerNorm, on the states of hidden rows."""
 
     def __init__(self, hidden_size: int, stream: str, norm: bool = True) -> None:
         super().__init__()
@@ -136,20 +138,20 @@ def feature_field(fields: Fields) -> str:
     """The field of an image stream that can be hidden.
 
     Raises:
-        WorkbenchError: the features are only made inside the model.
+        WorkbenchError: the features are only computed inside the model.
     """
     for name in ("features", "patches"):
         if name in fields:
             return name
     raise WorkbenchError(
-        f"to hide image rows takes stored features or patches; the image stream has {', '.join(sorted(fields))}. "
+        f"hiding image rows needs stored features or patches; the image stream has {', '.join(sorted(fields))}. "
         "Extract grid features with `workbench prepare regions` and use vision.regions, or use vision.patches"
     )
 
 
 def keep_whole(fields: Fields) -> None:
-    """Make the row that stands for the image as a whole, where there is one, the mean of the rows that are not hidden:
-    else it would tell of those that are (ViLBERT's code)."""
+    """Set the row of the whole image, if there is one, to the mean of the visible rows: it would otherwise reveal the
+    hidden ones (ViLBERT's code)."""
     whole = np.flatnonzero(special_rows(fields))
     if len(whole):
         parts = fields["features"][~special_rows(fields) & ~fields["masked"]]
@@ -157,7 +159,7 @@ def keep_whole(fields: Fields) -> None:
 
 
 def _shown(fields: Fields) -> np.ndarray:
-    """The features of the rows that are parts of the image, as they are before anything is hidden."""
+    """The features of the rows that are regions of the image, before anything is hidden."""
     if PIXELS in fields:
         return np.zeros(0)
     shown: np.ndarray = fields[feature_field(fields)][~special_rows(fields)]

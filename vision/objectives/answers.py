@@ -6,9 +6,9 @@
     drawn:          CE over answers with one of them as the label, drawn by the scores (LXMERT's released code,
         pretraining)
 
-The sum is over questions, the count is their number. With bce a question without any answer in the vocabulary still
-counts (all its scores are 0, as published); with the others it has no label. A question that itm gave to another
-image has no answer and does not count (as in LXMERT's pretraining).
+The sum is over questions, the count is their number. With bce a question without any answer in the vocabulary counts
+(all its scores are 0, as published); with the others it has no label. A question that itm exchanged to another image
+has no answer and does not count (as in LXMERT's pretraining).
 """
 
 from __future__ import annotations
@@ -48,14 +48,15 @@ class Answers(Objective):
         answers: the vocabulary, in normal form; an answer's place is its class. A list, or the file of one
             (`workbench prepare answers`).
         loss: see above.
-        all_right: a question's answers are a set, each of which is right (DAQUAR), not what annotators said: each of
-            them has the score 1.
-        form: the normal form of the answers: VQA's, or `plain`, without capitals alone, of text that is read (DocVQA).
-        stream: whose pooled output is read.
-        norm_place: where the norm of the classifier's inner states stands: behind the activation (LXMERT, UNITER), or
-            before it (ViLT).
+        all_right: a question's answers are a set of right ones (DAQUAR), not those of annotators: each has the score 1.
+        form: the normal form of the answers: VQA's, or `plain`, only in lower case, for text that is read (DocVQA).
+        stream: the stream whose pooled output is read.
+        norm_place: place of the norm of the classifier's inner states: after the activation (LXMERT, UNITER), or before
+        it
+            (ViLT).
         norm_eps: of that norm.
-        pooled_size: width of a pooler of the objective's own, relu(W h + b) (VOLTA); by default the network's pooler.
+        pooled_size: width of a separate pooler of the objective, relu(W h + b) (VOLTA); by default the network's
+        pooler.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Answers(Objective):
         for sequence in sequences:
             if "answers" not in sequence.meta:
                 raise WorkbenchError(
-                    f"objective {self.name!r}: sequence {sequence.key!r} carries no answers; use the builder "
+                    f"objective {self.name!r}: sequence {sequence.key!r} has no answers; use the builder "
                     "question_image on a corpus of questions with answers"
                 )
             scores = self.vocabulary.targets(sequence.meta["answers"], all_right=self.all_right)
@@ -102,7 +103,7 @@ class Answers(Objective):
         return {}
 
     def count(self, batch: Batch) -> float:
-        """The number of questions; with other losses than bce of those that have a label."""
+        """The number of questions; with losses other than bce, of those with a label."""
         targets = batch.targets.get(self.name)
         if not targets:
             return 0.0
@@ -122,7 +123,7 @@ def _listed(answers: list[str] | str) -> list[str]:
 
 
 class AnswersHead(Head):
-    """Linear to twice the width, GELU and norm in the order that the objective says, linear to the answers."""
+    """Linear to twice the width, GELU and norm in the configured order, linear to the answers."""
 
     by_class = ("outer.weight", "outer.bias")
 
@@ -163,12 +164,12 @@ class AnswersHead(Head):
 
 
 def _best(scores: Tensor, asked: Tensor) -> Tensor:
-    """The answer with the highest of the scores [questions, answers]; -100 for a question that has none."""
+    """The answer with the highest of the scores [questions, answers]; -100 for a question without any."""
     best, labels = scores.max(1)
     return labels.masked_fill((best == 0) | ~asked, -100)
 
 
 def _drawn(scores: np.ndarray, rng: np.random.Generator) -> int:
-    """One of the answers, by their scores [answers]; -100 where all are 0."""
+    """One of the answers, drawn by their scores [answers]; -100 if all are 0."""
     total = scores.sum(dtype=np.float64)
     return int(rng.choice(len(scores), p=scores / total)) if total else -100

@@ -2,9 +2,9 @@
 
     L = - sum over pairs (t, v) of [ log p(1 | t, v) + log p(0 | t, v-) + log p(0 | t-, v) ]
 
-v- is an image of the micro-batch, drawn with the probability softmax(s t . v'_j) that a contrast gives it, and t- a
-text drawn with softmax(s v . t'_j): never one of a pair that shows the same image or says the same. The pairs are put
-together where text and image have not seen each other yet: the layers behind that `tap` run again on them.
+v- is an image of the micro-batch, drawn with the probability softmax(s t . v'_j) of a contrast, and t- a text drawn
+with softmax(s v . t'_j): never one of a pair with the same image or the same text. The pairs are combined where text
+and image have not seen each other yet: the layers after that `tap` run again on them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class HardItm(Itm):
 
     Args:
         of: the `vision.momentum_contrast` of the same task, network and view.
-        tap: the layer `tap` behind which text and image see each other.
+        tap: the layer `tap` after which text and image see each other.
         text, image: the streams of the pair.
     """
 
@@ -49,7 +49,7 @@ class HardItm(Itm):
 
     @classmethod
     def tuned(cls, stated: Spec) -> Spec | None:
-        """None: fine-tuning has no contrast next to it that draws the hard ones."""
+        """None: fine-tuning has no contrast that draws the hard negatives."""
         return None
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
@@ -77,7 +77,7 @@ class HardItm(Itm):
 
 
 class HardItmHead(ItmHead):
-    """A linear classifier on the state that stands for the text, which has seen the image."""
+    """A linear classifier on the pooled state of the text, which has seen the image."""
 
     def __init__(self, options: HardItm, sizes: dict[str, int]) -> None:
         text = options.streams[0]
@@ -89,7 +89,7 @@ class HardItmHead(ItmHead):
         return self.classifier(network.summary_rows(states, batch, self.streams[0]))
 
     def forward(self, seen: HeadInputs) -> LossOutput:
-        """Hands on who was drawn for whom, each [n, 2]: `image_of` texts, `text_of` images."""
+        """Passes on the drawn negatives, each [n, 2]: `image_of` texts, `text_of` images."""
         read, made, others = seen.read(), seen.outputs(self.of), rivals(seen.targets)
         sharp = made["scale"][:, None]
         asking = rivals({name: seen.known(name) for name in ("image", "text")}).any(1)
@@ -98,7 +98,7 @@ class HardItmHead(ItmHead):
         text_of = drawn(sharp * made["image"] @ made["text_followed"].T, others, asked)
         logits = [self.logits(seen.network, read.states, seen.batch)]
         if len(image_of):
-            # the one wait that stays: how long the drawn texts are, attention has to know on the host
+            # the one wait that remains: attention needs the lengths of the drawn texts on the host
             pairs = torch.cat([image_of, text_of.flip(1)]).T.tolist()
             picked = dict(zip(self.streams, pairs, strict=True))
             rows = {name: seen.batch.streams[name].rows_of(chosen) for name, chosen in picked.items()}
@@ -114,19 +114,20 @@ class HardItmHead(ItmHead):
 
 
 def rivals(targets: dict[str, Tensor]) -> Tensor:
-    """Which pairs of a micro-batch show another image and say something else [pairs, pairs]."""
+    """Which pairs of a micro-batch have different images and different texts [pairs, pairs]."""
     image, text = targets["image"], targets["text"]
     return (image[:, None] != image) & (text[:, None] != text)
 
 
 @torch.no_grad()
 def drawn(scores: Tensor, allowed: Tensor, rows: Tensor) -> Tensor:
-    """For each of these rows one of what it is allowed, by softmax(scores) [n, 2]: the row, what was drawn.
+    """For each of these rows a candidate drawn by softmax(scores), among the allowed ones [n, 2]: the row, the
+    candidate.
 
     Args:
         scores: [rows, candidates].
         allowed: the same shape.
-        rows: those that are allowed something [n].
+        rows: the rows with at least one allowed candidate [n].
     """
     weights = scores.float().masked_fill(~allowed, float("-inf"))[rows].softmax(-1)
     if not len(rows):

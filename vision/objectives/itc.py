@@ -2,13 +2,13 @@
 
     loss = sum over pairs of [ CE(s t_i . v_j over j; i) + CE(s t_i . v_j over i; j) ] / 2,  s = exp(scale) <= 100
 
-with t and v the normalised projections of the text and the image. By default the negatives are those of the whole
-step, over micro-batches and ranks; `negatives: micro-batch` looks at the micro-batch alone.
+with t and v the normalised projections of the text and the image. By default the negatives are those of the whole step,
+over micro-batches and ranks; `negatives: micro-batch` uses only the micro-batch.
 
-Texts and images need vectors of their own. A network whose layers mix no streams (CLIP) has them; one that encodes each
-before it mixes them (ALBEF, CoCa) has them at a layer `tap`. One with joint layers has them under `apart`, which keeps
-the two from seeing each other, so that the stack encodes each alone with shared weights. Give the objective a view of
-its own then, and others use the same network as a single stream.
+Texts and images need separate vectors. A network whose layers mix no streams (CLIP) has them; one that encodes each
+before it mixes them (ALBEF, CoCa) has them at a layer `tap`. One with joint layers has them with `apart`, which hides
+the two from each other, so that the stack encodes each alone with shared weights. Give the objective a separate view
+then; other objectives use the same network as a single stream.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class Itc(Contrast):
 
     Args:
         size: width of the common space.
-        pool_text, pool_image: what stands for a sequence: its `first` row, `last` row, or `mean` (CLIP: last, first).
+        pool_text, pool_image: the row of a sequence to use: its `first` row, `last` row, or `mean` (CLIP: last, first).
         norm: a LayerNorm on the pooled state before the projection (for pre-norm stacks, as CLIP).
         temperature: 1 / s at the start.
-        negatives: over the `step`, or the `micro-batch` alone.
-        same_image: what other captions of a pair's own image are: `ignored` (left out), or `negative` (CLIP's code).
+        negatives: over the `step`, or only the `micro-batch`.
+        same_image: role of other captions of a pair's own image: `ignored` (left out), or `negative` (CLIP's code).
         apart: text and image do not see each other; for networks with joint layers.
-        tap: the layer `tap` whose streams are compared; by default those of the last layer.
+        tap: the layer `tap` whose streams are compared; by default the last layer.
         text, image: the streams that are compared.
     """
 
@@ -74,7 +74,7 @@ class Itc(Contrast):
         image: Word = "image",
     ) -> None:
         if text == image:
-            raise WorkbenchError(f"text = image = {text!r}; the objective compares two different streams")
+            raise WorkbenchError(f"text = image = {text!r}; name two different streams to compare")
         self.size = size
         self.streams = dict(zip(SIDES, (text, image), strict=True))
         self.pools: dict[str, Pool] = {text: pool_text, image: pool_image}
@@ -92,8 +92,8 @@ class Itc(Contrast):
         for sequence in sequences:
             if sequence.labels.get(MATCHED) == 0:
                 raise WorkbenchError(
-                    f"objective {self.name!r}: it needs true pairs, but an itm of the same task exchanges them; give "
-                    "itm a task of its own"
+                    f"objective {self.name!r}: it needs true pairs, but an itm of the same task exchanges them; put "
+                    "itm in a separate task"
                 )
             if not all(sequence.length(stream) for stream in self.pools):
                 raise WorkbenchError(
@@ -110,7 +110,7 @@ class Itc(Contrast):
         return float(len(batch.targets.get(self.name, {}).get("image", ())))
 
     def measure(self, made: Mapping[str, Tensor]) -> dict[str, float]:
-        """Recalls and ranks among all pairs of the pass, as in retrieval; an image of several captions counts once."""
+        """Recalls and ranks among all pairs of the pass, as in retrieval; images with several captions count once."""
         _, first, owner = np.unique(made["image_id"].numpy(), return_index=True, return_inverse=True)
         return retrieval_metrics(DualScores(made["text"], made["image"][torch.from_numpy(first)]), owner)
 
@@ -119,7 +119,7 @@ class Itc(Contrast):
 
 
 class CommonSpace(nn.Module):
-    """Projections of texts and images into the space in which they meet."""
+    """Projections of texts and images into their common space."""
 
     def __init__(self, options: Itc, sizes: dict[str, int]) -> None:
         super().__init__()
@@ -181,7 +181,7 @@ class ItcHead(ContrastHead):
             self.logit_scale.clamp_(max=math.log(MAX_SCALE))
 
     def scores(self, queries: Tensor, keys: Tensor, ignored: Tensor | None) -> Tensor:
-        """s q . k in float32 [queries, keys], -inf for keys that are no candidates."""
+        """s q . k in float32 [queries, keys], -inf for keys that are not candidates."""
         with torch.autocast(queries.device.type, enabled=False):
             logits = self.logit_scale.float().exp() * queries.float() @ keys.float().T
         return logits if ignored is None else logits.masked_fill(ignored, float("-inf"))
@@ -189,20 +189,20 @@ class ItcHead(ContrastHead):
     def _direction(
         self, queries: Tensor, keys: Tensor, answers: Tensor, ignored: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """How badly the keys `answers` are found by the queries, and how many of them are.
+        """The loss of the queries for their keys `answers`, and the number of queries that rank them first.
 
         Args:
             queries: [own, size].
             keys: [step, size].
             answers: the row of each query's key [own].
-            ignored: keys that are no candidates [own, step].
+            ignored: keys that are not candidates [own, step].
         """
         logits = self.scores(queries, keys, ignored)
         return F.cross_entropy(logits, answers, reduction="sum"), (logits.detach().argmax(1) == answers).sum()
 
 
 def separate(sequence: Sequence, streams: tuple[str, ...]) -> None:
-    """Make each of the streams a document of its own, which does not see the others.
+    """Make each of the streams a separate document, which does not see the others.
 
     Raises:
         WorkbenchError: a stream has documents already (packed texts).

@@ -1,16 +1,14 @@
 """Image-text matching: does the caption belong to the image? (ViLBERT, LXMERT, UNITER)
 
-With probability `rate` a sample's text (or its image) is exchanged for that of another sample of the micro-batch,
-never one that shows the same image or says or asks the same. The label of a sequence is 1 = matched, 0 = exchanged, as
-UNITER's released code; ViLBERT's and LXMERT's have it the other way round. A sample without such a partner stays
-matched.
+With probability `rate` a sample's text (or its image) is exchanged for that of another sample of the micro-batch, never
+one with the same image or the same text. The label of a sequence is 1 = matched, 0 = exchanged, as in UNITER's
+published code; ViLBERT's and LXMERT's reverse it. A sample without such a partner stays matched.
 
 With `exchange: second_caption` the text is two captions, of which the first is always the image's (VisualBERT,
 arXiv:1908.03557, section 3.3: sentence-image prediction).
 
-The label is `sequence.labels["matched"]`: a fact about the pair, so that other objectives can leave exchanged ones
-alone. A pair that was exchanged before, by another itm of the task, stays as it is and lends nothing; so does an image
-without a text, but for the image.
+The label is `sequence.labels["matched"]`, so that other objectives can exclude exchanged pairs. A pair that another itm
+of the task has exchanged before stays as it is and lends nothing. An image without a text lends only the image.
 """
 
 from __future__ import annotations
@@ -50,11 +48,12 @@ class Itm(Matching):
 
     Args:
         rate: probability of an exchange (0.5 in all published models).
-        exchange: what is replaced: `caption` (or question; LXMERT, ViLBERT), `second_caption` of two (VisualBERT),
-            `image` (UNITER), or `either`, the caption or the image by the toss of a coin (Unicoder-VL).
+        exchange: the exchanged item: `caption` (or question; LXMERT, ViLBERT), `second_caption` of two (VisualBERT),
+            `image` (UNITER), or `either`, the caption or the image at random (Unicoder-VL).
         pool: the streams whose pooled outputs are multiplied: [text] (UNITER, LXMERT) or [text, image] (ViLBERT).
-        pooled_size: width of poolers of the objective's own, relu(W h + b), which brings streams of different widths
-            together (ViLBERT's code); by default the network's poolers.
+        pooled_size: width of separate poolers of the objective, relu(W h + b), which map streams of different widths to
+        one
+            (ViLBERT's code); by default the network's poolers.
         outputs: two logits, or one, the log-odds (a head that ranks; ViLT's for retrieval).
     """
 
@@ -74,7 +73,7 @@ class Itm(Matching):
 
     @classmethod
     def tuned(cls, stated: Spec) -> Spec | None:
-        """One of two captions continues as one of the caption: fine-tuning reads each caption alone with its image."""
+        """With two captions the options for one: fine-tuning reads each caption alone with its image."""
         return {**stated, "exchange": "caption"} if stated.get("exchange") == "second_caption" else stated
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
@@ -95,7 +94,7 @@ class Itm(Matching):
         return arranged
 
     def _with(self, sample: Sample, other: Sample, rng: np.random.Generator) -> Sample:
-        """The sample with what it borrows of the other."""
+        """The sample with the exchanged fields of the other."""
         if self.exchange == "second_caption":
             return self._second(sample, other, rng)
         kind: str = self.exchange
@@ -108,7 +107,7 @@ class Itm(Matching):
         """The sample with its own first caption and one of the other's."""
         if len(sample["captions"]) != 2:
             raise WorkbenchError(
-                f"objective {self.name!r}: the second of two captions is to be exchanged, and sample "
+                f"objective {self.name!r}: exchange: second_caption needs two captions, but sample "
                 f"{sample.get('key', '?')!r} has {len(sample['captions'])}; use the builder caption_pair"
             )
         drawn = int(rng.integers(len(other["captions"])))
@@ -123,7 +122,7 @@ class Itm(Matching):
             if lacking:
                 raise WorkbenchError(
                     f"objective {self.name!r}: sequence {sequence.key!r} has no rows in the stream {lacking[0]!r}, "
-                    "whose pooled output it reads; take such samples out of the corpus, or set pool: [text]"
+                    "whose pooled output it reads; remove such samples from the corpus, or set pool: [text]"
                 )
             label = sequence.labels.get(MATCHED, -100)
             sequence.targets[self.name] = {"labels": np.asarray([label], np.int64)}
@@ -148,16 +147,14 @@ class ItmHead(MatchingHead):
     ) -> None:
         super().__init__()
         if pooled_size is None and len(set(sizes.values())) != 1:
-            raise WorkbenchError(
-                f"itm: streams that are multiplied need one pooled width; found {sizes}. Set pooled_size to one"
-            )
+            raise WorkbenchError(f"itm: multiplied streams need the same pooled width; found {sizes}. Set pooled_size")
         self.pool = pool
         own = {name: nn.Linear(sizes[name], pooled_size) for name in pool} if pooled_size else {}
         self.poolers = nn.ModuleDict(own)
         self.classifier = nn.Linear(pooled_size or sizes[pool[0]], outputs)
 
     def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
-        """[sequences, 2]: exchanged, matched; of a head with one output the first is 0."""
+        """[sequences, 2]: exchanged, matched; for a head with one output the first is 0."""
         pooled = self._pooled(network, states, batch, self.pool[0])
         for stream in self.pool[1:]:
             pooled = pooled * self._pooled(network, states, batch, stream)
@@ -185,7 +182,7 @@ class ItmHead(MatchingHead):
 
 
 def _differ(sample: Sample, other: Sample) -> bool:
-    """Whether `other` shows another image and says something else."""
+    """Whether `other` has another image and another text."""
     return image_id(sample) != image_id(other) and not _texts(sample) & _texts(other)
 
 

@@ -1,12 +1,12 @@
-"""Masked clip modelling by contrast: which of all clips is the one that was hidden?
+"""Masked clip modelling by contrast: which of all clips is the hidden one?
 
     L = - sum over hidden clips t of log [ exp(p_t . f_t / T) / sum over clips j of exp(p_t . f_j / T) ]
     p_t = U g(h_t) + b
 
-f_j are the features of the clips of the batch as the embedding normalises them, p_t what the network predicts of the
-hidden one, g(h) = LayerNorm(gelu(W h + c)); T is 1 in the papers. CBT's L_visual (arXiv:1906.05743, equations 3 and 4:
-the negatives are all other clips of the batch), and UniVL's conditioned masked frame model (arXiv:2002.06353, section
-3.3), which reads states that have seen the words.
+f_j are the features of the clips of the batch, normalised by the embedding, p_t the prediction for the hidden clip,
+g(h) = LayerNorm(gelu(W h + c)); T is 1 in the papers. CBT's L_visual (arXiv:1906.05743, equations 3 and 4: the
+negatives are all other clips of the batch), and UniVL's conditioned masked frame model (arXiv:2002.06353, section 3.3),
+which reads states that have seen the words.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class MaskedClips(MaskedRegions):
     """Masked clip modelling with a contrastive loss: a hidden clip is found among the clips of the global batch.
 
     Args:
-        negatives: over the `step`, or the `micro-batch` alone.
-        tied: U is the transpose of the embedding's projection (UniVL's code), else a matrix of its own.
+        negatives: over the `step`, or only the `micro-batch`.
+        tied: U is the transpose of the embedding's projection (UniVL's code), else a separate matrix.
         temperature: T. Products with features of a thousand numbers differ by tens at first; with a T of about the
             root of that size a short run begins near chance.
         tap: the layer `tap` whose states are read: those before video and words see each other (CBT); by default the
@@ -69,7 +69,7 @@ class MaskedClips(MaskedRegions):
 
 
 class MaskedClipsHead(GlobalBatchHead):
-    """Predicts the features of hidden clips, and compares them with those of all."""
+    """Predicts the features of hidden clips, and compares them with all clips."""
 
     def __init__(self, options: MaskedClips, feature_size: int, hidden_size: int) -> None:
         super().__init__()
@@ -78,8 +78,8 @@ class MaskedClipsHead(GlobalBatchHead):
         self.among = TokenLoss()
 
     def embed(self, seen: HeadInputs) -> dict[str, Tensor]:
-        """Of every clip of the micro-batch [clips, feature_size]: what is predicted of it (zeros where it is shown),
-        its features, and whether it is hidden."""
+        """For every clip of the micro-batch [clips, feature_size]: its prediction (zeros if it is visible), its
+        features, and whether it is hidden."""
         read, targets = seen.read(), seen.targets
         if self.tap is not None and self.tap not in read.taps:
             raise unknown("tap", self.tap, read.taps, "the network's layers")

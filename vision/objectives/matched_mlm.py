@@ -1,6 +1,6 @@
-"""Masked language modelling of pairs that belong together (B2T2, arXiv:1908.05054; ViLBERT's paper).
+"""Masked language modelling of matched pairs only (B2T2, arXiv:1908.05054; ViLBERT's paper).
 
-Words are hidden in exchanged pairs too, else those without a mask would be known to be exchanged; they have no labels.
+Words are hidden in exchanged pairs, too, as pairs without a mask would be recognised as exchanged; they have no labels.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     L = - sum over pairs i of log [ sum over j in P_i of exp(t_j . v_i) / (sum over P_i and N_i) ]
 
-P_i are the texts of the same video as pair i (those said just before and after it among them), N_i the other texts with
-v_i, exp(t_j . v_i), and the other videos with t_i, exp(t_i . v_j). t and v are the means of the states of the two
-encoders, without a projection (UniVL, section 3.3). UniVL's code counts the middle one of the texts of a video alone;
-the paper's sum is over all pairs, which is followed.
+P_i are the texts of the same video as pair i (including those just before and after it), N_i the other texts with v_i,
+exp(t_j . v_i), and the other videos with t_i, exp(t_i . v_j). t and v are the means of the states of the two encoders,
+without a projection (UniVL, section 3.3). UniVL's code counts only the middle text of a video; the paper's sum over all
+pairs is implemented.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ class MilNce(Contrast):
     arXiv:1912.06430; UniVL, arXiv:2002.06353).
 
     Args:
-        pool_text, pool_video: what stands for a sequence: the `mean` of its rows, its `first` or its `last` row.
-        negatives: over the `step`, or the `micro-batch` alone.
-        tap: the layer `tap` whose streams are compared; by default those of the last layer.
+        pool_text, pool_video: the row of a sequence to use: the `mean` of its rows, its `first` or its `last` row.
+        negatives: over the `step`, or only the `micro-batch`.
+        tap: the layer `tap` whose streams are compared; by default the last layer.
         text, video: the streams that are compared, of one hidden size.
-        positives: texts that go with a pair's video: those said anywhere in the `video`, or in its own `segment` alone,
-            which retrieval looks for among others of the video too.
+        positives: the positive texts of a pair's video: those anywhere in the `video`, or only in its own `segment`,
+        which
+            retrieval also separates from other segments of the video.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class MilNce(Contrast):
         positives: Literal["video", "segment"] = "video",
     ) -> None:
         if text == video:
-            raise WorkbenchError(f"text = video = {text!r}; the objective compares two different streams")
+            raise WorkbenchError(f"text = video = {text!r}; name two different streams to compare")
         self.streams = dict(zip(SIDES, (text, video), strict=True))
         self.pools: dict[str, Pool] = {text: pool_text, video: pool_video}
         self.global_batch, self.tap, self.positives = negatives == "step", tap, positives
@@ -83,19 +84,19 @@ class MilNce(Contrast):
     def head(self, network: Network) -> GlobalBatchHead:
         sizes = {stream: self.width(network, stream) for stream in self.pools}
         if len(set(sizes.values())) != 1:
-            raise WorkbenchError(f"objective {self.name!r}: streams that are compared have one width; found {sizes}")
+            raise WorkbenchError(f"objective {self.name!r}: compared streams need the same width; found {sizes}")
         return MilNceHead(self)
 
 
 class MilNceHead(ContrastHead):
-    """No weights of its own."""
+    """A head without weights."""
 
     def __init__(self, options: MilNce) -> None:
         super().__init__()
         self.streams, self.pools, self.tap = options.streams, options.pools, options.tap
 
     def vectors(self, read: NetworkOutput, stream: str) -> Tensor:
-        """The mean (or the first or last) of the rows, as it is: products are what is compared.
+        """The mean (or the first or last) of the rows, not normalised, as products are compared.
 
         Raises:
             WorkbenchError: the network has no such tap.
@@ -112,7 +113,7 @@ class MilNceHead(ContrastHead):
     def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:
         text, video, ids = embedded["text"], embedded["video"], embedded["video_id"]
         with torch.autocast(text.device.type, enabled=False):
-            texts = video[own] @ text.T  # scores of all texts with the own videos
+            texts = video[own] @ text.T  # scores of all texts with this rank's videos
             videos = text[own] @ video.T
         same = ids[own, None] == ids
         positive = texts.masked_fill(~same, float("-inf")).logsumexp(1)

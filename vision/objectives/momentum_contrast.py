@@ -3,10 +3,10 @@
     loss = sum over pairs i of [ H(y'_i, softmax_j(s t_i . v'_j)) + H(y''_i, softmax_j(s v_i . t'_j)) ] / 2
     y'_i = (1 - a) [j = i] + a softmax_j(s t'_i . v'_j), and y''_i likewise
 
-t and v are the vectors of `vision.itc`, t' and v' those of a network that follows this one and of projections that do
-so too. j runs over the pairs of the step (or the micro-batch) and over the last `queue` pairs before it, whose t' and
-v' are kept. Other captions of a pair's own image are no candidates, nor are places of the queue that are still empty
-(the released code fills these with noise). a is the share of soft targets.
+t and v are the vectors of `vision.itc`, t' and v' those of a momentum copy of the network and of its projections. j
+runs over the pairs of the step (or the micro-batch) and over the last `queue` pairs before it, whose t' and v' are
+stored. Other captions of a pair's own image are not candidates, and neither are empty places of the queue (the
+published code fills these with noise). a is the share of soft targets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from workbench.models.network import Network
     from workbench.pretraining.model import WeightUpdate
 
-EMPTY = -1  # the image of a place of the queue that holds nothing yet
+EMPTY = -1  # image number of an empty place of the queue
 
 
 class MomentumContrast(Itc):
@@ -37,12 +37,12 @@ class MomentumContrast(Itc):
     queues hold vectors of earlier steps.
 
     Args:
-        soft: {follower, share, ramp}: the network that follows this one, and how far its similarities are the targets.
+        soft: {follower, share, ramp}: the momentum network, and the share of its similarities in the targets.
         queue: pairs of earlier steps that are candidates.
         size: width of the common space.
-        pool_text, pool_image: what stands for a sequence, as for `vision.itc`.
+        pool_text, pool_image: the row of a sequence to use, as for `vision.itc`.
         temperature: 1 / s at the start.
-        negatives: next to the queue: over the `step`, or the `micro-batch` alone.
+        negatives: in addition to the queue: over the `step`, or only the `micro-batch`.
         tap: the layer `tap` where text and image have not seen each other.
         text, image: the streams that are compared.
     """
@@ -75,7 +75,7 @@ class MomentumContrast(Itc):
 
     @classmethod
     def tuned(cls, stated: Spec) -> Spec:
-        """It continues without a momentum encoder and a queue, as a plain one with its space."""
+        """The plain `vision.itc` with its space: fine-tuning has no momentum encoder and no queue."""
         kept = {option: value for option, value in stated.items() if option in options_of(Itc).names}
         return {"objective": KINDS["objective"].name(Itc), "name": objective_name(stated), **kept}
 
@@ -134,7 +134,7 @@ class MomentumContrastHead(ItcHead):
         return LossOutput((losses[0] + losses[1]) / 2, metrics)
 
     def after_step(self, update: WeightUpdate) -> None:
-        """Put the step's pairs before those of the queue, and let the oldest go."""
+        """Put the step's pairs before those of the queue, and drop the oldest."""
         for name in self.keeps if update.outputs else ():
             buffer = name.removesuffix("_followed") + "_queue"
             queue = getattr(self, buffer)

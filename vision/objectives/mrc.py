@@ -1,9 +1,9 @@
-"""Masked region classification (UNITER, arXiv:1909.11740, 3.2): which classes did a detector give hidden image rows?
+"""Masked region classification (UNITER, arXiv:1909.11740, 3.2): the detector's classes of hidden image rows.
 
     L = - sum over hidden rows i of w_i log softmax(U t(h_i) + b)[c_i],   t(h) = LayerNorm(gelu(W h + c))
 
-c_i is the class that was stored next to the features, w_i 1 or the detector's confidence in it (LXMERT). Also VL-BERT's
-masked RoI classification (arXiv:1908.08530, 3.3; without the LayerNorm) and Unicoder-VL's masked object classification.
+c_i is the stored class of the region, w_i 1 or the detector's confidence in it (LXMERT). Also VL-BERT's masked RoI
+classification (arXiv:1908.08530, 3.3; without the LayerNorm) and Unicoder-VL's masked object classification.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from workbench.models.network import Network
 
 CONFIDENCES = {"classes": "confidence", "attributes": "attribute_confidence"}
-"""What may be predicted, and where the detector's confidence in it is stored."""
+"""The possible targets, and the fields of the detector's confidence in them."""
 
 
 class Mrc(MaskedRegions):
@@ -38,11 +38,12 @@ class Mrc(MaskedRegions):
     Args:
         num_classes: of the detector, its background included where it has a number (Visual Genome: 1,601; LXMERT's
             1,600, and 400 attributes).
-        target: what is predicted: the `classes` of the regions' objects, or their `attributes`.
+        target: the predicted field: the `classes` of the regions' objects, or their `attributes`.
         weighted: each row counts by the detector's confidence (LXMERT).
         norm: a LayerNorm in the head; VL-BERT has none.
-        of: an objective of the task that hides rows before this one: the same rows are classified then, by what its
-            head makes of their states (LXMERT), and `rate`, `zero` and `random` have no effect.
+        of: an objective of the task that hides rows before this one: the same rows are classified then, from its head's
+        states
+            (LXMERT), and `rate`, `zero` and `random` have no effect.
         rate, zero, random, matched_only, stream: which rows are hidden, and how (`MaskedRegions`).
     """
 
@@ -95,7 +96,7 @@ class Mrc(MaskedRegions):
 
 
 def classified(logits: Tensor, targets: dict[str, Tensor]) -> LossOutput:
-    """The loss of logits [rows, classes], and how many are right."""
+    """The loss of logits [rows, classes], and the number of right ones."""
     logits, labels = logits.float(), targets["labels"]
     losses = F.cross_entropy(logits, labels, reduction="none")
     with torch.no_grad():
@@ -123,7 +124,7 @@ class MrcHead(RegionHead):
 
 
 class SharedMrcHead(Head):
-    """Linear to the classes, from what another head has built from the same rows (`hidden`)."""
+    """Linear to the classes, from another head's states of the same rows (`hidden`)."""
 
     def __init__(self, hidden_size: int, num_classes: int, of: str) -> None:
         super().__init__()

@@ -2,8 +2,8 @@
 
     L = sum over hidden rows i of KL(p_i || softmax(U t(h_i) + b)),   t(h) = LayerNorm(gelu(W h + c))
 
-p_i is what was stored next to the features (`scores`). The divergence of a row is the sum over the classes; UNITER's
-code takes the mean over them too, which is a weight of 1 / num_classes.
+p_i is the stored distribution (`scores`). The divergence of a row is the sum over the classes; UNITER's code takes the
+mean over them, too, which is a weight of 1 / num_classes.
 """
 
 from __future__ import annotations

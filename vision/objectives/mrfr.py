@@ -1,8 +1,8 @@
 """Masked region feature regression: predict the features of hidden image rows (LXMERT, UNITER; arXiv:1909.11740 3.2).
 
-Regions: the target is the row's own features. Patches: its pixels as the embedding normalises them, and then each patch
-by itself as in MAE (arXiv:2111.06377). The loss of a row is the mean over the target's numbers, so that the mean over
-rows is UNITER's.
+Regions: the target is the row's own features. Patches: its pixels, normalised by the embedding and then each patch by
+itself as in MAE (arXiv:2111.06377). The loss of a row is the mean over the target's numbers, so the mean over rows is
+UNITER's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Mrfr(MaskedRegions):
 
     Args:
         loss: `mse` (UNITER) or `smooth_l1` (LXMERT).
-        tied: the output matrix is the transpose of the embedding's projection (UNITER); else a matrix of its own.
+        tied: the output matrix is the transpose of the embedding's projection (UNITER); else a separate matrix.
         rate, zero, random, matched_only, stream: which rows are hidden, and how (`MaskedRegions`).
     """
 
@@ -61,9 +61,9 @@ class Mrfr(MaskedRegions):
 
 
 class MrfrHead(RegionHead):
-    """Dense, gelu, LayerNorm, then the target's width: by the transposed input projection, or a matrix of its own.
+    """Dense, gelu, LayerNorm, then the target's width: by the transposed input projection, or a separate matrix.
 
-    It hands on what comes before the last step, as `hidden` [rows, hidden_size], to heads that classify the same rows.
+    It passes its inner states on, as `hidden` [rows, hidden_size], to heads that classify the same rows.
     """
 
     def __init__(self, feature_size: int, hidden_size: int, loss: str, tied: bool, stream: str = "image") -> None:
@@ -73,7 +73,7 @@ class MrfrHead(RegionHead):
         self.function = F.mse_loss if loss == "mse" else F.smooth_l1_loss
 
     def predict(self, network: Network, hidden: Tensor) -> Tensor:
-        """What `transform` gives [rows, hidden_size] -> features [rows, feature_size]."""
+        """The output of `transform` [rows, hidden_size] -> features [rows, feature_size]."""
         if self.output is not None:
             return self.output(hidden) + self.bias
         return F.linear(hidden, input_projection(network, self.stream).weight.T, self.bias)
@@ -105,10 +105,10 @@ def input_projection(network: Network, stream: str) -> nn.Linear:
 
 
 def goal_of(network: Network, stream: str, features: Tensor) -> Tensor:
-    """What is to be predicted of hidden rows: their features, or their patches, each with mean 0 and deviation 1.
+    """The targets of hidden rows: their features, or their patches, each with mean 0 and deviation 1.
 
     Args:
-        features: [rows, feature_size]; of patches the bytes.
+        features: [rows, feature_size]; for patches bytes.
 
     Raises:
         WorkbenchError: there are patches, and the embedding has no `normalise`.

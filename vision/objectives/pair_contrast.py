@@ -1,12 +1,12 @@
-"""Contrast of pairs that layers have read together: is it this text that belongs to the video, or another one?
+"""Contrast of pairs that layers have read jointly: does this text belong to the video, or another one?
 
     L = - sum over pairs (t, v) of log [ exp(s(t, v)) / (exp(s(t, v)) + sum over t' in N of exp(s(t', v))) ]
 
-s is a linear map of the state that stands for the text, which has seen the video. With `exchange: text` the negatives
-are other texts of the micro-batch with the same video: CBT's L_cross, where exp(s) estimates the mutual information of
-the two (arXiv:1906.05743, equation 5). With `exchange: video` they are other videos with the same text: UniVL's
-alignment (arXiv:2002.06353, section 3.3). The pairs are put together where text and video have not seen each other yet:
-the layers behind that `tap` run again on them.
+s is a linear map of the pooled state of the text, which has seen the video. With `exchange: text` the negatives are
+other texts of the micro-batch with the same video: CBT's L_cross, where exp(s) estimates the mutual information of the
+two (arXiv:1906.05743, equation 5). With `exchange: video` they are other videos with the same text: UniVL's alignment
+(arXiv:2002.06353, section 3.3). The pairs are combined where text and video have not seen each other yet: the layers
+after that `tap` run again on them.
 """
 
 from __future__ import annotations
@@ -36,11 +36,10 @@ class PairContrast(Matching):
     pairs of the micro-batch.
 
     Args:
-        tap: the layer `tap` behind which text and video see each other.
-        exchange: what the negatives have another one of: the `text` (CBT) or the `video` (UniVL).
-        negatives: so many of them at most, those that follow in the micro-batch; by default all. Pairs of the same
-            video are none.
-        text, video: the streams of the pair.
+        tap: the layer `tap` after which text and video see each other.
+        exchange: the item that is exchanged in the negatives: the `text` (CBT) or the `video` (UniVL).
+        negatives: most negatives, those that follow in the micro-batch; by default all. Pairs of the same video are
+        excluded. text, video: the streams of the pair.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class PairContrast(Matching):
 
 
 class PairContrastHead(MatchingHead):
-    """A score of the state that stands for the text: of its pooler, where the network has one."""
+    """A score from the pooled state of the text: of its pooler, if the network has one."""
 
     def __init__(self, options: PairContrast, hidden_size: int) -> None:
         super().__init__()
@@ -109,7 +108,7 @@ class PairContrastHead(MatchingHead):
 
 
 def others(ids: Tensor, most: int | None) -> Tensor:
-    """For each pair the ones of other videos that follow it, around the end, `most` at most [n, 2]: pair, other."""
+    """For each pair at most `most` following pairs of other videos, wrapping around [n, 2]: pair, other."""
     size = len(ids)
     places = torch.arange(size, device=ids.device)
     following = (places[:, None] + torch.arange(1, max(size, 1), device=ids.device)) % max(size, 1)

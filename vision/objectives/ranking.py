@@ -1,19 +1,18 @@
-"""Matching fine-tuned for retrieval: a pair against wrong ones, the hardest of the micro-batch among them.
+"""Matching fine-tuned for retrieval: a pair against wrong ones, including the hardest of the micro-batch.
 
     margin  sum over hard images v' of t, and hard texts t' of v, of max(0, m + s(t, v') - s(t, v)), and likewise t'
             (UNITER, arXiv:1909.11740, section 4 and its appendix on retrieval with hard negatives; s = p(match))
     choice  - log softmax over { (t, v), (random t', v), (t, random v'), (hard t', v) } of the log-odds of a match, at
             (t, v)  (ViLBERT, arXiv:1908.02265, section 3.2: a four-way choice)
 
-The hardest are those that the model itself, without dropout or gradient, finds the likeliest of the micro-batch; never
-of a pair that shows the same image or says the same. Every text is read with every image for that, so a micro-batch
-of n costs n^2 + 2 n (1 + hard) readings, and its size is what the hardest are searched in.
+The hardest are those of the micro-batch that the model itself, without dropout or gradient, finds most likely; never
+of a pair with the same image or the same text. Every text is read with every image for that, so a micro-batch of n
+costs n^2 + 2 n (1 + hard) passes, and its size limits the search.
 
-UNITER's released code searches 399 others of the whole training set, texts and images in turn, and scores by a linear
-map of
-its own to one number, which starts from the second row of the matching's; here it is p(match) of the matching itself.
-ViLBERT draws the hard one from the 100 images nearest to its own by the features of a network; its released code takes
-their captions.
+UNITER's published code searches 399 others of the whole training set, texts and images in turn, and scores by a
+separate linear map to one number, which starts from the second row of the matching's; here it is p(match) of the
+matching itself. ViLBERT draws the hard one from the 100 images nearest to its own by the features of a network; its
+published code uses their captions.
 """
 
 from __future__ import annotations
@@ -49,10 +48,11 @@ class Ranking(Itm):
 
     Args:
         way: see above.
-        hard: with `margin`, so many images of each text and texts of each image; fewer where there are no more (31 in
-            UNITER's released code).
+        hard: with `margin`, the number of images of each text and texts of each image; fewer if there are no more (31
+        in
+            UNITER's published code).
         margin: m, in probability (0.2 in UNITER's released code).
-        pool, pooled_size: as of `vision.itm`, whose head continues.
+        pool, pooled_size: as of `vision.itm`, whose head is trained further.
         image: the stream of the images, or of videos.
     """
 
@@ -76,8 +76,8 @@ class Ranking(Itm):
             check_true_pair(sequence, ("text", self.image), self.name, "a text and an image")
             if any(isinstance(v, Rows) and v.stream == self.image for v in sequence.streams["text"].values()):
                 raise WorkbenchError(
-                    f"objective {self.name!r}: hard negatives read every text with every {self.image}, and these texts "
-                    f"name rows of their own {self.image}; fine-tune this run without --hard-negatives"
+                    f"objective {self.name!r}: hard negatives read every text with every {self.image}, but these texts "
+                    f"refer to rows of their own {self.image}; fine-tune this run without --hard-negatives"
                 )
             said = digest("text", sequence.streams["text"]["input_ids"].tobytes().hex()) >> 65
             sequence.targets[self.name] = {
@@ -88,14 +88,14 @@ class Ranking(Itm):
         return {}
 
     def count(self, batch: Batch) -> float:
-        """With `margin` the wrong pairs, with `choice` the pairs that have a wrong one."""
+        """With `margin` the wrong pairs, with `choice` the pairs with a wrong one."""
         if self.name not in batch.targets:
             return 0.0
         others = rivals(batch.targets[self.name]).sum(1)
         return float((2 * others.clamp(max=self.hard) if self.way == "margin" else others > 0).sum())
 
     def head(self, network: Network) -> RankingHead:
-        super().head(network)  # says what is missing
+        super().head(network)  # reports a missing pooler
         return RankingHead(self, {name: network.sizes[name] for name in self.pool})
 
 
@@ -110,7 +110,7 @@ class RankingHead(ItmHead):
         others = rivals(seen.targets)
         scores = self._all(seen).masked_fill(~others, float("-inf"))
         asked = rows_where(rivals({name: seen.known(name) for name in ("image", "text")}).any(1), others.device)
-        if not len(asked):  # nothing to compare with, but the parameters keep their part in the graph
+        if not len(asked):  # nothing to compare with; the parameters stay in the graph
             nothing = self.log_odds(seen, torch.zeros(1, 2, dtype=torch.long)).sum() * 0
             return LossOutput(nothing, {"accuracy": (nothing.detach(), 0.0)})
         pairs = self._margin_pairs(scores) if self.way == "margin" else self._choices(scores, others, asked, seen)
@@ -123,14 +123,14 @@ class RankingHead(ItmHead):
             loss = F.cross_entropy(logits, torch.zeros_like(asked), reduction="sum")
             return LossOutput(loss, {"accuracy": (right, float(len(asked)))})
         own = torch.zeros(seen.batch.size, device=found.device).index_copy(0, asked, true.sigmoid())
-        at = torch.cat([flat[: len(flat) // 2, 0], flat[len(flat) // 2 :, 1]])  # the text asks, then the image
+        at = torch.cat([flat[: len(flat) // 2, 0], flat[len(flat) // 2 :, 1]])  # the text is the query, then the image
         loss = (self.margin + wrong.sigmoid() - own[at]).clamp(min=0).sum()
         right = (wrong.detach().sigmoid() < own.detach()[at]).sum()
         return LossOutput(loss, {"accuracy": (right, float(len(wrong)))})
 
     def log_odds(self, seen: HeadInputs, pairs: Tensor) -> Tensor:
-        """Of a match, of texts with images [n, 2]: [n] float32. What hangs on an image comes with it, all else with the
-        text."""
+        """The log-odds of a match, for texts with images [n, 2]: [n] float32. Streams that belong to an image come with
+        it, all others with the text."""
         texts, images = pairs.T.tolist()
         hanging = seen.batch.linked_to(self.image)
         batch = seen.batch.pick({name: images if name in hanging else texts for name in seen.batch.streams})
@@ -138,7 +138,7 @@ class RankingHead(ItmHead):
 
     @torch.no_grad()
     def _all(self, seen: HeadInputs) -> Tensor:
-        """Every text with every image [n, n], so many pairs at once as the micro-batch has."""
+        """Every text with every image [n, n], in groups as large as the micro-batch."""
         size = seen.batch.size
         with evaluating(seen.network):
             rows = [
@@ -153,7 +153,7 @@ class RankingHead(ItmHead):
         return torch.cat([of_texts, of_images.flip(1)])
 
     def _hardest(self, scores: Tensor) -> Tensor:
-        """[n, 2]: who asks, and one of its highest scores that are allowed."""
+        """[n, 2]: the query, and one of its highest allowed scores."""
         best, other = scores.topk(min(self.hard, scores.shape[1]), 1)
         asks = torch.arange(len(scores), device=scores.device)[:, None].expand_as(other)
         return torch.stack([asks, other], -1)[best > float("-inf")]
@@ -162,7 +162,7 @@ class RankingHead(ItmHead):
         """[asked, 3, 2]: a random text, a random image, the hardest text; text, image."""
         amounts = others.sum(1)
         drawn = (seen.targets["drawn"].to(amounts.device) * amounts[:, None]).long()
-        ranked = others.long().sort(dim=1, stable=True, descending=True).indices  # those that are allowed stand first
+        ranked = others.long().sort(dim=1, stable=True, descending=True).indices  # the allowed ones come first
         text, image = ranked.gather(1, drawn.clamp(max=others.shape[1] - 1)).T
         hardest, own = scores.argmax(0), torch.arange(len(scores), device=scores.device)
         wrong = [torch.stack(pair, 1) for pair in ((text, own), (own, image), (hardest, own))]

@@ -8,10 +8,9 @@ T comes from `iterations` proximal steps of size `beta` from the plan of ones, a
 
     Q = exp(-C / beta) * T;   d_j = 1 / (n sum_i Q_ij s_i);   s_i = 1 / (m sum_j Q_ij d_j);   T_ij = s_i Q_ij d_j
 
-The paper's text minimises the distance; the released code, which is followed, does so for matched pairs and maximises
-it for
-exchanged ones, in the steps of matching, with the weight 0.1 next to it. What stands around the words ([CLS], [SEP])
-takes part there. Each pair is transported by itself.
+The paper's text minimises the distance. The published code, which is implemented here, does so for matched pairs and
+maximises it for exchanged ones, in the steps of matching, with the weight 0.1. The special tokens ([CLS], [SEP]) take
+part there. Each pair is transported by itself.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from workbench.models.network import Network
 
 LEAST_NORM = 1e-5
-"""States that are shorter are divided by this, as in the released code."""
+"""Shorter states are divided by this, as in the published code."""
 
 
 class Wra(Objective):
@@ -45,10 +44,10 @@ class Wra(Objective):
     loss is the distance between a pair's words and regions, minus that of mismatched pairs.
 
     Args:
-        beta: size of the proximal steps; the plan is the sparser the smaller it is.
+        beta: size of the proximal steps; a smaller one makes the plan sparser.
         iterations: their number.
-        special: what is no word ([CLS], [SEP]) and no region (a row of the whole image) takes part too.
-        exchanged: pairs that itm exchanged count with a minus; else they are left out, which is the paper's text.
+        special: special tokens ([CLS], [SEP]) and the row of the whole image take part, too.
+        exchanged: pairs that itm exchanged count with a minus; else they are left out, as in the paper's text.
         text, image: the two streams, of one width.
     """
 
@@ -90,7 +89,7 @@ class Wra(Objective):
         sizes = {name: network.sizes[name] for name in (self.text, self.image)}
         if len({*sizes.values()}) > 1:
             raise WorkbenchError(
-                f"objective {self.name!r}: words and regions are compared, and need states of one width; found {sizes}"
+                f"objective {self.name!r}: words and regions need states of the same width; found {sizes}"
             )
         return WraHead(self.beta, self.iterations, self.text, self.image)
 
@@ -129,8 +128,8 @@ class WraHead(Head):
 
 
 def pairwise_cost(words: Tensor, word_there: Tensor, regions: Tensor, region_there: Tensor) -> tuple[Tensor, Tensor]:
-    """One minus the cosines of words [pairs, m, size] and regions [pairs, n, size]: the costs [pairs, m, n], and which
-    of them are of a word [pairs, m] and a region [pairs, n] that are there; the others are 0."""
+    """The costs [pairs, m, n], one minus the cosines of words [pairs, m, size] and regions [pairs, n, size], and masks
+    of the existing words [pairs, m] and regions [pairs, n]; the others are 0."""
     lengths = [F.normalize(rows, dim=-1, eps=LEAST_NORM) for rows in (words, regions)]
     there = word_there[:, :, None] & region_there[:, None, :]
     return (1 - lengths[0] @ lengths[1].transpose(1, 2)).masked_fill(~there, 0), there
@@ -138,7 +137,7 @@ def pairwise_cost(words: Tensor, word_there: Tensor, regions: Tensor, region_the
 
 @torch.no_grad()
 def transport_plan(cost: Tensor, there: Tensor, beta: float, iterations: int) -> Tensor:
-    """The plans [pairs, m, n] of IPOT, 0 where nothing is there.
+    """The plans [pairs, m, n] of IPOT, 0 for padding.
 
     Args:
         cost: [pairs, m, n].
@@ -147,7 +146,7 @@ def transport_plan(cost: Tensor, there: Tensor, beta: float, iterations: int) ->
     word_there, region_there = there.any(2, keepdim=True), there.any(1, keepdim=True)
     words, regions = (each.to(cost.dtype) for each in (word_there, region_there))
     word_share, region_share = words / words.sum(1, keepdim=True), regions / regions.sum(2, keepdim=True)
-    least = torch.finfo(cost.dtype).tiny  # what is not there has a share of 0, and a sum of 0 to divide it by
+    least = torch.finfo(cost.dtype).tiny  # padding has a share of 0, and a sum of 0 to divide by
     kernel = torch.exp(-cost / beta).masked_fill(~there, 0)
     plan, of_words = there.to(cost.dtype), word_share
     for _ in range(iterations):

@@ -1,7 +1,4 @@
-"""What is stored of a detector's regions next to their features, for objectives to predict.
-
-Which rows of an image stream are parts of the image.
-"""
+"""Stored outputs of a detector for its regions, as targets of objectives; and the rows that are not regions."""
 
 from __future__ import annotations
 
@@ -12,15 +9,15 @@ from workbench.sequences.missing_fields import how_to_prepare
 from workbench.sequences.sequence import Fields, Sequence
 
 TARGETS = ("classes", "confidence", "attributes", "attribute_confidence", "scores")
-"""The most likely class [n] and the confidence in it, the same of an attribute, the distribution [n, classes]. They
-stay in the loader's workers: an objective puts those of the rows that it hides among its targets."""
+"""The most likely class [n] and its confidence, the same for an attribute, the distribution [n, classes]. They stay in
+the loader's workers: an objective copies those of the rows that it hides to its targets."""
 
 
 def stored(sequence: Sequence, stream: str, name: str, reader: str) -> np.ndarray:
     """One of the targets of a sequence's image rows [rows, ...].
 
     Raises:
-        WorkbenchError: the corpus has none; `reader` is the objective that wants it.
+        WorkbenchError: the corpus has none; `reader` is the objective that needs it.
     """
     fields = sequence.streams[stream]
     if name not in fields:
@@ -33,5 +30,5 @@ def stored(sequence: Sequence, stream: str, name: str, reader: str) -> np.ndarra
 
 
 def special_rows(fields: Fields) -> np.ndarray:
-    """Which rows are no part of the image (a class token, the image as a whole): [rows], bool."""
+    """Which rows are not regions of the image (a class token, the image as a whole): [rows], bool."""
     return fields.get("special", np.zeros(len(fields["boxes"]), np.bool_))

@@ -1,9 +1,9 @@
-"""Features of clips: what VideoBERT, CBT and UniVL read, from a backbone of single frames.
+"""Features of clips, for VideoBERT, CBT and UniVL, from a backbone of single frames.
 
     source(video, where) -> {features [n, d], times [n, 2]}, float32; times in seconds
 
-A video is cut into clips that follow each other, and a clip's feature is the mean of those of its frames, each the mean
-over the cells of the backbone's grid.
+A video is cut into successive clips. A clip's feature is the mean of its frames' features, each the mean over the cells
+of the backbone's grid.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ CLIP_LIMIT = 100_000
 
 
 class ClipEncoder:
-    """The clips of videos.
+    """An extractor of clip features from videos.
 
     Args:
         seconds: length of a clip; the last one may be shorter.
-        rate: frames a second that are looked at.
-        batch_size: frames that run through the backbone at once.
+        rate: frames per second to encode.
+        batch_size: frames in a batch of the backbone.
     """
 
     def __init__(self, backbone: GridBackbone, seconds: float, rate: float, batch_size: int = 16) -> None:
@@ -61,7 +61,7 @@ class ClipEncoder:
         return int((frame.time + 1e-6) / self.seconds)
 
     def _sum(self, seen: Iterator[VideoFrame]) -> tuple[np.ndarray, int, float]:
-        """Of a clip: the sum of its frames' features, their number, and when the last one is over."""
+        """Accumulator of a clip: the sum of its frames' features, their number, and the end of the last one."""
         total, count, end = np.zeros(self.backbone.width, np.float32), 0, 0.0
         waiting: list[Tensor] = []
         for frame in seen:

@@ -1,7 +1,7 @@
 """Visual tokens: a tree of clusters over clip features (VideoBERT, Sun et al., arXiv:1904.01766, section 4.2).
 
 Hierarchical k-means: all features are cut into `branches` clusters, each of these again, `levels` times. A clip's token
-is the leaf that is found by going to the nearest centre at every level; there are branches ** levels of them (12 ** 4 =
+is the leaf that is reached through the nearest centre at every level; there are branches ** levels of them (12 ** 4 =
 20,736 in the paper).
 """
 
@@ -28,8 +28,8 @@ class Vocabulary:
     """A tree of clusters.
 
     Args:
-        centres: of each level [nodes, branches, d] float32; a branch that no feature came to is infinite.
-        backbone: what made the features.
+        centres: [nodes, branches, d] float32 for each level; a branch without features is infinite.
+        backbone: the extractor of the features.
     """
 
     def __init__(self, centres: list[np.ndarray], backbone: str) -> None:
@@ -43,7 +43,7 @@ class Vocabulary:
 
     @property
     def identity(self) -> str:
-        """What is noted next to the tokens: another tree gives others."""
+        """The identity of the tree, stored with the tokens."""
         total = hashlib.sha256(self.backbone.encode())
         for level in self.centres:
             total.update(level.tobytes())
@@ -57,7 +57,9 @@ class Vocabulary:
             WorkbenchError: there are fewer features than branches.
         """
         if len(features) < branches:
-            raise WorkbenchError(f"{len(features)} clips cannot be cut into {branches} clusters; give more, or fewer")
+            raise WorkbenchError(
+                f"{len(features)} clips cannot be cut into {branches} clusters; add clips, or use fewer branches"
+            )
         node, centres = np.zeros(len(features), np.int64), []
         for level in range(levels):
             found = np.full((branches**level, branches, features.shape[1]), np.inf, np.float32)
@@ -93,16 +95,16 @@ class Vocabulary:
                 centres = [file.get_tensor(f"level{i}") for i in range(len(list(file.keys())))]
         except (SafetensorError, OSError) as error:
             raise WorkbenchError(
-                f"{path} is no vocabulary of clips ({error}); make one with `workbench prepare clip-vocabulary CLIPS "
-                f"--output {quoted(path)}`"
+                f"{path} is not a vocabulary of clips ({error}); write one with `workbench prepare clip-vocabulary "
+                f"CLIPS --output {quoted(path)}`"
             ) from error
         if stated.get("kind") != "clip vocabulary":
-            raise WorkbenchError(f"{path} is no vocabulary of clips; it says of itself {json.dumps(stated)[:200]}")
+            raise WorkbenchError(f"{path} is not a vocabulary of clips; its metadata is {json.dumps(stated)[:200]}")
         return cls(centres, stated["backbone"])
 
 
 def sample_features(batches: Iterable[np.ndarray], size: int, seed: int) -> np.ndarray:
-    """At most `size` of all features, each as likely as the others (reservoir sampling) [n, d] float32."""
+    """At most `size` of all features, each with the same probability (reservoir sampling) [n, d] float32."""
     rng, seen = np.random.default_rng(seed), 0
     kept: list[np.ndarray] = []
     for features in batches:

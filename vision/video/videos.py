@@ -1,6 +1,6 @@
-"""Videos from untrusted bytes, through PyAV: frames at an even rate, and folders of frames as a video.
+"""Videos from untrusted bytes, through PyAV: frames at a uniform rate, and folders of frames as a video.
 
-A video is opened as what its first bytes say it is, so that no playlist and no other file is ever followed.
+The container format is chosen by the first bytes, so that no playlist and no other file is ever followed.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from workbench.corpora.schema.members import VIDEOS, image_kind, medium_kind
 _DEMUXERS = {"mp4": "mp4", "webm": "matroska", "avi": "avi"}
 _CODECS = {"jpg": "mjpeg", "png": "png"}
 FRAME_LIMIT_OF_VIDEO = 1_000_000
-"""Frames of one video: ten hours of 25 a second."""
+"""Most frames of one video: ten hours at 25 a second."""
 
 
 class VideoFrame(NamedTuple):
-    """A frame of a video: when it is to be seen, in seconds from the beginning, and its image (RGB)."""
+    """A frame of a video: its time in seconds from the beginning, and its image (RGB)."""
 
     time: float
     image: Image.Image
 
 
 def frames(video: bytes, rate: float, where: str) -> Iterator[VideoFrame]:
-    """Frames at the times 0, 1 / rate, 2 / rate, ...: of each the one that is shown then.
+    """Frames at the times 0, 1 / rate, 2 / rate, ...: the one that is visible at each time.
 
     Args:
         video: mp4 (also mov), webm (also mkv) or avi.
-        rate: frames a second. A video that has fewer gives one of its own several times.
-        where: what to call the video in an error.
+        rate: frames a second. Frames of a video with a lower rate are repeated.
+        where: name of the video in an error.
 
     Raises:
         BadValueError: not a video, damaged, without images, or of too many pixels.
@@ -50,7 +50,7 @@ def frames(video: bytes, rate: float, where: str) -> Iterator[VideoFrame]:
 
 
 def length(video: bytes, where: str) -> float | None:
-    """Seconds of a video, as its header has them; None where that does not say.
+    """Seconds of a video, from its header; None if that has none.
 
     Raises:
         BadValueError: as `frames`.
@@ -64,9 +64,9 @@ def length(video: bytes, where: str) -> float | None:
 
 
 def _opened(av: Any, video: bytes, where: str) -> Any:
-    """The container of a video, whatever the bytes of its title and the like are: nothing of them is used.
+    """The container of a video; undecodable bytes in its title and other metadata are ignored.
 
-    From version 19 on PyAV keeps such bytes by itself, and `open` has no option for them.
+    From version 19 on PyAV does so by itself, and `open` has no option for it.
     """
     reported = {"metadata_errors": "ignore"} if int(av.__version__.partition(".")[0]) < 19 else {}
     return av.open(io.BytesIO(video), format=_demuxer(video, where), **reported)
@@ -104,11 +104,11 @@ def _shown(container: Any, video: bytes, where: str) -> Iterator[tuple[float, An
         first = time if first is None else first
         yield max(0.0, time - first), frame
     if first is None:
-        raise BadValueError(where, "not one frame of it can be decoded; remove the record", video, "no frame")
+        raise BadValueError(where, "none of its frames can be decoded; remove the record", video, "no frame")
 
 
 def _even(shown: Iterator[tuple[float, Any]], rate: float) -> Iterator[VideoFrame]:
-    """Of frames with their times those that are seen at even times; the last one is seen as long as the one before."""
+    """Frames at uniform times, from frames with their times; the last one is visible as long as the one before."""
     number, before, last, kept = 0, 0.0, 0.0, None
     for time, frame in shown:
         if kept is not None:
@@ -123,12 +123,12 @@ def _even(shown: Iterator[tuple[float, Any]], rate: float) -> Iterator[VideoFram
 
 
 def open_video(images: Sequence[bytes], rate: float, where: str) -> bytes:
-    """Encoded frames as a video (avi) that holds each of them as it is: nothing is encoded anew.
+    """Encoded frames as a video (avi) that holds each of them unchanged: nothing is encoded again.
 
     Args:
         images: JPEG or PNG, all of one format and size.
         rate: frames a second.
-        where: what to call the frames in an error.
+        where: name of the frames in an error.
 
     Raises:
         BadValueError: no frames, or of several formats or sizes.

@@ -15,7 +15,9 @@ log = logging.getLogger(__name__)
 
 
 def join(
-    parts: Annotated[list[Path], typer.Argument(help="Folders of the parts, all of them.", show_default=False)],
+    parts: Annotated[
+        list[Path], typer.Argument(help="All folders that were prepared with --part.", show_default=False)
+    ],
     output: Output,
 ) -> None:
     """Join the parts of a corpus that were prepared with --part, on one machine or several.

@@ -78,7 +78,7 @@ class ImageTable(ImageReader):
                 size += ref.size if ref else 1
                 yield Record((called(path), number, row, data, ref, listed), size, where)
         if store is not None:
-            store.tell()
+            store.log_found()
 
     def sample(self, record: Record) -> Sample | Drop:
         name, number, row, data, ref, listed = record.data

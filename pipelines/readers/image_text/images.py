@@ -71,7 +71,7 @@ class ImageReader(RawReader):
             found, missing = found + bool(ref), missing + (not ref)
             yield Record((name, dict(fields), ref), ref.size if ref else 0, where)
         yield from malformed.records()
-        store.tell()
+        store.log_found()
         if missing and not found:
             raise store.lacking(f"{missing} annotated images", name, "images")
 

@@ -57,7 +57,7 @@ class MediaReader(ImageReader):
             size = one.size + sum(ref.size for ref in refs.values() if ref)
             yield Record((one.key, one.row, refs, dict(one.places)), size, one.where)
         yield from malformed.records()
-        store.tell("media")
+        store.log_found("media")
         if lost and not found:
             raise WorkbenchError(
                 f"no record has all its media in {store.describe()} (the first without is {lost}). Name the folder or "

@@ -62,7 +62,7 @@ class UrlList(ImageReader):
             yield Record((row, ref), size, f"{row.file}:{row.number}")
         yield from malformed.records()
         if store is not None:
-            store.tell()
+            store.log_found()
         if store is not None and lost and not found:
             raise WorkbenchError(
                 f"none of the images is in {store.describe()} (the first is {lost[:200]!r}). Fetch them with "

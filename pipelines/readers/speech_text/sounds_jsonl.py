@@ -67,7 +67,7 @@ class SoundsJsonl(RawReader):
             ref = store.look(name)
             found, missing = found + bool(ref), missing + (not ref)
             yield Record((name, row, ref), record.size + (ref.size if ref else 0), record.where)
-        store.tell("sounds")
+        store.log_found("sounds")
         if missing and not found:
             raise store.lacking(f"{missing} sounds", name, "sounds")
 

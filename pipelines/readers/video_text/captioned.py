@@ -53,7 +53,7 @@ class CaptionedVideos(RawReader):
             refs = self.refs(store, name)
             found, missing = found + bool(refs), missing + (not refs)
             yield Record((name, fields, refs), max(1, sum(ref.size for ref in refs or ())), where)
-        store.tell("videos")
+        store.log_found("videos")
         if missing and not found:
             raise store.lacking(f"{missing} videos", name, "videos")
 

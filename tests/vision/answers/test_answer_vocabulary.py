@@ -52,7 +52,7 @@ def test_no_class_is_blank(tmp_path: Path) -> None:
     """Older corpora hold blank answers, and of "a" the normal form leaves nothing."""
     given = [{"answers": ["", " ", "dog"]}, {"answer": " ", "answers": ["dog"]}, {"answers": [""]}, {"answers": ["a"]}]
     assert AnswerVocabulary.build(given, min_count=1).answers == ("dog",)
-    with pytest.raises(WorkbenchError, match="no answer is the major one of 1 questions"):
+    with pytest.raises(WorkbenchError, match="no answer is the main one of 1 questions"):
         AnswerVocabulary.build(given[2:], min_count=1)
     published = tmp_path / "trainval_label2ans.json"
     published.write_text('["", "woods", "net"]')

@@ -102,7 +102,7 @@ def test_what_does_not_fit_is_refused(
     few = tuning(matching, two["train"], "model.streams.image.images=1", output=tmp_path / "few")
     with pytest.raises(
         WorkbenchError,
-        match=r"names 2 images, and the embedding model\.streams\.image tells 1 apart; .*"
+        match=r"names 2 images, and the embedding model\.streams\.image distinguishes 1; .*"
         r"vision\.grid, vision\.patches, vision\.regions take it",
     ):
         fine_tune(Classification(), few)

@@ -1,4 +1,4 @@
-"""Several ranks tell of images what one tells, and write the same file; each of them does its share."""
+"""Several ranks return the same numbers on images as one, and write the same file; each does its share."""
 
 from __future__ import annotations
 

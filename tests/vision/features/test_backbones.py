@@ -164,7 +164,7 @@ def test_the_pretrained_network_knows_dogs(shared: Path) -> None:
 
 def test_a_grid_finer_than_the_map_is_refused() -> None:
     """Its cells would be copies of each other, and what is hidden of one could be read off the next."""
-    with pytest.raises(WorkbenchError, match=r"grid = 6: 'resnet10t' makes a map of 2 x 2 .*allowed: up to 2\."):
+    with pytest.raises(WorkbenchError, match=r"grid = 6: 'resnet10t' has a map of 2 x 2 .*allowed: up to 2\."):
         load("resnet10t", size=64, grid=6)
 
 

@@ -87,11 +87,11 @@ def test_neighbours_are_those_of_the_scores(contrast: Path, squares: Path, tmp_p
     assert known.owner.tolist() == vectors.owner
     assert known.captions_of(3) == ["a white square on the left.", "on the left it is white."]
     kept.write_bytes(b"other")
-    with pytest.raises(WorkbenchError, match="holds no vectors"):
+    with pytest.raises(WorkbenchError, match="is not a file of a corpus's vectors"):
         app.run(["show", *map(str, reported), "--record", "1"], "workbench")
-    with pytest.raises(WorkbenchError, match="one of --text SENTENCE"):
+    with pytest.raises(WorkbenchError, match="one query: --text SENTENCE"):
         app.run(["show", "neighbours", str(contrast), str(corpus)], "workbench")
-    with pytest.raises(WorkbenchError, match="nothing is asked"):
+    with pytest.raises(WorkbenchError, match="is empty; give a sentence"):
         app.run(["show", "neighbours", str(contrast), str(corpus), "--text", " "], "workbench")
 
 

@@ -188,7 +188,7 @@ def test_the_pixel_limit_acts_before_decoding(encode: Encode) -> None:
 
 
 def test_formats_beside_the_list_are_refused(encode: Encode) -> None:
-    with pytest.raises(WorkbenchError, match=r"here: PostScript, a format that is not read here \(read are JPEG, PNG"):
+    with pytest.raises(WorkbenchError, match=r"here: PostScript, an unsupported format \(allowed: JPEG, PNG"):
         decode(encode(Image.new("RGB", (4, 4)), "EPS"), "here")
 
 

@@ -148,7 +148,7 @@ def test_volta(name: str, shared: Path, tmp_path: Path, photo: Callable[[int], b
 
 
 def classes_of(golden: Path) -> dict[str, int]:
-    """Rows of VOLTA's heads of regions by their numbers, which no option tells; not of the one for features."""
+    """Rows of VOLTA's heads of regions by their numbers, which no option names; not of the one for features."""
     found = {}
     for name, tensor in load_file(golden / "weights.safetensors").items():
         head, _, rest = name.partition("cls.imagePredictions.decoder_dict.")

@@ -184,7 +184,7 @@ def test_the_recipe_is_the_published_configuration() -> None:
     [
         ("vision_cfg", {"attentional_pool": False}, r"vision_cfg.attentional_pool = False; ours is True"),
         ("text_cfg", {"hf_model_name": "roberta-base"}, r"text_cfg.hf_model_name = 'roberta-base'"),
-        ("multimodal_cfg", {"width": 48}, "widths that must be one"),
+        ("multimodal_cfg", {"width": 48}, "must be equal widths"),
     ],
 )
 def test_what_ours_does_not_have_is_refused(part: str, changes: dict[str, Any], message: str) -> None:

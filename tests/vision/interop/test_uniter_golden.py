@@ -1,4 +1,4 @@
-"""UNITER's original code on small random weights: every number that it gives of them, ours gives too.
+"""UNITER's original code on small random weights: ours returns the same numbers.
 
 What is compared is all that stands in `outputs.safetensors`; a name that nothing here makes fails.
 """
@@ -30,7 +30,7 @@ from workbench.sequences.batch import Batch
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
 SUMMED = ("ot_pos", "ot_neg")
-"""The distances of pairs, which ours tells as sums."""
+"""The distances of pairs, which ours returns as sums."""
 Jagged = Callable[..., Batch]
 
 

@@ -1,4 +1,4 @@
-"""VOLTA's architectures on small random weights: every number that its code gives of them, ours give too.
+"""VOLTA's architectures on small random weights: ours return the same numbers.
 
 What is compared is all that stands in `outputs.safetensors`; a name that nothing here makes fails.
 """
@@ -41,7 +41,7 @@ Jagged = Callable[..., Batch]
 class Golden:
     """A folder, its weights in our network, and what that makes of its inputs.
 
-    VL-BERT gives words the last row of the padded image. There the rows of padding are rows of ours too, of a
+    In VL-BERT words get the last row of the padded image. There the rows of padding are rows of ours too, of a
     document of their own (`doc`), so that no other row sees them.
     """
 
@@ -85,7 +85,7 @@ class Golden:
         return {**fields, "masked": hidden, "position_ids": behind, "doc": (~self.real["image"]).long()}
 
     def rows(self, stream: str, rows: Tensor) -> Tensor:
-        """Of rows of ours those that are no padding, as `wanted` gives them of padded arrays."""
+        """Rows of ours without padding, like `wanted` for padded arrays."""
         padded = rows.new_zeros(*self.given[stream].shape, *rows.shape[1:])
         padded[self.given[stream]] = rows
         return padded[self.real[stream]]

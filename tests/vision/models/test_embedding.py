@@ -146,7 +146,7 @@ def test_errors_name_both_sides() -> None:
     with pytest.raises(WorkbenchError, match="box_size = 6; allowed: 0, 4, 5, 7"):
         build("embedding", {"embedding": "vision.regions", "box_size": 6})
     grid = GridEmbedding(8, **BACKBONE)
-    with pytest.raises(WorkbenchError, match="gives 2 x 2 rows an image, 8 in all, the batch has 18"):
+    with pytest.raises(WorkbenchError, match="returns 2 x 2 rows an image, 8 in all, but the batch has 18"):
         grid({**fields_for(grid), "boxes": torch.from_numpy(grid_boxes(3)).repeat(2, 1)})
 
 
@@ -163,7 +163,7 @@ def test_positions_of_another_grid_lie_between(cells: tuple[int, int]) -> None:
 
 
 def test_positions_of_rows_and_columns_are_not_interpolated() -> None:
-    with pytest.raises(WorkbenchError, match="one table is interpolated"):
+    with pytest.raises(WorkbenchError, match="allowed with interpolate"):
         PatchesEmbedding(8, 3, 4, positions="2d", interpolate=True)
 
 

@@ -173,7 +173,7 @@ def test_gradients_reach_text_and_image(
 
 
 def test_wrong_inputs(sequences: list[Sequence], tiny: Callable[..., Network], corrupted: Any) -> None:
-    with pytest.raises(WorkbenchError, match="carries no answers"):
+    with pytest.raises(WorkbenchError, match="has no answers"):
         corrupted(answers(), sequences)
     with pytest.raises(WorkbenchError, match="two or more different answers"):
         Answers(["yes", "yes"])

@@ -129,10 +129,10 @@ def test_pairs_without_a_rival_have_no_negatives(network: Network, pairs: list[S
 
 def test_what_is_no_true_pair_is_refused(pairs: list[Sequence], network: Network) -> None:
     pairs[2].labels["matched"] = 0
-    with pytest.raises(WorkbenchError, match="sequence '2' is no true pair"):
+    with pytest.raises(WorkbenchError, match="sequence '2' is not a true pair"):
         objective().corrupt(pairs[2:3], DRAWS)
     del pairs[3].streams["image"]
-    with pytest.raises(WorkbenchError, match="sequence '3' is no true pair"):
+    with pytest.raises(WorkbenchError, match="sequence '3' is not a true pair"):
         objective().corrupt(pairs[3:4], DRAWS)
 
 

@@ -143,7 +143,7 @@ def test_pooling(pool: str, wanted: list[int], pairs: list[Sequence]) -> None:
 
 def test_exchanged_or_incomplete_pairs_are_refused(pairs: list[Sequence], corrupted: Callable) -> None:
     pairs[1].labels["matched"] = 0
-    with pytest.raises(WorkbenchError, match="a task of its own"):
+    with pytest.raises(WorkbenchError, match="itm in a separate task"):
         corrupted(itc(), pairs)
     pairs[1].labels["matched"] = 1
     del pairs[3].streams["image"]

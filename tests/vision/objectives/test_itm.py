@@ -89,7 +89,7 @@ def test_a_single_caption_has_no_second_one(samples: list[Sample]) -> None:
 
 
 def test_streams_of_two_widths_need_a_pooled_size() -> None:
-    with pytest.raises(WorkbenchError, match="Set pooled_size to one"):
+    with pytest.raises(WorkbenchError, match="Set pooled_size"):
         ItmHead(["text", "image"], {"text": 4, "image": 6})
     assert ItmHead(["text", "image"], {"text": 4, "image": 6}, 5).classifier.in_features == 5
 

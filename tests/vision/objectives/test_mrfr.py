@@ -144,7 +144,7 @@ def test_regions_of_exchanged_pairs_are_hidden_but_predicted_only_where_wanted(
         sequence.labels["matched"] = i % 2
     found = corrupted(mrfr(), sequences)[0]
     assert [bool(s.targets) for s in found] == [False, True] * 4
-    assert all(s.streams["image"]["masked"].any() for s in found), "what is hidden must not tell which are exchanged"
+    assert all(s.streams["image"]["masked"].any() for s in found), "hidden rows must not reveal exchanged pairs"
     assert all(s.targets for s in corrupted(mrfr(matched_only=False), sequences)[0])
 
 

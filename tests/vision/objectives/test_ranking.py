@@ -131,5 +131,5 @@ def test_a_micro_batch_of_one_image_counts_nothing(network: Network, pairs: list
 
 def test_exchanged_pairs_are_refused(pairs: list[Sequence]) -> None:
     pairs[0].labels["matched"] = 0
-    with pytest.raises(WorkbenchError, match="no true pair of a text and an image"):
+    with pytest.raises(WorkbenchError, match="not a true pair of a text and an image"):
         objective().corrupt(pairs, DRAWS)

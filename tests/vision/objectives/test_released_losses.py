@@ -26,7 +26,7 @@ GOALS = {
     "5": ("pred_feat", {"features": "image_feat"}),
     "6": ("pred_class", {"labels": "obj_labels"}),
 }
-"""By the number of a target: what is predicted of regions, and what is told a head."""
+"""By the number of a target: the predicted field of regions, and the options of its head."""
 LABELS, WEIGHTS = ("some", "none"), ("1.0", "6.667")
 
 
@@ -39,7 +39,7 @@ def head_of(number: str, network: Network, classes: int) -> nn.Module:
 
 
 def predicting(head: nn.Module, predicted: Tensor) -> nn.Module:
-    """The head, whose last map (a regression's bias is 0) gives what others have predicted."""
+    """The head, whose last map (a regression's bias is 0) returns the others' predictions."""
     head.output.register_forward_hook(lambda module, given, made: predicted)
     return head
 

@@ -158,7 +158,7 @@ def test_pairs_without_an_image_do_not_count(
 def test_streams_of_two_widths_are_refused(tiny: Callable[..., Network]) -> None:
     network = tiny()
     network.sizes = {**network.sizes, "image": 8}
-    with pytest.raises(WorkbenchError, match=r"'wra': words and regions are compared.*'image': 8"):
+    with pytest.raises(WorkbenchError, match=r"'wra': words and regions need states of the same width.*'image': 8"):
         wra().head(network)
 
 

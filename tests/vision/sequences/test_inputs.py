@@ -187,7 +187,9 @@ def test_regions_keep_the_type_that_they_are_stored_with(samples: list[Sample]) 
 
 
 def test_features_of_another_backbone_are_refused(samples: list[Sample]) -> None:
-    with pytest.raises(WorkbenchError, match=r"'tiny', key '0': .* 'made-up', this model reads those of 'vg-detector'"):
+    with pytest.raises(
+        WorkbenchError, match=r"'tiny', key '0': .* 'made-up', but this model needs those of 'vg-detector'"
+    ):
         RegionsProcessor("vg-detector")(samples[0], None)
     with pytest.raises(WorkbenchError, match="backbone None"):
         RegionsProcessor("vg-detector")({**samples[0], "meta": {}}, None)

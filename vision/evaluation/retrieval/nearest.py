@@ -1,5 +1,5 @@
-"""The nearest of many vectors: exact in blocks, or by faiss's graph of neighbours (HNSW, arXiv:1603.09320) for so many
-that an exact search takes too long."""
+"""Nearest-neighbour search: exact in blocks, or approximate with faiss's graph of neighbours (HNSW, arXiv:1603.09320)
+for large corpora."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _NEIGHBOURS, _BUILT_WITH, _SEARCHED_WITH = 32, 200, 256  # of a vector in the gr
 
 
 class Index(Protocol):
-    """Vectors [n, size], in which those with the highest dot products are found."""
+    """An index of vectors [n, size] that finds the highest dot products."""
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Scores [queries, k], the highest first, and whose they are; fewer where there are fewer vectors."""
+        """Scores [queries, k], the highest first, and the numbers of the vectors; fewer if there are fewer vectors."""
 
 
 class ExactIndex:
-    """All vectors are looked at, `BLOCK` of them at once."""
+    """Exact search over all vectors, `BLOCK` of them at once."""
 
     def __init__(self, vectors: np.ndarray) -> None:
         self.vectors = vectors
@@ -41,7 +41,7 @@ class ExactIndex:
 
 
 class FaissIndex:
-    """A graph of neighbours, of which a part is looked at: the search is approximate."""
+    """Approximate search with a graph of neighbours."""
 
     def __init__(self, vectors: np.ndarray) -> None:
         """

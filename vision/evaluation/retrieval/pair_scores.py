@@ -1,4 +1,4 @@
-"""Scores of all texts with all images, by the vectors of a dual encoder, by matching, or by the one after the other."""
+"""Scores of all texts with all images: by a dual encoder, by matching, or by matching after a dual encoder."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from workbench.pretraining.task import Task, TaskObjective
 from workbench.runs.loaded_run import LoadedRun
 
 WAYS: dict[str, type[Objective]] = {"itc": Contrast, "itm": Matching}
-"""The ways to compare by the names of their first kinds: vectors of each by itself, or of every pair that is read."""
+"""The ways to compare, by the names of their kinds: separate vectors, or a joint pass for every pair."""
 
 
 @dataclass
 class ScoredPairs:
-    """Scores of all texts with all images; `shown` says which each image is.
+    """Scores of all texts with all images; `shown` names each image.
 
-    `text_scores` are others for text retrieval, after re-ranking.
+    `text_scores` are different ones for text retrieval, after re-ranking.
     """
 
     scores: RetrievalScores
@@ -56,12 +56,12 @@ def score(
     size: int = 128,
     trust: bool = False,
 ) -> ScoredPairs:
-    """Score a corpus with the objective that the run was opened for, a contrast or a matching.
+    """Score a corpus with the run's contrast or matching objective.
 
     Args:
         k: re-rank so many candidates of a dual encoder by this run's matching; 0: do not.
         first_stage: the run whose contrast finds them; by default this one.
-        size: images, or pairs, at once.
+        size: images, or pairs, in a batch.
     """
     checkpoints = {"checkpoint": run.checkpoint}
     if k > 0:
@@ -98,14 +98,14 @@ def find_comparing(loaded: LoadedRun, run: Path, way: str, wanted: str, **where:
 
 
 def measure_name(run: EvaluatedRun) -> str:
-    """The name of the kind of objective that scores."""
+    """The name of the kind of the scoring objective."""
     return KINDS["objective"].name(type(run.objective.objective)).rpartition(".")[2]
 
 
 def _first_stage(run: EvaluatedRun, folder: Path | None, trust: bool) -> EvaluatedRun:
     """
     Raises:
-        WorkbenchError: the run has no itc.
+    WorkbenchError: the run has no itc.
     """
     loaded = run.loaded if folder is None else load(folder, trust=trust)
     wanted = "--rerank needs an itc that finds candidates: name a run, --first-stage"

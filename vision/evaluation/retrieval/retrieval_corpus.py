@@ -1,6 +1,6 @@
-"""The texts and images (or videos) of a corpus as a vision-language run reads them, apart, and their scores.
+"""The texts and images (or videos) of a corpus as separate inputs of a vision-language run, and their scores.
 
-What is said of images here holds of videos: of each the segments that captions are of, or the whole of it.
+Statements about images hold for videos: a video's candidates are the segments of its captions, or the whole of it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from workbench.sequences.batch import Batch, collate
 from workbench.sequences.builders.image_caption import ImageCaptionBuilder
 from workbench.sequences.sequence import Rows, Sample, Sequence, row_count
 
-_FEW = 8  # batches that need no progress bar
+_FEW = 8  # most batches without a progress bar
 
 
 class ImageReference(NamedTuple):
-    """Which image it is: the record of the corpus that has it, and its key; of a segment of a video with its time."""
+    """The identity of an image: the number and key of its record; for a segment of a video also its time."""
 
     record: int
     key: str
@@ -42,10 +42,10 @@ class ImageReference(NamedTuple):
 
 @dataclass
 class Pairs:
-    """Texts and images without each other; `owner[i]` is the image of text i, `captions[i]` its words, `shown[j]` says
-    which image j is.
+    """Separate texts and images; `owner[i]` is the image of text i, `captions[i]` its words, `shown[j]` the identity of
+    image j.
 
-    With a text comes what hangs on it: every stream but the image. What it links to in its image is still told.
+    A text keeps all its streams except the image. Links to rows of its own image are kept, too.
     """
 
     texts: list[Sequence] = field(default_factory=list)
@@ -57,12 +57,12 @@ class Pairs:
 
 @dataclass(frozen=True)
 class ImageSubset:
-    """Which of a corpus's images are read, and how many captions of each.
+    """The images and captions of a corpus to use.
 
     Attributes:
-        first, limit: from this image on so many; None: all.
-        captions: the first ones of each image (COCO's protocol takes 5); None: all.
-        image: all images have the features of this one, so that nothing tells them apart; None: their own.
+        first, limit: number of the first image, and of images; None: all.
+        captions: number of captions of each image, the first ones (COCO's protocol: 5); None: all.
+        image: all images get the features of this one (the control same-features); None: their own.
     """
 
     first: int = 0
@@ -75,9 +75,9 @@ ALL_IMAGES = ImageSubset()
 
 
 def read_pairs(run: EvaluatedRun, corpus: Corpus, part: ImageSubset = ALL_IMAGES, *, size: int) -> Iterator[Pairs]:
-    """The captions and images of at most `size` records at a time; `owner` counts from the first of each time.
+    """The captions and images of at most `size` records at a time; `owner` counts from the first of each group.
 
-    Also a run that was trained on exchanged captions is given the true ones.
+    A run that was trained on exchanged captions is evaluated on the true ones, too.
 
     Raises:
         WorkbenchError: the corpus has no captions, or the run reads no images.
@@ -93,7 +93,7 @@ def check_pairs(run: EvaluatedRun, corpus: Corpus) -> None:
         WorkbenchError: the corpus has no captions, or the run's task is none of images with captions.
     """
     if not isinstance(run.task.builder, ImageCaptionBuilder):
-        raise WorkbenchError(f"{run.folder}: retrieval needs a task of captions with images or videos")
+        raise WorkbenchError(f"{run.folder}: retrieval needs a run with a task of captions and images or videos")
     if not corpus.manifest.lengths.get("captions"):
         raise WorkbenchError(
             f"corpus {corpus.name!r} has no captions (it has {', '.join(corpus.manifest.fields)}); retrieval needs a "
@@ -102,8 +102,8 @@ def check_pairs(run: EvaluatedRun, corpus: Corpus) -> None:
     lacking = corpus.records - corpus.manifest.fields.get("captions", corpus.records)
     if lacking:
         raise WorkbenchError(
-            f"{lacking} of {corpus.records} records of corpus {corpus.name!r} have no captions, so nothing could find "
-            "them. Leave them out: workbench prepare corpus CORPUS --min-words 1 --output CAPTIONED"
+            f"{lacking} of {corpus.records} records of corpus {corpus.name!r} have no captions, so no text could find "
+            "them. Remove them: workbench prepare corpus CORPUS --min-words 1 --output CAPTIONED"
         )
 
 
@@ -115,7 +115,7 @@ class ImageGroup(NamedTuple):
 
 
 def image_groups(corpus: Corpus, part: ImageSubset, size: int) -> Iterator[ImageGroup]:
-    """The records of a part, at most `size` at a time."""
+    """The selected records, in groups of at most `size`."""
     first = part.first
     for samples in sample_pass([corpus], size=size, unit=None, limit=part.limit, first=part.first):
         yield ImageGroup(first, samples)
@@ -123,7 +123,7 @@ def image_groups(corpus: Corpus, part: ImageSubset, size: int) -> Iterator[Image
 
 
 def pairs_of(run: EvaluatedRun, number: int, group: ImageGroup, part: ImageSubset) -> Pairs:
-    """The captions and images of the group of this number.
+    """The captions and images of the group with this number.
 
     Raises:
         WorkbenchError: the run reads no images.
@@ -151,14 +151,14 @@ def pairs_of(run: EvaluatedRun, number: int, group: ImageGroup, part: ImageSubse
 
 
 def with_same_features(run: EvaluatedRun, corpus: Corpus, part: ImageSubset) -> ImageSubset:
-    """The part with all images as the first one of it."""
+    """The group with the first image in place of all others."""
     check_pairs(run, corpus)
     (first,) = next(image_groups(corpus, replace(part, limit=1), 1)).samples
     return replace(part, image=media_of(run.task, [first])[0])
 
 
 def _all_like(task: Task, image: Sample) -> Task:
-    """The task with the same image in place of every one; what else is known of a sample stays."""
+    """The task with the same image in every sample; the other fields stay."""
     other, builder = copy.copy(task), copy.copy(task.builder)
     assert isinstance(builder, ImageCaptionBuilder)
     builder.image = builder.image.all_like(image)
@@ -167,22 +167,22 @@ def _all_like(task: Task, image: Sample) -> Task:
 
 
 def image_of(run: EvaluatedRun, sequence: Sequence) -> Sequence:
-    """Its image by itself.
+    """A sequence of the image alone.
 
     Raises:
-        WorkbenchError: the run reads no images, or there is nothing of this one.
+        WorkbenchError: the run reads no images, or this one has no rows.
     """
     assert isinstance(run.task.builder, ImageCaptionBuilder)
     stream = run.task.builder.image.stream
     if stream not in sequence.streams:
         raise WorkbenchError(f"{run.folder} reads no {stream}s (control: {run.loaded.recipe.control})")
     if not sequence.length(stream):
-        raise WorkbenchError(f"the {stream} of sequence {sequence.key!r} has no rows; take it out of the corpus")
+        raise WorkbenchError(f"the {stream} of sequence {sequence.key!r} has no rows; remove it from the corpus")
     return sequence.alone(stream)
 
 
 def all_pairs(run: EvaluatedRun, corpus: Corpus, part: ImageSubset = ALL_IMAGES, *, size: int) -> Pairs:
-    """All of them at once, on every rank; the images' rows are kept in memory. They are counted once."""
+    """All groups as one, on every rank; the images' rows are held in memory. They are counted once."""
     whole = Pairs()
     for found in read_pairs(run, corpus, part, size=size):
         before = len(whole.images)
@@ -197,11 +197,12 @@ def all_pairs(run: EvaluatedRun, corpus: Corpus, part: ImageSubset = ALL_IMAGES,
 def dual_scores(
     run: EvaluatedRun, corpus: Corpus, part: ImageSubset = ALL_IMAGES, *, size: int
 ) -> tuple[DualScores, PairVectors]:
-    """The scores of a contrast's vectors, texts and images each run alone, and the vectors.
+    """The scores of a contrast's vectors, and the vectors; texts and images are encoded separately.
 
     Raises:
-        WorkbenchError: the network lets texts and images see each other, so that they have no vectors of their own; or
-            as `read_pairs`.
+        WorkbenchError: texts and images attend to each other in the network, so that they have no separate vectors; or
+        as
+            `read_pairs`.
     """
     check_pairs(run, corpus)
     groups = image_groups(corpus, part, size)
@@ -210,7 +211,7 @@ def dual_scores(
 
 
 class PairVectors(NamedTuple):
-    """Vectors [n, size] of the texts and of the images of `Pairs`, on the CPU, with what is told of the texts."""
+    """Vectors [n, size] of the texts and of the images of `Pairs`, on the CPU, with the identities of the texts."""
 
     text: Tensor
     image: Tensor
@@ -220,13 +221,13 @@ class PairVectors(NamedTuple):
 
 
 def pair_vectors(run: EvaluatedRun, groups: Iterable[Group], pairs: Callable[[int, Group], Pairs]) -> PairVectors:
-    """The vectors of a contrast of all texts and of all images, each run alone; the ranks share the groups.
+    """The vectors of a contrast for all texts and all images, encoded separately; the ranks share the groups.
 
     Args:
-        pairs: those of a group of this number. The first one has texts and images, others may lack either.
+        pairs: the group of a number. The first one has texts and images, others may lack either.
 
     Raises:
-        WorkbenchError: the network lets texts and images see each other, so that they have no vectors of their own.
+        WorkbenchError: texts and images attend to each other in the network, so that they have no separate vectors.
     """
     head = run.head
     assert isinstance(head, ContrastHead)
@@ -255,7 +256,7 @@ def pair_vectors(run: EvaluatedRun, groups: Iterable[Group], pairs: Callable[[in
 
 
 class Matcher:
-    """Matching scores of texts with images, of a head that reads each pair (itm: the log-odds).
+    """Matching scores of a head that reads each text with an image (itm: the log-odds).
 
     The ranks of `run.world` share the pairs.
     """
@@ -276,13 +277,13 @@ class Matcher:
         return torch.cat(shared_groups(self.run.world, self._shown(range(0, len(texts), self.size)), scores))
 
     def matrix(self) -> MatrixScores:
-        """Every text with every image: [texts, images] forward passes of one pair each, `size` of them at once."""
+        """Every text with every image: [texts, images] forward passes of one pair each, in batches of `size`."""
         texts, images = len(self.pairs.texts), len(self.pairs.images)
         pairs = np.arange(texts * images)
         return MatrixScores(self(pairs // images, pairs % images).reshape(texts, images))
 
     def _shown(self, starts: range) -> Iterable[int]:
-        """The batches with a progress bar, where there are more than a few."""
+        """The batches, with a progress bar if there are more than a few."""
         if len(starts) <= _FEW or not self.run.world.is_main:
             return starts
         return track(starts, "matching", console=Terminal(stderr=True), transient=True)
@@ -293,14 +294,14 @@ def _batch(run: EvaluatedRun, sequences: list[Sequence]) -> Batch:
 
 
 def _together(text: Sequence, image: Sequence) -> Sequence:
-    """A text with any image: what it links to in its own image it links to in the rows of the same numbers, if any."""
+    """A text with any image: its links point to the rows with the same numbers, if they exist."""
     rows = {name: row_count(fields) for name, fields in image.streams.items()}
     linked = {name: {k: _within(v, rows) for k, v in fields.items()} for name, fields in text.streams.items()}
     return replace(text, streams={**linked, **image.streams})
 
 
 def _within(value: Any, rows: dict[str, int]) -> Any:
-    """Links to rows that the streams have; others become -1."""
+    """Links, with those to missing rows set to -1."""
     if not isinstance(value, Rows) or value.stream not in rows:
         return value
     return replace(value, index=np.where(value.index < rows[value.stream], value.index, -1))
@@ -317,7 +318,7 @@ def _apart(run: EvaluatedRun) -> bool:
 
 
 def _check_apart(run: EvaluatedRun, head: ContrastHead, part: Pairs) -> None:
-    """The text's vectors are the same with and without an image next to it, to rounding."""
+    """Check that the text's vectors are the same with and without an image in the batch, to rounding."""
     texts, images = part.texts[:4], part.images
     alongside = _batch(run, [_together(t, images[o]) for t, o in zip(texts, part.owner, strict=False)])
     alone = _batch(run, _alone(texts))
@@ -325,7 +326,8 @@ def _check_apart(run: EvaluatedRun, head: ContrastHead, part: Pairs) -> None:
     difference = head.vectors(read(run.network, alongside), text) - head.vectors(read(run.network, alone), text)
     if difference.abs().max() > 1e-2:
         raise WorkbenchError(
-            f"{run.folder}: its network lets texts see {head.streams['image']}s, so a text has no vector of its own, "
+            f"{run.folder}: in its network, texts attend to {head.streams['image']}s, so a text has no separate "
+            "vector, "
             "as contrast (itc) needs; rank by matching (itm), or train itc with `apart: true`, or on layers without "
             "mixing (clip)"
         )

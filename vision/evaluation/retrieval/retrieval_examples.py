@@ -1,4 +1,4 @@
-"""Captions with the images that they find, and those that find theirs last."""
+"""Examples of retrieval: captions with the images that they find, and captions that find theirs last."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from workbench.evaluation.scoring.example_images import keep_image
 
 EXAMPLES = 12
 FIRST = 10
-"""So many candidates of a query are told."""
+"""Number of candidates of a query in the predictions."""
 BLOCK = 1024
 
 
 def examples(found: ScoredPairs, owner: np.ndarray, corpus: Corpus, run: Path) -> list[dict[str, Any]]:
-    """Captions from all over the corpus with the image that each finds first."""
+    """Captions from all over the corpus, each with the image that it ranks first."""
     ranks = rank_images(found.scores, owner)
     texts = np.linspace(0, len(owner) - 1, min(EXAMPLES, len(owner))).astype(int)
     return [_example(found, corpus, run, text, ranks[text]) for text in texts.tolist()]
 
 
 def failures(found: ScoredPairs, owner: np.ndarray, corpus: Corpus, run: Path) -> list[dict[str, Any]]:
-    """The captions whose image stands at the last places, each of another image, with what stands before it."""
+    """The captions that rank their image last, each of another image, with the image that they rank first."""
     ranks, shown = rank_images(found.scores, owner), dict[int, int]()
     for text in np.argsort(-ranks, kind="stable").tolist():
         if ranks[text] > 1 and len(shown) < EXAMPLES:
@@ -68,7 +68,7 @@ def query_lines(
 
 
 def _first(block: Tensor, names: list[str]) -> Iterator[list[tuple[str, float]]]:
-    """Of each row the best candidates by name, with their scores."""
+    """The best candidates of each row by name, with their scores."""
     best = block.topk(min(FIRST, block.shape[1]), dim=1)
     for scores, places in zip(best.values.tolist(), best.indices.tolist(), strict=True):
         yield [(names[place], score) for place, score in zip(places, scores, strict=True)]

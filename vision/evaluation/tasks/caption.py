@@ -1,6 +1,6 @@
 """Captioning of images or videos: BLEU and CIDEr-D against several references.
 
-Captioning: what a run that predicts captions token by token says of images or videos it has not seen.
+The run predicts captions of unseen images or videos token by token.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ VARIANT = (
 
 @dataclass
 class CaptionedImage:
-    """One image, or segment of a video: what was said of it, what people said."""
+    """One image, or segment of a video: the predicted caption, and the references."""
 
     key: str
     prediction: str
@@ -54,7 +54,7 @@ class CaptionedImage:
 
 
 class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
-    """Captions of images and videos."""
+    """The downstream task of captioning images and videos."""
 
     tuning = CaptionTuning
     scoring = CaptionScoring
@@ -89,7 +89,7 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
         }
         if not tasks:
             raise WorkbenchError(
-                f"{scoring.run} has no task of captions with images or videos; pretrain one that predicts captions "
+                f"{scoring.run} has no task of captions with images or videos; pretrain a run that predicts captions "
                 "(clm, a decoder), or fine-tune a run that does: workbench finetune caption RUN TRAINING-SET"
             )
         try:
@@ -111,14 +111,16 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
     def score(self, run: EvaluatedRun, corpus: Corpus, scoring: CaptionScoring) -> Result:
         if not corpus.manifest.lengths.get("captions"):
             raise WorkbenchError(
-                f"corpus {corpus.name!r} has no captions (it has {', '.join(corpus.manifest.fields)}); what a run "
-                "writes is scored next to those of people"
+                f"corpus {corpus.name!r} has no captions (it has {', '.join(corpus.manifest.fields)}); the captions "
+                "of a run are scored against references"
             )
         decoding = scoring.decoding(run.task.builder.max_length - 1)  # the end is predicted, the beginning is not
         generator = Generator(run.loaded, decoding, scoring.network, objective=scoring.objective)
         found, images = _captioned_images(generator, corpus, scoring, run.world)
         if not found:
-            raise WorkbenchError(f"corpus {corpus.name!r} has no image with a caption; evaluate on one that has")
+            raise WorkbenchError(
+                f"corpus {corpus.name!r} has no image with a caption; evaluate on a corpus with captions"
+            )
         references = [each.references for each in found]
         tallies = caption_tallies([each.prediction for each in found], references)
         lines = [{"key": each.key, "gold": each.references, "prediction": each.prediction} for each in found]
@@ -139,7 +141,7 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
 
 
 def _written(spec: TaskSpec, stream: str) -> dict[str, Any]:
-    """Options of the builder that has captions written in a stream: of a decoder's the text is left empty."""
+    """Options of the builder for captions that are written into a stream: a decoder's text is left empty."""
     stated: dict[str, Any] = spec.sequence.builder if isinstance(spec.sequence.builder, dict) else {}
     ends: dict[str, Any] = {name: stated[name] for name in ("begin", "end") if name in stated}
     if stream != "text":
@@ -149,13 +151,13 @@ def _written(spec: TaskSpec, stream: str) -> dict[str, Any]:
 
 
 def _advice(builder: str, tokenizer: Tokenizer | None) -> str:
-    """What to do where no objective writes captions."""
+    """The advice if no objective writes captions."""
     able = ", ".join(recipes_that_write(builder, tokenizer))
     return f"pretrain a recipe that does, on the same corpora: {able}" if able else ADVICE
 
 
 def baselines(references: list[list[str]], training: list[Sample] | None) -> dict[str, dict[str, float]]:
-    """What captions are worth that no model wrote, each by the same scores."""
+    """Baselines without a model, with the same scores."""
     found = {}
     if training:
         words = Counter(" ".join(words_of(caption)) for sample in training for caption in sample.get("captions", ()))
@@ -172,7 +174,7 @@ def baselines(references: list[list[str]], training: list[Sample] | None) -> dic
 def _captioned_images(
     generator: Generator, corpus: Corpus, scoring: CaptionScoring, world: World
 ) -> tuple[list[CaptionedImage], dict[str, bytes]]:
-    """What is said of every image that has a caption, and the first of these images by their keys; the ranks share the
+    """The references of every image with a caption, and the first of these images by their keys; the ranks share the
     images."""
     images: dict[str, bytes] = {}
 

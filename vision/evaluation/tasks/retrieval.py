@@ -1,11 +1,9 @@
 """Text-to-image and image-to-text retrieval, also of videos: recall at 1, 5, 10 and median rank.
 
-Retrieval of images or videos by texts, and of texts by these.
-
-Three ways to score: the vectors of a dual encoder (itc), the matching of every pair (itm), or matching that re-ranks
-the first candidates of a dual encoder (ALBEF, arXiv:2107.07651, section 3.4). The result's variant says which. Any
-objective serves that gives such vectors or scores such pairs (`vision.objectives._comparing`); a video's candidates are
-the segments that its captions are of.
+There are three ways to score: the vectors of a dual encoder (itc), the matching of every pair (itm), or matching that
+re-ranks the first candidates of a dual encoder (ALBEF, arXiv:2107.07651, section 3.4). The result's variant names the
+way. Any objective with such vectors or scores will do (`vision.objectives._comparing`). A video's candidates are the
+segments of its captions.
 """
 
 from __future__ import annotations
@@ -48,12 +46,12 @@ from workbench.sequences.image_stream import SAME_FEATURES, SHUFFLED_CAPTIONS
 
 OBJECTIVES = {"itc": "vision.itc", "itm": "vision.itm"}
 FEW = 25
-"""Images whose ranks with the same features are next to a result: every pair of them is scored once more."""
-FOLDS = 6  # so many numbers of folds are offered, those nearest to what was asked for
+"""Images that are also ranked with the same features: every pair of them is scored once more."""
+FOLDS = 6  # most numbers of folds in a message, those nearest to the requested one
 
 
 class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
-    """Recalls (0..1) and ranks, next to those of a random order."""
+    """The downstream task: recalls (0..1) and ranks, compared with those of a random order."""
 
     tuning = RetrievalTuning
     scoring = RetrievalScoring
@@ -70,16 +68,16 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
         return Setup(sequence, spec, unit="captions", poolers=poolers, sees=sees)
 
     def open(self, scoring: RetrievalScoring) -> EvaluatedRun:
-        """The run for its itc, or where it has none, or one re-ranks, its itm. Its parts don't get the control: all
-        images are made like one where the pairs are read."""
+        """The run with its itc, or with its itm if it has none or re-ranks. Its components do not get the control: the
+        same image is substituted when pairs are read."""
         if scoring.control not in (None, SAME_FEATURES):
             fix = f"; `workbench finetune {self.name} --control {SHUFFLED_CAPTIONS}` trains a run without the pairing"
             raise WorkbenchError(
-                f"--control {scoring.control}: an evaluation of retrieval knows the control {SAME_FEATURES}"
+                f"--control {scoring.control}: an evaluation of retrieval allows the control {SAME_FEATURES}"
                 f"{fix if scoring.control == SHUFFLED_CAPTIONS else ''}"
             )
         if not scoring.rerank and scoring.first_stage is not None:
-            raise WorkbenchError("--first-stage names the run that finds candidates; say how many with --rerank")
+            raise WorkbenchError("--first-stage names the run that finds candidates; add their number with --rerank")
         found = found_at(scoring.run, scoring.overrides or (), trust=scoring.trust)
         self.check_reads(found.recipe)
         loaded = opened(found)
@@ -103,7 +101,7 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
             parts = [with_same_features(run, corpus, part) for part in parts]
         else:
             controls = [_same_features(run, corpus, part, scoring.ties, stages) for part in parts]
-            run.task.take_used(), run.task.take_dropped()  # which are counted when the images are read as they are
+            run.task.take_used(), run.task.take_dropped()  # these are counted when the unchanged images are read
         for part, control in zip(parts, controls, strict=True):
             found = score(run, corpus, part, **stages)
             result = retrieval_result(found, corpus, run.folder, scoring.ties, shown=run.world.is_main)
@@ -115,8 +113,8 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
 def _same_features(
     run: EvaluatedRun, corpus: Corpus, part: ImageSubset, ties: str, stages: dict[str, Any]
 ) -> dict[str, dict[str, float]]:
-    """The first images of a part as if all had the features of one, next to chance: what is better than that was not
-    found by what the images show."""
+    """The numbers for the first images of a fold with the features of one, and chance: anything better does not come
+    from the images."""
     few = min(part.limit or FEW, FEW)
     if few < 2:
         return {}
@@ -128,10 +126,10 @@ def _same_features(
 
 
 def subsets_of(corpus: Corpus, folds: int, limit: int | None, captions: int | None) -> list[ImageSubset]:
-    """The images in so many parts of one size.
+    """The images in `folds` groups of equal size.
 
     Raises:
-        WorkbenchError: they cannot be parted so.
+        WorkbenchError: the number of images is not divisible by `folds`.
     """
     images = min(corpus.records, limit or corpus.records)
     if images % folds:
@@ -139,13 +137,13 @@ def subsets_of(corpus: Corpus, folds: int, limit: int | None, captions: int | No
         fix = f"allowed: --folds {', '.join(map(str, allowed[-FOLDS:]))}"
         if images > folds:
             fix += f", or --limit {images - images % folds}"
-        raise WorkbenchError(f"--folds {folds}: {images:,} images cannot be parted into {folds} of one size; {fix}")
+        raise WorkbenchError(f"--folds {folds}: {images:,} images cannot be split into {folds} of equal size; {fix}")
     size = images // folds
     return [ImageSubset(fold * size, size, captions) for fold in range(folds)]
 
 
 def mean_of(results: list[Result]) -> Result:
-    """The result of several parts: the means of their numbers, the sums of what they counted."""
+    """The result of several folds: the means of their numbers, the sums of their counts."""
     first = results[0]
     if len(results) == 1:
         return first
@@ -161,7 +159,7 @@ def mean_of(results: list[Result]) -> Result:
 
 
 def _joined(folds: list[EvaluationItems]) -> EvaluationItems:
-    """The items of several folds, each with its fold; what they add to the mean over folds of a mean."""
+    """The items of several folds, each with its fold and its contribution to the mean over folds."""
     if not folds:
         return EvaluationItems()
     lines = [{**line, "fold": number} for number, items in enumerate(folds) for line in items.lines]
@@ -177,20 +175,20 @@ def _joined(folds: list[EvaluationItems]) -> EvaluationItems:
 
 
 def objective_spec(recipe: Recipe, name: str | None, hard: Way | None = None, stream: str = "image") -> Spec:
-    """The run's own contrast or matching, so that its head continues (`Contrast.tuned`); else one with the default
-    options. With `hard` matching continues as a ranking.
+    """The run's own contrast or matching, whose head is trained further (`Contrast.tuned`); else one with the default
+    options. With `hard` matching is trained as a ranking.
 
     Args:
-        stream: what is compared with the texts.
+        stream: the stream that is compared with the texts.
 
     Raises:
-        WorkbenchError: an unknown name, or none given and the run has neither; hard negatives of a contrast.
+        WorkbenchError: an unknown name, no name for a run with neither, or hard negatives of a contrast.
     """
     if hard is not None:
         if name == "itc":
             raise WorkbenchError(
-                "--hard-negatives are of matching, which reads a text with an image; a contrast (itc) has all others "
-                "of its batch as negatives. Say --objective itm, or leave one out"
+                "--hard-negatives need matching, which reads a text with an image; a contrast (itc) has all others "
+                "of its batch as negatives. Add --objective itm, or remove one of the two"
             )
         of = next((s for s in _specs(recipe) if _is_a(s, Itm)), {"objective": OBJECTIVES["itm"]})
         kept = {option: of[option] for option in ("pool", "pooled_size") if option in of}
@@ -203,7 +201,9 @@ def objective_spec(recipe: Recipe, name: str | None, hard: Way | None = None, st
             if going_on is not None:
                 return going_on
     if name is None:
-        raise WorkbenchError(f"the run {recipe.name!r} was trained with neither itc nor itm; choose one: --objective")
+        raise WorkbenchError(
+            f"the run {recipe.name!r} was trained with neither itc nor itm; choose one with --objective"
+        )
     return {"objective": OBJECTIVES[name], **(_of_stream(stream) if name == "itc" else {})}
 
 
@@ -212,7 +212,7 @@ def _tuned(spec: Spec, kind: type) -> Spec | None:
 
 
 def _of_stream(stream: str) -> Spec:
-    """What an objective is told that compares texts with another stream than that of images."""
+    """The option of an objective that compares texts with another stream than `image`."""
     return {} if stream == "image" else {"image": stream}
 
 
@@ -221,7 +221,7 @@ def _specs(recipe: Recipe) -> list[Spec]:
 
 
 def _is_a(spec: Spec, kind: type) -> bool:
-    """Whether an objective is of a class; a stranger's run is trusted before it is asked."""
+    """Whether an objective is of a class; the code of a user's run is trusted before this call."""
     return issubclass(find("objective", spec["objective"]), kind)
 
 
@@ -232,9 +232,9 @@ def retrieval_result(
     ties: str = "realistic",
     shown: bool = True,
 ) -> Result:
-    """Recalls (0..1) and ranks of the scores of a part, next to those of a random order.
+    """Recalls (0..1) and ranks of a fold's scores, compared with those of a random order.
 
-    Examples, whose images are kept in the run, are `shown` or not.
+    Examples, whose images are stored in the run, are `shown` or not.
     """
     owner, baselines = found.owner, {"chance": chance(found.owner, found.scores.images)}
     ranks = [

@@ -1,10 +1,8 @@
 """Visual question answering: classification over an answer vocabulary, accuracy by the official rules.
 
-Visual question answering.
-
 Fine-tuning is classification over the answers of the training set (LXMERT: lr 5e-5, batches of 32, 4 epochs; UNITER:
-lr 8e-5, batches of about 10,000 tokens), with soft labels where questions have several annotators. The images come in
-as in the run's pretraining.
+lr 8e-5, batches of about 10,000 tokens), with soft labels if questions have several annotators. Images are encoded as
+in the run's pretraining.
 """
 
 from __future__ import annotations
@@ -43,11 +41,11 @@ logger = logging.getLogger(__name__)
 
 
 SERVER = ".json"
-"""The end of the name of a file for VQA's test server."""
+"""Suffix of a file for VQA's test server."""
 
 
 class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
-    """Answers to questions about images, next to the majority answer and the best that the vocabulary allows."""
+    """The downstream task: answers to questions about images, compared with the majority answer and upper bounds."""
 
     tuning = VqaTuning
     scoring = VqaScoring
@@ -107,7 +105,7 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
         )
 
     def write_predictions(self, file: Path, result: Result) -> None:
-        """The results file of the VQA challenge where the name ends in .json, else lines of JSON."""
+        """Write the results file of the VQA challenge if the name ends in .json, else lines of JSON."""
         if file.suffix == SERVER:
             write_predictions(file, {line["question_id"]: line["prediction"] for line in result.predictions.lines})
         else:
@@ -118,10 +116,10 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
 
 
 def rule_of(corpus: Corpus, questions: list[dict[str, Any]]) -> str:
-    """The variant that the corpus names (DocVQA's: anls), else that which its numbers of answers ask for.
+    """The variant that the corpus names (DocVQA's: anls), else the one that fits its numbers of answers.
 
     Raises:
-        WorkbenchError: it names none that there is.
+        WorkbenchError: it names an unknown one.
     """
     named = corpus.manifest.about.get(RULE)
     if named is not None and named not in VARIANTS:
@@ -130,12 +128,11 @@ def rule_of(corpus: Corpus, questions: list[dict[str, Any]]) -> str:
 
 
 def _apart(scores: VqaResult, questions: list[dict[str, Any]]) -> dict[str, int]:
-    """How many questions have another number of answers than the rule is made for, and what became of them."""
+    """Counts and logs the questions whose number of answers does not fit the rule."""
     if scores.left_out:
         some = ", ".join(map(repr, scores.left_out[:10]))
         logger.warning(
-            "%d of %d questions have a single answer and are left out of the numbers: %s compares annotators with each "
-            "other (%s%s)",
+            "%d of %d questions have a single answer and are not scored: %s compares annotators with each other (%s%s)",
             len(scores.left_out),
             len(questions),
             scores.variant,
@@ -148,16 +145,16 @@ def _apart(scores: VqaResult, questions: list[dict[str, Any]]) -> dict[str, int]
 
 
 def _covering(tuning: VqaTuning, answered: list[dict[str, Any]], form: Form) -> AnswerVocabulary:
-    """The vocabulary; it is told how many of the questions have an answer in it: from the others nothing is learned.
+    """The vocabulary. Logs the share of questions with an answer in it; the others train nothing.
 
     Raises:
-        WorkbenchError: none has.
+        WorkbenchError: no question has one.
     """
     vocabulary = _vocabulary(tuning, answered, form)
     covered = sum(len(vocabulary.labels(question["answers"])[0]) > 0 for question in answered)
     if tuning.answers and answered and not covered:
         raise WorkbenchError(
-            f"--answers {tuning.answers}: none of its {len(vocabulary):,} answers is one to the {len(answered):,} "
+            f"--answers {tuning.answers}: none of its {len(vocabulary):,} answers belongs to the {len(answered):,} "
             f"questions of {tuning.corpus}; is it the vocabulary of another set?"
         )
     whose = f"in {tuning.answers}" if tuning.answers else f"among the {len(vocabulary):,} of the vocabulary"
@@ -168,10 +165,12 @@ def _covering(tuning: VqaTuning, answered: list[dict[str, Any]], form: Form) -> 
 def _vocabulary(tuning: VqaTuning, answered: list[dict[str, Any]], form: Form) -> AnswerVocabulary:
     """
     Raises:
-        WorkbenchError: both a vocabulary and corpora to make one of are given, or as `AnswerVocabulary` says.
+        WorkbenchError: both a vocabulary and corpora to build one from are given, or as `AnswerVocabulary` raises.
     """
     if tuning.answers and tuning.answers_of:
-        raise WorkbenchError("--answers is a whole vocabulary, and --answers-of says what to make one of: give one")
+        raise WorkbenchError(
+            "--answers names a vocabulary, and --answers-of names corpora to build one from: give one of the two"
+        )
     if tuning.answers:
         return replace(AnswerVocabulary.load(tuning.answers).without_blanks(), form=form)
     others = [question for place in tuning.answers_of or () for question in questions_of(Corpus.open(place))]
@@ -185,7 +184,7 @@ def _unscored(task: str, scoring: VqaScoring, counts: dict[str, int]) -> Result:
     """
     if scoring.predictions is None and scoring.gqa_predictions is None:
         raise WorkbenchError(
-            f"none of the questions of {scoring.corpus} has answers, so nothing can be scored; write the run's answers "
+            f"none of the questions of {scoring.corpus} has answers to score; write the run's answers "
             "for a test server with --predictions FILE, or --gqa-predictions FILE"
         )
     return Result(task=task, numbers={}, counts=counts, variant="not scored: the corpus has no answers")

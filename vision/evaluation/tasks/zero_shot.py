@@ -1,8 +1,7 @@
 """Zero-shot image classification with named classes, by the vectors of a dual encoder.
 
-Zero-shot classification (CLIP, arXiv:2103.00020, section 3.1): the class whose words are nearest to the image.
-
-A class has the mean of the vectors of its prompts, one for each template, normalised again (section 3.1.4).
+The predicted class is the one whose words are nearest to the image (CLIP, arXiv:2103.00020, section 3.1). A class has
+the mean of the vectors of its prompts, one for each template, normalised again (section 3.1.4).
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ BEST = 5
 
 
 class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
-    """Classes of images by the vectors of their names."""
+    """The downstream task: classes of images by the vectors of their names."""
 
     scoring = ZeroShotScoring
     objective = Contrast
@@ -50,8 +49,7 @@ class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
     def open(self, scoring: ZeroShotScoring) -> EvaluatedRun:
         if scoring.control == QUESTION_ONLY:
             raise WorkbenchError(
-                f"--control {QUESTION_ONLY}: without its image nothing is left of a record that could be classified; "
-                "leave --control out"
+                f"--control {QUESTION_ONLY}: a record without its image cannot be classified; remove --control"
             )
         found: EvaluatedRun = super().open(scoring)
         return found
@@ -113,31 +111,31 @@ class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
 
 
 def read_classes(file: Path) -> dict[str, str]:
-    """The classes of a file, and the words that each has in prompts.
+    """The classes of a file, and the words of each in prompts.
 
     Raises:
-        WorkbenchError: there is no such file, it is not UTF-8, has fewer than two classes, or one twice.
+        WorkbenchError: the file does not exist, is not UTF-8, has fewer than two classes, or one twice.
     """
     try:
         lines = file.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise WorkbenchError(f"--labels {file}: {error}; a text file with a class a line is wanted") from error
+        raise WorkbenchError(f"--labels {file}: {error}; needed: a text file with a class in each line") from error
     classes: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         name, _, words = (part.strip() for part in line.partition("\t"))
         if name in classes:
-            raise WorkbenchError(f"--labels {file}, line {number}: the class {name!r} stands there twice")
+            raise WorkbenchError(f"--labels {file}, line {number}: the class {name!r} occurs twice")
         if name:
             classes[name] = words or name
     if len(classes) < 2:
-        raise WorkbenchError(f"--labels {file} names {len(classes)} classes; two or more are wanted, one a line")
+        raise WorkbenchError(f"--labels {file} names {len(classes)} classes; needed: two or more, one in each line")
     return classes
 
 
 def check_templates(templates: list[str]) -> None:
     """
     Raises:
-        WorkbenchError: one has no place for the class.
+    WorkbenchError: a template has no place for the class.
     """
     for template in templates:
         if "{}" not in template:
@@ -151,11 +149,13 @@ def check_known(counts: Counter[str], classes: dict[str, str], file: Path) -> No
     """
     lacking = sorted(counts.keys() - classes.keys())
     if lacking:
-        raise unknown("class", lacking[0], classes, f"--labels {file} ({len(lacking)} of the corpus's are not there)")
+        raise unknown(
+            "class", lacking[0], classes, f"--labels {file} ({len(lacking)} classes of the corpus are missing)"
+        )
 
 
 class _Group(NamedTuple):
-    """Images that are labelled, and prompts, which the builder makes as captions of the first one."""
+    """Labelled images, and prompts, which the builder adds as captions of the first one."""
 
     samples: list[Sample]
     first: Sample
@@ -181,7 +181,7 @@ def _scored(
             right.extend(str(sample["labels"][label]) for sample in kept)
             keys.extend(str(sample["key"]) for sample in kept)
             shown.extend(kept[: EXAMPLES - len(shown)])
-            yield _Group(kept, kept[0], first)  # together, so that it is seen whether texts see images
+            yield _Group(kept, kept[0], first)  # together, to check whether texts attend to images
             yield from (_Group([], kept[0], part) for part in more)
 
     found = pair_vectors(run, groups(), lambda _, group: _pairs(run, group))
@@ -200,7 +200,7 @@ def _pairs(run: EvaluatedRun, group: _Group) -> Pairs:
 
 
 def _parts(prompts: list[str], size: int) -> list[list[str]]:
-    """So many at once."""
+    """Items in groups of `size`."""
     return [prompts[first : first + size] for first in range(0, len(prompts), size)]
 
 

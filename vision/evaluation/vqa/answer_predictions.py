@@ -1,4 +1,4 @@
-"""What a run answers to the questions of a corpus, and the file of it that test servers take."""
+"""A run's answers to the questions of a corpus, and the files of test servers."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from workbench.runs.loaded_run import LoadedRun
 from workbench.sequences.sequence import Sample
 
 EXAMPLES = 12
-_CANDIDATES = 96  # questions that examples are chosen from
+_CANDIDATES = 96  # number of questions to choose examples from
 
 
 class PredictedAnswer(NamedTuple):
-    """The answer to one question, and which of its group of records the question is of."""
+    """The answer to one question, and the number of its record in the group."""
 
     key: str
     meta: dict[str, Any]
@@ -40,8 +40,8 @@ class PredictedAnswer(NamedTuple):
 
 @dataclass
 class AnsweredQuestion:
-    """By question id the predicted answer, its probability, the number and the key of the question's record and the
-    question itself, all in the order of the corpus."""
+    """By question id: the predicted answer, its probability, the number and the key of the question's record and the
+    question itself, in the order of the corpus."""
 
     predictions: dict[Any, str] = field(default_factory=dict)
     confidence: dict[Any, float] = field(default_factory=dict)
@@ -56,17 +56,18 @@ class AnsweredQuestion:
         return [question for question in self.asked.values() if question["answers"]]
 
     def add(self, found: PredictedAnswer) -> None:
-        """Of the group of records behind those that were counted.
+        """Add the answers of the next group of records.
 
         Raises:
-            WorkbenchError: a question of this id is there already.
+            WorkbenchError: the question id exists already.
         """
         name = found.meta["question_id"]
         if name in self.predictions:
             raise WorkbenchError(
-                f"the question id {name!r} occurs twice (again in record {found.key!r}), and predictions go by it. "
-                "Prepare the corpus anew: workbench prepare image-text says where the ids are that occur twice, and "
-                "--on-error skip leaves out all but the first. Corpora that were put together can be evaluated one by "
+                f"the question id {name!r} occurs twice (again in record {found.key!r}), but predictions need unique "
+                "ids. "
+                "Prepare the corpus again: workbench prepare image-text names the places of duplicate ids, and "
+                "--on-error skip keeps only the first. Joined corpora can be evaluated one by "
                 "one"
             )
         self.predictions[name], self.confidence[name] = found.answer, found.confidence
@@ -88,7 +89,7 @@ def predict(run: EvaluatedRun, corpus: Corpus, *, batch_size: int = 32, limit: i
 
 
 def answer(run: EvaluatedRun, samples: list[Sample], number: int = 0) -> list[PredictedAnswer]:
-    """The most probable answer to each question of the samples, which are the group of this number."""
+    """The most probable answer to each question of the samples, which are the group with this number."""
     head, answers, found = run.head, vocabulary_of(run).answers, []
     assert isinstance(head, AnswersHead)
     places = {str(sample["key"]): place for place, sample in enumerate(samples)}
@@ -116,7 +117,7 @@ def _probabilities(logits: Tensor, head: AnswersHead) -> Tensor:
 
 
 def vocabulary_of(run: EvaluatedRun) -> AnswerVocabulary:
-    """The answers that the run can give."""
+    """The answers of the run's vocabulary."""
     objective = run.objective.objective
     assert isinstance(objective, Answers)
     return objective.vocabulary
@@ -139,7 +140,7 @@ def questions_of(corpus: Corpus) -> Iterator[dict[str, Any]]:
 
 
 def lines_of(answered: AnsweredQuestion) -> list[dict[str, Any]]:
-    """A question an item, with the probability of its answer; the key is that of the image."""
+    """Each question as an item, with the probability of its answer; the key is that of the image."""
     return [
         {
             "key": answered.keys[name],
@@ -158,13 +159,13 @@ def write_predictions(path: Path, predictions: Mapping[Any, str]) -> None:
 
 
 def write_gqa_predictions(path: Path, answered: AnsweredQuestion) -> None:
-    """Write that of the GQA challenge: a JSON list of `{questionId, prediction}`, the ids as strings."""
+    """Write the results file of the GQA challenge: a JSON list of `{questionId, prediction}`, the ids as strings."""
     given = answered.predictions.items()
     _write_list(path, ({"questionId": str(name), "prediction": answer} for name, answer in given))
 
 
 def _write_list(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """One row a line."""
+    """Each row in a line."""
     write_text(path, "[" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "]\n")
 
 
@@ -181,7 +182,7 @@ def examples(folder: Path, corpus: Corpus, answered: AnsweredQuestion, scores: V
 
 
 def failures(folder: Path, corpus: Corpus, answered: AnsweredQuestion, scores: VqaResult) -> list[dict[str, Any]]:
-    """The answers that are all wrong of which the run is surest, each of another image."""
+    """The wrong answers with the highest confidence, each of another image."""
     wrong = [name for name, accuracy in scores.accuracies.items() if accuracy == 0]
     surest = sorted(wrong, key=lambda name: -answered.confidence[name])
     shown = list(_of_different_images(surest, answered))[:EXAMPLES]

@@ -1,4 +1,4 @@
-"""The numbers of predicted answers, the same for a run's and for those of baselines."""
+"""The scores of predicted answers, of a run and of baselines."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from workbench.metrics.tallies import Tally
 Questions = Sequence[dict[str, Any]]
 OCR = "ocr_tokens"
 BOUNDS = ("best of the vocabulary", "best of the words read in the image")
-"""Baselines that are upper bounds: what no run with this vocabulary, or none that reads words alone, can exceed."""
+"""Baselines that are upper bounds for runs with this vocabulary, or for runs that only copy words of the image."""
 QUESTION_TYPE, FIRST_WORDS = "question_type", "first two words"
 
 
 class Scorer:
-    """How answers are scored.
+    """The rules of scoring answers.
 
     Args:
         variant: of the accuracy, or anls (`vision.answers.metric`).
-        wordnet: the folder of WordNet for the scores over sets of answers, which are not measured without.
+        wordnet: WordNet's folder for the scores over sets of answers; without it they are not computed.
     """
 
     def __init__(self, variant: str, wordnet: Path | None = None) -> None:
@@ -47,7 +47,7 @@ class Scorer:
             self.of_sets = {"set_accuracy": equal, **{f"wups/{t}": alike(nouns, t) for t in THRESHOLDS}}
 
     def accuracies(self, predictions: Mapping[Any, str], questions: Questions) -> VqaResult:
-        """The accuracies of the questions' predictions; there may be others."""
+        """The accuracies of the questions' predictions; further predictions are ignored."""
         mine = {question["question_id"]: predictions[question["question_id"]] for question in questions}
         return evaluate_vqa(mine, questions, self.variant)
 
@@ -68,10 +68,11 @@ class Scorer:
     def tallies(
         self, predictions: Mapping[Any, str], asked: Iterable[dict[str, Any]], found: Mapping[Any, float]
     ) -> dict[str, Tally]:
-        """What each question adds to the numbers but those of groups; one that is not scored takes no part.
+        """The contribution of each question to the numbers, except those of groups; questions without a score are left
+        out.
 
         Args:
-            found: the accuracy of each question that is scored, 0..1.
+            found: the accuracy of each scored question, 0..1.
         """
         every = list(asked)
         known = [question["question_id"] in found for question in every]
@@ -94,10 +95,10 @@ class Scorer:
 def baselines(
     run: EvaluatedRun, corpus: Corpus, vocabulary: AnswerVocabulary, questions: Questions, scorer: Scorer
 ) -> dict[str, dict[str, float]]:
-    """The training set's most frequent answer, overall and per question type; the best that the vocabulary allows, and
-    that one of the words allows which were read in the image, where the corpus has these (`ocr_tokens`).
+    """Baselines: the training set's most frequent answer, overall and per question type; the best answer of the
+    vocabulary; the best of the words that were read in the image, if the corpus has them (`ocr_tokens`).
 
-    Questions without a type are distinguished by their first two words, which is what VQA's types are built from.
+    Questions without a type are grouped by their first two words, from which VQA's types are built.
     """
     name = measure_of(scorer.variant)
     found = {BOUNDS[0]: {name: vocabulary.ceiling(questions, scorer.variant)}}
@@ -116,7 +117,7 @@ def baselines(
 
 
 def best_of_words(corpus: Corpus, questions: Questions, variant: str) -> float:
-    """The number (per cent) of who answers each question with the best of the words of its image, one word alone."""
+    """The score (per cent) of answering each question with the best single word of its image."""
     asked = {question["question_id"]: question for question in questions if can_score(question, variant)}
     best = dict.fromkeys(asked, 0.0)
     for samples in sample_pass([corpus], size=256, unit=None):

@@ -1,7 +1,4 @@
-"""Where the words of a text attend in its image: the weights, and the figure of them.
-
-The figure next to an evaluation of visual questions: where the words of a question look.
-"""
+"""The attention of a text's words to the regions of its image: the weights, and the figure."""
 
 from __future__ import annotations
 
@@ -32,14 +29,14 @@ _PALE, _STRONGEST, _RED = 0.35, 0.72, (214, 40, 28)
 
 
 def attention_to_regions(network: Network, batch: Batch, sequence: int, layers: int | None = None) -> np.ndarray:
-    """How much each text row attends to each image row of one sequence: [text rows, image rows], rows sum to 1.
+    """The attention of each text row to each image row of one sequence: [text rows, image rows], rows sum to 1.
 
-    The mean over heads and over the last `layers` layers (default: all) in which text reads the image. Where it reads
-    none of the image's rows, but others that have read them (the queries of CoCa's pooler), it is the product of both
-    (attention rollout, Abnar and Zuidema, arXiv:2005.00928, section 3, of layers that add nothing to what they read).
+    The mean over heads and over the last `layers` layers (default: all) in which text reads the image. If text reads
+    only rows that have read the image (the queries of CoCa's pooler), it is the product of both (attention rollout,
+    Abnar and Zuidema, arXiv:2005.00928, section 3, for layers without a residual).
 
     Raises:
-        WorkbenchError: no layer lets the text attend to the image, nor to what has read it.
+        WorkbenchError: no layer lets the text attend to the image, or to rows that have read it.
     """
     batch = batch.pick({name: [sequence] for name in batch.streams})
     context = Context(batch, keep_attention=True)
@@ -63,9 +60,9 @@ class _Looks:
         self._known: dict[tuple[str, int], list[torch.Tensor]] = {}
 
     def to_image(self, stream: str, before: int) -> list[torch.Tensor]:
-        """The weights [stream rows, image rows] of every call, of the first `before`, in which a stream reads the
-        image; if there is none, those of every call in which it reads streams that have read the image, times what
-        these had read on average."""
+        """The weights [stream rows, image rows] of every one of the first `before` calls in which a stream reads the
+        image. If there is none: those of every call in which it reads streams that have read the image, times the
+        average weights of these."""
         if (stream, before) not in self._known:
             places = [place for place, call in enumerate(self.calls[:before]) if stream in call.queries]
             direct = [self._block(place, stream, "image") for place in places if "image" in self.calls[place].keys]
@@ -84,13 +81,13 @@ class _Looks:
 
 
 def _none(context: Context) -> WorkbenchError:
-    """What the text attends to instead of the image's rows, if to anything next to itself."""
+    """The streams that the text attends to instead of the image."""
     read = {name for call in context.attention if "text" in call.queries for name in call.keys}
     others = ", ".join(sorted(read - {"text"}))
     instead = f"next to itself to {others}, whose rows have not read the image" if others else "to itself alone"
     return WorkbenchError(
-        f"no layer of this network lets text attend to the image: it attends {instead}. Take a run in which a joint, "
-        "co or cross layer has `text` read the stream `image`, or one that has read it"
+        f"no layer of this network lets text attend to the image: it attends {instead}. Use a run in which a joint, "
+        "co or cross layer has `text` read the stream `image`, or a stream that has read it"
     )
 
 
@@ -104,11 +101,11 @@ def draw_attention(
     """
     figure = attention_figure(image, boxes, words, weights)
     sentence = " ".join(words)
-    return save_figure(figure, run, name, "Where words look.", f"Attention from each word to the image: {sentence}")
+    return save_figure(figure, run, name, "Attention of words.", f"Attention from each word to the image: {sentence}")
 
 
 def attention_figure(image: Image.Image, boxes: np.ndarray, words: Sequence[str], weights: np.ndarray) -> Any:
-    """The image, then once more per word, its regions coloured by their attention.
+    """The image, then once more per word, with its regions coloured by their attention.
 
     Args:
         boxes: [regions, 4] x1, y1, x2, y2 in 0..1.
@@ -138,19 +135,19 @@ def attention_figure(image: Image.Image, boxes: np.ndarray, words: Sequence[str]
 
 
 def _rows(batch: Batch, streams: tuple[str, ...], stream: str) -> slice:
-    """Where the rows of one stream are among those of the joined streams."""
+    """The range of a stream's rows in the joined streams."""
     before = sum(batch.streams[name].rows for name in streams[: streams.index(stream)])
     return slice(before, before + batch.streams[stream].rows)
 
 
 def _pixels(begin: float, end: float, size: int) -> tuple[int, int]:
-    """At least one pixel; rounded, so that neighbouring cells share none."""
+    """At least one pixel; rounded, so that neighbouring cells do not overlap."""
     first = min(round(float(begin) * size), size - 1)
     return first, max(round(float(end) * size), first + 1)
 
 
 def _lit(pixels: np.ndarray, boxes: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The image in pale grey where least attention goes, in red where most does; overlapping regions add up."""
+    """The image in pale grey where attention is least, in red where it is most; overlapping regions add up."""
     height, width = pixels.shape[:2]
     heat = np.zeros((height, width))
     for (x1, y1, x2, y2), weight in zip(boxes, weights, strict=True):
@@ -170,7 +167,7 @@ NAME = "attention"
 def draw_question(run: EvaluatedRun, corpus: Corpus) -> Path | None:
     """Draw the attention from each word of the corpus's first question to its image.
 
-    None where the network does not let text attend to the image, or the run leaves the image out.
+    None if the network does not let text attend to the image, or the run omits the image.
     """
     samples = next(sample_pass([corpus], size=1, unit=run.task.builder.unit, limit=1))
     sequence = run.task.sequences(samples)[0]
@@ -180,7 +177,7 @@ def draw_question(run: EvaluatedRun, corpus: Corpus) -> Path | None:
     try:
         weights = attention_to_regions(run.network, batch, 0)
     except WorkbenchError:
-        return None  # the streams of this network do not mix
+        return None  # text does not attend to the image in this network
     text = batch.streams["text"].fields["input_ids"]
     special = torch.as_tensor(sequence.streams["text"]["special"]).numpy()
     words = [word for word, skip in zip(run.tokenizer.tokens(text.tolist()), special, strict=True) if not skip]
@@ -190,12 +187,12 @@ def draw_question(run: EvaluatedRun, corpus: Corpus) -> Path | None:
 
 
 def shown(fields: Fields, part: ImageProcessor | None, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows of an image stream are stretches of the image, and where they are in it: [rows] bool, boxes [n, 4].
+    """The rows of an image stream that are regions of the image, and their boxes: [rows] bool, boxes [n, 4].
 
-    A class token is none of them: its box is the whole image, which would be lit everywhere.
+    A class token is not one of them: its box is the whole image, which would be coloured everywhere.
 
     Args:
-        part: what made the rows; the boxes of one that looks at a square are those of the square.
+        part: the component that built the rows; if it crops a square, the boxes are relative to the square.
         size: width and height of the image.
     """
     cells = ~np.asarray(fields.get("special", np.zeros(len(fields["boxes"]), np.bool_)))

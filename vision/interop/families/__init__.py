@@ -1,1 +1,1 @@
-"""Release families of vision-language models, one file each (`workbench.interop.family`)."""
+"""Checkpoint families of vision-language models, one file each (`workbench.interop.family`)."""

@@ -1,7 +1,7 @@
 """Hugging Face CLIP (Radford et al., arXiv:2103.00020): two encoders that never mix, and the space in which they meet.
 
-Their text is pooled at its end token, which is the last row of ours (no padding follows it), the image at its class
-token; a norm and a projection follow, which are those of `vision.itc`. Who sees whom is the builder's.
+The text is pooled at its end token, which is the last row here (no padding follows it), the image at its class token; a
+norm and a projection follow, which are those of `vision.itc`. The builder decides the visibility.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAPS = {
 class Clip(CheckpointFamily):
     """Hugging Face CLIP: `text` and `image` streams with `self` layers each, norms in front; head itc."""
 
-    goes_on = False  # the end token is the one that is pooled
+    goes_on = False  # the end token is pooled
     corpus = "image-text"
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
@@ -61,7 +61,9 @@ class Clip(CheckpointFamily):
     def heads(self, config: FamilyConfig) -> dict[str, Spec]:
         for part in _parts(config):
             if bert_config.norm_eps(part) != NORM_EPS:
-                raise WorkbenchError(f"layer_norm_eps = {part['layer_norm_eps']}: our common space has {NORM_EPS}")
+                raise WorkbenchError(
+                    f"layer_norm_eps = {part['layer_norm_eps']}: allowed: {NORM_EPS}, that of vision.itc"
+                )
         pools = {"pool_text": "last", "pool_image": "first"}
         return {"itc": {"objective": "vision.itc", "size": config["projection_dim"], "norm": True, **pools}}
 
@@ -111,7 +113,7 @@ class Clip(CheckpointFamily):
                 "vocab_size": vocabulary,
                 "max_position_embeddings": text["max_positions"],
                 **_config_of(text, layers["text"]),
-                # the last two tokens of the published vocabulary; a tokenizer's own ids take their place
+                # the last two tokens of the published vocabulary; a tokenizer's own ids replace them
                 "bos_token_id": vocabulary - 2,
                 "eos_token_id": vocabulary - 1,
                 "pad_token_id": None,
@@ -127,7 +129,7 @@ class Clip(CheckpointFamily):
 
 
 def _parts(config: FamilyConfig) -> tuple[FamilyConfig, FamilyConfig]:
-    """Of the text's encoder and of the image's."""
+    """The options of the text's encoder and of the image's."""
     text, vision = (
         FamilyConfig({"layer_norm_eps": NORM_EPS, **config[key]}) for key in ("text_config", "vision_config")
     )

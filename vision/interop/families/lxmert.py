@@ -102,7 +102,7 @@ class Lxmert(CheckpointFamily):
 
 
 def _classes(described: ModelDescription) -> dict[str, Any]:
-    """The numbers of classes of the heads that there are."""
+    """The numbers of classes of the heads."""
     keys = {"objects": "num_object_labels", "attributes": "num_attr_labels"}
     found = {key: described.heads[name]["num_classes"] for name, key in keys.items() if name in described.heads}
     answers = described.heads.get("answers", {}).get("answers")
@@ -115,7 +115,7 @@ def _kind(layer: Spec) -> str:
 
 
 def _crossed(theirs: str, first: int) -> Iterator[Rule]:
-    """A layer of theirs, which is three of ours: co-attention, then each modality by itself."""
+    """A layer of theirs as three of ours: co-attention, then each modality by itself."""
     attention = f"{theirs}.visual_attention"
     co = f"layers.{first}.attention.text"
     yield from bert_names.both(f"{attention}.att.query", f"{co}.attention.query")

@@ -1,11 +1,10 @@
 """open_clip's CoCa (github.com/mlfoundations/open_clip, coca_model.py; Yu et al., arXiv:2205.01917).
 
-What it has otherwise than the paper, by its own comments: one pooler for both tasks, whose first query is contrasted
-and whose others are read by the decoder (`unread` of the transform `vision.queries`); the class token of a text that is
-shorter than the context sees one row of padding and not itself (`length` of the transform `vision.text_class`);
-attention
-and cross-attention of the decoder are layers of their own, each with a feed-forward block; words are predicted by a
-matrix of its own. Its loss leaves out labels that are the padding's id, which in CLIP's vocabulary is that of "!".
+It differs from the paper in these points, by its own comments. One pooler serves both tasks: its first query is
+contrasted, and the decoder reads the others (`unread` of the transform `vision.queries`). The class token of a text
+that is shorter than the context sees one row of padding and not itself (`length` of the transform `vision.text_class`).
+Attention and cross-attention of the decoder are separate layers, each with a feed-forward block. Words are predicted by
+a separate matrix. Its loss ignores labels with the padding's id, which in CLIP's vocabulary is that of "!".
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ OTHERS: dict[str, dict[str, Any]] = {
                  "proj_bias": False, "hf_model_name": None, "block_type": None},
     "multimodal_cfg": {"ls_init_value": None},
 }  # fmt: skip
-"""Options whose other values ours does not have; `None` where a configuration is silent, but for the first of two."""
+"""Options that ours supports with these values only; `None`: a configuration may omit it, except the first of two."""
 
 
 class OpenClipCoca(CheckpointFamily):
@@ -156,10 +155,10 @@ class OpenClipCoca(CheckpointFamily):
 
 
 class _CocaConfig:
-    """What a configuration says, with open_clip's values where it is silent.
+    """The options of a configuration, with open_clip's defaults.
 
     Raises:
-        WorkbenchError: it says something that ours does not have.
+        WorkbenchError: an option has a value that ours does not support.
     """
 
     def __init__(self, config: FamilyConfig) -> None:
@@ -168,7 +167,7 @@ class _CocaConfig:
             for name, allowed in options.items():
                 found = model[part].get(name, False if name in ("attentional_pool", "embed_cls") else allowed)
                 if found != allowed:
-                    raise WorkbenchError(f"{part}.{name} = {found!r}; ours is {allowed!r}")
+                    raise WorkbenchError(f"{part}.{name} = {found!r}; allowed: {allowed!r}")
         self.size = int(model["embed_dim"])
         self.vision, self.text = (
             {**given, **model[part]} for given, part in ((VISION, "vision_cfg"), (TEXT, "text_cfg"))
@@ -177,8 +176,9 @@ class _CocaConfig:
         widths = {self.text["width"], self.decoder["width"], self.size}
         if len(widths) > 1:
             raise WorkbenchError(
-                f"text {self.text['width']}, decoder {self.decoder['width']} and embed_dim {self.size} are widths that "
-                "must be one: the decoder reads both"
+                f"text {self.text['width']}, decoder {self.decoder['width']} and embed_dim {self.size} must be equal "
+                "widths: "
+                "the decoder reads both"
             )
         self.activation = "quick_gelu" if model.get("quick_gelu") else "gelu"
 
@@ -217,8 +217,8 @@ class _CocaConfig:
 
 @dataclass(frozen=True)
 class EndToken(Stack):
-    """The class token behind a text, and the table of positions whose last row is its own: their sum, as the only query
-    of a stream, and the table of the words' positions. What is written has the sum as the class token."""
+    """The class token after a text, and the table of positions whose last row is its own: their sum, as the only query
+    of a stream, and the table of the words' positions. When written, the class token has the sum."""
 
     @property
     def ours(self) -> tuple[str, ...]:
@@ -236,7 +236,7 @@ class EndToken(Stack):
 def _found(layers: list[Spec], what: str, wanted: Callable[[Spec], bool]) -> list[Spec]:
     """
     Raises:
-        LookupError: there is no such layer.
+    LookupError: there is no such layer.
     """
     found = [one for one in layers if wanted(one)]
     if not found:
@@ -276,7 +276,7 @@ def _feed_forward(theirs: str, ours: str) -> Iterator[Rule]:
 
 
 def _apart(theirs: str, ours: str, size: int, same: bool) -> Iterator[Rule]:
-    """Attention to another stream, whose query is a map of its own here.
+    """Attention to another stream, whose query is a separate map here.
 
     Args:
         same: the two streams have one width; then torch keeps the maps as one.

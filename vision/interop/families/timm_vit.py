@@ -1,7 +1,8 @@
 """timm's Vision Transformers (Dosovitskiy et al., arXiv:2010.11929; DeiT, arXiv:2012.12877, with a class token alone).
 
-Their configuration names an architecture, which is asked for the number of heads: no tensor says it. All else is in the
-shapes. What they call `model_args` stands in what is written, so that `timm.create_model` makes the same network.
+Their configuration names an architecture, from which the number of heads follows: no tensor has it. Everything else
+follows from the shapes. The written configuration has `model_args`, so that `timm.create_model` builds the same
+network.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from workbench.interop.rules import Rule, SameTensor
 from workbench.recipe.spec import NetworkSpec
 
 PATCHES, TABLE = "patch_embed.proj", "pos_embed"
-EPS = 1e-6  # of the norms of all of them
+EPS = 1e-6  # of all their norms
 PLAIN = "vit_base_patch16_224"
-"""An architecture that has no parts of its own: what differs from it is in `model_args`."""
+"""An architecture without components of its own: differences are in `model_args`."""
 KNOWN = re.compile(
     rf"(cls_token|{TABLE}|{re.escape(PATCHES)}\.(weight|bias)|norm\.(weight|bias)|(fc_norm|head|pre_logits)\b.*|"
     r"blocks\.\d+\.(norm1|attn\.qkv|attn\.proj|norm2|mlp\.fc1|mlp\.fc2)\.(weight|bias))"
@@ -99,11 +100,11 @@ class TimmVit(CheckpointFamily):
         lacking = [name for name in ("cls_token", TABLE) if name not in state]
         if strange or lacking:
             what = f"it has {strange[0]}" if strange else f"it has no {lacking[0]}"
-            raise WorkbenchError(f"{what}: our layers are those of the plain ViT with a class token")
+            raise WorkbenchError(f"{what}; allowed: the plain ViT with a class token")
         weight, table = state[f"{PATCHES}.weight"], state[TABLE]
         side = round((table.shape[1] - 1) ** 0.5)
         if side * side != table.shape[1] - 1:
-            raise WorkbenchError(f"{TABLE} has {table.shape[1]} rows: a class token and a square of patches are wanted")
+            raise WorkbenchError(f"{TABLE} has {table.shape[1]} rows: needed: a class token and a square of patches")
         stated = dict(config.get("model_args", {}))
         shapes = {
             "img_size": side * weight.shape[-1],
@@ -120,14 +121,14 @@ def _both(number: int, theirs: str, ours: str) -> list[Rule]:
 
 
 def _heads(config: FamilyConfig, stated: Mapping[str, Any]) -> int:
-    """How many heads the architecture has."""
+    """The number of heads of the architecture."""
     if "num_heads" in stated:
         return int(stated["num_heads"])
     timm = importlib.import_module("timm")
     name = config.get("architecture")
     if not isinstance(name, str) or not timm.is_model(name):
         raise WorkbenchError(
-            f"architecture = {name!r}: the tensors don't say how many heads there are; name one of timm's in a "
+            f"architecture = {name!r}: the tensors do not determine the number of heads; name one of timm's in a "
             f'config.json next to them: {{"architecture": "{PLAIN}"}}'
         )
     with torch.device("meta"):
@@ -135,11 +136,11 @@ def _heads(config: FamilyConfig, stated: Mapping[str, Any]) -> int:
 
 
 def _normalisation(about: Mapping[str, Any]) -> Normalisation:
-    """What is taken off the pixels."""
+    """The normalisation of the pixels."""
     if "mean" not in about:
         return "half"
     stated = (tuple(about["mean"]), tuple(about.get("std", ())))
     for name, values in NORMALISATIONS.items():
         if stated == values:
             return name
-    raise WorkbenchError(f"pretrained_cfg.mean, std = {stated}; ours: {NORMALISATIONS}")
+    raise WorkbenchError(f"pretrained_cfg.mean, std = {stated}; allowed: {NORMALISATIONS}")

@@ -1,8 +1,8 @@
-"""UNITER's released code (github.com/ChenRocks/UNITER; Chen et al., arXiv:1909.11740).
+"""UNITER's published code (github.com/ChenRocks/UNITER; Chen et al., arXiv:1909.11740).
 
-It keeps the type of regions in the text's table of segments (row 1), so the text has one segment (`token_types: 1`);
-the vector of masked regions is row 1 of a table of two. Labels of matching agree: 1 = matched. Its one classifier of
-regions is the head of mrc_kl here, and of mrc: a recipe has one of them.
+It stores the type of regions in the text's table of segments (row 1), so the text has one segment (`token_types: 1`);
+the vector of masked regions is row 1 of a table of two. Labels of matching agree: 1 = matched. Its only classifier of
+regions is the head of mrc_kl here, or of mrc: a recipe has one of them.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Uniter(CheckpointFamily):
         }
 
     def completed(self, config: FamilyConfig, state: Mapping[str, Tensor]) -> FamilyConfig:
-        """The released configuration does not say the features' size; theirs are of 2048 numbers."""
+        """The published configuration does not have the feature size; it is 2048."""
         projection = state.get(f"{PROJECTION}.weight", state.get(f"{PROJECTION}.weight".removeprefix(self.prefix)))
         return config if projection is None else FamilyConfig({"img_dim": projection.shape[1], **config})
 

@@ -1,8 +1,7 @@
 """Hugging Face ViLT (Kim et al., arXiv:2102.03334): words and patches in one ViT.
 
-The types of the two modalities are rows of a table there, a layer's vectors here; a third row, of a second image, has
-no place. Their head for retrieval has one output, the log-odds (`outputs: 1`); that
-of pretraining is not in the library.
+The types of the two modalities are rows of a table there, a layer's vectors here; a third row, of a second image, is
+unused. Their head for retrieval has one output, the log-odds (`outputs: 1`); that of pretraining is not in the library.
 """
 
 from __future__ import annotations
@@ -43,7 +42,9 @@ class Vilt(CheckpointFamily):
     def network(self, config: FamilyConfig) -> NetworkSpec:
         check_colours(config)
         if not config.get("qkv_bias", True):
-            raise WorkbenchError("qkv_bias = false: our attention has a bias in all of its maps, or in none")
+            raise WorkbenchError(
+                "qkv_bias = false: allowed: true, as attention has a bias in all of its maps or in none"
+            )
         full = FamilyConfig({**NO_DROPOUT, "max_position_embeddings": 40, **config})
         text = bert_config.text_stream(full)
         image = image_stream(
@@ -72,7 +73,7 @@ class Vilt(CheckpointFamily):
         }
 
     def task(self, config: FamilyConfig) -> Spec:
-        """Images as its authors' (section 4.2 of the paper): the longer side is at most 5/3 of the shorter."""
+        """The authors' image size (section 4.2 of the paper): the longer side is at most 5/3 of the shorter."""
         patch, side = config["patch_size"], config["image_size"]
         sides = {"shorter": side, "longer": side * 5 // 3, "patch": patch}
         image = {"image_processor": "vision.aspect_patches", **sides, "class_row": True}
@@ -124,7 +125,7 @@ class Vilt(CheckpointFamily):
 
 
 def _answers(described: ModelDescription) -> dict[str, Any]:
-    """What their classifier of answers is told: the answers in their order."""
+    """The configuration of their classifier: the answers in their order."""
     answers = described.heads.get("answers", {}).get("answers") or []
     answers = AnswerVocabulary.load(Path(answers)).answers if isinstance(answers, str) else answers
     if not answers:

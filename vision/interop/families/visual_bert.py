@@ -1,7 +1,7 @@
 """Hugging Face VisualBERT (Li et al., arXiv:1908.03557).
 
 Regions have the text's norm (`tie: {image.norm: text.norm}`), and as their type the sum of row 1 of a table of segments
-and row 0 of one of positions. Labels of matching are the other way round: 0 = matched.
+and row 0 of one of positions. Labels of matching are reversed: 0 = matched.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Hugging Face ViT (Dosovitskiy et al., arXiv:2010.11929): patches with a class token, norms before the sublayers.
 
-What was taken off the pixels is no matter of its configuration (a preprocessor's): the network that is read has
-`normalisation: half`, the usual one of this family.
+Its configuration lacks the normalisation of pixels (a preprocessor has it): a loaded network has `normalisation: half`,
+the usual one of this family.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from workbench.interop.rules import Rule, SameTensor
 from workbench.recipe.spec import NetworkSpec
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-"""What a configuration means that does not say it."""
+"""Defaults of options that a configuration omits."""
 
 
 class Vit(CheckpointFamily):
@@ -33,7 +33,9 @@ class Vit(CheckpointFamily):
     def network(self, config: FamilyConfig) -> NetworkSpec:
         check_colours(config)
         if not config.get("qkv_bias", True):
-            raise WorkbenchError("qkv_bias = false: our attention has a bias in all of its maps, or in none")
+            raise WorkbenchError(
+                "qkv_bias = false: allowed: true, as attention has a bias in all of its maps or in none"
+            )
         image = image_stream(
             config["hidden_size"],
             config["image_size"],
@@ -74,7 +76,7 @@ class Vit(CheckpointFamily):
 
 
 def block_rules(theirs: str, ours: str) -> list[Rule]:
-    """A layer of ViT under the names of BERT's parts, which ViLT kept."""
+    """A layer of ViT under BERT's names, which ViLT kept."""
     query = tuple(f"{theirs}.attention.attention.{name}" for name in bert_names.QKV)
     return [
         *bert_names.stacked(query, f"{ours}.attention.attention.qkv"),
@@ -87,7 +89,7 @@ def block_rules(theirs: str, ours: str) -> list[Rule]:
 
 
 def block_config(layer: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys that say a layer of ours."""
+    """The keys that describe a layer of ours."""
     return {
         "num_attention_heads": layer["num_heads"],
         "intermediate_size": layer["intermediate_size"],

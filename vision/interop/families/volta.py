@@ -1,18 +1,18 @@
-"""VOLTA's released code (github.com/e-bug/volta; Bugliarello et al., arXiv:2011.15124): ViLBERT, LXMERT, UNITER,
+"""VOLTA's published code (github.com/e-bug/volta; Bugliarello et al., arXiv:2011.15124): ViLBERT, LXMERT, UNITER,
 VisualBERT, VL-BERT.
 
-VOLTA numbers sublayers and says of each which modality attends to which (tt, tv, vt, vv: queries to keys, t = text,
-v = vision) and which has a feed-forward block. In our stacks:
+VOLTA numbers sublayers. Each says which modality attends to which (tt, tv, vt, vv: queries to keys, t = text, v =
+vision), and whether it has a feed-forward block. In our stacks:
 
     all four, shared weights   joint(text, image)
     tv and vt                  co(text, image)
     tt, vv                     self(text), self(image)
 
-Its poolers have relu where those of a network have tanh, and a width of their own: they are the objective itm's
-(`pooled_size`), of the text and the image, or of the text alone (`fusion_method: text`). Labels of matching are the
-other way round: 0 = matched. Of the targets of regions ours are 0 (mrc_kl), 3 and 4 (mrc of mrfr's rows, as LXMERT) and
-5 (mrfr). Its head of answers has the pooler of matching, which here are two: a
-run that has trained both apart is no checkpoint of it.
+Its poolers have relu where those of a network have tanh, and a separate width: they belong to the objective itm
+(`pooled_size`), for the text and the image, or for the text alone (`fusion_method: text`). Labels of matching are
+reversed: 0 = matched. Of the targets of regions ours are 0 (mrc_kl), 3 and 4 (mrc of mrfr's rows, as LXMERT) and
+5 (mrfr). Its head of answers shares the pooler of matching, which here are two: a run that has trained both separately
+cannot be exported.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ VARIANTS: dict[str, Spec] = {
     "uniter": {},
     "visualbert": {"norm_parts": False},
 }
-"""`image_embeddings` of the configuration, and how our embedding of regions says it."""
+"""`image_embeddings` of the configuration, and the options of our embedding of regions."""
 TARGETS = {"0": "mrc_kl", "3": "objects", "4": "attributes", "5": "mrfr", "6": "mrc"}
 """`visual_target_weights` of the configuration, and the objective here."""
 HEADS: dict[str, Spec] = {
@@ -48,7 +48,7 @@ HEADS: dict[str, Spec] = {
     "6": {"objective": "vision.mrc"},
 }
 NORMED = ("0", "6")
-"""The targets whose heads are whole ones of ours, with a norm where `image_head_ln` of the configuration says so."""
+"""The targets whose heads are whole ones of ours, with a norm if `image_head_ln` of the configuration is set."""
 ANSWERS = "cls.qaPredictions.logit_fc"
 POOLERS = {"text": "bert.t_pooler.dense", "image": "bert.v_pooler.dense"}
 NAMES = {
@@ -171,7 +171,7 @@ def _variant(image: Spec) -> dict[str, str]:
 
 
 def _targets(config: FamilyConfig) -> list[str]:
-    """The numbers of what is predicted of regions; all that are ours, where a configuration does not say it."""
+    """The numbers of the predicted targets of regions; by default all of ours."""
     return [str(number) for number in config.get("visual_target_weights", TARGETS)]
 
 
@@ -181,7 +181,7 @@ def _pooled(config: FamilyConfig) -> list[str]:
 
 
 def _head_norm(config: FamilyConfig) -> bool:
-    """Whether the heads of regions have a norm; VL-BERT's have none."""
+    """Whether the heads of regions have a norm; VL-BERT's do not."""
     return bool(config.get("image_head_ln", True))
 
 
@@ -201,7 +201,7 @@ def _regions(targets: list[str], norm: bool) -> list[Rule]:
 
 
 def _written_heads(heads: dict[str, Spec], word_masked: bool) -> dict[str, Any]:
-    """What a configuration says of the heads that there are, and of a vector in the place of a hidden region's word."""
+    """The options of the heads, and of a vector in the place of a hidden region's word."""
     targets = [n for n, name in TARGETS.items() if name in heads or (word_masked and n == volta_vl_bert.WORD_MASKED)]
     norm = all(heads[name]["norm"] for name in (TARGETS[n] for n in NORMED) if name in heads)
     found: dict[str, Any] = {"visual_target_weights": dict.fromkeys(targets, 1.0), "image_head_ln": norm}
@@ -221,7 +221,7 @@ def _kind(config: FamilyConfig) -> str:
 
 
 def _said(image: Spec, variant: Spec, kind: str) -> bool:
-    """Whether our options of an embedding are a variant's."""
+    """Whether our options of an embedding are those of a variant."""
     plain = {"average": False, "norm_sum": True, "type_vector": True, "norm_parts": True}
     return all(image[key] == value for key, value in {**plain, **variant}.items()) and (
         (kind == "visualbert") == (image["box_size"] == 0)
@@ -229,7 +229,7 @@ def _said(image: Spec, variant: Spec, kind: str) -> bool:
 
 
 def _types(kind: str, config: FamilyConfig) -> list[Rule]:
-    """The vector that is added to every region, which is a row of a table."""
+    """The vector that is added to every region, a row of a table."""
     types, positions = config.get("type_vocab_size", 2), config["max_position_embeddings"]
     vector = f"{IMAGE}.type_vector"
     if kind == "uniter":

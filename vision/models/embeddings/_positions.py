@@ -15,14 +15,14 @@ Positions = Literal["1d", "2d"]
 class GridPositions(nn.Module):
     """Learned positions of a grid's cells, found by their boxes: one table, or one for rows and one for columns.
 
-    With `interpolate` cells may be those of any other grid: its corners are the table's corners, and what lies between
-    is interpolated bilinearly from the four cells around it (ViLT, arXiv:2102.03334, section 4.1).
+    With `interpolate` cells may be those of any other grid: its corners are the table's corners, and the values between
+    them are interpolated bilinearly from the four nearest cells (ViLT, arXiv:2102.03334, section 4.1).
     """
 
     def __init__(self, hidden_size: int, grid: int, positions: Positions, interpolate: bool = False) -> None:
         super().__init__()
         if interpolate and positions != "1d":
-            raise WorkbenchError(f"interpolate: true, positions = {positions!r}; one table is interpolated: '1d'")
+            raise WorkbenchError(f"interpolate: true, positions = {positions!r}; allowed with interpolate: '1d'")
         self.grid = grid
         self.interpolate = interpolate
         self.tables = nn.ModuleList(
@@ -41,7 +41,7 @@ class GridPositions(nn.Module):
         return self.tables[0](row) + self.tables[1](column)
 
     def _between(self, boxes: Tensor) -> Tensor:
-        """As above, of cells of any grid; a box says which: its sides are those of a cell."""
+        """As `forward`, for cells of any grid, which follow from the box: its sides are those of a cell."""
         corners = boxes[:, :2].double()
         span = 1 - (boxes[:, 2:].double() - corners)  # from the first cell's corner to the last one's
         last = self.grid - 1

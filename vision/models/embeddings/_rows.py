@@ -1,4 +1,4 @@
-"""What the embeddings of the `image` stream share: learned vectors, and rows whose features are hidden."""
+"""Helpers of the embeddings of the `image` stream: learned vectors, and rows with hidden features."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def vector(size: int) -> nn.Parameter:
 
 
 class ImageTypes(nn.Module):
-    """A learned vector for each image of a sequence, added to its rows; nothing where there is one image.
+    """A learned vector for each image of a sequence, added to its rows; none for a single image.
 
-    So UNITER tells the two of NLVR2 apart (arXiv:1909.11740, section 4): by types of their own.
+    UNITER distinguishes the two images of NLVR2 in this way (arXiv:1909.11740, section 4): by their types.
     """
 
     def __init__(self, images: int, hidden_size: int) -> None:
@@ -24,8 +24,7 @@ class ImageTypes(nn.Module):
         self.table = nn.Embedding(images, hidden_size) if images > 1 else None
 
     def forward(self, hidden: Tensor, fields: dict[str, Tensor]) -> Tensor:
-        """Rows [rows, hidden_size] and `image_number` [rows], from 0 (without it all are of the first) -> the same
-        shape."""
+        """Rows [rows, hidden_size] and `image_number` [rows], from 0 (default: all of the first) -> the same shape."""
         if self.table is None:
             return hidden
         return hidden + (self.table(fields["image_number"]) if "image_number" in fields else self.table.weight[0])
@@ -43,7 +42,7 @@ def field(fields: dict[str, Tensor], name: str, embedding: nn.Module) -> Tensor:
     if name not in fields:
         raise WorkbenchError(
             f"image stream: {type(embedding).__name__} needs {name!r}, the batch has {', '.join(sorted(fields))}; let "
-            "the recipe's `image:` and the embedding agree (both vision.patches, both vision.regions, "
+            "the recipe's `image_processor:` and the embedding agree (both vision.patches, both vision.regions, "
             "vision.pixels with vision.grid, or vision.region_pixels with vision.roi_feature)"
         )
     return fields[name]

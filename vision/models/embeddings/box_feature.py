@@ -1,10 +1,10 @@
-"""What B2T2 makes of a box (Alberti et al., arXiv:1908.05054): its features and its place, through a map and tanh.
+"""B2T2's embedding of a box (Alberti et al., arXiv:1908.05054): its features and its place, through a map and tanh.
 
     v_i = tanh(M (f_i + p_i) + c),   p_i = [X(x1); X(x2); Y(y1); Y(y2)]
 
 f are the features of an image network, X and Y tables of a quarter of their width with a row for each of `bins`
-stretches of the image's width and height. As in the released code, but there the image as a whole has no p, and what
-ends at the right or lower edge a zero in its place.
+intervals of the image's width and height. As in the published code, except that there the image as a whole has no p,
+and a box that ends at the right or lower edge has a zero in that place.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ class ClipsEmbedding(nn.Module):
     """Embedding of stored clip features of a video (UniVL, arXiv:2002.06353; CBT, arXiv:1906.05743). It is LN(W n(f) +
     position).
 
-    A masked row's features are zero; `mask_vector` puts a learned vector in their place.
+    A masked row's features are zero; `mask_vector` replaces them by a learned vector.
 
     Args:
         feature_size: numbers of a stored feature.
@@ -48,7 +48,7 @@ class ClipsEmbedding(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def normalise(self, features: Tensor) -> Tensor:
-        """Features [rows, feature_size] of any type as the network is given them, and as they are predicted."""
+        """Features [rows, feature_size] of any type in the normalised form that the network reads and predicts."""
         normed: Tensor = self.feature_norm(features.to(self.project.weight.dtype))
         return normed
 

@@ -1,4 +1,4 @@
-"""A backbone inside the model, whose grid of features are the rows of the `image` stream."""
+"""A backbone inside the model; its grid of features are the rows of the `image` stream."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class GridEmbedding(nn.Module):
         boxes = fields["boxes"]
         if len(features) != len(boxes):
             raise WorkbenchError(
-                f"image stream: the backbone gives {self.backbone.grid} x {self.backbone.grid} rows an image, "
-                f"{len(features)} in all, the batch has {len(boxes)}; give vision.pixels the same grid"
+                f"image stream: the backbone returns {self.backbone.grid} x {self.backbone.grid} rows an image, "
+                f"{len(features)} in all, but the batch has {len(boxes)}; set the same grid for vision.pixels"
             )
         hidden = self.project(hide(features, fields.get("masked"), self.mask)) + self.positions(boxes)
         return self.dropout(self.norm(self.image_types(hidden + self.type_vector, fields)))

@@ -14,7 +14,7 @@ from vision.models.embeddings._positions import GridPositions, Positions
 from vision.models.embeddings._rows import ImageTypes, field, hide, vector
 from workbench.core.options.bounds import Dropout, Epsilon, Images, Side, Size
 
-PatchGrid = Annotated[int, Ge(2), Le(1024)]  # a single cell would be the whole image, whose box is the class token's
+PatchGrid = Annotated[int, Ge(2), Le(1024)]  # a single cell has the class token's box, the whole image
 
 
 class PatchesEmbedding(nn.Module):
@@ -27,14 +27,13 @@ class PatchesEmbedding(nn.Module):
     Args:
         grid: patches per side.
         patch: side of a patch in pixels.
-        normalisation: the mean and deviation of each channel that are taken off the pixels: those of a released model
-        whose
-            weights the network starts from (`imagenet`, `clip`), or `half`.
-        interpolate: positions of patches that make another grid, as those of an image that keeps its shape, lie between
-            those of this one (ViLT).
+        normalisation: the mean and deviation of each channel: those of a published model whose weights initialise the
+            network (`imagenet`, `clip`), or `half`.
+        interpolate: positions of patches in another grid, such as that of an image with its own aspect ratio, are
+            interpolated from this one (ViLT).
         bias: whether W has one (CLIP's has none).
         type_vector: add a learned vector to every row, which distinguishes them from words.
-        mask_vector: a learned patch stands for masked ones.
+        mask_vector: a learned patch replaces masked ones.
         norm: a LayerNorm at the end (CLIP's `ln_pre`).
         images: how many images a sequence may have, distinguished by a learned vector each (`media` of the builder).
     """
@@ -90,6 +89,6 @@ class PatchesEmbedding(nn.Module):
         return self.dropout(self.norm(self.image_types(hidden, fields)))
 
     def normalise(self, patches: Tensor) -> Tensor:
-        """uint8 [rows, 3 * patch * patch] -> float32, each channel with its mean and deviation taken off."""
+        """uint8 [rows, 3 * patch * patch] -> float32, normalised by the mean and deviation of each channel."""
         side = self.patch
         return standardise(patches.unflatten(1, (3, side, side)), self.mean, self.std).flatten(1)

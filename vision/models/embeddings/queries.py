@@ -1,4 +1,4 @@
-"""Learned queries, that a layer has read what they shall tell (CoCa, arXiv:2205.01917; `vision.attention_pool`)."""
+"""Learned queries of a pooling layer (CoCa, arXiv:2205.01917; `vision.attention_pool`)."""
 
 from __future__ import annotations
 

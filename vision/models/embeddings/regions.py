@@ -82,7 +82,7 @@ class RegionsEmbedding(nn.Module):
 
 
 def box_numbers(boxes: Tensor, size: int) -> Tensor:
-    """What a published model reads of boxes [rows, 4]: [rows, size].
+    """A published model's input from boxes [rows, 4]: [rows, size].
 
     4: the corners (LXMERT); 5: and the area (ViLBERT); 7: corners, width, height, area (UNITER).
     """

@@ -1,4 +1,4 @@
-"""Visual features that a network within the model makes of regions' pixels (VL-BERT, arXiv:1908.08530, section 3.2)."""
+"""Visual features of regions from a network inside the model (VL-BERT, arXiv:1908.08530, section 3.2)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ class RoiFeatureEmbedding(VisualFeatureEmbedding):
     """Region features that a timm network inside the model computes from pixels (Fast R-CNN as in VL-BERT,
     arXiv:1908.08530, section 3.2). They enter `vision.visual_feature`.
 
-    A region's feature is the mean of the network's last map in its box (bilinear). The released code runs the last
-    stage of
-    ResNet-101 on each region by itself. The statistics of batch norms stay as they are, as in the released code.
+    A region's feature is the mean of the network's last map in its box (bilinear). The published code runs the last
+    stage of ResNet-101 on each region by itself. The statistics of batch norms are frozen, as in the published code.
 
     Args:
         backbone: name of a timm network of convolutions.

@@ -15,7 +15,7 @@ class VisualFeatureEmbedding(nn.Module):
     """Visual feature embedding of VL-BERT (arXiv:1908.08530, section 3.2). It is relu(W dropout([sinusoids of the box ;
     feature]) + b). The feature of a masked row is a learned vector.
 
-    The layer `vision.visual_elements` makes elements of them, and gives the last one of an image to its text.
+    The layer `vision.visual_elements` builds elements from them, and adds the last one of an image to its text.
 
     Args:
         feature_size: numbers of a stored feature.
@@ -43,7 +43,7 @@ class VisualFeatureEmbedding(nn.Module):
             )
         features = self.dropout(hide(features, fields.get("masked"), self.mask))
         boxes = self.dropout(box_waves(fields["boxes"], self.waves).to(features.dtype))
-        # in two parts, so that the two need not be copied into one wide matrix
+        # in two products, which avoids copying both into one wide matrix
         size = boxes.shape[1]
         hidden = F.linear(boxes, self.combine.weight[:, :size]) + F.linear(features, self.combine.weight[:, size:])
         return F.relu(hidden + self.combine.bias)

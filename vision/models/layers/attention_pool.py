@@ -13,16 +13,16 @@ class AttentionPoolLayer(nn.Module):
     """Attentional pooling: learned queries read a stream (CoCa, arXiv:2205.01917; Lee et al., arXiv:1810.00825). It is
     x = attention(x, to, to), a single multi-head attention with the rows of `stream` as queries.
 
-    There is neither a residual nor a norm, so that what is pooled are means of what was read: put a `norm` layer before
-    and behind it. Other streams pass through.
+    There is neither a residual nor a norm, so that the outputs are means of the values: put a `norm` layer before and
+    after it. Other streams pass through.
 
     Args:
-        stream: of the queries (`vision.queries`), as many rows as shall be left.
+        stream: the stream of the queries (`vision.queries`), one row for each output row.
         to: the stream that is pooled.
         sizes: hidden size of every stream (given by the network).
         attention_dropout: of the attention weights.
-        score_bias, window, scale, bias: as of every layer (`workbench.models.blocks.LayerOptions`); what goes by
-            places counts the queries and the rows that they read from 0 each.
+        score_bias, window, scale, bias: as of every layer (`workbench.models.blocks.LayerOptions`); places count from 0
+            separately for the queries and for the rows that they read.
     """
 
     def __init__(

@@ -2,8 +2,8 @@
 
     x_t = x_t + sum of v_i over the boxes i that token t refers to
 
-The transform `vision.boxes_in_text` says who refers to what: a token to one box at most. The layers after this one read
-the text alone.
+The transform `vision.boxes_in_text` defines the references: a token has at most one box. The layers after this one read
+only the text.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class BoxesInTextLayer(nn.Module):
         super().__init__()
         if sizes[stream] != sizes[image]:
             raise WorkbenchError(
-                f"BoxesInText: the vectors of boxes are added to those of words; {stream} is {sizes[stream]} wide, "
-                f"{image} {sizes[image]}"
+                f"BoxesInText: {stream} has the width {sizes[stream]}, "
+                f"{image} {sizes[image]}; they must be equal, as the vectors of boxes are added to those of words"
             )
         self.stream, self.image = stream, image
         self.reads, self.changes = (stream, image), (stream,)
@@ -40,8 +40,8 @@ class BoxesInTextLayer(nn.Module):
         words, fields = hidden[self.stream], context.fields(self.stream)
         if "box" not in fields:
             raise WorkbenchError(
-                f"BoxesInText: nothing says which words of {self.stream!r} refer to boxes; add the transform "
+                f"BoxesInText: no words of {self.stream!r} have references to boxes; add the transform "
                 "vision.boxes_in_text to the sequence"
             )
-        nothing_last = F.pad(hidden[self.image], (0, 0, 0, 1))  # row -1, for words that refer to nothing
+        nothing_last = F.pad(hidden[self.image], (0, 0, 0, 1))  # row -1, for words without a reference
         return {**hidden, self.stream: words + nothing_last[fields["box"]].to(words.dtype)}

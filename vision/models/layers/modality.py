@@ -1,4 +1,4 @@
-"""Which stream a row is of, as a learned vector that is added to it (ViLT, arXiv:2102.03334, equation 3)."""
+"""A learned vector for each stream that is added to its rows (ViLT, arXiv:2102.03334, equation 3)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class ModalityLayer(nn.Module):
     before the layers that join the streams. Other streams pass through.
 
     Args:
-        streams: those that get a vector each.
+        streams: the streams that get a vector.
         sizes: hidden size of every stream (given by the network).
     """
 
     def __init__(self, streams: Annotated[list[Word], MinLen(1)], sizes: dict[str, int]) -> None:
         super().__init__()
         if len(set(streams)) < len(streams):
-            raise WorkbenchError(f"streams = {', '.join(streams)}: each may be named once")
+            raise WorkbenchError(f"streams = {', '.join(streams)}: a stream is named twice; name each once")
         self.reads = self.changes = tuple(streams)
         self.vectors = nn.ParameterDict({name: vector(sizes[name]) for name in streams})
 

@@ -3,12 +3,11 @@
     region:  norm(e + norm_o(v_i) + type + position)     e = [IMG], of the last row [END]
     word:    norm(w + norm_t(v_last))                    w = word + position + segment
 
-Regions have no order: all have the position that follows the text's, but for the last row, which has the next one. The
-layer takes it from the text that is next to the image in the batch, since retrieval pairs an image with any text.
+Regions have no order: all have the position that follows the text's, except the last row, which has the next one. The
+layer computes it from the text with the image in the batch, since retrieval pairs an image with any text.
 
-v are the rows of `vision.visual_feature`; the last row of an image stands for it as a whole (`whole: last` of
-`vision.regions`). What is the last here is a row of its own without a feature in the released code; here it is as in
-VOLTA.
+v are the rows of `vision.visual_feature`; the last row of an image represents it as a whole (`whole: last` of
+`vision.regions`). The last row here is a separate row without a feature in the published code; here it is as in VOLTA.
 """
 
 from __future__ import annotations
@@ -62,8 +61,8 @@ class VisualElementsLayer(nn.Module):
 
     @torch.no_grad()
     def initialise(self, scale: float) -> None:
-        """BERT's initialisation, but that visual features are 0 at first, so that words are what they were where the
-        network starts from a text's (the released code: visual_scale_text_init and visual_scale_object_init are 0)."""
+        """BERT's initialisation, except that visual features are 0 at first, so that words are unchanged if the network
+        starts from a text model (the published code: visual_scale_text_init and visual_scale_object_init are 0)."""
         for child in self.children():
             initialise(child, scale)
         for norm in (self.norm_text, self.norm_image):
@@ -94,7 +93,7 @@ class VisualElementsLayer(nn.Module):
         return rows + self.position(self._positions(context) + last)
 
     def _positions(self, context: Context) -> Tensor:
-        """The position behind the text of each region's sequence [regions], whichever text the image is beside.
+        """The position after the text of each region's sequence [regions], whichever text the image is paired with.
 
         Raises:
             WorkbenchError: a text is as long as the table of positions.
@@ -111,11 +110,12 @@ class VisualElementsLayer(nn.Module):
         return torch.repeat_interleave(behind, counts, output_size=regions.rows)
 
     def _words(self, hidden: dict[str, Tensor], context: Context) -> Tensor:
-        """The words with the last row of their image, be it of the batch or of the cache."""
+        """The words with the last row of their image, from the batch or from the cache."""
         words, lengths = hidden[self.stream], context.layout(self.stream).offsets.diff()
         nothing = words.new_zeros(len(lengths), words.shape[1])
         if self.alone is not None:
-            nothing = nothing + self.norm_text(self.alone + nothing[:1])  # counting operations takes no bare parameter
+            # the sum, as the counting of operations does not support a bare parameter
+            nothing = nothing + self.norm_text(self.alone + nothing[:1])
         if self.image in hidden:
             visual, layout = hidden[self.image], context.layout(self.image)
             if context.keeps("keys") or context.keeps("rows"):

@@ -1,4 +1,4 @@
-"""What is said in a video with its clips: [CLS] words [SEP] in the text stream, the clips of that time in `video`."""
+"""Captions or speech of a video with clips: [CLS] words [SEP] in `text`, the clips of their time in `video`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workbench.sequences.text_layout import VisibilityAlone
 
 LATE = "captions behind the end of the video"
 _BY_CAPTION = ("captions", "caption_spans")
-SLACK = 1.0  # seconds: a clip ends with its last frame, a video a little later
+SLACK = 1.0  # seconds: a clip ends with its last frame, the video a little later
 Run = Annotated[int, Ge(1), Le(1000)]
 
 
@@ -28,21 +28,24 @@ class VideoCaptionBuilder(ImageCaptionBuilder):
     """Speech or captions of a video with its clips: [CLS] words [SEP] in the text stream, the clips in `video`. A
     caption or a recognised sentence has the clips of its time (`caption_times`), or all clips.
 
-    A sentence in whose time no clip begins or ends gets the clip in which it lies, or the nearest. One that begins
-    behind the end of the video is left out, and counted.
+    A sentence in whose time no clip begins or ends gets the clip that contains it, or the nearest. One that begins
+    after the end of the video is dropped and counted.
 
     Args:
-        video: the component that makes the video stream, with its options; null for the words alone (VideoBERT's
-            text-only regime).
+        video: the image processor of the video stream, with its options; null for the words alone (VideoBERT's
+        text-only
+            regime).
         captions: `each` caption is an item of the epoch, or `one` place in every video is drawn per epoch.
-        pairs: with `one`: so many captions that follow each other there, each a sequence; they are of one video (the
-            positive pairs of UniVL).
-        joined: with `one`: each is joined with those behind it to up to so many, evenly drawn (VideoBERT, section 4.3).
-        words: false leaves the words out, but for the special tokens (VideoBERT's video-only regime).
-        stream: what the stream of the clips is called.
+        pairs: with `one`: the number of successive captions, each a sequence; they belong to one video (the positive
+        pairs of
+            UniVL).
+        joined: with `one`: the largest number of successive captions to join, drawn uniformly (VideoBERT, section 4.3).
+        words: false removes the words, except the special tokens (VideoBERT's video-only regime).
+        stream: the name of the clips' stream.
         partial: mentions that begin or end inside a token: `cover` or `drop`.
-        control: the recipe's; `question-only` leaves the clips out, `shuffled-captions` gives every segment the caption
-            of another one's video.
+        control: the recipe's; `question-only` removes the clips, `shuffled-captions` replaces every segment's caption
+        by one of
+            another video.
         visibility: which tokens of the text each one sees: all (`bidirectional`), those up to itself (`causal`), or
             itself and those after it (`anticausal`).
         target: as of `image_caption`.
@@ -67,7 +70,7 @@ class VideoCaptionBuilder(ImageCaptionBuilder):
         target: Word | None = None,
     ) -> None:
         if captions == "each" and (pairs, joined) != (1, 1):
-            raise WorkbenchError(f"pairs = {pairs}, joined = {joined} are for `captions: one`; found {captions!r}")
+            raise WorkbenchError(f"pairs = {pairs}, joined = {joined} need `captions: one`; found {captions!r}")
         reported: dict[str, Any] = {"partial": partial, "control": control, "visibility": visibility, "target": target}
         super().__init__(tokenizer, max_length, None, captions, **reported)
         self.image = ImageStream(video, control, stream=stream)
@@ -81,7 +84,7 @@ class VideoCaptionBuilder(ImageCaptionBuilder):
         return other
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
-        """Each video as the segments that are read of it, so that objectives exchange these."""
+        """Each video as its segments, so that objectives exchange these."""
         samples = super().arrange(samples, draws)
         return [part for sample in samples for part in self._segments(sample, draws.of(tuple(sample["draw"])))]
 
@@ -91,8 +94,8 @@ class VideoCaptionBuilder(ImageCaptionBuilder):
         return super().__call__(parts, draws)
 
     def media(self, sample: Sample) -> list[Sample]:
-        """Its segments: captions that have the same clips are of one. One that begins behind the end is left out, and
-        counted."""
+        """The segments of a sample: captions with the same clips share one. A caption that begins after the end is
+        dropped and counted."""
         captions, times = sample.get("captions") or [], sample.get("caption_times") or []
         if not (times and "clips" in sample):
             return [{**sample, WINDOW: None}]
@@ -106,7 +109,7 @@ class VideoCaptionBuilder(ImageCaptionBuilder):
         return [self._medium(sample, numbers, place) for place, numbers in enumerate(of_clips.values())]
 
     def _medium(self, sample: Sample, numbers: list[int], place: int) -> Sample:
-        """The segment of these captions, with a name of its own."""
+        """The segment of these captions, with its own key."""
         part = self._segment(sample, sample["captions"], numbers[0], numbers[0] + 1)
         start, end = part[WINDOW]
         own = {name: [sample[name][number] for number in numbers] for name in _BY_CAPTION if name in sample}
@@ -134,7 +137,7 @@ class VideoCaptionBuilder(ImageCaptionBuilder):
         return segments
 
     def _is_late(self, sample: Sample, number: int) -> bool:
-        """Whether a caption begins behind the last clip."""
+        """Whether a caption begins after the last clip."""
         times: list[list[float]] = sample.get("caption_times") or []
         ends = sample["clips"]["times"][:, 1] if times and "clips" in sample else np.zeros(0)
         return bool(len(ends)) and times[number][0] > ends.max() + SLACK
@@ -155,7 +158,7 @@ class VideoCaptionBuilder(ImageCaptionBuilder):
 
 
 def within(times: np.ndarray, start: float, end: float) -> np.ndarray:
-    """Which of the stretches [n, 2] lie in part in [start, end): their numbers; the nearest one where none does."""
+    """The numbers of the intervals [n, 2] that overlap [start, end); the nearest one if none does."""
     rows = np.flatnonzero((times[:, 1] > start) & (times[:, 0] < end))
     if len(rows) or not len(times):
         return rows

@@ -1,4 +1,4 @@
-"""An image that keeps its shape, cut into patches (ViLT, arXiv:2102.03334, section 4.1)."""
+"""An image with its own aspect ratio, cut into patches (ViLT, arXiv:2102.03334, section 4.1)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class AspectPatchesProcessor(ImageProcessor):
     Args:
         shorter, longer: sides in pixels (ViLT: 384 and 640).
         patch: side of a patch in pixels.
-        most: in training so many patches are drawn of those of an image that has more (ViLT: 200); null keeps all.
-        flip: probability of mirroring, unless the text speaks of left or right.
+        most: most patches in training, drawn at random (ViLT: 200); null keeps all.
+        flip: probability of mirroring, unless the text mentions left or right.
         class_row: a row of zeros in front whose box is the whole image, for the class token.
     """
 
@@ -42,7 +42,7 @@ class AspectPatchesProcessor(ImageProcessor):
     ) -> None:
         if not patch <= shorter <= longer:
             raise WorkbenchError(
-                f"patch = {patch}, shorter = {shorter}, longer = {longer}; each is at most the next one"
+                f"patch = {patch}, shorter = {shorter}, longer = {longer}; each must be at most the next one"
             )
         self.shorter, self.longer, self.patch, self.most = shorter, longer, patch, most
         self.flip, self.class_row = flip, class_row

@@ -20,16 +20,17 @@ class ClipTokensProcessor(ClipsProcessor):
     """Visual tokens of the clips of a video (VideoBERT, arXiv:1904.01766). They form a stream of tokens after a start
     token ([>] in the paper).
 
-    Tokens are the codes 0, ..., codes - 1; `codes` is the mask and codes + 1 what begins, so the embedding has a table
-    of codes + 2 rows.
+    Tokens are the codes 0, ..., codes - 1; `codes` is the mask and codes + 1 the start token, so the embedding has a
+    table of codes + 2 rows.
 
-    Args:
-        clustering: what the corpus says its tokens are of (`meta.codes`); others are refused. `null` in a recipe: what
-            those of the task say.
+    clustering: the identity of the vocabulary in the corpus (`meta.codes`); others are refused. `null` in a recipe:
+    that of
+        the task's corpus.
+            codes: the number of tokens.
         codes: how many there are.
-        backbone: what the corpus says its features are of; `null` in a recipe: what those of the task say.
-        max_clips: as many at most.
-        every: only every n-th clip is read, n drawn from 1 to so many (the paper: 5); evaluation reads all.
+        backbone: the extractor of the features in the corpus; `null` in a recipe: that of the task's corpus.
+        max_clips: the largest number of clips.
+        every: only every n-th clip is read, n drawn from 1 to this number (the paper: 5); evaluation reads all.
     """
 
     reads = ("clips", "clips.codes")
@@ -49,7 +50,7 @@ class ClipTokensProcessor(ClipsProcessor):
         found = sample.get("meta", {}).get("codes")
         if found != self.clustering:
             raise WorkbenchError(
-                f"{where}: the visual tokens are of {found!r}, this model reads those of {self.clustering!r}. Look "
+                f"{where}: the visual tokens are of {found!r}, but this model needs those of {self.clustering!r}. Look "
                 "them up again with that vocabulary (`workbench prepare clip-tokens`), or train a model on this one"
             )
         codes = clips["codes"][rows].astype(np.int64)

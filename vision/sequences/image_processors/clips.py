@@ -21,13 +21,13 @@ Sampling = Annotated[int, Ge(1), Le(1000)]
 class ClipsProcessor(ImageProcessor):
     """Precomputed features of the first `max_clips` clips of a video, with their places (`position_ids`) from 0.
 
-    Their `boxes` are stretches of the time that the clips take together, over the whole image: (from, 0, to, 1).
-    As with regions, the `backbone` is compared with what the corpus recorded.
+    Their `boxes` are intervals of the total time of the clips, over the whole image: (from, 0, to, 1).
+    As with regions, the `backbone` is compared with that of the corpus.
 
     Args:
-        backbone: what the corpus says its features are of; `null` in a recipe: what those of the task say.
-        max_clips: as many at most.
-        every: only every n-th clip is read, n drawn from 1 to so many (VideoBERT: 5); evaluation reads all.
+        backbone: the extractor of the features in the corpus; `null` in a recipe: that of the task's corpus.
+        max_clips: the largest number of clips.
+        every: only every n-th clip is read, n drawn from 1 to this number (VideoBERT: 5); evaluation reads all.
     """
 
     reads: tuple[str, ...] = ("clips",)
@@ -53,7 +53,7 @@ class ClipsProcessor(ImageProcessor):
         found, where, clips = sample.get("meta", {}).get("backbone"), place(sample), sample["clips"]
         if found != self.backbone:
             raise WorkbenchError(
-                f"{where}: the clips are of backbone {found!r}, this model reads those of {self.backbone!r}. "
+                f"{where}: the clips are of backbone {found!r}, but this model needs those of {self.backbone!r}. "
                 "Extract the corpus again with that backbone, or train a model on this one"
             )
         if "features" not in clips or np.shape(clips.get("times")) != (len(clips["features"]), 2):
@@ -65,7 +65,7 @@ class ClipsProcessor(ImageProcessor):
 
 
 def spaced_places(times: np.ndarray) -> np.ndarray:
-    """Stretches of time [n, 2] as boxes [n, 4] over the time that they take together, float32."""
+    """Intervals of time [n, 2] as boxes [n, 4] over their total time, float32."""
     first, last = times.min(initial=np.inf), times.max(initial=-np.inf)
     inside = (times - first) / max(last - first, 1e-6) if len(times) else times
     boxes = np.zeros((len(times), 4), np.float32)

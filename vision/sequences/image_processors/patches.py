@@ -17,9 +17,9 @@ class PatchesProcessor(ImageProcessor):
     """Square patches of an image without overlap (ViT, arXiv:2010.11929). They are listed row by row, each flattened as
     (channel, y, x).
 
-    They stay bytes until they are on the device, where the embedding normalises them: a quarter of what numbers take.
-    `class_row` puts a row of zeros in front whose box is the whole image: the embedding gives it a learned vector of
-    its own (ViT's class token) and no objective corrupts it.
+    They stay bytes until they are on the device, where the embedding normalises them: a quarter of the size of floats.
+    `class_row` puts a row of zeros in front whose box is the whole image: the embedding replaces it by a learned vector
+    (ViT's class token) and no objective corrupts it.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class PatchesProcessor(ImageProcessor):
         class_row: bool = False,
     ) -> None:
         if size % patch:
-            raise WorkbenchError(f"size = {size} is not a multiple of patch = {patch}; choose sizes that divide")
+            raise WorkbenchError(f"size = {size} is not a multiple of patch = {patch}; choose a multiple")
         self.square = SquareCrop(size, resize=resize, crop_scale=crop_scale, flip=flip)
         self.patch = patch
         self.class_row = class_row

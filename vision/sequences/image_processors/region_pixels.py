@@ -1,4 +1,4 @@
-"""An image itself with the boxes of its stored regions, for a network in the model that looks into the boxes."""
+"""An image with the boxes of its stored regions, for a network in the model that pools the boxes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ class RegionPixelsProcessor(ImageProcessor):
     The embedding `vision.roi_feature` computes the features. A hidden region is hidden in the pixels, so no other
     region sees it.
 
-    `first` [rows] says which row is the first of an image; `pixels` are [1, 3, size, size] of bytes.
+    `first` [rows] marks the first row of an image; `pixels` are [1, 3, size, size] of bytes.
 
     Args:
-        backbone: of the detector, as the corpus says it; `null` in a recipe: what those of the task say.
+        backbone: the detector in the corpus; `null` in a recipe: that of the task's corpus.
         size: side of the square that the image is squashed to, in pixels.
-        max_regions: the most confident ones, as many at most.
-        whole: a row for the image as a whole stands before the regions (`first`) or behind them (`last`; VL-BERT): its
-            box is the image. No objective hides it or predicts it.
+        max_regions: the largest number of regions, the most confident ones.
+        whole: a row for the image as a whole comes before the regions (`first`) or after them (`last`; VL-BERT): its
+        box is
+            the image. No objective hides it or predicts it.
     """
 
     reads = ("regions",)

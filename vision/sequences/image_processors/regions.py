@@ -20,16 +20,16 @@ from workbench.sequences.sequence import Fields, Sample
 class RegionsProcessor(ImageProcessor):
     """Precomputed features of the `max_regions` most confident regions of an image.
 
-    A model that was trained on the features of one backbone is useless on those of another and nothing else would
-    tell, so `backbone` is compared with what the corpus recorded (`meta.backbone`). What a detector said of its
-    regions (`vision.sequences.region_targets`) goes with them, as far as it is stored, and the `number` of each among
-    all of the record.
+    A model that was trained on the features of one backbone is useless on those of another, and no other check would
+    find that, so `backbone` is compared with that of the corpus (`meta.backbone`). The detector's stored outputs
+    (`vision.sequences.region_targets`) come with the regions, and the `number` of each among all of the record.
 
     Args:
-        backbone: what the corpus says its features are of; `null` in a recipe: what those of the task say.
-        max_regions: the most confident ones, as many at most.
-        whole: a row for the image as a whole stands before the regions (`first`; ViLBERT) or behind them (`last`;
-            VL-BERT): the mean of their features. No objective hides it or predicts it.
+        backbone: the extractor of the features in the corpus; `null` in a recipe: that of the task's corpus.
+        max_regions: the largest number of regions, the most confident ones.
+        whole: a row for the image as a whole comes before the regions (`first`; ViLBERT) or after them (`last`;
+        VL-BERT): the
+            mean of their features. No objective hides it or predicts it.
     """
 
     reads = ("regions",)
@@ -47,13 +47,13 @@ class RegionsProcessor(ImageProcessor):
         if "medium" in sample["regions"]:
             media = sorted(set(sample["regions"]["medium"].tolist()))
             raise WorkbenchError(
-                f"{where}: its regions are of named media ({', '.join(media)}), not of one image; say which are read: "
-                f"media: [{', '.join(media)}] of the sequence builder, --media of a fine-tuning"
+                f"{where}: its regions are of named media ({', '.join(media)}), not of one image; name those to read: "
+                f"media: [{', '.join(media)}] in the sequence builder, or --media in fine-tuning"
             )
         found = sample.get("meta", {}).get("backbone")
         if found != self.backbone:
             raise WorkbenchError(
-                f"{where}: the features are of backbone {found!r}, this model reads those of {self.backbone!r}. "
+                f"{where}: the features are of backbone {found!r}, but this model needs those of {self.backbone!r}. "
                 "Extract the corpus again with that backbone, or train a model on this one"
             )
         return self._fields(sample["regions"], where)
@@ -69,9 +69,7 @@ class RegionsProcessor(ImageProcessor):
         said = {name: regions[name][keep].copy() for name in TARGETS if name in regions}
         return self._with_whole(
             {
-                "features": regions["features"][
-                    keep
-                ].copy(),  # of the type they are stored with, half the bytes to move
+                "features": regions["features"][keep].copy(),  # in the stored type: half the bytes to copy
                 "boxes": np.array(regions["boxes"][keep], np.float32),
                 "number": np.arange(len(regions["boxes"]))[keep],
                 **said,

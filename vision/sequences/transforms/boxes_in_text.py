@@ -1,12 +1,11 @@
-"""Which tokens refer to which boxes (B2T2, Alberti et al., arXiv:1908.05054).
+"""References of words to boxes (B2T2, Alberti et al., arXiv:1908.05054).
 
     [CLS] [IMG] who is person1 talking to [SEP]
            whole        box 1
 
-As in the released code a token of its own follows [CLS] and refers to the image as a whole. A mention refers to a box
-where
-the entity that it is linked to is `region:N`, the N-th of the record's stored regions, from 0; the released code's
-mentions are one token each, here all tokens of a mention refer to it.
+As in the published code a special token follows [CLS] and refers to the image as a whole. A mention refers to a box if
+its linked entity is `region:N`, the N-th of the record's stored regions, from 0. The published code's mentions are one
+token each; here all tokens of a mention refer to it.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ class BoxesInTextTransform(CountingTransform):
     """References of words to boxes (B2T2, Alberti et al., arXiv:1908.05054). It adds a token for the image after the
     first token of a text. It links this token and the mentions to rows of the image (`box`).
 
-    The image needs a row for its whole (`whole: first` of `vision.regions`). Of an image that itm exchanged, mentions
+    The image needs a row for its whole (`whole: first` of `vision.regions`). After itm exchanged the image, mentions
     refer to the regions of the same numbers. A text without an image gets no token.
 
     Args:
-        token: role of the token that stands for the image: one that no text has. Words of a text never spell it.
-        max_boxes: boxes that the mentions of a text may refer to (the released code: 4), the first ones in their order.
-        stream, image: of the words, and of the image's rows.
+        token: role of the token that represents the image; no text has it, and words of a text never spell it.
+        max_boxes: most boxes that the mentions of a text may refer to (the published code: 4), the first ones in their
+        order. stream, image: of the words, and of the image's rows.
     """
 
     def __init__(
@@ -68,8 +67,8 @@ class BoxesInTextTransform(CountingTransform):
         whole = np.flatnonzero(special_rows(image))
         if not len(whole):
             raise WorkbenchError(
-                f"transform vision.boxes_in_text: the image of {sequence.key!r} has no row for its whole; say "
-                "`whole: first` of vision.regions"
+                f"transform vision.boxes_in_text: the image of {sequence.key!r} has no row for its whole; set "
+                "`whole: first` for vision.regions"
             )
         return int(whole[0])
 
@@ -96,6 +95,6 @@ class BoxesInTextTransform(CountingTransform):
 
 
 def _number(entity: str) -> int | None:
-    """The N of `region:N`; None for entities of other kinds."""
+    """The N of `region:N`; None for other entities."""
     reported = entity.removeprefix(PREFIX)
     return int(reported) if reported != entity and reported.isdecimal() else None

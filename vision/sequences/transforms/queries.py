@@ -1,4 +1,4 @@
-"""Rows for learned queries, next to the image that they read (CoCa, arXiv:2205.01917, section 3.2)."""
+"""Rows of learned queries that read an image (CoCa, arXiv:2205.01917, section 3.2)."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from workbench.sequences.protocols import Transform
 from workbench.sequences.sequence import Rows, Sequence
 
 LAST = 1 << 30
-"""A rank behind all of a text: what has it sees everything, and is seen by nothing with another rank."""
+"""A rank after all of a text: its rows see everything, and no row with another rank sees them."""
 
 
 class QueriesTransform(Transform):
     """Rows for learned queries (CoCa, arXiv:2205.01917, section 3.2). It adds a stream of `count` rows, numbered from
     0, to every sequence with an image. No objective corrupts them.
 
-    Its rows hang on the image, so that an image taken by itself keeps its queries.
+    Its rows belong to the image, so that an image taken by itself keeps its queries.
 
     Args:
         stream: the name of the new stream; its embedding is `vision.queries`.
         count: rows of a sequence, as many as the embedding has queries.
         image: the stream that they belong to.
-        unread: as many of the first are seen by no other stream's rows, as the one that is contrasted is not read by
-            the decoder (open_clip's CoCa, where one pooler serves both).
+        unread: number of first queries that no other stream's rows see, as the contrasted one is not read by the
+        decoder
+            (open_clip's CoCa, where one pooler serves both).
 
     Raises:
         WorkbenchError: a sequence has a stream of that name already.
@@ -40,7 +41,8 @@ class QueriesTransform(Transform):
         for sequence in sequences:
             if self.stream in sequence.streams:
                 raise WorkbenchError(
-                    f"sequence {sequence.key!r} has a stream {self.stream!r} already; give the queries another name"
+                    f"sequence {sequence.key!r} has a stream {self.stream!r} already; choose another name for the "
+                    "queries"
                 )
             if sequence.length(self.image):
                 fields = {

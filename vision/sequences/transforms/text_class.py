@@ -1,4 +1,4 @@
-"""A class token behind a text that is read from left to right (CoCa, arXiv:2205.01917, section 3.2)."""
+"""A class token after a causal text (CoCa, arXiv:2205.01917, section 3.2)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ class TextClassTransform(Transform):
     Args:
         stream: the name of the new stream.
         of: the text.
-        length: open_clip's CoCa fills texts up to this length, and hides the rows of the padding one place too late:
-            the class token of a text that is shorter sees the first row of the padding, and not itself. With a length
-            that row is here too, as the stream `padding` (whose tables are the text's: `tie`). null: it sees the text
-            and itself, as in the paper.
+        length: open_clip's CoCa pads texts to this length, and masks the padding one place too late: the class token of
+        a
+            shorter text sees the first row of the padding, and not itself. With a length that row exists here too, as
+            the stream `padding` (which shares the text's tables: `tie`). null: it sees the text and itself, as in the
+            paper.
         padding: the name of the stream of that row.
 
     Raises:
@@ -53,7 +54,7 @@ class TextClassTransform(Transform):
     def _add(self, sequence: Sequence, rows: int) -> None:
         taken = [name for name in (self.stream, self.padding) if name in sequence.streams]
         if taken:
-            raise WorkbenchError(f"sequence {sequence.key!r} has a stream {taken[0]!r} already; give another name")
+            raise WorkbenchError(f"sequence {sequence.key!r} has a stream {taken[0]!r} already; choose another name")
         if self.length is not None and rows > self.length:
             raise WorkbenchError(
                 f"sequence {sequence.key!r} has a text of {rows} tokens, and length = {self.length}; set max_length of "

@@ -40,8 +40,8 @@ def test_boxes_stay_with_their_captions(tmp_path: Path, photograph: Any, read: A
         ([[0, 0, 1, 1]], "1 boxes for 2 captions"),
         ([[0, 0, 9, 8], []], "is not x1 < x2 and y1 < y2 in 0..1"),
         ([[0.5, 0, 0.5, 1], []], "is not x1 < x2 and y1 < y2 in 0..1"),
-        ([[0, 0, 1], []], r"is not \[x1, y1, x2, y2\]"),
-        ([[0, 0, float("nan"), 1], []], r"is not \[x1, y1, x2, y2\]"),
+        ([[0, 0, 1], []], r"is neither \[x1, y1, x2, y2\]"),
+        ([[0, 0, float("nan"), 1], []], r"is neither \[x1, y1, x2, y2\]"),
         ("all", "must be|field 'boxes'"),
     ],
 )

@@ -49,7 +49,7 @@ def test_columns_are_named_and_others_kept(tmp_path, tar, photograph, read):
     (tmp_path / "sheet.csv").write_text("photo,what,split\na.jpg,A dog,val\n")
     tar("images.tar", {"a.jpg": photograph(1)})
     options = {"format": "captions-table", "image_column": "photo"}
-    with pytest.raises(WorkbenchError, match=r"none of the columns what, split is called caption .*--option caption_"):
+    with pytest.raises(WorkbenchError, match=r"none of the columns what, split is named caption .*--option caption_"):
         read("image-text", tmp_path / "sheet.csv", **options)
     (sample,) = read("image-text", tmp_path / "sheet.csv", caption_column="what", **options)
     assert sample["captions"] == ["A dog"]

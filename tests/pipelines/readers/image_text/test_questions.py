@@ -109,8 +109,8 @@ def test_ids_of_several_files_are_compared(tmp_path: Path, prepared: Any) -> Non
 
 def test_the_blank_ones_of_several_answers_count_as_annotators(prepared: Any) -> None:
     row = {**_row(1, "what?", " "), "answers": ["", "bed", {"answer": None}, "cat"]}
-    untold = {**_row(2, "what?", ""), "answers": []}
-    questions, dropped = prepared("vqa-jsonl", {"q.json": [row, untold]})
+    unanswered = {**_row(2, "what?", ""), "answers": []}
+    questions, dropped = prepared("vqa-jsonl", {"q.json": [row, unanswered]})
     assert [question["answers"] for question in questions] == [["", "bed", "", "cat"], []], (
         "a test set has none, and no fault"
     )

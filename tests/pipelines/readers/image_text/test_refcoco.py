@@ -77,16 +77,14 @@ def test_what_is_lacking_is_told(folder, read):
     ):
         read("image-text", refs)
     (folder / "instances.json").unlink()
-    with pytest.raises(
-        WorkbenchError, match=r"their boxes are in one instances\.json: give it with the references; fou"
-    ):
+    with pytest.raises(WorkbenchError, match=r"their boxes are in instances\.json: give it with the references; fou"):
         read("image-text", refs)
 
 
 def test_a_pickle_is_not_opened(folder, read):
     path = folder / "refs(unc).p"
     path.write_bytes(pickle.dumps([row(0)]))
-    with pytest.raises(WorkbenchError, match=r"is a pickle: .*convert it to JSON once.*json\.dump\(pickle\.load"):
+    with pytest.raises(WorkbenchError, match=r"is a pickle, .*convert it to JSON once.*json\.dump\(pickle\.load"):
         read("image-text", path)
     (folder / "refs.json").write_text(json.dumps([row(0)]))
     assert len(read("image-text", folder)) == 1, "what was built from it is read in its place"

@@ -44,7 +44,7 @@ def test_what_a_list_says_of_a_pair_goes_to_its_meta(tmp_path, read):
 
 
 def test_a_listed_checksum_is_not_lost(tmp_path, read, photograph):
-    """DataComp's columns, where another image is at the URL today: both checksums are told."""
+    """DataComp's columns, where another image is at the URL today: both checksums are stored."""
     listed = {"uid": "0a1b", "url": "http://x.org/a.jpg", "text": "A dog", "original_width": 8, "sha256": "ab" * 32}
     listed |= {"clip_l14_similarity_score": 0.25, "face_bboxes": [[0.1, 0.2, 0.3, 0.4]]}
     (tmp_path / "list.parquet").write_bytes(parquet([listed]))
@@ -58,7 +58,7 @@ def test_a_listed_checksum_is_not_lost(tmp_path, read, photograph):
 
 def test_columns_of_other_names(tmp_path, read):
     (tmp_path / "list.parquet").write_bytes(parquet([{"link": "http://x.org/a.jpg", "text": "A dog"}]))
-    with pytest.raises(WorkbenchError, match=r"list\.parquet: none of the columns link, text is called url or"):
+    with pytest.raises(WorkbenchError, match=r"list\.parquet: none of the columns link, text is named url or"):
         read("image-text", tmp_path / "list.parquet", fetch=True)
     (sample,) = read("image-text", tmp_path / "list.parquet", fetch=True, url_column="link")
     assert sample["meta"]["url"] == "http://x.org/a.jpg"

@@ -21,5 +21,5 @@ def test_columns_are_found_or_named(tmp_path, read):
     (sample,) = read("image-text", tmp_path / "list.tsv", fetch=True)
     assert sample["captions"] == ["A dog"]
     assert sample["meta"] == {"url": "http://x.org/a.jpg", "score": "0.3", "source": "list.tsv"}
-    with pytest.raises(WorkbenchError, match=r"none of the columns alt, img_url, score is called link"):
+    with pytest.raises(WorkbenchError, match=r"none of the columns alt, img_url, score is named link"):
         read("image-text", tmp_path / "list.tsv", fetch=True, url_column="link")

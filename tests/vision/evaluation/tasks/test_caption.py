@@ -95,6 +95,6 @@ def test_what_cannot_be_captioned_is_refused(world: World, tmp_path: Path) -> No
 
 
 def test_captions_that_are_only_compared_cannot_be_shuffled(world: World) -> None:
-    """An evaluation gives every image its own captions: the control would be told of numbers it did not touch."""
+    """An evaluation uses every image's own captions: the control would be reported for unchanged numbers."""
     with pytest.raises(WorkbenchError, match="control shuffled-captions would change nothing"):
         evaluate(Caption(), CaptionScoring(run=world.run, corpus=world.corpus, control="shuffled-captions"))

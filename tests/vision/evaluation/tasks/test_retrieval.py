@@ -195,7 +195,7 @@ def test_reranking_reads_only_the_candidates(
 def test_images_of_the_same_features_are_not_found(
     contrast: Path, matching: Path, squares: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every caption gives all images the middle rank; of many images the first ones are next to the result."""
+    """Every caption ranks all images in the middle; of many images the first ones are next to the result."""
     corpus = str(squares / "test")
     stages: dict[str, Any] = {"rerank": 4, "first_stage": contrast} if way == "rerank" else {}
     options = RetrievalScoring(run=contrast if way == "contrast" else matching, corpus=corpus, batch_size=3, **stages)
@@ -285,13 +285,13 @@ def test_wrong_inputs(
     contrast: Path, matching: Path, squares: Path, test_corpus: Corpus, train: Callable[..., Path]
 ) -> None:
     corpus = str(squares / "test")
-    with pytest.raises(WorkbenchError, match=r"retrieval knows the control same-features$"):
+    with pytest.raises(WorkbenchError, match=r"retrieval allows the control same-features$"):
         evaluate(Retrieval(), RetrievalScoring(run=contrast, corpus=corpus, control="question-only"))
     with pytest.raises(WorkbenchError, match="finetune retrieval --control shuffled-captions` trains a run without"):
         evaluate(Retrieval(), RetrievalScoring(run=contrast, corpus=corpus, control="shuffled-captions"))
     with pytest.raises(WorkbenchError, match="control same-features is not valid in"):
         fine_tune(Retrieval(), RetrievalTuning(run=contrast, corpus=corpus, control="same-features"))
-    with pytest.raises(WorkbenchError, match="say how many with --rerank"):
+    with pytest.raises(WorkbenchError, match="add their number with --rerank"):
         evaluate(Retrieval(), RetrievalScoring(run=matching, corpus=corpus, first_stage=contrast))
     with pytest.raises(WorkbenchError, match="--first-stage"):
         scored(matching, test_corpus, k=2, size=4)
@@ -345,7 +345,7 @@ def test_folds_are_the_mean_of_parts_that_are_ranked_alone(contrast: Path, test_
     assert whole.counts == {"texts": 20, "images": 10, "folds": 2}
     assert whole.baselines["chance"]["image_retrieval/r1"] == pytest.approx(1 / 5)
     with pytest.raises(
-        WorkbenchError, match=r"cannot be parted into 3 of one size; allowed: --folds 1, 2, or --limit 9"
+        WorkbenchError, match=r"cannot be split into 3 of equal size; allowed: --folds 1, 2, or --limit 9"
     ):
         evaluated(contrast, test_corpus, folds=3)
     with pytest.raises(WorkbenchError, match=r"allowed: --folds 1, 2, 5, 10$"):
@@ -383,7 +383,7 @@ def test_matching_goes_on_against_hard_negatives(matching: Path, squares: Path, 
         torch.testing.assert_close(after.state_dict()[name], weights, atol=1e-6, rtol=0)
     assert evaluated(run, Corpus.open(squares / "test"), limit=3).numbers["r_mean"] > 0
     assert objective_spec(read_recipe(run), "itm") == spec
-    with pytest.raises(WorkbenchError, match="are of matching"):
+    with pytest.raises(WorkbenchError, match="need matching"):
         Retrieval().setup(RetrievalTuning(hard_negatives=way, objective="itc", **reported), read_recipe(matching))
 
 

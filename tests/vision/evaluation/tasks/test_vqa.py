@@ -335,7 +335,7 @@ def test_the_answers_of_several_corpora_make_the_vocabulary(matching: Path, squa
     published = Vqa().setup(VqaTuning(answers=tmp_path / "rows.json", **reported), base).objective["answers"]
     assert published == ["yes", "no"], "without the blank one"
     (tmp_path / "rows.json").write_text(json.dumps(["qux", "quux"]))
-    with pytest.raises(WorkbenchError, match=r"none of its 2 answers is one to the \d+ questions of .*another set"):
+    with pytest.raises(WorkbenchError, match=r"none of its 2 answers belongs to the \d+ questions of .*another set"):
         Vqa().setup(VqaTuning(answers=tmp_path / "rows.json", **reported), base)
     with pytest.raises(WorkbenchError, match="give one"):
         Vqa().setup(VqaTuning(answers=tmp_path / "rows.json", answers_of=[other], **reported), base)

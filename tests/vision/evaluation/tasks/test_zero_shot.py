@@ -114,7 +114,7 @@ def test_wrong_inputs_are_told(world: World, text: str | None, options: Any, rep
 @pytest.mark.parametrize(
     ("control", "reported"),
     [
-        ("question-only", "without its image nothing is left"),
+        ("question-only", "a record without its image cannot"),
         ("shuffled-captions", "would change nothing"),
         ("no-kg", "would change nothing"),
     ],
@@ -132,5 +132,5 @@ def test_a_run_without_images_classifies_none(world: World) -> None:
 def test_a_network_that_mixes_has_no_vectors(world: World, tmp_path: Path) -> None:
     reported = tree(Path(world.corpus).parent, [{**ITC, "apart": False}])
     run = pretrain(recipe_from_dict(reported), tmp_path / "mixed")
-    with pytest.raises(WorkbenchError, match="lets texts see images"):
+    with pytest.raises(WorkbenchError, match="texts attend to images"):
         scored(world, run=run)

@@ -1,4 +1,4 @@
-"""Hugging Face's LXMERT and VisualBERT as our networks: all that their library gives."""
+"""Hugging Face's LXMERT and VisualBERT as our networks: all outputs of their library."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def text_fields(inputs: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
 
 
 def compare(found: dict[str, Tensor], outputs: dict[str, Tensor]) -> None:
-    """All that the library gives, and nothing that it does not."""
+    """All outputs of the library, and no others."""
     assert found.keys() == outputs.keys()
     for name, expected in outputs.items():
         torch.testing.assert_close(found[name], expected, **CLOSE, msg=lambda m, n=name: f"{n}: {m}")

@@ -7,6 +7,6 @@ from tests.contracts.material import GRID
 
 CASE = EmbeddingCase(
     {"hidden_size": 8, "backbone": "test_efficientnet", "size": 64, "grid": GRID, "dropout": 0.0},
-    {"no rows": "every image gives the same number of rows"},
+    {"no rows": "every image has the same number of rows"},
     content="pixels",
 )

@@ -60,7 +60,7 @@ def test_each_caption_has_the_clips_of_its_time() -> None:
 
 
 def test_a_caption_behind_the_end_of_the_video_is_left_out_and_counted() -> None:
-    """Milliseconds read as seconds: it would get the last clip, as if that were what it tells of."""
+    """Milliseconds read as seconds: the caption would wrongly get the last clip."""
     reported = {**video(), "caption_times": [[0.0, 2.0], [2000.0, 4000.0], [4000.0, 6000.0], [6000.0, 8000.0]]}
     builder = VideoCaptionBuilder(tokenizer(), 64, {"image_processor": "vision.clips", "backbone": "made-up"})
     made = builder(builder.arrange([reported], draws()), draws())
@@ -120,5 +120,5 @@ def test_the_clips_of_a_time() -> None:
 
 
 def test_neighbours_need_places_that_are_drawn() -> None:
-    with pytest.raises(WorkbenchError, match="are for `captions: one`"):
+    with pytest.raises(WorkbenchError, match="need `captions: one`"):
         built([video()], pairs=2)

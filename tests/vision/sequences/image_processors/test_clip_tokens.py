@@ -26,7 +26,7 @@ def test_tokens_stand_behind_one_that_begins() -> None:
 
 def test_other_tokens_are_refused() -> None:
     samples = make_samples(1)
-    with pytest.raises(WorkbenchError, match="visual tokens are of 'tree', this model reads those of 'other'"):
+    with pytest.raises(WorkbenchError, match="visual tokens are of 'tree', but this model needs those of 'other'"):
         ClipTokensProcessor("other", 6, "made-up")(samples[0], None)
     samples[0]["clips"]["codes"][1] = 6
     with pytest.raises(BadValueError, match="visual token 6; codes = 6 allows 0 to 5"):

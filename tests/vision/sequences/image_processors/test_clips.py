@@ -30,5 +30,5 @@ def test_every_nth_clip_is_read() -> None:
 
 def test_clips_of_another_backbone_are_refused() -> None:
     samples = make_samples(1)
-    with pytest.raises(WorkbenchError, match="are of backbone 'made-up', this model reads those of 'other'"):
+    with pytest.raises(WorkbenchError, match="are of backbone 'made-up', but this model needs those of 'other'"):
         ClipsProcessor("other")(samples[0], None)

@@ -66,7 +66,7 @@ def test_a_share_of_the_chosen_rows_keeps_its_pixels(samples: list[Sample]) -> N
 
 
 def test_rows_of_other_images_are_refused(samples: list[Sample]) -> None:
-    with pytest.raises(WorkbenchError, match=r"random = 0.5 takes rows' features from another image.*allowed: 0"):
+    with pytest.raises(WorkbenchError, match=r"random = 0.5 uses the features of another image's rows.*allowed: 0"):
         hidden(RegionPixelsProcessor("made-up", 32)(samples[0], None), zero=0.5, random=0.5)
 
 

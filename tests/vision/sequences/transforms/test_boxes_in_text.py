@@ -80,5 +80,5 @@ def test_texts_without_an_image_stay_and_share_a_batch() -> None:
 def test_an_image_without_a_row_for_its_whole_is_refused() -> None:
     sequence = made([])
     del sequence.streams["image"]["special"]
-    with pytest.raises(WorkbenchError, match="image of 'k0' has no row for its whole; say `whole: first`"):
+    with pytest.raises(WorkbenchError, match="image of 'k0' has no row for its whole; set `whole: first`"):
         run([sequence])
