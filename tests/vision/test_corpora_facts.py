@@ -118,7 +118,7 @@ def test_tasks_of_one_stream_must_say_the_same(tmp_path: Path, tokenizer: Path) 
     first, second = recipe(tokenizer, one), recipe(tokenizer, other)
     both = replace(first, tasks={"pairs": first.tasks["pairs"], "more": second.tasks["pairs"]})
     with pytest.raises(
-        WorkbenchError, match=r"backbone of image 'vision\.regions' .* tasks\.pairs: timm:a@1; tasks\.more"
+        WorkbenchError, match=r"backbone of image_processor 'vision\.regions' .* tasks\.pairs: timm:a@1; tasks\.more"
     ):
         as_corpora_say(both)
     same = replace(first, tasks={"pairs": first.tasks["pairs"], "more": first.tasks["pairs"]})

@@ -50,7 +50,7 @@ def test_an_earlier_stage_is_the_map_after_it(name: str) -> None:
     assert wanted.shape == (2, 4, backbone.width)
     torch.testing.assert_close(backbone(pixels), wanted)
     assert backbone.identity.endswith(":stage1")
-    with pytest.raises(WorkbenchError, match=r"stage 99 is not among its \d+ stages"):
+    with pytest.raises(WorkbenchError, match=r"stage 99 does not exist; its \d+ stages"):
         load(name, stage=99)
 
 
@@ -125,7 +125,7 @@ def test_only_plain_tensors_are_read(tmp_path: Path) -> None:
     torch.save({"state_dict": {"a": torch.ones(1)}}, tmp_path / "wrapped.pth")
     (tmp_path / "cut.safetensors").write_bytes(b"1234567890")
     for name, message in {
-        "evil.pth": "never loaded",
+        "evil.pth": "which is not allowed",
         "wrapped.pth": "not a state dict",
         "cut.safetensors": "damaged",
     }.items():

@@ -139,7 +139,7 @@ def test_errors_name_both_sides() -> None:
     for masked in ({}, {"masked": torch.arange(8) == 3}):
         with pytest.raises(WorkbenchError, match="have 6 numbers, the embedding's feature_size is 5"):
             RegionsEmbedding(8, 5)(fields_for(RegionsEmbedding(8, 5)) | masked)
-    with pytest.raises(WorkbenchError, match="Regions needs 'features', the batch has boxes, patches"):
+    with pytest.raises(WorkbenchError, match="RegionsEmbedding needs 'features', the batch has boxes, patches"):
         RegionsEmbedding(8, 5)(fields_for(PatchesEmbedding(8, 2, 4)))
     with pytest.raises(WorkbenchError, match="normalisation = 'imagnet'; allowed: imagenet, clip, half"):
         build("embedding", {"embedding": "vision.patches", "normalisation": "imagnet"})

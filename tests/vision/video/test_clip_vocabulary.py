@@ -56,7 +56,7 @@ def test_it_is_written_and_read(tmp_path: Path) -> None:
     assert Vocabulary(made.centres, "net@2").identity != made.identity
     save_file({"level0": features}, tmp_path / "other.safetensors")
     for name in ("other.safetensors", "none.safetensors"):
-        with pytest.raises(WorkbenchError, match="is no vocabulary of clips"):
+        with pytest.raises(WorkbenchError, match="is not a vocabulary of clips"):
             Vocabulary.open(tmp_path / name)
 
 

@@ -300,7 +300,7 @@ def test_wrong_inputs(
     with pytest.raises(WorkbenchError, match="Did you mean 'itm'"):
         objective_spec(read_recipe(matching), "itmm")
     mixing = train("mixing", [{"objective": "vision.itc", "size": 8}], max_steps=1)
-    with pytest.raises(WorkbenchError, match="no vector of its own"):
+    with pytest.raises(WorkbenchError, match="no separate vector"):
         scored(mixing, test_corpus, size=4)
 
 

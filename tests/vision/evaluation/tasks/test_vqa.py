@@ -259,7 +259,7 @@ def test_a_question_of_a_single_answer_is_left_out_and_named(
     assert (result.variant, result.numbers["accuracy"]) == ("official_2015", 100)
     assert (result.counts["questions"], result.counts["left out, of a single answer"]) == (7, 1)
     assert result.baselines["best of the vocabulary"]["accuracy"] == 100
-    assert "1 of 8 questions have a single answer and are left out" in caplog.text
+    assert "1 of 8 questions have a single answer and are not scored" in caplog.text
     assert "(401)" in caplog.text
 
 

@@ -96,9 +96,9 @@ def test_five_of_many_classes(world: World, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "reported"),
     [
-        ("red\ngreen\nblue\n", {}, "white.*1 of the corpus's"),
+        ("red\ngreen\nblue\n", {}, "white.*1 classes of the corpus"),
         ("red\n", {}, "names 1 classes"),
-        ("red\nred\n", {}, "line 2: the class 'red' stands there twice"),
+        ("red\nred\n", {}, "line 2: the class 'red' occurs twice"),
         (None, {}, "No such file"),
         ("red\ngreen\nblue\nwhite\n", {"template": ["a photo"]}, "no place for the class"),
         ("red\ngreen\nblue\nwhite\n", {"label": "shape"}, "shape"),

@@ -39,7 +39,7 @@ def test_words_get_the_vectors_of_their_boxes() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(WorkbenchError, match="text is 4 wide, image 6"):
+    with pytest.raises(WorkbenchError, match="text has the width 4, image 6"):
         BoxesInTextLayer({"text": 4, "image": 6})
     batch = two()
     del batch.streams["text"].fields["box"]

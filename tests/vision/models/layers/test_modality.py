@@ -24,5 +24,5 @@ def test_each_stream_gets_its_own_vector() -> None:
 
 
 def test_a_stream_named_twice_is_refused() -> None:
-    with pytest.raises(WorkbenchError, match="named once"):
+    with pytest.raises(WorkbenchError, match="a stream is named twice"):
         ModalityLayer(["text", "text"], {"text": 4})
