@@ -104,7 +104,7 @@ def test_what_cannot_be_opened_is_told(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(WorkbenchError, match="has no tokenizer"):
         load(bare)
     (bare / "tokenizer.json").write_text((bert / "tokenizer.json").read_text())
-    with pytest.raises(WorkbenchError, match="control no-kg removes"):
+    with pytest.raises(WorkbenchError, match="control no-kg changes the inputs"):
         load(bare, control="no-kg")
     head = "cls.predictions.transform.LayerNorm.weight"
     save_file({name: tensor for name, tensor in weights.items() if name != head}, bare / "model.safetensors")
