@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from vision.answers.metric import FORMS, Form, accuracy, can_score, major_answer, match_score
 from vision.metrics.anls import best_similarities
+from vision.metrics.vqa_accuracy import FORMS, Form, accuracy, can_score, major_answer, match_score
 from workbench.components.build_context import note
 from workbench.core.errors import WorkbenchError, quoted
 from workbench.core.files.drafts import sha256_of, write_text
@@ -24,7 +24,7 @@ KIND = "answers"
 
 @dataclass(frozen=True)
 class AnswerVocabulary:
-    """The answers of a classifier, in a normal form (`vision.answers.metric.FORMS`); a row is a class."""
+    """The answers of a classifier, in a normal form (`vision.metrics.vqa_accuracy.FORMS`); a row is a class."""
 
     answers: tuple[str, ...]
     form: Form = "vqa"

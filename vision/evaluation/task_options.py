@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from vision.answers.metric import Variant
 from vision.choices import Ties, Way
+from vision.metrics.vqa_accuracy import Variant
 from workbench.core.options.bounds import Count, CountOrZero, Location, Name
 from workbench.evaluation.options import BatchSize, Epochs, Scoring, Tuning, WritingScoring
 from workbench.runs.output_places import OutputFile

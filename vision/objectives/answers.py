@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vision.answers.answer_vocabulary import AnswerVocabulary
-from vision.answers.metric import Form
+from vision.metrics.vqa_accuracy import Form
 from vision.sequences.matching import MATCHED
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws

@@ -35,8 +35,8 @@ def answers(
         raise WorkbenchError(f"--output {output}: the answers are written to a .json file; choose that suffix")
     opened = [Corpus.open(place) for place in corpora]
     from vision.answers.answer_vocabulary import AnswerVocabulary  # imports torch (seconds)
-    from vision.answers.metric import RULE, form_of
     from vision.evaluation.vqa.answer_predictions import questions_of
+    from vision.metrics.vqa_accuracy import RULE, form_of
 
     forms = {form_of(str(corpus.manifest.about.get(RULE))) for corpus in opened}
     if len(forms) > 1:

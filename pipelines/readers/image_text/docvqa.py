@@ -17,7 +17,7 @@ from pipelines.readers.image_text.questions import ImageQuestions, question_of
 from pipelines.readers.reader import Malformed, MalformedError, Peek, as_object
 from pipelines.sources.files import files
 from pipelines.sources.json_files import read_json, rows_of
-from vision.answers.metric import RULE
+from vision.metrics.vqa_accuracy import RULE
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Location
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vision.answers.answer_vocabulary import AnswerVocabulary
-from vision.answers.metric import accuracy, variant_of
+from vision.metrics.vqa_accuracy import accuracy, variant_of
 from workbench.core.errors import WorkbenchError
 
 VOCABULARY = AnswerVocabulary(("chair", "table", "lamp"))

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from vision.answers.answer_vocabulary import AnswerVocabulary
-from vision.answers.metric import EACH_RIGHT, RULE, VARIANTS, Form, VqaResult, form_of, variant_of
 from vision.evaluation.task_options import VqaScoring, VqaTuning
 from vision.evaluation.vqa.answer_predictions import (
     examples,
@@ -27,6 +26,7 @@ from vision.evaluation.vqa.answer_predictions import (
 )
 from vision.evaluation.vqa.answer_scores import BOUNDS, Scorer, baselines
 from vision.evaluation.vqa.word_attention import draw_question
+from vision.metrics.vqa_accuracy import EACH_RIGHT, RULE, VARIANTS, Form, VqaResult, form_of, variant_of
 from vision.objectives.answers import Answers
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.corpora.corpus import Corpus

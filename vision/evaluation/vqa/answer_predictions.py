@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vision.answers.answer_vocabulary import AnswerVocabulary
-from vision.answers.metric import VqaResult
+from vision.metrics.vqa_accuracy import VqaResult
 from vision.objectives.answers import Answers, AnswersHead
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import write_text

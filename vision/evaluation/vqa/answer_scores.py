@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vision.answers.answer_vocabulary import AnswerVocabulary
-from vision.answers.metric import (
+from vision.metrics.vqa_accuracy import (
     VqaResult,
     accuracy,
     can_score,
@@ -35,7 +35,7 @@ class Scorer:
     """The rules of scoring answers.
 
     Args:
-        variant: of the accuracy, or anls (`vision.answers.metric`).
+        variant: of the accuracy, or anls (`vision.metrics.vqa_accuracy`).
         wordnet: WordNet's folder for the scores over sets of answers; without it they are not computed.
     """
 

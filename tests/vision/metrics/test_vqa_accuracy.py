@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from vision.answers.answer_vocabulary import AnswerVocabulary
-from vision.answers.metric import (
+from vision.metrics.vqa_accuracy import (
     accuracy,
     compared,
     contractions,

@@ -211,7 +211,7 @@ def form_of(variant: str) -> Form:
 @cache
 def contractions() -> dict[str, str]:
     """The script's closed list of words without apostrophe, quirks included ("somebody'd" -> "somebodyd")."""
-    text = resources.files("vision.answers").joinpath("vqa_contractions.json").read_text(encoding="utf-8")
+    text = resources.files("vision.metrics").joinpath("vqa_contractions.json").read_text(encoding="utf-8")
     table: dict[str, str] = json.loads(text)
     return table
 
