@@ -33,9 +33,9 @@ from workbench.runs.loaded_run import load
 NAMES = [name for name in recipe_names() if load_recipe(name).kind != "vision-language" and not reads_images(name)]
 TAKEN = ("key", "corpus", "draw", "translations", "turns")
 TUNED = {
-    "relations": ("--label", "score_bias", "--tail", "@"),
+    "relations": ("--label", "relation", "--tail", "@"),
     "entity-typing": (),
-    "classify": ("--label", "score_bias"),
+    "classify": ("--label", "relation"),
     "regress": ("--label", "rating"),
     "tag": (),
 }
