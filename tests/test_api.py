@@ -135,6 +135,21 @@ def test_three_lines_give_the_vectors_of_transformers(hugging_face: Path) -> Non
         np.testing.assert_allclose(model.states(text)[0].vectors, states, atol=1e-5)
 
 
+def test_an_export_replaces_an_earlier_export_alone(hugging_face: Path, place: Path) -> None:
+    model = workbench.load(hugging_face)
+    before = {file.name: file.read_bytes() for file in hugging_face.iterdir()}
+    with pytest.raises(WorkbenchError, match="is the checkpoint that the model was loaded from"):
+        model.export(hugging_face, "bert")
+    other = workbench.load("runs/tiny-text")
+    with pytest.raises(WorkbenchError, match="files that no export wrote"):
+        other.export(hugging_face, "bert")
+    assert before == {file.name: file.read_bytes() for file in hugging_face.iterdir()}
+    assert model.export("exported/twice", "bert") == other.export("exported/twice", "bert")
+    (place / "exported/twice/vocab.txt").write_text("a")
+    with pytest.raises(WorkbenchError, match=r"no export wrote \(vocab.txt\)"):
+        other.export("exported/twice", "bert")
+
+
 def test_masks_are_filled_as_by_transformers(hugging_face: Path) -> None:
     model = workbench.load(hugging_face)
     theirs = transformers.AutoModelForMaskedLM.from_pretrained(hugging_face).eval()
@@ -305,6 +320,9 @@ def test_a_task_is_evaluated_without_a_word(place: Path, capsys: pytest.CaptureF
         (lambda: workbench.load("runs/tiny-text").encode(Path("photos/000.png")), "reads no images, but text"),
         (lambda: workbench.evaluate(workbench.load("runs/hours"), "classify", "x"), "of type Model; allowed"),  # type: ignore[arg-type]
         (lambda: workbench.write_report([]), "needs at least one run"),
+        (lambda: workbench.write_report("runs/hours", "runs/hours/recipe.yaml"), "output: .* belongs to the run"),
+        (lambda: workbench.write_report("runs/hours", "corpora/text/corpus.json"), "output: .* belongs to the corpus"),
+        (lambda: workbench.write_report("runs/hours", "notes.txt", opening="notes.txt"), "also the input opening"),
     ],
 )
 def test_wrong_input_is_refused_by_its_name(place: Path, call: Callable[[], Any], said: str) -> None:

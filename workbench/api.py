@@ -17,6 +17,7 @@ from workbench.components.trust import allow
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.yaml_values import assignments
 from workbench.core.options.command import call_from_python, options_from_python, options_of
+from workbench.core.options.outputs import check_outputs
 from workbench.core.packages import library
 from workbench.corpora.corpus import Corpus
 from workbench.interop.checkpoint_recipe import recipe_named
@@ -30,6 +31,7 @@ from workbench.report.page import write_report as write_page
 from workbench.report.panels import find_panel, panel_names
 from workbench.report.run import Run, load_run
 from workbench.runs.names import REPORT
+from workbench.runs.output_places import OutputFile
 
 if TYPE_CHECKING:
     from workbench.evaluation.scoring.downstream_task import DownstreamTask
@@ -397,12 +399,17 @@ def write_report(
         trust: whether the panels that a run brings along may be run.
 
     Raises:
-        WorkbenchError: one is no run, or its panels are not trusted.
+        WorkbenchError: one is no run, its panels are not trusted, or the output belongs to a run or a corpus.
     """
     folders = [Path(run) for run in ([runs] if isinstance(runs, str | os.PathLike) else runs)]
     if not folders:
         raise WorkbenchError("a report needs at least one run; none is given")
     path = Path(output) if output is not None else folders[0] / REPORT
+    check_outputs(
+        {"output": OutputFile},
+        {"output": path, "runs": folders, "opening": None if opening is None else Path(opening)},
+        {"output": "output", "runs": "runs", "opening": "opening"},
+    )
     loaded = [load_run(folder) for folder in folders]
     for run in loaded:
         allow(panel_names(run), run.folder, str(run.folder), trust=trust)

@@ -402,10 +402,11 @@ class Model:
             network, stream, objective: as the options of `workbench export`.
 
         Raises:
-            WorkbenchError: the family cannot express the network; the message lists what differs.
+            WorkbenchError: the family cannot express the network (the message lists what differs), or the folder is the
+                source or has files that no export wrote.
         """
         folder, family = Path(folder), family_of(family)
-        check_checkpoint_folder(folder)
+        check_checkpoint_folder(folder, self.place)
         allow([family], Path.cwd(), f"the family {family!r}", trust=trust)
         own = replace(self._loaded, model=copy.deepcopy(self.torch))  # adapters are merged into what is written alone
         export(own, folder, family, network=network, stream=stream, objective=objective, place=self.place)

@@ -42,7 +42,7 @@ def export(
 
       workbench export runs/two-encoders --stream text --as bert --output exported/text
     """
-    check_checkpoint_folder(output)
+    check_checkpoint_folder(output, run)
     family = family_of(family)
     check_place(run)
     allow([family], Path.cwd(), f"the family {family!r}", trust=trust)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from workbench.components.building import short_names
 from workbench.core.errors import WorkbenchError, unknown
-from workbench.core.files.drafts import check_writable, sha256_of
+from workbench.core.files.drafts import check_writable, real_path, sha256_of
 from workbench.core.files.text_files import parse_json
 from workbench.core.packages import WEIGHTS as IN_PACKAGES
 from workbench.core.packages import located
@@ -39,6 +39,10 @@ PREFERRED = (WEIGHTS, INDEX, "weights.safetensors", "pytorch_model.bin")
 TORCH = (".bin", ".pt", ".pth")
 WRAPPERS = ("state_dict", "model_state_dict", "model")
 """Keys of the weights in checkpoints of training programs, in addition to an optimizer's."""
+EXPORTED = (CONFIG, WEIGHTS, TOKENIZER, SETTINGS_FILE, ROLES_FILE)
+"""The files that an export writes."""
+FOREIGN = (".json", ".safetensors", *TORCH, ".txt", ".model")
+"""Suffixes of the files of a checkpoint: one of another name means that another program wrote the folder."""
 NO_CONFIG = ("index.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json")
 
 
@@ -87,20 +91,42 @@ def no_place(place: Path) -> WorkbenchError:
     )
 
 
-def check_checkpoint_folder(folder: Path) -> None:
-    """Check the folder of a checkpoint (config, weights, tokenizer) before it is written.
+def check_checkpoint_folder(folder: Path, source: Path) -> None:
+    """Check the folder of a checkpoint (config, weights, tokenizer) before it is written. An earlier export may be
+    replaced.
+
+    Args:
+        source: the run or checkpoint that is exported.
 
     Raises:
-        WorkbenchError: --output is a run or within one's own files, or a file of a checkpoint cannot be written there.
+        WorkbenchError: --output is a run or within one's own files, a file of a checkpoint cannot be written there, or
+            the folder is the source or a checkpoint that no export wrote.
     """
     try:
         check_apart(folder)
         if (folder / FILE_NAME).is_file():
             raise WorkbenchError(f"{folder} is a corpus; choose another folder")
-        for name in (CONFIG, WEIGHTS, TOKENIZER, SETTINGS_FILE, ROLES_FILE):
+        own = located(source, IN_PACKAGES)
+        if real_path(folder) in (real_path(own), real_path(own).parent if own.is_file() else None):
+            raise WorkbenchError(f"{folder} is the checkpoint that the model was loaded from; choose another folder")
+        foreign = [file.name for file in _endings(folder, FOREIGN) if file.name not in EXPORTED]
+        if not foreign and "transformers_version" in _config_text(folder):
+            foreign = [CONFIG]
+        if foreign:
+            raise WorkbenchError(
+                f"{folder} has files that no export wrote ({', '.join(foreign[:3])}); choose an empty folder, or that "
+                "of an earlier export"
+            )
+        for name in EXPORTED:
             check_writable(folder / name)
     except WorkbenchError as error:
         raise type(error)(f"--output: {error}") from error
+
+
+def _config_text(folder: Path) -> str:
+    """The text of the configuration there; empty without one. transformers writes its version into it."""
+    file = folder / CONFIG
+    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
 
 def checksum_of(files: Iterable[Path]) -> str:
