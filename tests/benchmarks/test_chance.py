@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.chance import Seen, chance
+from benchmarks.chance import LabelCounts, chance
 from kg.lexicons.supersense_table import SupersenseTable
 from kg.objectives.dea import Dea
 from kg.objectives.entity_linking import EntityLinking
@@ -16,8 +16,8 @@ from workbench.objectives.nsp import Nsp
 from workbench.pretraining.objective import Objective
 
 
-def seen(*labels: int, candidates: int = 0) -> Seen:
-    found = Seen()
+def seen(*labels: int, candidates: int = 0) -> LabelCounts:
+    found = LabelCounts()
     more = {"candidates": np.arange(candidates)} if candidates else {}
     found.add({"labels": np.array(labels), **more})
     return found
@@ -29,7 +29,7 @@ def test_decisions_have_the_entropy_of_their_frequencies() -> None:
 
 
 def test_labels_count_by_their_weights() -> None:
-    asked = Seen()
+    asked = LabelCounts()
     asked.add({"labels": np.array([0, 1]), "weights": np.array([0.5, 0.25])})
     assert chance(Nsp(), seen(0, 1), asked, 50) == pytest.approx(0.75 * math.log(2) / 2)
 
@@ -52,17 +52,17 @@ def test_what_asks_for_nothing_has_no_chance() -> None:
     assert chance(Nsp(), seen(0), seen(), 50) is None
 
 
-def linked(*mentions: list[int]) -> Seen:
+def linked(*mentions: list[int]) -> LabelCounts:
     """Mentions with their candidates, 1 where one is right."""
-    found = Seen()
+    found = LabelCounts()
     found.add({"labels": np.concatenate(mentions), "candidates": np.array([*map(len, mentions)])}, by_mention=True)
     return found
 
 
 def test_candidates_of_a_mention_are_alike() -> None:
     asked = linked([0, 1], [0, 0, 0], [1, 0, 0, 0])
-    assert chance(EntityLinking(), Seen(), asked, 50) == pytest.approx((math.log(2) + math.log(4)) / 2)
-    margin = chance(EntityLinking(loss="margin", margin=0.2), Seen(), asked, 50)
+    assert chance(EntityLinking(), LabelCounts(), asked, 50) == pytest.approx((math.log(2) + math.log(4)) / 2)
+    margin = chance(EntityLinking(loss="margin", margin=0.2), LabelCounts(), asked, 50)
     assert margin == pytest.approx(0.4 * 2 / 9)  # all at -0.2: of nine candidates, two lose 0.4 each
 
 
@@ -76,7 +76,7 @@ def test_supersenses_have_their_shares_of_words() -> None:
 
 
 def test_polarities_count_beside_parts_of_speech() -> None:
-    found = Seen()
+    found = LabelCounts()
     found.add({"labels": np.array([0, 0, 1, 1]), "polarities": np.array([2, 2, 2, 0])})
     parts = -math.log(3 / 6)
     polarities = -(3 * math.log(3.03 / 4.06) + math.log(1.03 / 4.06)) / 4  # smoothed by 0.03

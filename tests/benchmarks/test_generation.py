@@ -1,4 +1,4 @@
-"""Both sides of the benchmark of generation write the same texts, without which it tells no speeds."""
+"""Both sides of the benchmark of generation write the same texts, otherwise it has no speeds to compare."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def test_what_is_no_number_is_an_infinite_error() -> None:
 
 
 def _losses(setting: Setting, monkeypatch: pytest.MonkeyPatch, device: float, first: float) -> list[bool]:
-    """What is told of losses on the card that are so many times those of the CPU."""
+    """The message on losses on the card that are so many times those of the CPU."""
 
     def losses(recipe: Any, where: torch.device, precision: str) -> recipes.Losses:
         factor = [first, *[device] * 4] if len(made) else [1.0] * 5

@@ -1,4 +1,4 @@
-"""The comparison of knowledge-enhanced systems gives all of them the same size, data and budget."""
+"""The comparison of knowledge-enhanced systems has for all of them the same size, data and budget."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks.chance import Seen, chance
+from benchmarks.chance import LabelCounts, chance
 from benchmarks.vision_chance import decisions, diverging, regressed, undecided
 from vision.objectives.itc import Itc
 from vision.objectives.masked_clips import MaskedClips, MaskedClipsHead
@@ -77,7 +77,7 @@ def test_features_are_guessed_as_the_mean(loss: str) -> None:
     function = torch.nn.functional.mse_loss if loss == "mse" else torch.nn.functional.smooth_l1_loss
     expected = function(mean, torch.tensor(asked).double()).item()
     objective = Mrfr(loss=loss)  # type: ignore[arg-type]
-    assert chance(objective, Seen(rows=[seen]), Seen(rows=[asked[:5], asked[5:]]), 50) == pytest.approx(
+    assert chance(objective, LabelCounts(rows=[seen]), LabelCounts(rows=[asked[:5], asked[5:]]), 50) == pytest.approx(
         expected, rel=1e-3
     )
     assert regressed(objective, [seen], [np.zeros((1, 3), np.uint8)]) is None
@@ -87,11 +87,13 @@ def test_distributions_are_guessed_as_the_mean() -> None:
     seen, asked = np.array([[0.5, 0.5, 0], [1, 0, 0]]), np.array([[1, 0, 0], [0, 0.5, 0.5]])
     mean = (seen.sum(0) + 1 / 3) / 3
     divergences = [-math.log(mean[0]), -math.log(2) - (math.log(mean[1]) + math.log(mean[2])) / 2]
-    assert chance(MrcKl(3), Seen(rows=[seen]), Seen(rows=[asked]), 50) == pytest.approx(sum(divergences) / 2)
+    assert chance(MrcKl(3), LabelCounts(rows=[seen]), LabelCounts(rows=[asked]), 50) == pytest.approx(
+        sum(divergences) / 2
+    )
     assert diverging([asked], [asked]) > 0
 
 
 def test_a_distance_between_states_has_no_level() -> None:
-    found = Seen()
+    found = LabelCounts()
     found.add({"labels": np.array([1, 0])})
     assert chance(Wra(), found, found, 50) is None

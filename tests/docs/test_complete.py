@@ -28,7 +28,7 @@ FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors that GitHub gives the headings of a page."""
+    """The anchors that GitHub has for the headings of a page."""
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
