@@ -1,4 +1,4 @@
-"""The house rules: imports go one way and without cycles; every component is found by its short name; names are unique."""
+"""The house rules: imports go one way and without cycles; short names find components; names are unique."""
 
 from __future__ import annotations
 
