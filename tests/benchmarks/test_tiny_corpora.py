@@ -14,6 +14,7 @@ from tests.videos import video
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.shards.writer import ShardWriter
 from workbench.recipe.reading import load_recipe
+from workbench.recipe.trees import as_tree
 
 SYSTEMS = systems("vision_language")
 
@@ -42,14 +43,19 @@ def made(corpora: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_file_of_a_vision_language_system_is_made(system: str, corpora: Path, made: set[str]) -> None:
-    named = {*re.findall(rf"{corpora}/([\w./-]+)", str(load_recipe(f"{system}-tiny", overrides_of(system, corpora))))}
+    named = {*re.findall(rf"{corpora}/([\w./-]+)", text_of(f"{system}-tiny", system, corpora))}
     assert named
     assert named <= made | {"pooled"}
     of_tasks = {name for name in named if "." not in name and name != "pooled"}
     assert {f"{name}-held-out" for name in of_tasks} <= made
 
 
+def text_of(name: str, system: str, corpora: Path) -> str:
+    """A recipe's values as text."""
+    return str(as_tree(load_recipe(name, overrides_of(system, corpora))))
+
+
 def test_features_of_videos_are_those_of_their_corpus(corpora: Path) -> None:
-    recipe = str(load_recipe("videobert-tiny", overrides_of("videobert", corpora)))
+    recipe = text_of("videobert-tiny", "videobert", corpora)
     assert "timm:some:1.5s" in recipe
     assert "k-means:some" in recipe

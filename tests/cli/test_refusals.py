@@ -51,7 +51,7 @@ REFUSALS = {
     "recipes nope": "unknown recipe 'nope'",
     "pretrain bert-lage": "Did you mean 'bert-large'",
     "show nope": "nope is no corpus, run, recipe or Hugging Face folder",
-    "tasks nope": "unknown task 'nope'",
+    "downstream nope": "unknown task 'nope'",
     "prepare vectors nope --output v.safetensors": "there is no graph store at nope",
 }
 """Command lines, and what is said of them."""
