@@ -119,7 +119,7 @@ class Answer(NamedTuple):
     def get(self) -> Any:
         """
         Raises:
-        Exception: raised by the function.
+            Exception: raised by the function.
         """
         if self.error is not None:
             raise self.error from InWorkerError(self.where)

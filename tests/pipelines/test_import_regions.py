@@ -244,7 +244,7 @@ def test_features_of_another_size_are_refused(tmp_path, coco):
         WorkbenchError, match=r"COCO_val2014_000000000010.*\[3, 7\]; needed: 6 numbers a region.*--feature-size"
     ):
         imported(coco, "--from", tmp_path / "a.tsv", "--on-error", "skip")
-    with pytest.raises(WorkbenchError, match=r"\[3, 6\]; wanted: 2048"):
+    with pytest.raises(WorkbenchError, match=r"\[3, 6\]; needed: 2048"):
         imported(coco, "--from", tmp_path / "a.tsv", "--feature-size", 2048)
 
 

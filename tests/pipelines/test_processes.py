@@ -144,7 +144,7 @@ def test_a_second_interruption_does_not_wait_for_the_workers(group: Any) -> None
     process = group(3600)
     wait_for_line(process, "working")
     os.killpg(process.pid, signal.SIGINT)
-    wait_for_line(process, "reported")
+    wait_for_line(process, "interrupted")
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=0.5)  # what is under way is finished
     os.killpg(process.pid, signal.SIGINT)

@@ -101,7 +101,7 @@ def test_corpora_of_a_task_must_say_the_same(tmp_path: Path, tokenizer: Path, im
     ):
         as_corpora_say(recipe(tokenizer, one, other, image=image))
     silent = regions(tmp_path / "silent", "timm:a@1", {})
-    with pytest.raises(WorkbenchError, match=r"silent: nothing\. Name it"):
+    with pytest.raises(WorkbenchError, match=r"silent: nothing\. Set it"):
         as_corpora_say(recipe(tokenizer, silent, image=image))
 
 

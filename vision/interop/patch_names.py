@@ -79,7 +79,7 @@ def image_stream(hidden_size: int, image_size: int, patch: int, **variant: Any) 
 def check_colours(config: FamilyConfig) -> None:
     """
     Raises:
-    WorkbenchError: images have other channels than red, green and blue.
+        WorkbenchError: images have other channels than red, green and blue.
     """
     if config.get("num_channels", 3) != 3:
         raise WorkbenchError(f"num_channels = {config['num_channels']}: allowed: 3")

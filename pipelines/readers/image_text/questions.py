@@ -64,7 +64,7 @@ class Identifiers:
     def take(self, question: dict[str, Any], where: str) -> None:
         """
         Raises:
-        MalformedError: an earlier question has this id.
+            MalformedError: an earlier question has this id.
         """
         identifier = question["question_id"]
         if identifier in self.places:

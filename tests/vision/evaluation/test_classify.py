@@ -103,7 +103,7 @@ def test_what_does_not_fit_is_refused(
     with pytest.raises(
         WorkbenchError,
         match=r"names 2 images, and the embedding model\.streams\.image distinguishes 1; .*"
-        r"vision\.grid, vision\.patches, vision\.regions take it",
+        r"vision\.grid, vision\.patches, vision\.regions have this option",
     ):
         fine_tune(Classification(), few)
 

@@ -105,7 +105,7 @@ def measure_name(run: EvaluatedRun) -> str:
 def _first_stage(run: EvaluatedRun, folder: Path | None, trust: bool) -> EvaluatedRun:
     """
     Raises:
-    WorkbenchError: the run has no itc.
+        WorkbenchError: the run has no itc.
     """
     loaded = run.loaded if folder is None else load(folder, trust=trust)
     wanted = "--rerank needs an itc that finds candidates: name a run, --first-stage"

@@ -135,7 +135,7 @@ def read_classes(file: Path) -> dict[str, str]:
 def check_templates(templates: list[str]) -> None:
     """
     Raises:
-    WorkbenchError: a template has no place for the class.
+        WorkbenchError: a template has no place for the class.
     """
     for template in templates:
         if "{}" not in template:

@@ -236,7 +236,7 @@ class EndToken(Stack):
 def _found(layers: list[Spec], what: str, wanted: Callable[[Spec], bool]) -> list[Spec]:
     """
     Raises:
-    LookupError: there is no such layer.
+        LookupError: there is no such layer.
     """
     found = [one for one in layers if wanted(one)]
     if not found:
