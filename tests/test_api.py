@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 import io
 import os
 import subprocess
@@ -63,8 +64,16 @@ def models(place: Path) -> dict[str, Callable[[], Model]]:
     }
 
 
+class Finder(doctest.DocTestFinder):
+    """Finds the examples of decorated functions too."""
+
+    def _from_module(self, module: Any, object: Any) -> bool:
+        found: bool = super()._from_module(module, inspect.unwrap(object) if callable(object) else object)  # type: ignore[misc]
+        return found
+
+
 def examples(module: Any) -> list[doctest.DocTest]:
-    return [test for test in doctest.DocTestFinder().find(module) if test.examples]
+    return [test for test in Finder().find(module) if test.examples]
 
 
 EXAMPLES = [*examples(api), *examples(model_api)]
@@ -143,6 +152,8 @@ def test_an_export_replaces_an_earlier_export_alone(hugging_face: Path, place: P
     other = workbench.load("runs/tiny-text")
     with pytest.raises(WorkbenchError, match="files that no export wrote"):
         other.export(hugging_face, "bert")
+    with pytest.raises(WorkbenchError, match=r"change train\.lr, with which"):
+        workbench.load(hugging_face, {"train.lr": 1.0})
     assert before == {file.name: file.read_bytes() for file in hugging_face.iterdir()}
     assert model.export("exported/twice", "bert") == other.export("exported/twice", "bert")
     (place / "exported/twice/vocab.txt").write_text("a")
@@ -264,6 +275,42 @@ def test_attention_adds_up_and_names_its_rows(place: Path) -> None:
     np.testing.assert_allclose(first.weights.sum(-1), 1, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("method", "arguments", "said"),
+    [
+        ("encode", {"inputs": "a", "batch_size": 0}, "batch_size = 0"),
+        ("states", {"texts": "a", "batch_size": -1}, "batch_size = -1"),
+        ("generate", {"prompts": "a", "batch_size": "2"}, "batch_size = '2'"),
+        ("encode", {"inputs": "a", "pool": None}, "pool = None"),
+        ("fill_mask", {"texts": "[MASK]", "k": -1}, "k = -1"),
+        ("fill_mask", {"texts": "[MASK]", "k": 1.5}, "k = 1.5"),
+        ("attention", {"text": ["a", "b"]}, "text = .*one text"),
+        ("attention", {"text": ["a", "b"], "image": "photos/000.png"}, "text = .*one text"),
+        ("answer", {"image": "photos/000.png", "question": ["a"]}, "question = .*one text"),
+        ("answer", {"image": "photos/000.png", "question": 7}, "question = 7"),
+        ("similarity", {"texts": [("a", "b")], "images": "photos/000.png"}, "input 0 is a pair of texts"),
+        ("similarity", {"texts": Path("photos/000.png"), "images": "photos/000.png"}, "input 0 has no text"),
+        ("link", {"texts": Path("photos/000.png"), "linker": "corpora/graph"}, "input 0 has no text"),
+    ],
+)
+def test_an_argument_of_a_method_is_checked(place: Path, method: str, arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(WorkbenchError, match=said):
+        getattr(workbench.load("runs/tiny-joint"), method)(**arguments)
+
+
+def test_many_texts_have_many_answers(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model = workbench.load("runs/tiny-joint")
+    texts = ["a [MASK] circle", "[MASK] blue [MASK]"]
+    found = model.fill_mask(texts, k=2)
+    assert found == [model.fill_mask(text, k=2) for text in texts]
+    assert [len(masks) for masks in found] == [1, 2]
+    (first, _), (same, _) = (model.attention(text, "photos/000.png") for text in ("a circle", {"text": "a circle"}))
+    assert first.queries == same.queries
+    assert not caplog.records
+    model.encode("photos/000.png")
+    assert "names an image file" in caplog.text
+
+
 def test_links_are_read_by_a_model_with_a_graph(place: Path) -> None:
     model = workbench.create_model("demo-k-bert")
     (linked,) = model.link("Oslo lies by a river")
@@ -272,11 +319,13 @@ def test_links_are_read_by_a_model_with_a_graph(place: Path) -> None:
     with pytest.raises(WorkbenchError, match="reads no graph"):
         workbench.load("runs/tiny-text").link("Oslo")
     assert workbench.load("runs/tiny-text").link("Oslo", "corpora/graph")[0]["spans"][0][:3] == [0, 4, "oslo"]
+    assert linked.keys() == {"text", "key", "spans"}
 
 
 def test_the_batches_are_those_of_training(place: Path) -> None:
     recipe = workbench.load_recipe("tiny-text", FEW)
     batches = list(workbench.open_corpus("corpora/text").batches(recipe))
+    assert repr(batches[0]).startswith("<MicroBatch text (0, 0, 0): view main: text ")
     assert len(batches) == recipe.train.max_steps * recipe.train.lanes
     assert [batch.number for batch in batches] == [(0, step, lane) for step in (0, 1) for lane in (0, 1)]
     with pytest.raises(WorkbenchError, match="unknown task 'None'"):
@@ -287,6 +336,7 @@ def test_a_corpus_is_read_by_number(place: Path) -> None:
     corpus = workbench.open_corpus("corpora/text")
     assert [sample["key"] for sample in corpus] == [corpus[i]["key"] for i in range(len(corpus))]
     assert corpus[-1]["key"] == corpus[119]["key"]
+    assert [sample["key"] for sample in corpus[1:4]] == [corpus[i]["key"] for i in (1, 2, 3)]
     for number in (120, -121):
         with pytest.raises(IndexError, match="of a corpus with 120 records"):
             corpus[number]
@@ -299,6 +349,11 @@ def test_a_task_is_evaluated_without_a_word(place: Path, capsys: pytest.CaptureF
     assert result.predictions[0]["gold"] in "56789"
     assert result.table().row_count >= 1
     assert repr(result).startswith("<Result classify: ")
+    assert (len(result), result.get("f2"), result.num_items) == (len(result.numbers), None, 10)
+    assert list(result.items()) == list(result.numbers.items())
+    assert result.record()["items"] == 10
+    with pytest.raises(KeyError, match=r"unknown number 'acuracy'.*Did you mean 'accuracy'"):
+        result["acuracy"]
     assert capsys.readouterr().out == ""
 
 
@@ -319,6 +374,20 @@ def test_a_task_is_evaluated_without_a_word(place: Path, capsys: pytest.CaptureF
         (lambda: workbench.load("bert-tiny"), r"is a recipe.* workbench.create_model\('bert-tiny'\) builds"),
         (lambda: workbench.load("runs/tiny-text").encode(Path("photos/000.png")), "reads no images, but text"),
         (lambda: workbench.evaluate(workbench.load("runs/hours"), "classify", "x"), "of type Model; allowed"),  # type: ignore[arg-type]
+        (lambda: workbench.load(5), "place = 5 is of type int; allowed: a path"),  # type: ignore[arg-type]
+        (lambda: workbench.pretrain(5), "recipe = 5"),  # type: ignore[arg-type]
+        (lambda: workbench.pretrain("tiny-text", "runs/x", 5), "overrides = 5"),  # type: ignore[arg-type]
+        (lambda: workbench.pretrain("tiny-text", "runs/x", FEW, callbacks=workbench.Callback()), "callbacks is of"),  # type: ignore[arg-type]
+        (lambda: workbench.open_corpus(None), "place = None"),  # type: ignore[arg-type]
+        (lambda: workbench.write_report([5]), r"runs = \[5\]|runs\[0\] = 5"),  # type: ignore[list-item]
+        (lambda: workbench.prepare("text", inputs="notes.txt"), "required and missing: output"),
+        (lambda: workbench.evaluate("runs/hours", "classify", 5), "corpus = 5"),  # type: ignore[arg-type]
+        (lambda: workbench.load("runs/tiny-text", {"tokenizer": "x.json"}), "overrides change tokenizer"),
+        (
+            lambda: workbench.load("runs/tiny-text", {"model.layers[0].num_heads": 4}),
+            r"change model\.layers\[0\]\.num_heads, with which",
+        ),
+        (lambda: workbench.load("runs/tiny-text", {"train.max_steps": 9}), "overrides change train"),
         (lambda: workbench.write_report([]), "needs at least one run"),
         (lambda: workbench.write_report("runs/hours", "runs/hours/recipe.yaml"), "output: .* belongs to the run"),
         (lambda: workbench.write_report("runs/hours", "corpora/text/corpus.json"), "output: .* belongs to the corpus"),

@@ -11,11 +11,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from workbench.components.trust import allow
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.yaml_values import assignments
+from workbench.core.options.arguments import checked
+from workbench.core.options.bounds import Means
 from workbench.core.options.command import call_from_python, options_from_python, options_of
 from workbench.core.options.outputs import check_outputs
 from workbench.core.packages import library
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from workbench.text.tokenizer import Tokenizer
     from workbench.training.callbacks import Callback
 
-Place = str | os.PathLike[str]
+Place = Annotated[str | os.PathLike[str], Means("a path, or the run or corpus that a function returned")]
 Overrides = Mapping[str, Any] | Sequence[str]
 """Changes to a recipe: a mapping of dotted keys to values. The command line has strings, `key=value`."""
 
@@ -55,6 +57,7 @@ def list_recipes() -> list[str]:
     return [name for recipe, path in shipped().items() for name in (recipe, *(f"{recipe}-{s}" for s in sizes_of(path)))]
 
 
+@checked
 def load_recipe(name: Place | Recipe, overrides: Overrides = (), *, trust: bool = False) -> Recipe:
     """A recipe by its name, from a YAML file, or of a Hugging Face folder, with changes applied.
 
@@ -75,6 +78,7 @@ def load_recipe(name: Place | Recipe, overrides: Overrides = (), *, trust: bool 
     return recipe_named(os.fspath(name), listed, trust=trust)
 
 
+@checked
 def create_model(
     recipe: Place | Recipe,
     tokenizer: Place | Tokenizer | None = None,
@@ -100,6 +104,7 @@ def create_model(
     return create(load_recipe(recipe, trust=trust), given, None if weights is None else os.fspath(weights))
 
 
+@checked
 def load(place: Place, overrides: Overrides = (), *, control: str | None = None, trust: bool = False) -> Model:
     """The model of a run, from its best checkpoint or else the last one, or of a Hugging Face folder or `package:NAME`.
 
@@ -107,7 +112,7 @@ def load(place: Place, overrides: Overrides = (), *, control: str | None = None,
         'tiny-text'
 
     Args:
-        overrides: changes to its recipe that need no training.
+        overrides: changes to its recipe that need no training: data places, options of builders and transforms.
         control: a negative control, such as `no-kg`, under which the model is opened (of a run alone).
         trust: whether the code that the run brings along may be run.
 
@@ -166,6 +171,7 @@ class OpenCorpus(Corpus):
         return training_batches(replace(loaded, tasks={name: spec}, schedule="together"))
 
 
+@checked
 def open_corpus(place: Place) -> OpenCorpus:
     """A corpus at a path or a URL.
 
@@ -178,6 +184,7 @@ def open_corpus(place: Place) -> OpenCorpus:
     return OpenCorpus.open(os.fspath(place))
 
 
+@checked
 def open_run(folder: Place) -> Run:
     """A run folder: its recipe, the lines of its metrics, its evaluations.
 
@@ -190,6 +197,7 @@ def open_run(folder: Place) -> Run:
     return load_run(Path(folder))
 
 
+@checked
 def prepare(command: str, **options: Any) -> Any:
     """Run a command of `workbench prepare`; returns the corpus that it writes, or else the path of its output.
 
@@ -248,6 +256,7 @@ def prepare_triples(inputs: Any, output: Place, **options: Any) -> OpenCorpus:
     return _corpus("triples", inputs=inputs, output=output, **options)
 
 
+@checked
 def link(corpus: Place, output: Place, **options: Any) -> OpenCorpus:
     """The corpus with the entities that its texts mention, as `workbench prepare link`.
 
@@ -257,7 +266,7 @@ def link(corpus: Place, output: Place, **options: Any) -> OpenCorpus:
     Args:
         options: `graph` or `linker`, and the others of the command.
     """
-    return _corpus("link", corpus=os.fspath(corpus), output=output, **options)
+    return _corpus("link", corpus=corpus, output=output, **options)
 
 
 def _corpus(command: str, **options: Any) -> OpenCorpus:
@@ -266,6 +275,7 @@ def _corpus(command: str, **options: Any) -> OpenCorpus:
     return made
 
 
+@checked
 def pretrain(
     recipe: Place | Recipe,
     output: Place | None = None,
@@ -289,7 +299,7 @@ def pretrain(
     Raises:
         WorkbenchError: a wrong input, or a loss that is not finite.
         MachineError: a full disk, no memory, or a process that was lost.
-        SystemExit: Ctrl-C or a signal stopped the run; it saved a checkpoint first.
+        SystemExit: Ctrl-C or a signal stopped the run; it saved a checkpoint first. The same call resumes it.
     """
     loaded = checked_recipe(recipe, overrides, trust=trust)
     from workbench.training import pretrain as training
@@ -346,7 +356,7 @@ def finetune(
     for name in ("seeds", "score"):
         if name in options:
             raise WorkbenchError(f"{name} is an option of the command; call finetune once for each seed")
-    places = {"run": run, "corpus": os.fspath(corpus), "output": output}
+    places = {"run": run, "corpus": corpus, "output": output}
     tuning = options_from_python(found.tuning, **places, trust=trust, **options)
     return load_run(fine_tune(found, tuning, callbacks))
 
@@ -374,11 +384,12 @@ def evaluate(
     from workbench.evaluation.scoring.evaluation import evaluate as evaluated
 
     found = _task(task, run, trust)
-    places = {"run": run, "corpus": os.fspath(corpus)}
+    places = {"run": run, "corpus": corpus}
     given = {"trust": trust} if trust else {}  # what is no run has no such option
     return evaluated(found, options_from_python(found.scoring, **places, **given, **options), show=False)
 
 
+@checked
 def write_report(
     runs: Place | Sequence[Place],
     output: Place | None = None,

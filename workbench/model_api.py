@@ -2,14 +2,14 @@
 a trained model (encode, generate, export) and what those commands have no place for.
 
 Inputs are texts, images (a path, bytes, a PIL image), pairs (a tuple of both, or of two texts) and samples of a corpus,
-one or a list of them. Vectors come as float32 arrays of numpy.
+one or a list of them. A string is a text, except where a method wants images alone.
+Vectors come as float32 arrays of numpy.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,15 @@ from torch import cat, device, inference_mode
 
 from workbench.components.trust import allow
 from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.options.arguments import checked
+from workbench.core.options.bounds import Count, Name, NotNegative, Question
 from workbench.core.options.values import check
 from workbench.core.packages import library
-from workbench.evaluation.analysis.encoding import Encoder, TokenStates
+from workbench.evaluation.analysis.encoding import AttentionMap, Encoder, TokenStates
 from workbench.evaluation.analysis.generation import Generator
 from workbench.evaluation.cloze import Guess, fill_masks
 from workbench.evaluation.scoring.evaluated_run import find_objective
-from workbench.evaluation.scoring.inputs import captioned, samples_of
+from workbench.evaluation.scoring.inputs import batches_of, captioned, images_of, is_one, samples_of, texts_of
 from workbench.generation.decoding import Decoding
 from workbench.interop.checkpoint_files import check_checkpoint_folder, family_of
 from workbench.interop.checkpoint_writer import export
@@ -47,27 +49,6 @@ from workbench.text.tokenizer import Tokenizer
 
 GRAPH = "graph"
 """The option of transforms that names a graph of entities."""
-
-
-@dataclass(frozen=True, repr=False)
-class AttentionMap:
-    """The weights of one attention call for one input.
-
-    Attributes:
-        layer: its number in the network's stack, from 0.
-        queries, keys: what the rows and columns stand for: tokens, and `image 0` and so on for the rows of an image.
-        weights: [heads, queries, keys]; the weights of a query add up to 1.
-    """
-
-    layer: int
-    queries: list[str]
-    keys: list[str]
-    weights: np.ndarray
-
-    def __repr__(self) -> str:
-        return (
-            f"<AttentionMap of layer {self.layer}: heads x queries x keys = {' x '.join(map(str, self.weights.shape))}>"
-        )
 
 
 class Model:
@@ -113,19 +94,21 @@ class Model:
     def _device(self) -> device:
         return next(self.torch.parameters()).device
 
+    @checked
     def to(self, place: str | device) -> Model:
         """The same model, moved to a device: `model.to("cuda")`."""
         self.torch.to(place)
         return self
 
+    @checked
     def encode(
         self,
         inputs: Any,
-        pool: str = "mean",
+        pool: Name = "mean",
         *,
-        stream: str | None = None,
-        network: str | None = None,
-        batch_size: int = 64,
+        stream: Name | None = None,
+        network: Name | None = None,
+        batch_size: Count = 64,
     ) -> np.ndarray:
         """A vector of each input [inputs, size].
 
@@ -139,7 +122,8 @@ class Model:
             stream: whose rows are pooled; by default the image's where images are given alone, else the text's.
 
         Raises:
-            WorkbenchError: the model has no such stream, pooling or network, or an input has no token.
+            WorkbenchError: the model has no such stream, pooling or network, or an input has no token
+                (an empty text has its special tokens).
         """
         samples = samples_of(inputs)
         texts = all("text" in sample and not {"second", "image"} & sample.keys() for sample in samples)
@@ -147,7 +131,7 @@ class Model:
         loaded = self._reading(any("image" in sample for sample in samples), network)
         encoder = Encoder(loaded, stream or ("image" if images else "text"), pool, network)
         together = not (texts or images)
-        keys, vectors = encoder(_batches(samples, batch_size), built=not texts, alone=not together)
+        keys, vectors = encoder(batches_of(samples, batch_size), built=not texts, alone=not together)
         if len(keys) != len(samples):
             lost = next(number for number, sample in enumerate(samples) if sample["key"] not in keys)
             raise WorkbenchError(f"input {lost} is empty; leave it out")
@@ -174,7 +158,8 @@ class Model:
             return "take another model"
         return f"workbench.create_model({str(self.place)!r}) opens it as its family is pretrained"
 
-    def states(self, texts: Any, *, network: str | None = None, batch_size: int = 64) -> list[TokenStates]:
+    @checked
+    def states(self, texts: Any, *, network: Name | None = None, batch_size: Count = 64) -> list[TokenStates]:
         """The tokens of each text with their vectors, and the characters that each token stands for.
 
             >>> found = model.states("a river")[0]
@@ -182,13 +167,16 @@ class Model:
             ['a', 'river']
 
         Raises:
-            WorkbenchError: the model reads no text, or a text is empty.
+            WorkbenchError: the model reads no text, or a sample has none. An empty text has its special tokens alone.
         """
         samples = samples_of(texts)
-        return list(Encoder(self._loaded, "text", network_name=network).states(_batches(samples, batch_size)))
+        return list(Encoder(self._loaded, "text", network_name=network).states(batches_of(samples, batch_size)))
 
-    def fill_mask(self, text: str | Sample, k: int = 5) -> list[list[Guess]]:
-        """The `k` most probable tokens at each mask of a text, which spells the tokenizer's mask token.
+    @checked
+    def fill_mask(self, texts: Any, k: Count = 5) -> list[Any]:
+        """The `k` most probable tokens (`Guess`) at each mask of a text, which spells the tokenizer's mask token.
+
+        One text gives a list of them for each mask; a list of texts gives such a list for each text.
 
             >>> model.fill_mask("Oslo lies in [MASK].", k=1)
             [[Guess(token='...', probability=0..., id=...)]]
@@ -198,16 +186,18 @@ class Model:
         """
         wanted = "take a model that was pretrained with it; a model of next tokens has `generate`"
         run = find_objective(self._loaded, self.place, Mlm, wanted)
-        return fill_masks(run, samples_of(text)[0], k)
+        found: list[list[list[Guess]]] = [fill_masks(run, sample, k) for sample in texts_of(texts)]
+        return found[0] if is_one(texts) else found
 
+    @checked
     def generate(
         self,
         prompts: Any,
         *,
-        network: str | None = None,
-        stream: str | None = None,
-        objective: str | None = None,
-        batch_size: int = 16,
+        network: Name | None = None,
+        stream: Name | None = None,
+        objective: Name | None = None,
+        batch_size: Count = 16,
         **decoding: Any,
     ) -> list[str]:
         """The text that follows each prompt, or what the model writes of it (a translation, a caption).
@@ -221,17 +211,19 @@ class Model:
                 seed, length_penalty, early_stopping.
 
         Raises:
-            WorkbenchError: no objective predicts tokens one after another, or a prompt is empty or too long.
+            WorkbenchError: no objective predicts tokens one after another, or a prompt is too long. An empty prompt is
+                continued from the start token.
         """
         how = check(Decoding, decoding, "")
         generator = Generator(self._loaded, how, network, stream, objective)
         return [
             generator.spelling.text(made.tokens)
-            for group in _batches(samples_of(prompts), batch_size)
+            for group in batches_of(samples_of(prompts), batch_size)
             for made in generator(group)
         ]
 
-    def answer(self, image: Any, question: str) -> tuple[str, float]:
+    @checked
+    def answer(self, image: Any, question: Question) -> tuple[str, float]:
         """The most probable answer to a question about an image, and its probability.
 
             >>> model.answer("photos/000.png", "what colour is it?")
@@ -245,7 +237,10 @@ class Model:
         found = vqa.answer_one(self._loaded, self.place, sample)
         return found.answer, found.confidence
 
-    def similarity(self, texts: Any, images: Any, *, objective: str | None = None, batch_size: int = 64) -> np.ndarray:
+    @checked
+    def similarity(
+        self, texts: Any, images: Any, *, objective: Name | None = None, batch_size: Count = 64
+    ) -> np.ndarray:
         """How well each text fits each image [texts, images]; the higher, the better.
 
         A model with vectors of both (CLIP's `itc`) returns their products, which are cosines. A model that matches
@@ -260,7 +255,7 @@ class Model:
         Raises:
             WorkbenchError: no objective compares texts with images.
         """
-        texts, images = samples_of(texts), _images(images)
+        texts, images = texts_of(texts, pairs=False), images_of(images)
         heads: dict[str, Any] = dict(self.torch.heads.items())
         apart = [name for name, head in heads.items() if hasattr(head, "vectors")]
         name = self._comparing([*apart, *(n for n, head in heads.items() if hasattr(head, "match"))], objective)
@@ -292,7 +287,7 @@ class Model:
         pairs = samples_of([{**image, "captions": [text["text"]]} for text in texts for image in images])
         scores = [
             head.match(found.network, found.states, found.batch).float().cpu()
-            for group in _batches(pairs, size)
+            for group in batches_of(pairs, size)
             for found in [self._read(task.sequences(group), network)]
         ]
         return cat(scores).reshape(len(texts), len(images)).numpy()
@@ -307,7 +302,10 @@ class Model:
     def _read(self, sequences: list[Sequence], network: str, **kept: Any) -> NetworkOutput:
         return read(self.torch.network(network), collate(sequences).to(self._device), **kept)
 
-    def attention(self, text: str | Sample, image: Any = None, *, network: str | None = None) -> list[AttentionMap]:
+    @checked
+    def attention(
+        self, text: Question | Sample, image: Any = None, *, network: Name | None = None
+    ) -> list[AttentionMap]:
         """The weights of every attention call, from the first layer to the last.
 
             >>> first = model.attention("a river")[0]
@@ -321,7 +319,8 @@ class Model:
             WorkbenchError: the text is longer than one sequence, or the model reads no images.
         """
         encoder = Encoder(self._reading(image is not None, network), "text", network_name=network)
-        samples = samples_of(text if image is None else captioned(image, str(text)))
+        (sample,) = texts_of(text) if image is not None else samples_of(text)
+        samples = [sample] if image is None else samples_of({**sample, **captioned(image, sample["text"])})
         sequences = encoder.sequences(samples, built=image is not None)
         if len(sequences) != 1:
             raise WorkbenchError(f"the text takes {len(sequences)} sequences; give a shorter one, which fits into one")
@@ -348,7 +347,8 @@ class Model:
                 names[stream] = [f"{stream} {row}" for row in range(rows.rows)]
         return names
 
-    def link(self, texts: Any, linker: Any = None, *, min_score: float = 0.0) -> list[Sample]:
+    @checked
+    def link(self, texts: Any, linker: Any = None, *, min_score: NotNegative = 0.0) -> list[Sample]:
         """The texts with the entities that they mention, as samples: `spans` are (start, end, entity, score).
 
         A model that reads a graph takes these samples in place of texts.
@@ -368,8 +368,9 @@ class Model:
         if isinstance(place, str | Path):
             place = linking.open_linker(place)
         return [
-            {**sample, "spans": [[*link[:3], round(link[3], 4)] for link in place.link(sample["text"], min_score)]}
-            for sample in samples_of(texts)
+            {name: value for name, value in sample.items() if name != "draw"}
+            | {"spans": [[*link[:3], round(link[3], 4)] for link in place.link(sample["text"], min_score)]}
+            for sample in texts_of(texts)
         ]
 
     def _graph(self) -> str:
@@ -383,14 +384,15 @@ class Model:
             )
         return str(found)
 
+    @checked
     def export(
         self,
         folder: str | Path,
         family: str,
         *,
-        network: str | None = None,
-        stream: str | None = None,
-        objective: str | None = None,
+        network: Name | None = None,
+        stream: Name | None = None,
+        objective: Name | None = None,
         trust: bool = False,
     ) -> Path:
         """Write a network as a Hugging Face folder of a checkpoint family; returns the folder.
@@ -434,14 +436,3 @@ def create(recipe: Recipe, tokenizer: str | Path | Tokenizer | None, weights: st
         initialise(root, name, spec, tokenizer, learning_signals(recipe, name))
     root.start_followers()
     return Model(LoadedRun(root.eval(), tokenizer, recipe, tasks), recipe.name)
-
-
-def _batches(samples: list[Sample], size: int) -> Iterator[list[Sample]]:
-    for start in range(0, len(samples), size):
-        yield samples[start : start + size]
-
-
-def _images(given: Any) -> list[Sample]:
-    """Images, of which a path may be a string here."""
-    listed = given if isinstance(given, list | tuple) else [given]
-    return samples_of([Path(each) if isinstance(each, str) else each for each in listed])

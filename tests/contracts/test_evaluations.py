@@ -178,7 +178,7 @@ def test_every_item_is_told_and_its_line_is_enough_to_compute_the_numbers(
     file = tmp_path / "items.jsonl"
     again = scored(name, world, predictions=file)
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    assert len(lines) == again.items > 0
+    assert len(lines) == again.num_items > 0
     assert all({"key", "gold"} <= line.keys() or "nats" in line for line in lines)
     assert all(isinstance(line["key"], str) and line["key"] for line in lines)
     assert plain(again) == plain(result)  # a file that is written next to it changes nothing

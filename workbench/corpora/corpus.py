@@ -8,7 +8,7 @@ import operator
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from workbench.components.build_context import note
 from workbench.core.errors import WorkbenchError
@@ -112,12 +112,20 @@ class Corpus:
             for record in range(info.records):
                 yield self.read(shard, record)
 
-    def __getitem__(self, number: int) -> Sample:
-        """The number-th record, counted across the shards; a negative number counts from the end.
+    @overload
+    def __getitem__(self, number: int) -> Sample: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[Sample]: ...
+
+    def __getitem__(self, number: int | slice) -> Sample | list[Sample]:
+        """The number-th record, counted across the shards; a negative number counts from the end. A slice is a list.
 
         Raises:
             IndexError: there is no such record.
         """
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(self.records))]
         record = operator.index(number) + (self.records if number < 0 else 0)
         for shard, info in enumerate(self.shards if record >= 0 else ()):
             if record < info.records:

@@ -26,7 +26,7 @@ from workbench.pretraining.task_corpora import learning_signals
 from workbench.recipe.spec import InitFrom, Recipe, SequenceSpec, Spec, TaskSpec, TrainSpec
 from workbench.recipe.trees import with_overrides
 from workbench.runs.data_record import MADE_FOR, START
-from workbench.runs.folder import read_recipe
+from workbench.runs.folder import check_overrides, read_recipe
 from workbench.runs.loaded_run import FoundRun, LoadedRun, built, find_run, open_found
 from workbench.runs.names import TOKENIZER as RUNS_TOKENIZER
 from workbench.runs.names import is_run
@@ -96,7 +96,9 @@ def found_at(
         WorkbenchError: as `load`.
     """
     if is_run(place):
-        return find_run(place, overrides, control=control, trust=trust)
+        found = find_run(place, overrides, control=control, trust=trust)
+        check_overrides(read_recipe(place), found.recipe, ("model", "tokenizer", "train", "seed"))
+        return found
     if control is not None:
         raise WorkbenchError(f"control {control} changes the inputs of a trained run, and {place} is no run")
     folder, weights = _folder(place), _read(place)
@@ -106,7 +108,9 @@ def found_at(
         )
     with noted() as read:
         tokenizer = Tokenizer.load(folder)
-    recipe = _changed(_recipe(place, weights, tokenizer), list(overrides))
+    described = _recipe(place, weights, tokenizer)
+    recipe = _changed(described, list(overrides))
+    check_overrides(described, recipe, ("tokenizer", "train", "seed"))
     return FoundWeights(place, recipe, tokenizer, weights, read)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -165,8 +165,7 @@ def check_same(old: Recipe, new: Recipe, run: Path) -> None:
     Raises:
         WorkbenchError: such a key differs.
     """
-    before, after = dict(_flat(dataclasses.asdict(old))), dict(_flat(dataclasses.asdict(new)))
-    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    before, after, keys = _compared(old, new)
     schedule = new.train.lr_schedule["lr_schedule"]
     free = MAY_CHANGE if _goes_by_max_steps(new.train.lr_schedule) else [*MAY_CHANGE, MAX_STEPS]
     fixed = [key for key in keys if not any(fnmatch.fnmatchcase(key, pattern) for pattern in free)]
@@ -181,6 +180,43 @@ def check_same(old: Recipe, new: Recipe, run: Path) -> None:
             f"{run} holds a run of another recipe; these keys differ:\n{listed}\nResume with the old values, or choose "
             f"another run folder{longer if MAX_STEPS in fixed else ''}"
         )
+
+
+def check_overrides(old: Recipe, new: Recipe, trained: Sequence[str]) -> None:
+    """Check that the overrides of a trained model's recipe change nothing that it was trained with.
+
+    Args:
+        trained: the first words of such keys. Below them, places of files and the keys that may change in a run are
+            free.
+
+    Raises:
+        WorkbenchError: such a key differs.
+    """
+    _, after, keys = _compared(old, new)
+    fixed = [
+        key
+        for key in keys
+        if key.partition(".")[0] in trained
+        and (
+            key == "tokenizer"
+            or not (any(fnmatch.fnmatchcase(key, p) for p in MAY_CHANGE) or _is_place(after.get(key)))
+        )
+    ]
+    if fixed:
+        raise WorkbenchError(
+            f"overrides change {', '.join(fixed)}, with which the weights were trained; allowed here: places of files, "
+            "and keys below tasks that need no training. To train with other values: pretrain or finetune"
+        )
+
+
+def _is_place(value: Any) -> bool:
+    return isinstance(value, str) and Path(value).exists()
+
+
+def _compared(old: Recipe, new: Recipe) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """Both recipes by their keys, and the keys that differ."""
+    before, after = dict(_flat(dataclasses.asdict(old))), dict(_flat(dataclasses.asdict(new)))
+    return before, after, [key for key in {**before, **after} if before.get(key) != after.get(key)]
 
 
 def _goes_by_max_steps(lr_schedule: Mapping[str, Any]) -> bool:

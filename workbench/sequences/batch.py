@@ -218,7 +218,7 @@ class Batch:
         return Batch(picked, {}, keys, {}, roles, _numbered(groups))
 
 
-@dataclass
+@dataclass(repr=False)
 class MicroBatch:
     """The input of one forward: the task, a batch per view, and each objective's count (known before any forward).
 
@@ -232,7 +232,14 @@ class MicroBatch:
     number: tuple[int, ...] = ()
     dropped: dict[str, int] = field(default_factory=dict)
     slots: list[Slot] = field(default_factory=list)
-    buffer: Tensor | None = field(default=None, repr=False)
+    buffer: Tensor | None = None
+
+    def __repr__(self) -> str:
+        views = "; ".join(
+            f"view {name}: " + ", ".join(f"{stream} {rows.rows} rows" for stream, rows in view.streams.items())
+            for name, view in self.views.items()
+        )
+        return f"<MicroBatch {self.task} {self.number}: {views}>"
 
     def to(self, device: torch.device | str) -> MicroBatch:
         """The micro-batch on a device, by one copy. On the CPU nothing is copied."""

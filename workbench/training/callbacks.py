@@ -67,6 +67,8 @@ def named_callbacks(callbacks: Iterable[Callback]) -> list[Callback]:
     Raises:
         WorkbenchError: one is no `Callback`.
     """
+    if not isinstance(callbacks, Iterable):
+        raise WorkbenchError(f"callbacks is of type {type(callbacks).__name__}; allowed: a list of workbench.Callback")
     listed = list(callbacks)
     for each in listed:
         if not isinstance(each, Callback):

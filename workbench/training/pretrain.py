@@ -149,8 +149,11 @@ def _checkpoints_of(recipe: Recipe) -> list[Path]:
 
 
 def _command() -> str:
-    """The command line of this process, to run it again (torchrun's own options are not known here)."""
+    """How this run is resumed: the command line of this process (torchrun's own options are not known here), or in
+    Python the same call."""
     program = "torchrun ... -m workbench" if "TORCHELASTIC_RUN_ID" in os.environ else "python -m workbench"
-    if Path(sys.argv[0]).name != "__main__.py":
-        program = Path(sys.argv[0]).name
+    if Path(sys.argv[0]).name == "workbench":
+        program = "workbench"
+    elif Path(sys.argv[0]).name != "__main__.py":
+        return "the same call in Python, with the same folder"
     return f"{program} {shlex.join(sys.argv[1:])}"

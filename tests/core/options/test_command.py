@@ -106,5 +106,5 @@ def test_python_gives_text_for_paths_one_for_a_list_and_mappings_for_assignments
         call_from_python(example, corpus="a", tag="x")
     with pytest.raises(WorkbenchError, match=r"^lr = -1; allowed"):
         call_from_python(example, corpus="a", lr=-1)
-    with pytest.raises(TypeError, match="corpus"):
+    with pytest.raises(WorkbenchError, match="corpus"):
         call_from_python(example)

@@ -96,6 +96,7 @@ PartOf = Annotated[
     str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}/[1-9][0-9]{0,3}$"), Means("i/n, the i-th of n parts: 2/4")
 ]
 Title = Annotated[str, Means("any text")]
+Question = Annotated[str, Means("one text")]
 ComponentName = Annotated[str, MinLen(1), Means("the name of a component, or 'package.module:Class'")]
 Role = Annotated[str, MinLen(1), Means("the role of a special token (cls, sep, bos, eos), or null for none")]
 ComponentSpec = Annotated[dict[str, Any], MinLen(1), Means("a mapping of a component's name and options")]

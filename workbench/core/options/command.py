@@ -19,7 +19,7 @@ import typer
 from rich.markup import escape
 from typer.models import ArgumentInfo, ParameterInfo
 
-from workbench.core.errors import unknown
+from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.options.bounds import Word
 from workbench.core.options.outputs import check_outputs
 from workbench.core.options.values import bare_type, check, without_null
@@ -69,8 +69,7 @@ def call_from_python(function: Callable[..., Returned], **values: Any) -> Return
     a list of NAME=VALUE.
 
     Raises:
-        WorkbenchError: no option has this name, or as for `command`.
-        TypeError: a required option is missing.
+        WorkbenchError: no option has this name, a required option is missing, or as for `command`.
     """
     function = getattr(function, COMMAND, function)
     parameters = list(options_of(function))
@@ -80,7 +79,7 @@ def call_from_python(function: Callable[..., Returned], **values: Any) -> Return
             raise unknown("option", name, allowed)
     missing = [each.name for each in parameters if each.default is Parameter.empty and each.name not in values]
     if missing:
-        raise TypeError(f"these options are required and missing: {', '.join(missing)}")
+        raise WorkbenchError(f"these options are required and missing: {', '.join(missing)}")
     given = {name: _from_python(allowed[name], value) for name, value in values.items()}
     return _call(function, given, {name: name for name in allowed})
 

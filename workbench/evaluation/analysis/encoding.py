@@ -46,6 +46,27 @@ class TokenStates(NamedTuple):
         return f"<TokenStates: {len(self.tokens)} tokens, vectors of size {self.vectors.shape[1]}>"
 
 
+@dataclass(frozen=True, repr=False)
+class AttentionMap:
+    """The weights of one attention call for one input.
+
+    Attributes:
+        layer: its number in the network's stack, from 0.
+        queries, keys: what the rows and columns stand for: tokens, and `image 0` and so on for the rows of an image.
+        weights: [heads, queries, keys]; the weights of a query add up to 1.
+    """
+
+    layer: int
+    queries: list[str]
+    keys: list[str]
+    weights: np.ndarray
+
+    def __repr__(self) -> str:
+        return (
+            f"<AttentionMap of layer {self.layer}: heads x queries x keys = {' x '.join(map(str, self.weights.shape))}>"
+        )
+
+
 @dataclass
 class Encoder:
     """Turns samples into vectors.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from workbench.core.files.text_files import read_lines
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import FILE_NAME
 from workbench.sequences.sequence import Sample
+
+logger = logging.getLogger(__name__)
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff")
 
 
 def input_corpus(source: Path) -> Corpus | None:
@@ -67,11 +71,49 @@ def samples_of(given: Any) -> list[Sample]:
     Raises:
         WorkbenchError: nothing was given, or something else.
     """
-    alone = isinstance(given, str | bytes | Mapping | Path) or _is_pil(given) or _is_pair(given)
-    listed = [given] if alone or not isinstance(given, Iterable) else list(given)
+    listed = [given] if is_one(given) else list(given)
     if not listed:
         raise WorkbenchError("no input is given; allowed: a text, an image, a pair of them, or a list of such")
     return [{**_fields(each), "key": str(i), "draw": (0, 0, i)} for i, each in enumerate(listed, 1)]
+
+
+def is_one(given: Any) -> bool:
+    """Whether it is one input, not a list of them."""
+    alone = isinstance(given, str | bytes | Mapping | Path) or _is_pil(given) or _is_pair(given)
+    return alone or not isinstance(given, Iterable)
+
+
+def texts_of(given: Any, *, pairs: bool = True) -> list[Sample]:
+    """Inputs that have a text, as numbered samples.
+
+    Args:
+        pairs: whether an input may be a pair of texts.
+
+    Raises:
+        WorkbenchError: one has no text, or is a pair.
+    """
+    samples = samples_of(given)
+    for number, sample in enumerate(samples):
+        if not isinstance(sample.get("text"), str):
+            raise WorkbenchError(
+                f"input {number} has no text (it has {', '.join(sorted(sample.keys() - {'key', 'draw'}))}); give its "
+                'text, such as sample["captions"][0]'
+            )
+        if "second" in sample and not pairs:
+            raise WorkbenchError(f"input {number} is a pair of texts, and one text is wanted; give the texts as a list")
+    return samples
+
+
+def images_of(given: Any) -> list[Sample]:
+    """Images as numbered samples; a path may be text."""
+    listed = given if isinstance(given, list | tuple) else [given]
+    return samples_of([Path(each) if isinstance(each, str) else each for each in listed])
+
+
+def batches_of(samples: list[Sample], size: int) -> Iterator[list[Sample]]:
+    """The samples, `size` at a time."""
+    for start in range(0, len(samples), size):
+        yield samples[start : start + size]
 
 
 def image_bytes(image: Any) -> bytes:
@@ -104,6 +146,8 @@ def captioned(image: Any, text: str = "") -> Sample:
 def _fields(given: Any) -> Sample:
     """One input without its number."""
     if isinstance(given, str):
+        if given.lower().endswith(IMAGE_SUFFIXES) and Path(given).is_file():
+            logger.warning("the text %r names an image file, but is read as a text; for the image give a Path", given)
         return {"text": given}
     if isinstance(given, Mapping):
         return dict(given)

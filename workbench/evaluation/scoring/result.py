@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Iterator, KeysView
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from workbench.components.error_context import ErrorContext
+from workbench.core.errors import unknown
 from workbench.core.files.drafts import atomic
 from workbench.core.files.text_files import parse_json
 from workbench.core.terminal import Terminal
@@ -25,11 +26,13 @@ from workbench.runs.metrics_file import read_result
 
 CHECKPOINTS = ("checkpoint", "first stage")
 MAX_NAME = 200
+SHOWN = 6  # numbers in a repr
 
 
 @dataclass(repr=False)
-class Result:
-    """A result, as written to `evaluations/*.json` of a run. `result["accuracy"]` is one of its `numbers`.
+class Result(Mapping[str, float]):
+    """A result, as written to `evaluations/*.json` of a run. It is a mapping of its `numbers`: `result["accuracy"]`,
+    `dict(result)`.
 
     Attributes:
         counts: what was counted; the first count is the number of measured items.
@@ -44,8 +47,8 @@ class Result:
         dropped: what was left out of them, by reason (None: not counted).
         examples, failures: a few predictions and the worst ones, which the `panels` show (import paths,
             `workbench.report.panels`).
-        predictions, items: the predictions of each item, and their number. They are next to the result, a line of JSON
-            for each.
+        predictions, num_items: the predictions of each item, and their number (`items` in the file). They are next to
+            the result, a line of JSON for each.
         intervals: 95 % intervals of numbers over these items.
         seed: the seed of the run.
         seen: how the run was trained on its test set (`workbench.evaluation.scoring.training_overlap`).
@@ -67,24 +70,31 @@ class Result:
     failures: list[dict[str, Any]] = field(default_factory=list)
     panels: list[str] = field(default_factory=list)
     predictions: EvaluationItems = field(default_factory=EvaluationItems)
-    items: int = 0
+    num_items: int = 0
     seed: int | None = None
     seen: list[str] = field(default_factory=list)
     intervals: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        reported = ", ".join(f"{name} {value:.4g}" for name, value in self.numbers.items())
-        return f"<Result {self.task}{f', control {self.control}' if self.control else ''}: {reported or 'no numbers'}>"
+        reported = [f"{name} {value:.4g}" for name, value in self.numbers.items()]
+        more = [f"and {len(reported) - SHOWN} more"] if len(reported) > SHOWN else []
+        said = ", ".join([*reported[:SHOWN], *more]) or "no numbers"
+        return f"<Result {self.task}{f', control {self.control}' if self.control else ''}: {said}>"
 
     def __getitem__(self, name: str) -> float:
+        """
+        Raises:
+            KeyError: there is no such number; the message names those that there are.
+        """
+        if name not in self.numbers:
+            raise KeyError(str(unknown("number", str(name), self.numbers, f"the result of {self.task}")))
         return self.numbers[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.numbers)
 
-    def keys(self) -> KeysView[str]:
-        """The names of its numbers: `dict(result)` has these alone."""
-        return self.numbers.keys()
+    def __len__(self) -> int:
+        return len(self.numbers)
 
     def take_intervals(self) -> None:
         """Work out how many items there are, and the intervals of their numbers.
@@ -94,7 +104,7 @@ class Result:
         """
         with ErrorContext(f"task {self.task}"):
             self.predictions.check(self.numbers)
-        self.items = len(self.predictions.lines)
+        self.num_items = len(self.predictions.lines)
         self.intervals = {name: found._asdict() for name, found in self.predictions.intervals().items()}
 
     def under_other_controls(self, folder: Path) -> dict[str, dict[str, float]]:
@@ -130,7 +140,8 @@ class Result:
 
     def record(self) -> dict[str, Any]:
         """The content of the JSON file."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "predictions"}
+        written = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "predictions"}
+        return {"items" if name == "num_items" else name: value for name, value in written.items()}
 
     def _name(self) -> str:
         corpus = self.inputs.get("corpus")

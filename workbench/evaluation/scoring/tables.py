@@ -30,7 +30,7 @@ class TabledResult(Protocol):
     control: str | None
     baselines: dict[str, dict[str, float]]
     bounds: list[str]
-    items: int
+    num_items: int
     seed: int | None
     intervals: dict[str, dict[str, Any]]
     classes: dict[str, dict[str, float]]
@@ -44,7 +44,9 @@ def number_table(result: TabledResult, others: Mapping[str, Mapping[str, float]]
     title = result.task + (f", control: {result.control}" if result.control else "")
     counts = {"": result.counts, "used: ": result.used or {}, "left out: ": result.dropped or {}}
     measured = (
-        [f"{result.items:,} items" + ("" if result.seed is None else f", seed {result.seed}")] if result.items else []
+        [f"{result.num_items:,} items" + ("" if result.seed is None else f", seed {result.seed}")]
+        if result.num_items
+        else []
     )
     counted = [what + ", ".join(f"{n:,} {name}" for name, n in of.items()) for what, of in counts.items() if of]
     beneath = against(result.numbers, result.baselines, result.bounds)
