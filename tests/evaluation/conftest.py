@@ -43,7 +43,7 @@ def make_texts(folder: Path) -> Path:
     assert writer.info is not None
     provenance: dict[str, Any] = {"command": "test", "inputs": []}
     finish_corpus(folder / "texts", kind="text", shards=[writer.info], provenance=provenance)
-    words = [*TEXTS, "a bad meal", "a good meal", "it was good", "it was bad"]
+    words = [*TEXTS, "a bad film", "a good film", "it was good", "it was bad"]
     Tokenizer(train_tokenizer(words, "wordpiece", 200)).save(folder / "tokenizer.json")
     return folder
 

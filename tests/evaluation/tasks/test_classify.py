@@ -38,7 +38,7 @@ def rows(count: int, seed: int) -> list[dict[str, Any]]:
     made = []
     for _ in range(count):
         label = int(rng.random() < 0.6)
-        made.append({"text": f"the meal is {rng.choice(GOOD if label else BAD)} .", "labels": {"verdict": label}})
+        made.append({"text": f"the film is {rng.choice(GOOD if label else BAD)} .", "labels": {"verdict": label}})
     return made
 
 
@@ -82,7 +82,7 @@ def test_a_run_that_told_other_classes_goes_on_with_a_fresh_head(
     tuned: Path, prepared: Callable[..., str], tmp_path: Path
 ) -> None:
     other = prepared(
-        "three", [{"text": f"the meal is {word} .", "labels": {"stars": i % 3}} for i, word in enumerate(GOOD)]
+        "three", [{"text": f"the film is {word} .", "labels": {"stars": i % 3}} for i, word in enumerate(GOOD)]
     )
     again = fine_tune(Classification(), tuning(tuned, other, tmp_path / "other", epochs=1.0))
     assert dict(load(again).recipe.tasks["classify"].objectives[0])["classes"] == ["0", "1", "2"]
@@ -138,8 +138,8 @@ def test_several_seeds_are_tabulated(pretrained: Path, prepared: Callable[..., s
 
 
 def test_what_cannot_be_learnt_is_refused(pretrained: Path, prepared: Callable[..., str], tmp_path: Path) -> None:
-    plain = prepared("plain", [{"text": "the meal is good ."}])
-    several = prepared("several", [{"text": "the meal is good .", "labels": {"verdict": 1, "stars": 5}}])
+    plain = prepared("plain", [{"text": "the film is good ."}])
+    several = prepared("several", [{"text": "the film is good .", "labels": {"verdict": 1, "stars": 5}}])
     for corpus, label, message in [
         (plain, None, "has no labels"),
         (several, None, "has the labels stars, verdict; choose one: --label"),
@@ -151,8 +151,8 @@ def test_what_cannot_be_learnt_is_refused(pretrained: Path, prepared: Callable[.
 
 
 def test_classes_that_the_run_does_not_know_are_named(tuned: Path, prepared: Callable[..., str]) -> None:
-    odd = prepared("odd", [{"text": "the meal is good .", "labels": {"verdict": 7}}])
-    plain = prepared("plain", [{"text": "the meal is good ."}])
+    odd = prepared("odd", [{"text": "the film is good .", "labels": {"verdict": 7}}])
+    plain = prepared("plain", [{"text": "the film is good ."}])
     for corpus, message in ((odd, "unknown class '7'"), (plain, "no texts with the label 'verdict'")):
         with pytest.raises(WorkbenchError, match=message):
             evaluate(Classification(), ClassifyScoring(run=tuned, corpus=corpus))
@@ -162,7 +162,7 @@ def test_classes_that_look_alike_are_told_and_those_of_the_held_out_set_are_know
     pretrained: Path, prepared: Callable[..., str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def labelled(name: str, *labels: str | int) -> str:
-        return prepared(name, [{"text": "the meal", "labels": {"verdict": label}} for label in labels])
+        return prepared(name, [{"text": "the film", "labels": {"verdict": label}} for label in labels])
 
     mixed = labelled("mixed", "good", "Good", "bad", 1, 1.0)
     wanted = tuning(pretrained, mixed, tmp_path / "run", held_out=labelled("awful", "awful", "bad"))
@@ -176,7 +176,7 @@ def test_classes_that_look_alike_are_told_and_those_of_the_held_out_set_are_know
 def test_a_long_text_is_one_item_and_a_pair_keeps_both(tuned: Path, prepared: Callable[..., str]) -> None:
     task = load(tuned).transforms["classify"]
     assert (task.builder.unit, task.builder.window) == (None, None)
-    long = {"key": "a", "draw": (0,), "text": "the meal is good . " * 30, "labels": {"verdict": 1}}
+    long = {"key": "a", "draw": (0,), "text": "the film is good . " * 30, "labels": {"verdict": 1}}
     (sequence,) = task.sequences([long])
     assert sequence.length("text") <= task.builder.max_length
     assert not sequence.streams["text"]["token_type_ids"].any()
