@@ -97,7 +97,7 @@ def found_at(
     """
     if is_run(place):
         found = find_run(place, overrides, control=control, trust=trust)
-        check_overrides(read_recipe(place), found.recipe, ("model", "tokenizer", "train", "seed"))
+        check_overrides(read_recipe(place), found.recipe, ("model", "tokenizer", "train"))
         return found
     if control is not None:
         raise WorkbenchError(f"control {control} changes the inputs of a trained run, and {place} is no run")
@@ -110,7 +110,7 @@ def found_at(
         tokenizer = Tokenizer.load(folder)
     described = _recipe(place, weights, tokenizer)
     recipe = _changed(described, list(overrides))
-    check_overrides(described, recipe, ("tokenizer", "train", "seed"))
+    check_overrides(described, recipe, ("tokenizer", "train"))
     return FoundWeights(place, recipe, tokenizer, weights, read)
 
 
