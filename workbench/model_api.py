@@ -176,7 +176,7 @@ class Model:
     def fill_mask(self, texts: Any, k: Count = 5) -> list[Any]:
         """The `k` most probable tokens (`Guess`) at each mask of a text, which spells the tokenizer's mask token.
 
-        One text gives a list of them for each mask; a list of texts gives such a list for each text.
+        One text returns a list of guesses for each mask; a list of texts returns such a list for each text.
 
             >>> model.fill_mask("Oslo lies in [MASK].", k=1)
             [[Guess(token='...', probability=0..., id=...)]]
