@@ -53,7 +53,7 @@ def test_what_cannot_be_parsed_is_refused(tmp_path: Path, json_lines: Any, pipel
     spacy.blank("en").to_disk(tmp_path / "plain")
     prepare("text", json_lines("t.jsonl", [{"text": SENTENCE}]), "-o", tmp_path / "text", "--workers", 1)
     trees = tmp_path / "trees.conllu"
-    with pytest.raises(WorkbenchError, match=r"\(language en, parts: none\) has no parser; name one that has"):
+    with pytest.raises(WorkbenchError, match=r"\(language en, parts: none\) has no parser; name one with a parser"):
         prepare("parses", tmp_path / "text", "-o", trees, "--model", tmp_path / "plain")
     with pytest.raises(WorkbenchError, match=r"trees.tsv: trees are written to a .conllu file"):
         prepare("parses", tmp_path / "text", "-o", tmp_path / "trees.tsv", "--model", pipeline)
