@@ -55,7 +55,7 @@ def test_what_cannot_be_parsed_is_refused(tmp_path: Path, json_lines: Any, pipel
     trees = tmp_path / "trees.conllu"
     with pytest.raises(WorkbenchError, match=r"\(language en, parts: none\) has no parser; name one with a parser"):
         prepare("parses", tmp_path / "text", "-o", trees, "--model", tmp_path / "plain")
-    with pytest.raises(WorkbenchError, match=r"trees.tsv: trees are written to a .conllu file"):
+    with pytest.raises(WorkbenchError, match=r"trees.tsv: the trees are written to a .conllu file"):
         prepare("parses", tmp_path / "text", "-o", tmp_path / "trees.tsv", "--model", pipeline)
     turns = json_lines("d.jsonl", [{"turns": ["hello", "good day"]}])
     prepare("text", turns, "-o", tmp_path / "dialogues", "--workers", 1)
