@@ -129,8 +129,9 @@ class FactsScoring(Scoring):
 
     RUN has an MLM objective. CORPUS is written by `prepare facts` from a graph, or holds your own texts. A record has
     `mask_spans` (the object's characters) and, in `meta`, `relation`, `subject` and `object` (ids). Other true
-    candidates don't compete: those of `meta.known`, the objects of other sentences of the same subject and relation,
-    and with --known every object in these graphs. Entities with the same label are one candidate.
+    candidates are left out of the ranking (the filtered setting): those of `meta.known`, the objects of other sentences
+    of the same subject and relation, and with --known every object in these graphs. Entities with the same label are
+    one candidate.
 
     Examples:
 
@@ -147,12 +148,14 @@ class FactsScoring(Scoring):
             help="JSON: relation -> [{id, label}], the candidates of its objects; default: CORPUS/candidates.json."
         ),
     ] = None
-    known: Annotated[list[Location] | None, typer.Option(help="A graph with more true facts. Repeatable.")] = None
+    known: Annotated[list[Location] | None, typer.Option(help="A graph whose facts are also true. Repeatable.")] = None
     task: Annotated[
-        Word | None, typer.Option(help="The task whose builder and transforms are used; default: the first that masks.")
+        Word | None,
+        typer.Option(help="The run's task that makes the sequences; default: the first task that masks tokens."),
     ] = None
     normalisation: Annotated[
-        Normalisation, typer.Option(help="How log-probabilities of a candidate's tokens are combined.")
+        Normalisation,
+        typer.Option(help="The score of a candidate: the sum or the mean of its tokens' log-probabilities."),
     ] = "sum"
     batch_size: Annotated[Count, typer.Option(help="Sentences at once.")] = 128
 
@@ -165,7 +168,7 @@ class FactsScoring(Scoring):
 class LinkScoring(TripleScoring):
     """Rank the tail of each triple among all entities of the graph, given head and relation, and its head likewise.
 
-    Entities that form another known triple don't compete (the filtered setting). Known triples are those of --graph, of
+    Entities that form another known triple are left out (the filtered setting). Known triples are those of --graph, of
     CORPUS, and of every --known. Name all splits of your graph. Ranks are realistic: equal scores get the mean of
     their ranks.
 
@@ -181,7 +184,9 @@ corpora/codex-valid
 corpora/codex-valid --candidates 50
     """
 
-    known: Annotated[list[Location] | None, typer.Option(help="A graph with more true triples. Repeatable.")] = None
+    known: Annotated[list[Location] | None, typer.Option(help="A graph whose triples are also true. Repeatable.")] = (
+        None
+    )
     candidates: Annotated[Count | None, typer.Option(help="Rank among N wrong entities, drawn for each question.")] = (
         None
     )
@@ -223,7 +228,7 @@ class LinkingScoring(MeasuringOptions):
 class RelationPredictionScoring(Scoring):
     """Rank the relation of each triple among all relations of the graph that RUN was trained on, given head and tail.
 
-    CORPUS is a triples corpus: the held-out triples. Other known relations of the same head and tail don't compete (the
+    CORPUS is a triples corpus: the held-out triples. Other known relations of the same head and tail are left out (the
     filtered setting). Known triples are those of the run's graph, of CORPUS, and of every --known. Name all splits of
     your graph. Ranks are realistic: equal scores get the mean of their ranks.
 
@@ -235,7 +240,9 @@ class RelationPredictionScoring(Scoring):
       workbench evaluate relation-prediction runs/kg-bert-relations corpora/codex-test --known corpora/codex-valid
     """
 
-    known: Annotated[list[Location] | None, typer.Option(help="A graph with more true triples. Repeatable.")] = None
+    known: Annotated[list[Location] | None, typer.Option(help="A graph whose triples are also true. Repeatable.")] = (
+        None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,7 +292,7 @@ class RelationScoring(ClassifyScoring):
 
 @dataclass(frozen=True, kw_only=True)
 class SupersenseScoring(Scoring):
-    """Share of masked words with an allowed predicted supersense, compared with always the most frequent supersense.
+    """Share of masked words with an allowed predicted supersense, compared with the most frequent supersense.
 
     RUN was pretrained with kg.supersense, CORPUS holds texts. Words are masked as in pretraining. For words with a
     single supersense this share is the accuracy. For other words a lexicon cannot decide which supersense is meant.

@@ -13,11 +13,11 @@ from workbench.core.terminal import Terminal
 
 GROUPS = {
     "corpora": {
-        "text": "Documents (text, JSON lines, tables, Parquet, relations, ...) -> a text corpus.",
-        "image-text": "Images with captions, questions or classes -> an image-text corpus.",
-        "video-text": "Videos, or folders of their frames, with captions or recognised speech -> a video-text corpus.",
-        "speech-text": "Speech with transcripts and times of words -> log-mel spectra, every 10 ms.",
-        "triples": "A knowledge graph -> a triples corpus: one record per entity.",
+        "text": "Convert documents (text, JSON lines, tables, Parquet, relations, ...) into a text corpus.",
+        "image-text": "Convert images with captions, questions or classes into an image-text corpus.",
+        "video-text": "Convert videos (or their frames) with captions or recognised speech into a video-text corpus.",
+        "speech-text": "Convert speech with transcripts and times of words into log-mel spectra, one per 10 ms.",
+        "triples": "Convert a knowledge graph into a triples corpus with one record per entity.",
         "corpus": "Filter, resize, split or dedupe a corpus into a new one, without the raw files.",
         "join": "Join the parts of a corpus that were prepared with --part, on one machine or several.",
         "tokenizer": "Train a tokenizer on corpora, or add tokens to one.",

@@ -13,10 +13,11 @@ from workbench.core.terminal import Terminal
 
 def list_formats(
     kind: Annotated[
-        Word | None, typer.Argument(help="Kind of corpus (text, image-text, ...): list its formats with their options.")
+        Word | None,
+        typer.Argument(help="The kind of corpus (text, image-text, ...) whose formats are listed, with their options."),
     ] = None,
 ) -> None:
-    """List the raw formats that `prepare` reads, one a line; with a kind, also their options.
+    """List the raw formats that `prepare` reads, one per line. With a kind of corpus, their options are listed too.
 
     Examples:
 

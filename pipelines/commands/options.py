@@ -62,7 +62,7 @@ class WritingOptions:
     shard_bytes: Annotated[Count, typer.Option(help="Approximate bytes of raw input per shard.")] = 128 << 20
     limit: Limit = None
     log_dropped: Annotated[
-        bool, typer.Option("--log-dropped", help="List dropped records and reasons in OUTPUT/dropped/*.jsonl.")
+        bool, typer.Option("--log-dropped", help="Write each dropped record and its reason to OUTPUT/dropped/*.jsonl.")
     ] = False
     part: Annotated[
         PartOf | None,

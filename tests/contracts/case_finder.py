@@ -14,7 +14,7 @@ from pipelines.readers.formats import formats
 from tests.contracts.cases import KINDS, Case
 from tests.contracts.material import tokenizer
 from workbench.components.building import build, short_names
-from workbench.components.kinds import KINDS as PARTS
+from workbench.components.kinds import KINDS as COMPONENTS
 from workbench.corpora.schema.schema import KINDS as CORPORA
 from workbench.evaluation.task_modules import task_modules
 
@@ -28,14 +28,14 @@ class Found(NamedTuple):
     case: Any
 
 
-def parts_of(kind: str) -> dict[str, str]:
+def components_of(kind: str) -> dict[str, str]:
     """The components of a kind that come with the workbench: name -> module, as if each had a file of its own."""
     if kind == "reader":
         return {f"{k} {n}": r.__module__ for k in CORPORA for n, r in formats(k).items()}
     if kind == "evaluation":
         return task_modules()
     packages = {name: name.rpartition(".")[0] or "workbench" for name in short_names(kind)}
-    return {name: f"{package}.{PARTS[kind].place}.{name.rpartition('.')[2]}" for name, package in packages.items()}
+    return {name: f"{package}.{COMPONENTS[kind].place}.{name.rpartition('.')[2]}" for name, package in packages.items()}
 
 
 def file_of_tests(module: str) -> Path:
@@ -55,7 +55,7 @@ def stated(kind: str, name: str) -> dict[str, Case] | str:
     Raises:
         LookupError: the file where they belong does not state them; says which file should hold what.
     """
-    module = parts_of(kind)[name]
+    module = components_of(kind)[name]
     path, wanted, own = file_of_tests(module), KINDS[kind].__name__, module.rpartition(".")[2]
     shared = path.stem != f"test_{own}"
     ask = f"{path} should hold CASE = {wanted}(...) or CASES = {{...}} (see tests/contracts/cases.py), or EXCUSED = why"
@@ -81,7 +81,7 @@ def stated(kind: str, name: str) -> dict[str, Case] | str:
 def cases_of(kind: str) -> dict[str, Found]:
     """The cases of a kind by an id; a component without one is left out here and fails in `test_components.py`."""
     found = {}
-    for name in parts_of(kind):
+    for name in components_of(kind):
         try:
             cases = stated(kind, name)
         except LookupError:

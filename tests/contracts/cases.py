@@ -95,7 +95,7 @@ class EmbeddingCase(Case):
 
 @dataclass(frozen=True)
 class ScoreBiasCase(Case):
-    """A relation, of three heads of 16."""
+    """A score bias, of three heads with 16 features each."""
 
     contracts = frozenset({"flex"})
 
@@ -116,7 +116,7 @@ class BuilderCase(Case):
 
 @dataclass(frozen=True)
 class TransformCase(Case):
-    """A step; `adds` are streams (`entity`) or fields (`text.rank`) that it adds in place."""
+    """A transform; `adds` are streams (`entity`) or fields (`text.rank`) that it adds in place."""
 
     contracts = frozenset({"seed", "keeps", "dropped"})
     adds: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ class ImageProcessorCase(Case):
 
 @dataclass(frozen=True)
 class MaskingCase(Case):
-    """A masking strategy of masking."""
+    """A masking strategy."""
 
 
 @dataclass(frozen=True)

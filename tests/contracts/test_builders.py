@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.contracts.case_finder import case_of, cases_of, make, over, parts_of
+from tests.contracts.case_finder import case_of, cases_of, components_of, make, over
 from tests.contracts.material import TRIPLE, draws, make_samples, plain, small_samples, tokenizer, travelled
 from workbench.components.building import build as built
 from workbench.core.errors import BadValueError
@@ -107,7 +107,7 @@ def test_builders_on_empty_and_one_token(name: str) -> None:
     assert [i for i in ids if i not in tokenizer().special_ids] == tokenizer().encode("river").ids.tolist()
 
 
-@pytest.mark.parametrize("name", sorted(parts_of("builder")))
+@pytest.mark.parametrize("name", sorted(components_of("builder")))
 def test_a_field_that_is_not_there_is_named_and_how_to_prepare_it(name: str) -> None:
     options = cases_of("builder")[name].case.options if name in cases_of("builder") else {}
     builder = built("builder", {"builder": name, **options}, "", tokenizer=tokenizer(), max_length=64)

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.contracts import cases as declared
-from tests.contracts.case_finder import cases_of, file_of_tests, parts_of, stated
+from tests.contracts.case_finder import cases_of, components_of, file_of_tests, stated
 from workbench.components.building import SHIPPED, short_names
 from workbench.components.kinds import KINDS
 from workbench.pretraining.objective import Objective
@@ -42,7 +42,7 @@ def is_a(kind: str, part: type) -> bool:
 
 
 @pytest.mark.parametrize("kind", sorted({*KINDS} - {"lr_schedule"}))  # a schedule's method takes a step, as others do
-def test_every_part_lies_where_its_short_name_says(kind: str) -> None:
+def test_every_component_lies_where_its_short_name_says(kind: str) -> None:
     classes = [f"{c.__module__}:{c.__name__}" for room in SHIPPED for c in classes_of(room) if is_a(kind, c)]
     assert set(classes) <= {KINDS[kind].path(name) for name in short_names(kind)}
 
@@ -57,12 +57,12 @@ def test_every_kind_has_contracts() -> None:
     assert [kind for kind, name in plural.items() if not Path(__file__).with_name(f"test_{name}.py").is_file()] == []
 
 
-@pytest.mark.parametrize(("kind", "name"), [(k, n) for k in sorted(declared.KINDS) for n in parts_of(k)])
-def test_every_part_has_a_case(kind: str, name: str) -> None:
+@pytest.mark.parametrize(("kind", "name"), [(k, n) for k in sorted(declared.KINDS) for n in components_of(k)])
+def test_every_component_has_a_case(kind: str, name: str) -> None:
     assert stated(kind, name)
 
 
-def test_what_is_missing_is_told_with_the_file_where_it_belongs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_case_is_reported_with_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.contracts.case_finder.short_names", lambda kind: ["kg.new"])
     with pytest.raises(LookupError, match=r"kg\.new has no case: tests/kg/objectives/test_new\.py .*ObjectiveCase\("):
         stated("objective", "kg.new")

@@ -27,7 +27,7 @@ def test_masked_rate_is_within_binomial_bounds(name: str, rate: float) -> None:
 
 
 @over("masking")
-def test_policies_select_free_rows_once(name: str) -> None:
+def test_masking_strategies_select_free_rows_once(name: str) -> None:
     masking = make("masking", name)
     rng = np.random.default_rng(0)
     for i, sequence in enumerate(documents(text_samples(40))):
@@ -45,7 +45,7 @@ def test_policies_select_free_rows_once(name: str) -> None:
 
 
 @over("masking")
-def test_policies_on_empty_and_one_token(name: str) -> None:
+def test_masking_strategies_on_empty_and_one_token(name: str) -> None:
     masking = make("masking", name)
     empty, one, blank = documents(small_samples())
     assert masking(empty, "text", 0.15, generator(0)) == []

@@ -97,7 +97,7 @@ def test_an_evaluation_is_not_begun_whose_result_has_no_place(places: Path, refu
         (places / "weights" / name).write_text("{}")
     write_corpus(places / "texts", "text", [{"key": "a", "text": "The red house.", "meta": {}}])
     message = refused("evaluate", "classify", "weights", "texts")
-    assert "evaluations/weights/result.json: a file is where a folder is needed" in message
+    assert "evaluations/weights/classify-texts.json: a file is where a folder is needed" in message
 
 
 def test_a_release_replaces_files_alone_and_no_run(places: Path, refused: Refused) -> None:

@@ -137,10 +137,13 @@ class VqaTuning(Tuning):
     ] = None
     answers_of: Annotated[
         list[Location] | None,
-        typer.Option(metavar="CORPUS", help="Corpora whose answers count, too (VQA v2: train and val). Repeatable."),
+        typer.Option(
+            metavar="CORPUS",
+            help="Add the answers of this corpus to the vocabulary (VQA v2: train and val). Repeatable.",
+        ),
     ] = None
     min_count: Annotated[
-        Count, typer.Option(help="Keep answers that are the main answer of at least this many questions.")
+        Count, typer.Option(help="Minimum frequency of an answer: the number of questions whose main answer it is.")
     ] = 9
     max_length: Annotated[Count | None, typer.Option(help="Tokens of a question; default: the run's.")] = None
 
@@ -175,7 +178,7 @@ class VqaScoring(Scoring):
     predictions: Annotated[
         OutputFile | None,
         typer.Option(
-            help="Also write the answers to this file: FILE.json for VQA's test server (question_id, answer), "
+            help="Write the answers to this file: FILE.json for VQA's test server (question_id, answer), "
             "else lines of JSON (.jsonl)."
         ),
     ] = None

@@ -22,28 +22,33 @@ def compare_sides(
         MinLen(1),
         typer.Argument(
             metavar="FIRST OTHER...",
-            help="Runs, results (evaluations/NAME.json), files of --predictions, NAME-seeds.json; seeds with commas.",
+            help="Runs, results (evaluations/NAME.json), files of --predictions, or NAME-seeds.json. Commas join the "
+            "seeds of a side.",
         ),
     ],
     samples: Annotated[
         int,
         Ge(100),
         Le(1_000_000),
-        typer.Option(help="Bootstrap samples: how often the items are drawn with replacement."),
+        typer.Option(help="Number of bootstrap samples: draws of the items with replacement."),
     ] = SAMPLES,
-    seed: Annotated[Seed, typer.Option(help="The seed of these draws.")] = 0,
-    task: Annotated[Word | None, typer.Option(help="Only the results of this task, when the sides are runs.")] = None,
+    seed: Annotated[Seed, typer.Option(help="Seed of the bootstrap samples.")] = 0,
+    task: Annotated[
+        Word | None, typer.Option(help="Compare only the results of this task, if the sides are runs.")
+    ] = None,
     across_variants: Annotated[
-        bool, typer.Option("--across-variants", help="Compare also when the variants of the metric differ.")
+        bool, typer.Option("--across-variants", help="Allow results with different variants of a metric.")
     ] = False,
-    output: Annotated[OutputFile | None, typer.Option("--output", "-o", help="Write the tables as JSON too.")] = None,
+    output: Annotated[
+        OutputFile | None, typer.Option("--output", "-o", help="Write the tables to this file as JSON.")
+    ] = None,
 ) -> None:
-    """Test whether runs differ on the items that they were evaluated on: each other run minus the first.
+    """Test whether runs differ from the first run on the items that both were evaluated on.
 
     The test is a paired bootstrap: records are drawn with replacement, both sides get the same draw, and each task's
-    metrics are computed on it. The table has the difference, its 95 % interval (percentiles), and p: the share of draws
-    that are as far from the difference as the difference is from 0. Several seeds of a side are drawn too, in pairs
-    where both sides have as many.
+    metrics are computed on it. The table has the difference (the other run minus the first), its 95 % interval
+    (percentiles), and p. p is the share of draws that are as far from the difference as the difference is from 0. If a
+    side has several seeds, these are drawn too. If both sides have the same number of seeds, they are drawn in pairs.
 
     Examples:
 

@@ -28,20 +28,18 @@ def generate(
         OutputFile | None, typer.Option("--output", "-o", help="The .jsonl file to write; default: the terminal.")
     ] = None,
     network: WhichNetwork = None,
-    stream: Annotated[Word | None, typer.Option(help="The stream that is generated, where several can be.")] = None,
-    objective: Annotated[
-        Word | None, typer.Option(help="The objective whose head predicts, where several can.")
-    ] = None,
+    stream: Annotated[Word | None, typer.Option(help="The stream that is generated, if several fit.")] = None,
+    objective: Annotated[Word | None, typer.Option(help="The objective whose head predicts, if several fit.")] = None,
     batch_size: Annotated[Count, typer.Option(help="Prompts per batch.")] = 16,
-    limit: Annotated[Count | None, typer.Option(help="Only the first prompts.")] = None,
+    limit: Annotated[Count | None, typer.Option(help="Generate only for the first N prompts.")] = None,
     trust: Trust = False,
 ) -> None:
     """Generate texts: continuations, translations, captions or masked words.
 
-    Decoding is greedy; --beams N returns the best text of a beam search, --sample a sampled text. The output has a line
-    of JSON for each prompt: key (in a text file the line number), prompt, text, tokens, score (log-probability), ended,
-    and the decoding. The line of a prompt that is too long has an error instead. The images of an image-text corpus are
-    the prompts; in a video corpus the captioned segments are.
+    Decoding is greedy by default. --beams N returns the best text of a beam search, --sample draws a text. The output
+    has a line of JSON for each prompt: key (in a text file the line number), prompt, text, tokens, score
+    (log-probability), ended, and the decoding. The line of a prompt that is too long has an error instead. The images
+    of an image-text corpus are the prompts; in a video corpus the captioned segments are.
 
     Examples:
 

@@ -20,24 +20,31 @@ def report(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            help="run folders, and evaluations/NAME of vectors, linkers and checkpoints; shown side by side"
+            help="Run folders, or evaluations/NAME of vectors, linkers and checkpoints, to show side by side."
         ),
     ],
     output: Annotated[
-        OutputFile | None, typer.Option("--output", "-o", help="the page (default: report.html in the first run)")
+        OutputFile | None,
+        typer.Option("--output", "-o", help="The HTML file to write; default: report.html in the first run."),
     ] = None,
-    title: Annotated[Title, typer.Option(help="the page's title (default: the runs' names)")] = "",
+    title: Annotated[Title, typer.Option(help="Title of the page; default: the names of the runs.")] = "",
     opening: Annotated[
-        Path | None, typer.Option(help="JSON: chapters before the results, of title, text, head, rows and figure (SVG)")
+        Path | None,
+        typer.Option(
+            help="JSON file with chapters before the results. Each has title, text, head, rows and figure (SVG)."
+        ),
     ] = None,
     trust: Trust = False,
 ) -> None:
     """Write one self-contained HTML page about runs: curves, results next to baselines and controls, figures.
 
-    Example: workbench report runs/bert runs/k-bert --output demo.html
+    The results of vectors, a linker or a checkpoint are in evaluations/NAME.
 
-    For vectors, a linker or a checkpoint: workbench report runs/kg-bert evaluations/transe.safetensors --output
-    links.html
+    Examples:
+
+      workbench report runs/bert runs/k-bert --output demo.html
+
+      workbench report runs/kg-bert evaluations/transe.safetensors --output links.html
     """
     # NAME-* also matches the table next to the runs of several seeds; the page computes this table from the runs
     folders = [folder for folder in runs if not (folder.name.endswith(SEEDS) and folder.is_file())] or runs

@@ -55,13 +55,13 @@ class Tuning:
         Word | None, typer.Option(help="The run's task whose transforms are used, if its tasks differ.")
     ] = None
     control: Annotated[
-        Control | None, typer.Option(help="Train with an ablation: without what the control removes.")
+        Control | None, typer.Option(help="Train with this control, which removes or exchanges a part of the input.")
     ] = None
     without: Annotated[
         list[Word] | None, typer.Option(metavar="STREAM", help="A stream of the network that this task does not fill.")
     ] = None
     adapters: Annotated[
-        list[Path] | None, typer.Option(metavar="RUN", help="A run whose adapters are added to this run's. Repeatable.")
+        list[Path] | None, typer.Option(metavar="RUN", help="Add the adapters of this run to the network. Repeatable.")
     ] = None
     seeds: Annotated[
         Count, typer.Option(help="Number of runs, each with its own seed, evaluated on --held-out and tabulated.")
@@ -87,7 +87,7 @@ class MeasuringOptions:
     limit: Annotated[Count | None, typer.Option(help="Evaluate only the first N records.")] = None
     predictions: Annotated[
         OutputFile | None,
-        typer.Option(help="Also write the prediction of each item to this file: lines of JSON (.jsonl)."),
+        typer.Option(help="Write the prediction of each item to this .jsonl file."),
     ] = None
 
     def chosen(self) -> dict[str, Any]:
@@ -121,12 +121,12 @@ class Scoring(MeasuringOptions):
         Word | None, typer.Option(help="The name of the objective that is evaluated, if several fit.")
     ] = None
     control: Annotated[
-        Control | None, typer.Option(help="Evaluate with an ablation: without what the control removes.")
+        Control | None, typer.Option(help="Evaluate with this control, which removes or exchanges a part of the input.")
     ] = None
     batch_size: Annotated[Count, typer.Option(help="Samples at once.")] = 64
     precision: Annotated[
         Precision,
-        typer.Option(help="Precision of the networks. Heads stay in float32 (TF32 if the networks have 16 bit)."),
+        typer.Option(help="Precision of the networks. Heads compute in float32 (TF32 if the networks use 16 bits)."),
     ] = "float32"
     trust: Trust = False
 

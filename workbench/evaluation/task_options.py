@@ -109,7 +109,7 @@ class ChooseTuning(Tuning):
 
 @dataclass(frozen=True, kw_only=True)
 class ChooseScoring(Scoring):
-    """Accuracy of the best choice and mean reciprocal rank of the right one, compared with always the first choice.
+    """Accuracy of the best choice and mean reciprocal rank of the right one, compared with the first choice.
 
     CORPUS holds texts with `choices` and `answer`, or images with one question each and its `choices` and `answer`.
 
@@ -261,7 +261,7 @@ class RegressTuning(LabelTuning):
 
 @dataclass(frozen=True, kw_only=True)
 class RegressScoring(Scoring):
-    """Pearson and Spearman correlation and mean squared error, compared with always the mean of the training set.
+    """Pearson and Spearman correlation and mean squared error, compared with the mean of the training set.
 
     CORPUS holds texts with the label that RUN was fine-tuned on.
 

@@ -37,9 +37,9 @@ class Decoding:
     Attributes:
         length_penalty: a beam's score is its log-probability / (number of tokens, the end included) ** length_penalty:
             above 0 it favours long texts, below 0 short ones.
-        early_stopping: when a prompt is done: `true`: as soon as there are `beams` texts that have ended; `false`: when
-            no running beam, if it ended now, would be better than the worst of these; `never`: when none could become
-            better with the length that suits it best.
+        early_stopping: the condition that ends the search of a prompt. `true`: `beams` texts have ended. `false`: no
+            running beam, if it ended now, would be better than the worst of these. `never`: no running beam could
+            become better with the length that suits it best.
         top_k, top_p: draw among the most probable `top_k` tokens, and of these among the fewest that together have the
             probability `top_p` (nucleus sampling, arXiv:1904.09751).
 
@@ -47,15 +47,21 @@ class Decoding:
         WorkbenchError: options of another decoding method than the chosen one.
     """
 
-    max_new_tokens: Annotated[Count, typer.Option(help="The most tokens of a text.")] = 64
-    beams: Annotated[Beams, typer.Option(help="Texts that are searched in parallel.")] = 1
-    length_penalty: Annotated[Penalty, typer.Option(help="With --beams: above 0 favours long texts.")] = 1.0
-    early_stopping: Annotated[EarlyStopping, typer.Option(help="With --beams: when a search is done.")] = "false"
-    sample: Annotated[bool, typer.Option("--sample", help="Draw tokens.")] = False
-    temperature: Annotated[Positive, typer.Option(help="With --sample: divides the logits.")] = 1.0
-    top_k: Annotated[Count | None, typer.Option(help="With --sample: only this many tokens, the most probable.")] = None
-    top_p: Annotated[SomeShare, typer.Option(help="With --sample: only tokens of this probability together.")] = 1.0
-    seed: Annotated[Seed, typer.Option(help="With --sample.")] = 0
+    max_new_tokens: Annotated[Count, typer.Option(help="Maximum number of generated tokens.")] = 64
+    beams: Annotated[Beams, typer.Option(help="Number of beams; 1 is greedy decoding.")] = 1
+    length_penalty: Annotated[Penalty, typer.Option(help="With --beams: a value above 0 favours long texts.")] = 1.0
+    early_stopping: Annotated[EarlyStopping, typer.Option(help="With --beams: the condition that ends a search.")] = (
+        "false"
+    )
+    sample: Annotated[bool, typer.Option("--sample", help="Draw each token at random.")] = False
+    temperature: Annotated[Positive, typer.Option(help="With --sample: the logits are divided by this.")] = 1.0
+    top_k: Annotated[Count | None, typer.Option(help="With --sample: draw among this many most probable tokens.")] = (
+        None
+    )
+    top_p: Annotated[
+        SomeShare, typer.Option(help="With --sample: draw among the most probable tokens with this total probability.")
+    ] = 1.0
+    seed: Annotated[Seed, typer.Option(help="With --sample: seed of the draws.")] = 0
 
     def __post_init__(self) -> None:
         if self.sample and self.beams > 1:

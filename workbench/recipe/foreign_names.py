@@ -67,6 +67,6 @@ def model_hint(name: str, recipes: Iterable[str]) -> str:
     close = max((each for each in plain if last.startswith(each)), key=len, default=None)
     recipe = f" The architecture with fresh weights is the recipe {plain[close]!r}." if close else ""
     return (
-        "It may be a model of the Hugging Face hub; the workbench downloads nothing. To continue from its weights,  "
+        "It may be a model of the Hugging Face hub; the workbench downloads nothing. To continue from its weights, "
         f"name the folder with its config.json and model.safetensors: workbench pretrain FOLDER.{recipe}"
     )

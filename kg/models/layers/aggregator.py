@@ -1,4 +1,4 @@
-"""ERNIE-THU's aggregator: fuses the entities into the tokens they hang on, and back.
+"""ERNIE-THU's aggregator: fuses each entity with its token, in both directions.
 
 Zhang et al., "ERNIE: Enhanced Language Representation with Informative Entities", ACL 2019 (arXiv 1905.07129),
 section 3.3, as released. With x the rows of the text stream and e those of the entity stream, e_k on token t(k):
@@ -9,11 +9,9 @@ section 3.3, as released. With x the rows of the text stream and e those of the 
     x = norm(W_o h + b_o + x)
     e = norm(W_oe h[t(k)] + b_oe + e)
 
-As in the released code, and unlike the paper, the activation stands at the fusion alone, and both outputs have a
-residual
-and a norm (the paper: x = act(W_o h + b_o) and e = act(W_oe h + b_oe)), and a token without an entity receives b_e
-too. Entity rows exist only where an entity is: removing an entity removes its row, which is the released code's
-`ent_mask`.
+As in the released code, and unlike the paper, only the fusion has an activation. Both outputs have a residual and a
+norm (the paper: x = act(W_o h + b_o) and e = act(W_oe h + b_oe)). A token without an entity receives b_e too. Entity
+rows exist only where an entity is: removing an entity removes its row, which is the released code's `ent_mask`.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def image_text(
     max_pixels: Annotated[Count, typer.Option(help="Images with more pixels are dropped.")] = 50_000_000,
     min_side: Annotated[Side, typer.Option(help="Images with a shorter side are dropped.")] = 1,
 ) -> None:
-    """Images with captions or questions -> an image-text corpus.
+    """Convert images with captions, questions or classes into an image-text corpus.
 
     Formats: COCO captions, Karpathy's splits, Flickr tokens, tables, JSON lines, Visual Genome (phrases, questions),
     VQA v2, GQA, easy-VQA, DAQUAR, VizWiz, TextVQA, DocVQA, A-OKVQA, OCR-VQA, NLVR, NLVR2, SNLI-VE, RefCOCO, Flickr30k

@@ -34,9 +34,10 @@ def speech_text(
     keep: Annotated[bool, typer.Option("--keep-sound", help="Keep the sounds next to the spectra.")] = False,
     dtype: Annotated[FeatureType, typer.Option(help="Stored numbers: float16 or float32.")] = "float16",
 ) -> None:
-    """Speech (wav, flac, ogg, mp3) with transcripts and times of words (JSON lines) -> log-mel spectra, every 10 ms.
+    """Convert speech (wav, flac, ogg, mp3) with transcripts and times of words (JSON lines) into log-mel spectra.
 
-    Unreadable sounds are dropped and counted. Held-out splits are drawn by the sound's content.
+    The corpus has a spectrum every 10 ms. Unreadable sounds are dropped and counted. Held-out splits are drawn by the
+    sound's content.
 
     Examples:
 

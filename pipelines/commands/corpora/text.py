@@ -20,7 +20,7 @@ def text(
     max_repeated: Annotated[Share | None, typer.Option(help="Largest share of repeated lines (Gopher: 0.3).")] = None,
     language: Annotated[Word | None, typer.Option(help="Language of the texts (en) where a record names none.")] = None,
 ) -> None:
-    """Documents (plain or parallel text, JSON lines, WikiText, tables, linked text, relations, ...) -> a text corpus.
+    """Convert documents (plain or parallel text, JSON lines, tables, linked text, relations, ...) into a text corpus.
 
     Texts that carry character spans (links, typed mentions) are stored as they are.
 

@@ -93,7 +93,7 @@ def triples(
         bool, typer.Option("--strict", help="Fail on faults of the triples or the texts (docs/knowledge/graph.md).")
     ] = False,
 ) -> None:
-    """A knowledge graph (its format is detected) -> a triples corpus: one record per entity.
+    """Convert a knowledge graph into a triples corpus with one record per entity. The format is detected.
 
     --split moves the triples of a held-out head to the split; the graph store lacks them, but keeps the entity's texts.
     --inductive also drops and counts the triples whose tail is held out, so that training has no triple of a held-out

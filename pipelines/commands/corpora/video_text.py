@@ -28,11 +28,11 @@ def video_text(
     ] = [],  # noqa: B006  (typer wants a list)
     min_side: Annotated[Side, typer.Option(help="Videos whose frames have a shorter side are dropped.")] = 1,
 ) -> None:
-    """Videos, or folders of their frames, with captions or recognised speech (JSON lines) -> a video-text corpus.
+    """Convert videos (or folders of their frames) with captions or recognised speech into a video-text corpus.
 
-    Videos (mp4, webm, mkv, avi) are stored as they are. A folder of frames becomes a video with the encoded frames. The
-    beginning of every video is decoded; files that are no videos are dropped and counted. Held-out splits are drawn by
-    the video's content.
+    The captions are JSON lines. Videos (mp4, webm, mkv, avi) are stored as they are. A folder of frames becomes a video
+    with the encoded frames. The beginning of every video is decoded; files that are no videos are dropped and counted.
+    Held-out splits are drawn by the video's content.
 
     Examples:
 

@@ -20,7 +20,7 @@ def answers(
     corpora: Annotated[list[Location], typer.Argument(help="Folders of corpora with questions.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .json.", show_default=False)],
     min_count: Annotated[
-        Count, typer.Option(help="Keep answers that are the main answer of at least this many questions.")
+        Count, typer.Option(help="Minimum frequency of an answer: the number of questions whose main answer it is.")
     ] = 9,
 ) -> None:
     """List the most frequent answers of questions, for vision.answers in pretraining (LXMERT) and finetune vqa.

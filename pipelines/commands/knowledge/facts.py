@@ -36,12 +36,14 @@ def facts(
     triples: Annotated[
         Path | None, typer.Option(help="Facts to predict: head, relation, tail. Default: the graph's.")
     ] = None,
-    known: Annotated[list[Path], typer.Option(help="More triples that are true, in the same layout. Repeatable.")] = [],  # noqa: B006
+    known: Annotated[
+        list[Path], typer.Option(help="A file of further true triples, in the same layout. Repeatable.")
+    ] = [],  # noqa: B006
     candidates: Annotated[
         Literal["objects", "types"],
         typer.Option(help="Candidates of an object: the relation's objects, or all entities of their types."),
     ] = "objects",
-    most: Annotated[Count | None, typer.Option(help="Most facts of a relation, drawn with --seed.")] = None,
+    most: Annotated[Count | None, typer.Option(help="Maximum number of facts per relation, drawn with --seed.")] = None,
     seed: Seed = 0,
 ) -> None:
     """Turn the facts of a graph into cloze sentences with candidates for the object.
@@ -49,7 +51,7 @@ def facts(
     A template such as "[X] was born in [Y] ." has one place for the subject and one for the object. Labels of the
     entities fill them. The new corpus has the candidates in its file candidates.json. Each record lists all true
     objects of the subject, which are not ranked against each other: `workbench evaluate facts RUN CORPUS` needs nothing
-    else. Entities with the same label are one candidate, which is right where one of them is.
+    else. Entities with the same label are one candidate. It counts as right if any of them is the object.
 
     Relations that the graph lacks are left out and counted, so LAMA's relations.jsonl can be given unchanged.
 
@@ -60,7 +62,7 @@ def facts(
       workbench prepare facts corpora/codex-m --templates templates.tsv --output corpora/facts --most 1000
 
       workbench prepare facts corpora/codex-m --templates templates.tsv --triples codex-m/test.txt \
-        --known codex-m/valid.txt -o corpora/facts-test
+--known codex-m/valid.txt -o corpora/facts-test
     """
     with extra("kg"):
         from kg.evaluation.facts.clozes import CANDIDATES
@@ -84,8 +86,8 @@ def _counted(listed: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, int
     spellings, shared = sum(map(len, entities)), sum(n > 1 for of in entities for n in of.values())
     if shared:
         log.warning(
-            "%s of %s spellings of the objects are labels of several entities; each is one candidate, which is right "
-            "where one of its entities is",
+            "%s of %s spellings of the objects are labels of several entities; each is one candidate, which counts "
+            "as right if any of its entities is the object",
             f"{shared:,}",
             f"{spellings:,}",
         )

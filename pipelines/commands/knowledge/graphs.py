@@ -30,8 +30,10 @@ Hops = Annotated[int, Ge(1), Le(100)]
 def graph(
     graph: Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)],
     entity: Annotated[list[Name], typer.Argument(help="Ids of entities to show; none: the counts.")] = [],  # noqa: B006
-    limit: Annotated[Count, typer.Option(help="Triples of an entity to show, in each direction.")] = 20,
-    hops: Annotated[Hops, typer.Option(help="Show all entities within this many triples, in both directions.")] = 1,
+    limit: Annotated[Count, typer.Option(help="Maximum number of triples shown per entity and direction.")] = 20,
+    hops: Annotated[
+        Hops, typer.Option(help="Maximum distance of the shown entities, in triples of either direction.")
+    ] = 1,
     graphml: Annotated[
         OutputFile | None, typer.Option(help="Write the entities within --hops as GraphML, for networkx or Gephi.")
     ] = None,

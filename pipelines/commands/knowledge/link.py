@@ -32,8 +32,10 @@ def link(
     making: LinkerOptions,
     graph: Annotated[Path | None, typer.Option(help="Link to this triples corpus or graph store.")] = None,
     linker: Annotated[Path | None, typer.Option(help="A linker built by `prepare linker`, instead of --graph.")] = None,
-    min_score: Annotated[Share, typer.Option(help="Least score of a link (0 to 1).")] = 0.0,
-    candidates: Annotated[Count, typer.Option(help="Most entities per mention, as spans of the same text.")] = 1,
+    min_score: Annotated[Share, typer.Option(help="Minimum score of a link (0 to 1).")] = 0.0,
+    candidates: Annotated[
+        Count, typer.Option(help="Maximum number of candidate entities per mention; each becomes a span.")
+    ] = 1,
     inside: Annotated[
         Name | None, typer.Option(help="Link only inside the spans of this field (tags, marks, mention, ...).")
     ] = None,
@@ -53,10 +55,10 @@ def link(
 ) -> None:
     """Find the entities of a graph in texts and captions, and store them as character spans in a new corpus.
 
-    Each record stores the linker's name and version, each span its score: the estimated probability that a person would
-    link these words to this entity. Existing spans are replaced, unless --keep, --alongside or --supervise is given. A
-    saved linker has its own options: with --linker, the options that build a linker are refused (--case, --min-length,
-    --skip, --common, --names, --knowledge-base, --anchors, --priors, --words, --context).
+    Each record stores the linker's name and version. Each span stores its score: the estimated probability that a
+    person would link these words to this entity. Existing spans are replaced, unless --keep, --alongside or --supervise
+    is given. A saved linker has its own options: with --linker, the options that build a linker are refused (--case,
+    --min-length, --skip, --common, --names, --knowledge-base, --anchors, --priors, --words, --context).
 
     Examples:
 

@@ -19,7 +19,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.evaluation.options import MeasuringOptions, Scoring
 from workbench.evaluation.scoring.downstream_task import DownstreamTask
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, OpenedRun
-from workbench.evaluation.scoring.result import Result, corpus_input
+from workbench.evaluation.scoring.result import MAX_NAME, Result, corpus_input
 from workbench.evaluation.scoring.task_finder import note_own_code
 from workbench.evaluation.scoring.training_overlap import warn_overlap
 from workbench.interop.run_or_checkpoint import name_at
@@ -52,7 +52,8 @@ def evaluate(task: DownstreamTask[Any, Any], scoring: MeasuringOptions, *, show:
 
 def _evaluated(task: DownstreamTask[Any, Any], scoring: MeasuringOptions, world: World, show: bool) -> Result:
     if world.is_main:
-        check_writable(results_of(scoring.run) / "result.json")  # a name like any: theirs follow from what is read
+        name = f"{task.name}-{Path(scoring.corpus).name}"[:MAX_NAME]
+        check_writable(results_of(scoring.run) / f"{name}.json")
     corpus = Corpus.open(scoring.corpus)
     precision = scoring.precision if isinstance(scoring, Scoring) else "float32"
     dtype = autocast_dtype(precision, world.device, "--precision")
