@@ -43,7 +43,7 @@ OF_KINDS = {"choose": (), "extract": (), "generate": ("--max-length", "32", "--m
 """Tried with one recipe of each kind of network."""
 REFUSED = {
     ("tag", "sentilr"): "reads 'tags', which this task asks for",
-    ("generate", "glm"): "does not learn to write another text behind it",
+    ("generate", "glm"): "does not learn to write another text after it",
     ("facts", "ernie-baidu-dialogue"): "has no 'turns'",
     ("encode", "xlm"): "has no language",
     ("encode", "sentilr"): "has no 'tags'",

@@ -216,7 +216,13 @@ def _is_place(value: Any) -> bool:
 def _compared(old: Recipe, new: Recipe) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """Both recipes by their keys, and the keys that differ."""
     before, after = dict(_flat(dataclasses.asdict(old))), dict(_flat(dataclasses.asdict(new)))
-    return before, after, [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    return before, after, [key for key in {**before, **after} if _differ(before.get(key), after.get(key))]
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Whether two values of a recipe differ. That of a checkpoint has tensors too, which compare elementwise."""
+    unequal = one != other
+    return bool(unequal.any() if hasattr(unequal, "any") else unequal)
 
 
 def _goes_by_max_steps(lr_schedule: Mapping[str, Any]) -> bool:
