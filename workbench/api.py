@@ -416,12 +416,12 @@ def write_report(
     if not folders:
         raise WorkbenchError("a report needs at least one run; none is given")
     path = Path(output) if output is not None else folders[0] / REPORT
+    loaded = [load_run(folder) for folder in folders]
     check_outputs(
         {"output": OutputFile},
         {"output": path, "runs": folders, "opening": None if opening is None else Path(opening)},
         {"output": "output", "runs": "runs", "opening": "opening"},
     )
-    loaded = [load_run(folder) for folder in folders]
     for run in loaded:
         allow(panel_names(run), run.folder, str(run.folder), trust=trust)
     write_page(loaded, path, title, read_opening(Path(opening)) if opening is not None else ())

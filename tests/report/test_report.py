@@ -105,7 +105,7 @@ def test_a_page_shows_everything(runs: list[Path]) -> None:
         "✗ blue",
         "France is at place 3",
         "Neighbourhood of France.",
-        "Where words look.",
+        "Attention of words",
         "9,673 questions",
         "A red circle &amp; a blue one.",
     ):

@@ -217,7 +217,7 @@ def test_what_the_graph_states_does_not_compete(world: Path, tmp_path: Path) -> 
     oracle = [1.0, 1.0, 1.0, 0.0]  # all that is true scores alike
     assert known.rank_by(oracle)[0] == [1, 1]
     elsewhere = GraphStore.build([("x", "country", "c1")], tmp_path / "elsewhere")
-    with pytest.raises(WorkbenchError, match="state nothing of the 1 subjects"):
+    with pytest.raises(WorkbenchError, match="have no triples of the 1 subjects"):
         read_facts(corpus, candidates, [elsewhere])
 
 
