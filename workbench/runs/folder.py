@@ -182,12 +182,15 @@ def check_same(old: Recipe, new: Recipe, run: Path) -> None:
         )
 
 
+EMBEDDINGS = "model.*streams.*"
+
+
 def check_overrides(old: Recipe, new: Recipe, trained: Sequence[str]) -> None:
     """Check that the overrides of a trained model's recipe change nothing that it was trained with.
 
     Args:
-        trained: the first words of such keys. Below them, places of files and the keys that may change in a run are
-            free.
+        trained: the first words of such keys. Below them, places of files, the keys that may change in a run and the
+            embeddings of streams (E-BERT's vectors for a trained BERT) are free.
 
     Raises:
         WorkbenchError: such a key differs.
@@ -199,7 +202,7 @@ def check_overrides(old: Recipe, new: Recipe, trained: Sequence[str]) -> None:
         if key.partition(".")[0] in trained
         and (
             key == "tokenizer"
-            or not (any(fnmatch.fnmatchcase(key, p) for p in MAY_CHANGE) or _is_place(after.get(key)))
+            or not (any(fnmatch.fnmatchcase(key, p) for p in (*MAY_CHANGE, EMBEDDINGS)) or _is_place(after.get(key)))
         )
     ]
     if fixed:

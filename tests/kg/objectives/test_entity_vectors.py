@@ -170,5 +170,5 @@ def test_a_run_that_embeds_no_entities_is_refused(world: Path, tmp_path: Path) -
     plain = recipe(world)
     plain.tasks["triples"].objectives[:] = [{"objective": "mlm"}]
     run = pretrain(plain, tmp_path / "run")
-    with pytest.raises(WorkbenchError, match=r"no task with an objective that encodes entity descriptions .* kepler"):
+    with pytest.raises(WorkbenchError, match=r"no task with an objective that encodes entity descriptions.* kepler"):
         write(run, world / "all", tmp_path / "v.safetensors")

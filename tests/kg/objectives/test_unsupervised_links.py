@@ -25,7 +25,7 @@ def test_what_finds_no_label_says_what_to_do(
     objectives = [
         SimpleNamespace(name=name, objective=each) for name, each in (("mlm", Objective()), ("it", objective))
     ]
-    tasks: Any = {"text": SimpleNamespace(name="text", objectives=objectives, parts=[])}
+    tasks: Any = {"text": SimpleNamespace(name="text", objectives=objectives, components=[])}
     result: Any = SimpleNamespace(losses={"mlm": 1.0})
     FirstSteps(tasks, {}, logs=True).add(["text"], result, last=True)
     (record,) = caplog.records
@@ -38,10 +38,10 @@ def test_what_a_control_took_away_is_told(losses: dict[str, float], caplog: pyte
     objectives = [
         SimpleNamespace(name=name, objective=each) for name, each in (("mlm", Objective()), ("it", EntityLinking()))
     ]
-    parts = [CandidatesTransform({"Q64": 0}, control="no-kg")]
-    tasks: Any = {"text": SimpleNamespace(name="text", objectives=objectives, parts=parts)}
+    components = [CandidatesTransform({"Q64": 0}, control="no-kg")]
+    tasks: Any = {"text": SimpleNamespace(name="text", objectives=objectives, components=components)}
     first, result = FirstSteps(tasks, {}, control="no-kg", logs=True), cast(Any, SimpleNamespace(losses=losses))
-    reported = r"ontrol no-kg removes the contribution of Candidates"
+    reported = r"ontrol no-kg removes the contribution of CandidatesTransform"
     if losses:
         first.add(["text"], result, last=True)
         assert re.search(f"objective it found no label .*{reported}", caplog.records[0].message)

@@ -99,5 +99,5 @@ def test_queries_that_a_source_has_stay() -> None:
 
 def test_a_relation_that_looks_at_queries_is_refused() -> None:
     layer(score_bias="buckets")
-    with pytest.raises(WorkbenchError, match=r"Relative looks at queries.*allowed: .*buckets"):
+    with pytest.raises(WorkbenchError, match=r"RelativeBias looks at queries.*allowed: .*buckets"):
         layer(score_bias="relative")
