@@ -60,7 +60,7 @@ def test_the_links_note_their_graph_and_another_is_refused(files):
 
 def test_links_of_another_graph_beside(files):
     command(link)(corpus=Path("texts"), graph=Path("ga"), output=Path("linked").absolute(), workers=1)
-    with pytest.raises(WorkbenchError, match="linked to the graph ga, the linker's is gb; the id '1' is in both"):
+    with pytest.raises(WorkbenchError, match="linked to the graph ga, the linker's graph is gb; the id '1' is in both"):
         command(link)(
             corpus=Path("linked").absolute(), graph=Path("gb"), alongside=True, output=Path("both"), workers=1
         )
