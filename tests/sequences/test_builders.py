@@ -191,7 +191,7 @@ def test_full_contexts_hold_every_document_in_its_order(tokenizer, sentences, ac
 
 
 def test_packed_refuses_labels(tokenizer):
-    with pytest.raises(WorkbenchError, match=r"carries labels \['nsp'\]"):
+    with pytest.raises(WorkbenchError, match=r"has labels \['nsp'\]"):
         build("packed", tokenizer)([text_sample("river", labels={"nsp": 0})], DRAWS)
 
 
