@@ -63,7 +63,7 @@ def shrunk(tree: Any) -> Any:
         small["dropout"] = 0.0
     if "patch" in small and "size" in small:
         small["size"] = 16
-    if "backbone" in small and "image" in small:
+    if "backbone" in small and "image_processor" in small:
         small["backbone"] = "made-up"
     if "answers" in small:
         small["answers"] = ["yes", "no"]
@@ -106,7 +106,7 @@ def test_the_loss_falls_on_a_repeated_step(name: str, samples: list[Sample], tok
 
 
 @pytest.mark.parametrize(
-    ("option", "message"), [("grid", "grid = 2, .* says grid = 4"), ("patch", "patch = 8, .* says patch = 4")]
+    ("option", "message"), [("grid", "grid = 2, .* has grid = 4"), ("patch", "patch = 8, .* has patch = 4")]
 )
 def test_patches_of_another_grid_than_the_positions_are_refused(
     option: str, message: str, tokenizer: Tokenizer

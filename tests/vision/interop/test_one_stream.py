@@ -74,7 +74,7 @@ def test_a_stream_that_reads_another_one_is_no_network_by_itself() -> None:
     cross = {**BLOCK, "layer": "cross", "stream": "text", "to": "image"}
     spec = NetworkSpec({"text": TEXT, "image": IMAGE}, [self_layer("text"), self_layer("image"), cross])
     network = Network(spec, vocab_size=30)
-    with pytest.raises(WorkbenchError, match=r"'text' is no network by itself: layer 2 \(Cross\) reads image"):
+    with pytest.raises(WorkbenchError, match=r"'text' is no network by itself: layer 2 \(CrossLayer\) reads image"):
         exported_weights("bert", network, spec, torch.nn.ModuleDict(), {}, "text", vocab_size=30)
     with pytest.raises(WorkbenchError, match="video"):
         exported_weights("bert", network, spec, torch.nn.ModuleDict(), {}, "video", vocab_size=30)

@@ -182,7 +182,7 @@ def test_the_recipe_is_the_published_configuration() -> None:
 @pytest.mark.parametrize(
     ("part", "changes", "message"),
     [
-        ("vision_cfg", {"attentional_pool": False}, r"vision_cfg.attentional_pool = False; ours is True"),
+        ("vision_cfg", {"attentional_pool": False}, r"vision_cfg.attentional_pool = False; allowed: True"),
         ("text_cfg", {"hf_model_name": "roberta-base"}, r"text_cfg.hf_model_name = 'roberta-base'"),
         ("multimodal_cfg", {"width": 48}, "must be equal widths"),
     ],
