@@ -35,7 +35,7 @@ def outputs(launch: Launch, agent: dict[str, Any], recipe: Path, run: Path, *ove
     ("override", "reported"),
     [
         ("train.max_step=3", "unknown key 'max_step'"),
-        ("tasks.text.corpora=[nowhere]", "nowhere: no such folder"),
+        ("tasks.text.corpora=[nowhere]", "nowhere: the folder does not exist"),
     ],
     ids=["before the ranks meet", "afterwards"],
 )
