@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 from tests.interop.worlds import (
     equal,
     hugging_face,
-    image_corpus,
     model_of,
+    photographs,
     recipe_file,
     text_task,
     texts,
@@ -67,7 +67,7 @@ def test_uniter_with_its_heads(classes: str, shared: Path, tmp_path: Path, photo
     golden = shared / "golden/uniter"
     config = config_of(golden)
     known = config["img_label_dim"]
-    task = of_pictures(image_corpus(tmp_path / "images", config["img_dim"], photo(0), known))
+    task = of_pictures(photographs(tmp_path / "images", config["img_dim"], photo(0), known))
     names = ("mlm", "vision.itm", "vision.mrfr")
     task["objectives"] = [
         *({"objective": name} for name in names),
@@ -88,7 +88,7 @@ def test_lxmert_with_all_of_its_heads(shared: Path, tmp_path: Path, photo: Calla
     folder = hugging_face(golden, tmp_path / "theirs")
     config = config_of(golden)["config"]
     objects, attributes, answers = (config[f"num_{name}_labels"] for name in ("object", "attr", "qa"))
-    corpus = image_corpus(tmp_path / "images", config["visual_feat_dim"], photo(0), min(objects, attributes))
+    corpus = photographs(tmp_path / "images", config["visual_feat_dim"], photo(0), min(objects, attributes))
     task = of_pictures(corpus, "question_image")
     task["objectives"] = [
         {"objective": "vision.itm"},
@@ -124,7 +124,7 @@ def test_volta(name: str, shared: Path, tmp_path: Path, photo: Callable[[int], b
     golden = shared / "golden/volta" / name
     config, lxmert = config_of(golden), name == "original_lxmert"
     classes = classes_of(golden)
-    corpus = image_corpus(tmp_path / "images", config["v_feature_size"], photo(0), min(classes.values()))
+    corpus = photographs(tmp_path / "images", config["v_feature_size"], photo(0), min(classes.values()))
     task = of_pictures(corpus, "question_image" if lxmert else "image_caption")
     pool, size = ["text"] if lxmert else ["text", "image"], config["pooler_size"]
     if lxmert:
@@ -163,7 +163,7 @@ def test_a_head_that_computes_something_else_is_not_exported(
     golden = shared / "golden/uniter"
     config = config_of(golden)
     known = config["img_label_dim"]
-    task = of_pictures(image_corpus(tmp_path / "images", config["img_dim"], photo(0), known))
+    task = of_pictures(photographs(tmp_path / "images", config["img_dim"], photo(0), known))
     task["objectives"] = [{"objective": "vision.mrc", "norm": False, "num_classes": known}]
     with pytest.raises(WorkbenchError, match=r"head mrc: norm = False here, True there"):
         check(golden, "vision.uniter", task, tmp_path, golden)
