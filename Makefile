@@ -1,5 +1,6 @@
 # make demo    install, prepare small corpora, pretrain, evaluate, write a report: about five minutes on two cores
 # make test    install if needed, run the tests
+# make test-scale    run the tests of many processes: random kills, object stores, Ray
 # make test-newest    run the tests with the newest packages of the index, on each Python of PYTHONS that is there
 # make test-machines    run the tests as other machines would: other kernels, threads, a busy neighbour
 # make lint    ruff and mypy
@@ -20,7 +21,7 @@ PARALLEL := --numprocesses 2 --dist worksteal
 export OMP_NUM_THREADS ?= 2
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo knowledge-result systems soak test test-all test-machines test-newest lint pages clean
+.PHONY: demo knowledge-result systems soak test test-all test-scale test-machines test-newest lint pages clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
@@ -37,16 +38,19 @@ demo: $(INSTALLED)
 		'Without activating, the commands are $(BIN)/workbench and $(BIN)/python.'
 
 test: $(INSTALLED)
-	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(PARALLEL) -m "not slow"
+	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(PARALLEL) -m "not slow and not scale"
 
 test-all: $(INSTALLED)
 	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(PARALLEL)
 
+test-scale: $(INSTALLED)
+	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest -m scale
+
 test-machines: $(INSTALLED)
-	"$(BIN)/python" tests/machines.py $(PARALLEL) -m "not slow"
+	"$(BIN)/python" tests/machines.py $(PARALLEL) -m "not slow and not scale"
 
 test-newest:
-	"$(PYTHON)" tests/newest_packages.py --folder build/newest --pythons $(PYTHONS) -- $(PARALLEL) -m "not slow"
+	"$(PYTHON)" tests/newest_packages.py --folder build/newest --pythons $(PYTHONS) -- $(PARALLEL) -m "not slow and not scale"
 
 soak: $(INSTALLED)
 	OMP_NUM_THREADS=1 "$(BIN)/python" -m tests.robustness.soak --seed $(SEED) --output runs/soak \
