@@ -7,10 +7,6 @@
 
 Random generators and the reader need no state: both are functions of the step. The files are compared with their
 checksums before use: neither safetensors nor torch's files have any.
-
-The optimizer's state is stored by parameter name. Besides the state of each parameter, an optimizer may have numbers
-and tensors per group (`group["step"]`), which hold for every parameter of the group. Both are saved under the
-parameters' names, so that order and grouping do not matter.
 """
 
 from __future__ import annotations
@@ -19,8 +15,6 @@ import hashlib
 import json
 import pickle
 import re
-from collections.abc import Mapping
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +23,7 @@ from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import check_file, sha256_of, sync, write_text
-from workbench.optimization.groups import STATED
+from workbench.optimization.optimizer_state import load_optimizer_state, optimizer_state
 from workbench.runs.frozen_weights import FrozenNames, read_frozen
 from workbench.runs.names import FROZEN, MEMORY, MODEL, STATE, TRAINER
 from workbench.runs.weights import load_weights, read_weights, save_weights
@@ -186,60 +180,3 @@ def _read_moments(path: Path) -> dict[str, dict[str, Tensor]]:
 
 def _short(error: Exception) -> str:
     return (str(error) or type(error).__name__).splitlines()[0]
-
-
-OF_GROUP = "group."
-"""The prefix of state that an optimizer keeps per group."""
-
-
-def optimizer_state(root: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, State]:
-    """The optimizer's state of each parameter, by its name, and of its group.
-
-    Raises:
-        WorkbenchError: a value is not a number, text or tensor.
-    """
-    groups = {p: _kept(group, optimizer) for group in optimizer.param_groups for p in group["params"]}
-    states = {}
-    for name, parameter in root.named_parameters():
-        state = dict(optimizer.state.get(parameter, {})) | groups.get(parameter, {})
-        for key, value in state.items():
-            if not isinstance(value, Tensor | Real | str | None):
-                raise WorkbenchError(
-                    f"the optimizer {type(optimizer).__name__} keeps {key} = {type(value).__name__} of {name!r}, which "
-                    "is in no checkpoint; allowed are numbers, texts and tensors, of a parameter or of a group"
-                )
-        if state:
-            states[name] = state
-    return states
-
-
-def load_optimizer_state(root: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, State]) -> None:
-    """The inverse of `optimizer_state`; parameters that never had a gradient have no state.
-
-    Raises:
-        WorkbenchError: state of a parameter that is not trained.
-    """
-    groups = {p: group for group in optimizer.param_groups for p in group["params"]}
-    parameters = {name: p for name, p in root.named_parameters() if p in groups}
-    for name, kept in state.items():
-        if name not in parameters:
-            raise WorkbenchError(f"the checkpoint holds optimiser state of {name!r}, which this recipe does not train")
-        parameter, group = parameters[name], groups[parameters[name]]
-        on_device = any(group.get(key) for key in ("fused", "capturable"))  # else torch counts on the CPU
-        of_group = {key.removeprefix(OF_GROUP): value for key, value in kept.items() if key.startswith(OF_GROUP)}
-        group.update({key: _at(value, parameter, on_device or key != "step") for key, value in of_group.items()})
-        own = {key: value for key, value in kept.items() if not key.startswith(OF_GROUP)}
-        if own:
-            optimizer.state[parameter] = {
-                key: _at(value, parameter, on_device or key != "step") for key, value in own.items()
-            }
-
-
-def _kept(group: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> State:
-    """The state that the optimizer itself put into a group: everything except its options and the recipe's groups."""
-    stated = {"params", "lr", "weight_decay", *optimizer.defaults, *STATED}
-    return {f"{OF_GROUP}{key}": value for key, value in group.items() if key not in stated}
-
-
-def _at(value: Any, parameter: nn.Parameter, on_device: bool) -> Any:
-    return value.to(parameter.device if on_device else "cpu") if isinstance(value, Tensor) else value

@@ -10,7 +10,7 @@ import torch
 
 from tests.contracts.gradient_descent import Model, train
 from workbench.core.errors import WorkbenchError
-from workbench.runs.checkpoint import load_optimizer_state, optimizer_state
+from workbench.optimization.optimizer_state import load_optimizer_state, optimizer_state
 
 
 class Counting(torch.optim.Optimizer):
