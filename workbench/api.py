@@ -20,6 +20,7 @@ from workbench.core.options.arguments import checked
 from workbench.core.options.bounds import Means
 from workbench.core.options.command import call_from_python, options_from_python, options_of
 from workbench.core.options.outputs import check_outputs
+from workbench.core.options.path_options import path_here
 from workbench.core.packages import library
 from workbench.corpora.corpus import Corpus
 from workbench.interop.checkpoint_recipe import recipe_named
@@ -75,6 +76,7 @@ def load_recipe(name: Place | Recipe, overrides: Overrides = (), *, trust: bool 
     listed = assignments(overrides) if isinstance(overrides, Mapping) else list(overrides)
     if isinstance(name, Recipe):
         return with_overrides(name, listed) if listed else name
+    path_here(name, "name")
     return recipe_named(os.fspath(name), listed, trust=trust)
 
 
@@ -100,8 +102,10 @@ def create_model(
     """
     from workbench.model_api import create
 
-    given = os.fspath(tokenizer) if isinstance(tokenizer, os.PathLike) else tokenizer
-    return create(load_recipe(recipe, trust=trust), given, None if weights is None else os.fspath(weights))
+    given = path_here(tokenizer, "tokenizer") if isinstance(tokenizer, str | os.PathLike) else tokenizer
+    return create(
+        load_recipe(recipe, trust=trust), given, None if weights is None else str(path_here(weights, "weights"))
+    )
 
 
 @checked
@@ -123,7 +127,7 @@ def load(place: Place, overrides: Overrides = (), *, control: str | None = None,
     from workbench.model_api import Model
 
     listed = assignments(overrides) if isinstance(overrides, Mapping) else list(overrides)
-    path = Path(place)
+    path = path_here(place, "place")
     if not path.exists() and os.fspath(place) in list_recipes():
         raise WorkbenchError(
             f"{path} is a recipe, which has no trained weights; allowed: a run, a Hugging Face folder or package:NAME. "
@@ -194,7 +198,7 @@ def open_run(folder: Place) -> Run:
     Raises:
         WorkbenchError: it is no run.
     """
-    return load_run(Path(folder))
+    return load_run(path_here(folder, "folder"))
 
 
 @checked
@@ -301,10 +305,11 @@ def pretrain(
         MachineError: a full disk, no memory, or a process that was lost.
         SystemExit: Ctrl-C or a signal stopped the run; it saved a checkpoint first. The same call resumes it.
     """
+    folder = None if output is None else path_here(output, "output")
     loaded = checked_recipe(recipe, overrides, trust=trust)
     from workbench.training import pretrain as training
 
-    folder = Path(output) if output is not None else default_run(loaded)
+    folder = folder or default_run(loaded)
     with places_named(loaded):
         training.pretrain(loaded, folder, accept_changes=accept_changes, callbacks=callbacks)
     return load_run(folder)
@@ -412,19 +417,20 @@ def write_report(
     Raises:
         WorkbenchError: one is no run, its panels are not trusted, or the output belongs to a run or a corpus.
     """
-    folders = [Path(run) for run in ([runs] if isinstance(runs, str | os.PathLike) else runs)]
+    folders = [path_here(run, "runs") for run in ([runs] if isinstance(runs, str | os.PathLike) else runs)]
     if not folders:
         raise WorkbenchError("a report needs at least one run; none is given")
-    path = Path(output) if output is not None else folders[0] / REPORT
+    path = path_here(output, "output") if output is not None else folders[0] / REPORT
+    chapters = None if opening is None else path_here(opening, "opening")
     loaded = [load_run(folder) for folder in folders]
     check_outputs(
         {"output": OutputFile},
-        {"output": path, "runs": folders, "opening": None if opening is None else Path(opening)},
+        {"output": path, "runs": folders, "opening": chapters},
         {"output": "output", "runs": "runs", "opening": "opening"},
     )
     for run in loaded:
         allow(panel_names(run), run.folder, str(run.folder), trust=trust)
-    write_page(loaded, path, title, read_opening(Path(opening)) if opening is not None else ())
+    write_page(loaded, path, title, read_opening(chapters) if chapters is not None else ())
     return path
 
 
@@ -437,6 +443,7 @@ def _task(task: str | DownstreamTask[Any, Any], run: Place, trust: bool) -> Down
             f"the run is of type {type(run).__name__}; allowed: the folder of a run or of a Hugging Face checkpoint, "
             "or what pretrain, finetune and open_run return. A model that was loaded has its folder in `place`"
         )
+    folder = path_here(run, "run")
     if not isinstance(task, str):
         return task
-    return find_task(task, trust=trust, run=Path(run) if is_run(Path(run)) else None)
+    return find_task(task, trust=trust, run=folder if is_run(folder) else None)

@@ -20,6 +20,7 @@ from workbench.components.trust import allow
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.options.arguments import checked
 from workbench.core.options.bounds import Count, Name, NotNegative, Question
+from workbench.core.options.path_options import path_here
 from workbench.core.options.values import check
 from workbench.core.packages import library
 from workbench.evaluation.analysis.encoding import AttentionMap, Encoder, TokenStates
@@ -407,7 +408,7 @@ class Model:
             WorkbenchError: the family cannot express the network (the message lists what differs), or the folder is the
                 source or has files that no export wrote.
         """
-        folder, family = Path(folder), family_of(family)
+        folder, family = path_here(folder, "folder"), family_of(family)
         check_checkpoint_folder(folder, self.place)
         allow([family], Path.cwd(), f"the family {family!r}", trust=trust)
         own = replace(self._loaded, model=copy.deepcopy(self.torch))  # adapters are merged into what is written alone

@@ -12,7 +12,7 @@ import typer
 
 from kg.metrics.typing_scores import Gold, Macro, Rule
 from kg.objectives._reading import Reading
-from workbench.core.options.bounds import Count, Location, Name, Seed, Share, Word
+from workbench.core.options.bounds import Count, Location, Name, Place, Seed, Share, Word
 from workbench.evaluation.options import BatchSize, Epochs, LearningRate, MeasuringOptions, Scoring, Tuning
 from workbench.evaluation.task_options import ClassifyScoring, LabelTuning
 
@@ -22,7 +22,7 @@ class TripleScoring(Scoring):
     """Options of the evaluations that score triples of a graph."""
 
     run: Annotated[Path, typer.Argument(help="The run, or vectors of `prepare vectors`: a .safetensors file.")]
-    corpus: Annotated[Location, typer.Argument(help="A triples corpus: the held-out triples.")]
+    corpus: Annotated[Place, typer.Argument(help="A triples corpus: the held-out triples.")]
     graph: Annotated[
         Location, typer.Option(help="The training graph: its entities, their texts and the known triples.")
     ]
@@ -317,10 +317,10 @@ corpora/valid --valid-negatives corpora/valid-false --graph corpora/codex
     """
 
     negatives: Annotated[
-        Location, typer.Option(help="A triples corpus of false triples, to be distinguished from those of CORPUS.")
+        Place, typer.Option(help="A triples corpus of false triples, to be distinguished from those of CORPUS.")
     ]
-    valid: Annotated[Location, typer.Option(help="True triples for the choice of the thresholds.")]
-    valid_negatives: Annotated[Location, typer.Option(help="False triples for the choice of the thresholds.")]
+    valid: Annotated[Place, typer.Option(help="True triples for the choice of the thresholds.")]
+    valid_negatives: Annotated[Place, typer.Option(help="False triples for the choice of the thresholds.")]
     alongside: Annotated[
         list[Location] | None,
         typer.Option(help="Vectors to compare with: a .safetensors file. Repeatable."),

@@ -10,7 +10,7 @@ import typer
 
 from vision.choices import Ties, Way
 from vision.metrics.vqa_accuracy import Variant
-from workbench.core.options.bounds import Count, CountOrZero, Location, Name
+from workbench.core.options.bounds import Count, CountOrZero, Name, Place
 from workbench.evaluation.options import BatchSize, Epochs, Scoring, Tuning, WritingScoring
 from workbench.runs.output_places import OutputFile
 
@@ -136,7 +136,7 @@ class VqaTuning(Tuning):
         Path | None, typer.Option(help="Vocabulary (a JSON list of answers); default: the answers of CORPUS.")
     ] = None
     answers_of: Annotated[
-        list[Location] | None,
+        list[Place] | None,
         typer.Option(
             metavar="CORPUS",
             help="Add the answers of this corpus to the vocabulary (VQA v2: train and val). Repeatable.",

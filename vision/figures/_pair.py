@@ -16,7 +16,7 @@ from vision.evaluation.vqa.word_attention import shown
 from vision.images.decoding import sample_image
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import atomic
-from workbench.core.options.bounds import CountOrZero, Location, Name, Title
+from workbench.core.options.bounds import CountOrZero, Name, Place, Title
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema.places import take, with_texts
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
@@ -127,7 +127,7 @@ def keep(figure: Any, run: Path, name: str, title: str, caption: str, output: Pa
 
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run that reads images.")]
-Records = Annotated[Location, typer.Argument(metavar="CORPUS", help="A corpus of images with texts.")]
+Records = Annotated[Place, typer.Argument(metavar="CORPUS", help="A corpus of images with texts.")]
 Record = Annotated[CountOrZero, typer.Option(help="Number of the record in CORPUS, from 0.")]
 TaskName = Annotated[Name | None, typer.Option("--task", help="The task, if the run has several.")]
 ObjectiveName = Annotated[Name | None, typer.Option("--objective", help="The objective, if several fit.")]

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.text_files import read_lines
-from workbench.core.options.bounds import Count, Location, Seed
+from workbench.core.options.bounds import Count, Place, Seed
 from workbench.core.terminal import Terminal
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
@@ -58,7 +58,7 @@ def index(
 
 
 def verify(
-    corpus: Annotated[Location, typer.Argument(help="A corpus: a folder or an fsspec URL.")],
+    corpus: Annotated[Place, typer.Argument(help="A corpus: a folder or an fsspec URL.")],
     graph: Annotated[
         Path | None,
         typer.Option(help="Check entities against this graph: a triples corpus, or a file with one entity id a line."),
@@ -92,7 +92,7 @@ def verify(
 
 
 def show(
-    corpus: Annotated[Location, typer.Argument(help="A corpus: a folder or an fsspec URL.")],
+    corpus: Annotated[Place, typer.Argument(help="A corpus: a folder or an fsspec URL.")],
     samples: Annotated[Count, typer.Option(help="How many records to preview.")] = 3,
     seed: Annotated[Seed, typer.Option(help="Which records.")] = 0,
 ) -> None:

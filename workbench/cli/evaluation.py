@@ -13,7 +13,7 @@ import typer
 
 from workbench.cli.app import Commands, Entry, needed_packages, typer_app
 from workbench.core.errors import WorkbenchError
-from workbench.core.files.cache import is_url
+from workbench.core.files.urls import is_url
 from workbench.core.packages import PREFIX
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.options import MeasuringOptions, Scoring, Tuning

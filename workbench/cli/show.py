@@ -10,8 +10,8 @@ from rich.markup import escape
 
 from workbench.cli.recipes import print_recipe
 from workbench.core.errors import WorkbenchError
-from workbench.core.files.cache import is_url
-from workbench.core.options.bounds import Assignment, Count, Location, Seed
+from workbench.core.files.urls import is_url
+from workbench.core.options.bounds import Assignment, Count, Place, Seed
 from workbench.core.options.command import Trust
 from workbench.core.packages import WEIGHTS, located
 from workbench.core.terminal import Terminal
@@ -26,7 +26,7 @@ from workbench.runs.progress import progress_of
 
 def show(
     target: Annotated[
-        Location, typer.Argument(help="A corpus (folder or URL), a run, a recipe, or a Hugging Face folder.")
+        Place, typer.Argument(help="A corpus (folder or URL), a run, a recipe, or a Hugging Face folder.")
     ],
     overrides: Annotated[
         list[Assignment] | None, typer.Argument(help="Changes to a recipe, as key=value.", metavar="KEY=VALUE")

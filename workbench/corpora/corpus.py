@@ -12,8 +12,9 @@ from typing import Any, Self, overload
 
 from workbench.components.build_context import note
 from workbench.core.errors import WorkbenchError
-from workbench.core.files.cache import copy_of, default_folder, fetch, fetch_bytes, is_url
+from workbench.core.files.cache import copy_of, default_folder, fetch, fetch_bytes
 from workbench.core.files.checksums import matches
+from workbench.core.files.urls import is_url, local_path, url_of
 from workbench.corpora.foreign_record import decode_foreign
 from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo, parse_manifest
 from workbench.corpora.shards.index import ShardIndex
@@ -87,7 +88,7 @@ class Corpus:
         Raises:
             WorkbenchError: the folder does not exist, is not a corpus, or has an unreadable manifest.
         """
-        where = str(place).removeprefix("file://")
+        where = url_of(place) or str(local_path(place))
         folder = Path(cache) if cache is not None else default_folder()
         if is_url(where):
             url = f"{where.rstrip('/')}/{FILE_NAME}"

@@ -13,7 +13,7 @@ from workbench.components.controls import Control
 from workbench.core.errors import unknown
 from workbench.core.files.yaml_values import parse_value
 from workbench.core.options import bounds
-from workbench.core.options.bounds import Assignment, Count, Location, Positive, Word
+from workbench.core.options.bounds import Assignment, Count, Place, Positive, Word
 from workbench.core.options.command import Trust, WhichNetwork
 from workbench.core.options.outputs import written
 from workbench.core.options.values import check, is_text
@@ -36,7 +36,7 @@ class Tuning:
     """
 
     run: Annotated[Path, typer.Argument(help="The pretrained run, or a checkpoint: a folder or package:NAME.")]
-    corpus: Annotated[Location, typer.Argument(help="Training set.")]
+    corpus: Annotated[Place, typer.Argument(help="Training set.")]
     overrides: Annotated[
         list[Assignment] | None, typer.Argument(help="Changes to the recipe, as key=value.", metavar="KEY=VALUE")
     ] = None
@@ -44,9 +44,9 @@ class Tuning:
         Path | None,
         typer.Option("--output", "-o", help="New run; default: RUN-TASK, or runs/NAME-TASK from a checkpoint."),
     ] = None
-    held_out: Annotated[
-        Location | None, typer.Option(help="Corpus for held-out losses (train.evaluate_every=...).")
-    ] = None
+    held_out: Annotated[Place | None, typer.Option(help="Corpus for held-out losses (train.evaluate_every=...).")] = (
+        None
+    )
     epochs: Epochs = 4.0
     batch_size: BatchSize = 32
     lr: LearningRate = 5e-5
@@ -83,7 +83,7 @@ class MeasuringOptions:
     """Options of every evaluation, also of those that measure no run (a linker)."""
 
     run: Annotated[Path, typer.Argument(help="The run, or a checkpoint: a folder or package:NAME.")]
-    corpus: Annotated[Location, typer.Argument(help="Test set.")]
+    corpus: Annotated[Place, typer.Argument(help="Test set.")]
     limit: Annotated[Count | None, typer.Option(help="Evaluate only the first N records.")] = None
     predictions: Annotated[
         OutputFile | None,
@@ -141,7 +141,7 @@ class LikelihoodScoring(Scoring):
     """Options of an evaluation of token probabilities."""
 
     unigrams: Annotated[
-        Location | None,
+        Place | None,
         typer.Option(
             metavar="CORPUS", help="Corpus for the baseline's counts (the training set); default: the test set."
         ),

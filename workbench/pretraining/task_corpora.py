@@ -18,7 +18,7 @@ from workbench.components.building import named_by
 from workbench.components.error_context import ErrorContext
 from workbench.components.kinds import KINDS
 from workbench.core.errors import WorkbenchError
-from workbench.core.files.cache import is_url
+from workbench.core.files.urls import is_url
 from workbench.corpora.corpus import Corpus
 from workbench.pretraining.segmentation import with_segmenter
 from workbench.recipe.recipe_listing import PREPARED

@@ -29,6 +29,7 @@ from workbench.core.options.bounds import (
     Name,
     NotNegative,
     PanelPath,
+    Place,
     Positive,
     Processes,
     Seed,
@@ -203,13 +204,13 @@ class TaskSpec:
 
     key_hint = staticmethod(elsewhere.key_hint)
 
-    corpora: Annotated[dict[Location, Positive], MinLen(1), Means("a list of corpora, or a mapping of them to weights")]
+    corpora: Annotated[dict[Place, Positive], MinLen(1), Means("a list of corpora, or a mapping of them to weights")]
     sequence: SequenceSpec
     objectives: Annotated[list[ComponentSpec], MinLen(1)]
     weight: Positive = 1.0
     order: Literal["shuffled", "continuous"] = "shuffled"
     duplicates: Count | None = None
-    held_out: list[Location] = field(default_factory=list)
+    held_out: list[Place] = field(default_factory=list)
     start_step: CountOrZero = 0
     end_step: Count | None = None
     size_exponent: Share = 0.0

@@ -12,7 +12,7 @@ import typer
 from pipelines.commands import options
 from pipelines.preparing.corpus_reader import CorpusTexts, SmoothedTexts
 from workbench.core.errors import WorkbenchError
-from workbench.core.options.bounds import Location, Name, Share, Size
+from workbench.core.options.bounds import Location, Name, Place, Share, Size
 from workbench.corpora.corpus import Corpus
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 def tokenizer(
     output: Annotated[Path, typer.Option("--output", "-o", help="The tokenizer's file (.json).", show_default=False)],
-    corpora: Annotated[list[Location], typer.Argument(help="Folders of corpora.", show_default=False)] = [],  # noqa: B006
+    corpora: Annotated[list[Place], typer.Argument(help="Folders of corpora.", show_default=False)] = [],  # noqa: B006
     start: Annotated[
         Location | None, typer.Option(help="Existing tokenizer to add tokens to, instead of training one.")
     ] = None,

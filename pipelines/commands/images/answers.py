@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from workbench.core.errors import WorkbenchError
-from workbench.core.options.bounds import Count, Location
+from workbench.core.options.bounds import Count, Place
 from workbench.corpora.corpus import Corpus
 from workbench.runs.output_places import OutputFile
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def answers(
-    corpora: Annotated[list[Location], typer.Argument(help="Folders of corpora with questions.", show_default=False)],
+    corpora: Annotated[list[Place], typer.Argument(help="Folders of corpora with questions.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .json.", show_default=False)],
     min_count: Annotated[
         Count, typer.Option(help="Minimum frequency of an answer: the number of questions whose main answer it is.")

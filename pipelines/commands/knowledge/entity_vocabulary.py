@@ -16,7 +16,7 @@ from pipelines.sources.files import decode, lines
 from pipelines.sources.luke_entities import read_entities
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import sha256_of
-from workbench.core.options.bounds import Count, Location, Word
+from workbench.core.options.bounds import Count, Place, Word
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema.field_values import is_place
 from workbench.corpora.schema.schema import fields_of, links_among
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 def entity_vocabulary(
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
     corpora: Annotated[
-        list[Location] | None, typer.Argument(help="Folders of linked corpora.", show_default=False)
+        list[Place] | None, typer.Argument(help="Folders of linked corpora.", show_default=False)
     ] = None,
     published: Annotated[
         Path | None,

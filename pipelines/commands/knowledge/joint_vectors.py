@@ -12,7 +12,7 @@ import typer
 
 from pipelines.commands import options
 from workbench.core.errors import WorkbenchError
-from workbench.core.options.bounds import Location
+from workbench.core.options.bounds import Place
 from workbench.core.packages import extra
 from workbench.corpora.corpus import Corpus
 from workbench.runs.output_places import OutputFile
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def joint_vectors(
-    corpora: Annotated[list[Location], typer.Argument(help="Folders of linked text corpora.", show_default=False)],
+    corpora: Annotated[list[Place], typer.Argument(help="Folders of linked text corpora.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .txt.", show_default=False)],
     training: WordVectorOptions,
     graph: Annotated[

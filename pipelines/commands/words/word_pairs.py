@@ -18,7 +18,7 @@ from pipelines.preparing.corpus_reader import CorpusTexts
 from pipelines.preparing.splits import Splits, part_folder
 from pipelines.readers.reader import RawReader, Record
 from workbench.core.errors import WorkbenchError, unknown
-from workbench.core.options.bounds import Location, Name
+from workbench.core.options.bounds import Name, Place
 from workbench.core.packages import extra
 from workbench.corpora.corpus import Corpus
 from workbench.sequences.sequence import Sample
@@ -67,7 +67,7 @@ class WordPairs(RawReader):
 def word_pairs(
     graph: Annotated[Path, typer.Argument(help="A triples corpus of WordNet, or its graph store.", show_default=False)],
     texts: Annotated[
-        list[Location], typer.Option(help="A corpus to train word vectors on. Repeatable.", show_default=False)
+        list[Place], typer.Option(help="A corpus to train word vectors on. Repeatable.", show_default=False)
     ],
     options: WritingOptions,
     training: WordVectorOptions,

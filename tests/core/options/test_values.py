@@ -152,7 +152,7 @@ def test_what_is_allowed(hint: Any, value: Any, wanted: Any) -> None:
         (Count | dict[Word, Count], "x", "key = 'x' is of type str; allowed: a whole number .*, or a mapping"),
         (Annotated[list[Count], Len(1, 100)], [], r"key = \[\]; allowed: a list of 1 to 100 \(each: a whole number"),
         (Annotated[list[Count], Len(2, 2)], [1], r"key = \[1\]; allowed: a list of exactly 2 \("),
-        (Location, " ", "key = ' '; allowed: a path or URL"),
+        (Location, " ", "key = ' '; allowed: a path on this machine"),
         (TrainSpec, {"max_steps": 3, "lrr": 1}, "unknown key 'lrr' in key.*Did you mean 'lr'"),
         (TrainSpec, {"max_steps": 3}, "key: the key 'global_batch_size' is missing"),
         (dict[Word, TrainSpec], {"a b": {}}, "key: the name = 'a b'; allowed: a word"),

@@ -9,33 +9,21 @@ from typing import BinaryIO
 
 import fsspec
 
-from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import CHUNK, atomic
-
-PROTOCOLS = (
-    *("http", "https", "ftp", "sftp", "ssh", "smb", "hdfs", "webhdfs", "hf", "memory", "local"),
-    *("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "lakefs"),
-)
-"""Protocols of file stores. Other protocols of fsspec chain others, run servers, or name places inside of files."""
-
-
-def is_url(place: str) -> bool:
-    """Whether a place is fetched through fsspec (s3://, gs://, https://, memory://, ...); file:// is local.
-
-    Raises:
-        WorkbenchError: a URL of a protocol that corpora are not read from.
-    """
-    if "://" not in place or place.startswith("file://"):
-        return False
-    protocol = place.partition("://")[0]
-    if protocol not in PROTOCOLS:
-        raise unknown("protocol", protocol, PROTOCOLS, place[:200])
-    return True
+from workbench.core.files.urls import url_of
 
 
 def default_folder() -> Path:
-    """The cache folder: $WORKBENCH_CACHE, or ~/.cache/workbench."""
-    return Path(os.environ.get("WORKBENCH_CACHE") or Path.home() / ".cache" / "workbench")
+    """The cache folder: $WORKBENCH_CACHE, or ~/.cache/workbench.
+
+    Raises:
+        WorkbenchError: $WORKBENCH_CACHE is a URL.
+    """
+    named = os.environ.get("WORKBENCH_CACHE") or Path.home() / ".cache" / "workbench"
+    if url_of(named) is not None:
+        raise WorkbenchError(f"WORKBENCH_CACHE = {str(named)!r} is a URL; allowed: a folder of this machine")
+    return Path(named)
 
 
 def fetch_bytes(url: str) -> bytes:

@@ -19,6 +19,7 @@ from typing import IO, Any, BinaryIO
 import psutil
 
 from workbench.core.errors import WorkbenchError, system_error
+from workbench.core.files.urls import check_is_path
 
 CHUNK = 1 << 20
 DRAFT_SUFFIX = ".part"
@@ -52,6 +53,7 @@ def draft(path: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def _created(folder: Path) -> Iterator[None]:
     """A folder to write in. Folders that had to be created are removed when the block fails and leaves them empty."""
+    check_is_path(folder)
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -81,6 +83,7 @@ def draft_folder(path: Path) -> Path:
     Raises:
         WorkbenchError: the folder cannot be written.
     """
+    check_is_path(path)
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         clear_drafts(path)
@@ -169,6 +172,7 @@ def check_writable(path: Path) -> None:
         MachineError: the disk is full.
         WorkbenchError: as `draft`.
     """
+    check_is_path(path)
     with explained(path):
         check_replaceable(path)
         folder = next(place for place in Path(os.path.abspath(path)).parents if os.path.lexists(place))

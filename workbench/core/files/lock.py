@@ -17,6 +17,7 @@ from typing import TextIO
 
 from workbench.core.errors import WorkbenchError, system_error
 from workbench.core.files.drafts import check_file, is_at, real_path
+from workbench.core.files.urls import check_is_path
 
 logger = logging.getLogger(__name__)
 LOCK = ".lock"
@@ -35,6 +36,7 @@ def locked(folder: Path) -> Iterator[None]:
         WorkbenchError: another process, or this one, holds the lock (the message says which), or the folder cannot be
             written.
     """
+    check_is_path(folder)
     created = not folder.exists()
     if folder.exists() and not folder.is_dir():
         raise WorkbenchError(f"{folder} is a file; choose another folder")

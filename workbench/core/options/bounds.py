@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Len, Lt, MinLen
-from pydantic import BeforeValidator, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, StringConstraints
+
+from workbench.core.files.urls import LOCAL_ONLY, url_of
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,17 @@ def _from_text(value: Any) -> Any:
         return float(value)
     except ValueError:
         return value
+
+
+def _local(place: str) -> str:
+    """A place that is a path.
+
+    Raises:
+        ValueError: it is a URL.
+    """
+    if url_of(place) is not None:
+        raise ValueError(place)
+    return place
 
 
 Number = Annotated[float, BeforeValidator(_from_text)]
@@ -77,7 +90,12 @@ FileName = Annotated[
     StringConstraints(pattern=r"^[^\s./\\\x00-\x1f][^/\\\x00-\x1f]*$", max_length=200),
     Means("a name for a folder: not empty, no '/', no '.' in front"),
 ]
-Location = Annotated[str, StringConstraints(pattern=r"^[^\x00]*[^\s\x00][^\x00]*$"), Means("a path or URL")]
+_PLACE = StringConstraints(pattern=r"^[^\x00]*[^\s\x00][^\x00]*$")
+Place = Annotated[str, _PLACE, Means("a path or URL")]
+"""A folder or file that is read, here or on a store. Who takes one opens URLs itself (`Corpus.open`)."""
+Location = Annotated[str, _PLACE, AfterValidator(_local), Means(LOCAL_ONLY)]
+"""A folder or file of this machine; a URL is refused. An option of type `Path` is the same
+(`workbench.core.options.path_options`)."""
 Name = Annotated[str, MinLen(1), Means("a name, not empty")]
 Source = Annotated[str, StringConstraints(pattern=r"\S"), Means("the source: a paper and its table, a readme")]
 PanelPath = Annotated[

@@ -11,8 +11,8 @@ import os
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from inspect import Parameter
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -20,8 +20,10 @@ from rich.markup import escape
 from typer.models import ArgumentInfo, ParameterInfo
 
 from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.files.urls import url_of
 from workbench.core.options.bounds import Word
 from workbench.core.options.outputs import check_outputs
+from workbench.core.options.path_options import as_paths, is_path
 from workbench.core.options.values import bare_type, check, without_null
 
 Trust = Annotated[bool, typer.Option("--trust", help="Allow the code of the recipe or run to be executed.")]
@@ -43,8 +45,9 @@ def command(function: Callable[..., Returned]) -> Callable[..., Returned]:
     The command takes its options by name, and the function receives the dataclasses.
 
     Raises (when it is called):
-        WorkbenchError: a value that its annotation does not allow, or an output that cannot be written
-            (`check_outputs`); the message names the option.
+        WorkbenchError: a value that its annotation does not allow, a URL where a path is needed
+            (`workbench.core.options.path_options`), or an output that cannot be written (`check_outputs`); the message
+            names the option.
     """
     parameters = list(options_of(function))
     where = {parameter.name: spelling(parameter.name, parameter.annotation) for parameter in parameters}
@@ -65,8 +68,8 @@ def command(function: Callable[..., Returned]) -> Callable[..., Returned]:
 def call_from_python(function: Callable[..., Returned], **values: Any) -> Returned:
     """Call a command with its options as Python keywords, checked as on the command line.
 
-    Python types are converted: text to a path and a path to text, one value to a list, and a mapping `{name: value}` to
-    a list of NAME=VALUE.
+    Python types are converted: a path to text, one value to a list, and a mapping `{name: value}` to a list of
+    NAME=VALUE.
 
     Raises:
         WorkbenchError: no option has this name, a required option is missing, or as for `command`.
@@ -110,7 +113,7 @@ def _from_python(hint: Any, value: Any) -> Any:
         return value
     if issubclass(bare, enum.Enum):
         return next((member for member in bare if member.value == value), value)
-    return Path(value) if issubclass(bare, Path) else os.fspath(value)
+    return value if isinstance(value, str) else url_of(value) or os.fspath(value)
 
 
 def _call(function: Callable[..., Returned], values: dict[str, Any], where: dict[str, str]) -> Returned:
@@ -122,15 +125,20 @@ def _call(function: Callable[..., Returned], values: dict[str, Any], where: dict
     hints = typing.get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
     allowed = {parameter.name: parameter.annotation for parameter in options_of(function)}
-    values = {
-        name: check(allowed[name] if value is None else without_null(allowed[name]), value, where[name])
-        for name, value in values.items()
-    }
-    check_outputs(allowed, values, where)
-    for name, group in groups.items():
-        given = {field.name for field in dataclasses.fields(group)} & values.keys()
-        values[name] = group(**{field: values.pop(field) for field in given})
-    return function(**values)
+    with ExitStack() as places:
+        values = {name: _checked(allowed[name], value, where[name], places) for name, value in values.items()}
+        check_outputs(allowed, values, where)
+        for name, group in groups.items():
+            given = {field.name for field in dataclasses.fields(group)} & values.keys()
+            values[name] = group(**{field: values.pop(field) for field in given})
+        return function(**values)
+
+
+def _checked(hint: Any, value: Any, where: str, places: ExitStack) -> Any:
+    """A value that its annotation allows; the URLs of paths are opened in `places`."""
+    if value is None:
+        return check(hint, value, where)
+    return check(without_null(hint), as_paths(hint, value, where, places) if is_path(hint) else value, where)
 
 
 def options_of(function: Callable[..., Any]) -> Iterator[Parameter]:

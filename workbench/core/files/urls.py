@@ -1,0 +1,65 @@
+"""Places are paths of this machine or URLs of stores: which text is which.
+
+No path has the name of a protocol: `pathlib` shortens `s3://bucket/x` to `s3:/bucket/x`, and a program that wrote there
+would create a local folder `s3:`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from workbench.core.errors import WorkbenchError, unknown
+
+PROTOCOLS = (
+    *("http", "https", "ftp", "sftp", "ssh", "smb", "hdfs", "webhdfs", "hf", "memory", "local"),
+    *("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "lakefs"),
+)
+"""Protocols of file stores. Other protocols of fsspec chain others, run servers, or name places inside of files."""
+_URL = re.compile(r"[A-Za-z][\w+.-]*(::[A-Za-z][\w+.-]*)*://")
+_SHORTENED = re.compile(r"([A-Za-z][\w+.-]+):/(?!/)(.*)", re.DOTALL)
+_FILE = re.compile(r"file:(//)?(?=/)")
+LOCAL_ONLY = "a path on this machine, not a URL"
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is fetched through fsspec (s3://, gs://, https://, memory://, ...); file:// is local.
+
+    Raises:
+        WorkbenchError: a URL of a protocol that corpora are not read from.
+    """
+    if "://" not in place or place.startswith("file://"):
+        return False
+    protocol = place.partition("://")[0]
+    if protocol not in PROTOCOLS:
+        raise unknown("protocol", protocol, PROTOCOLS, place[:200])
+    return True
+
+
+def url_of(place: str | os.PathLike[str]) -> str | None:
+    """The URL that a place is, also of a path object that was built from one (`s3:/bucket/x`); None for a path."""
+    text = os.fspath(place)
+    if _FILE.match(text):
+        return None
+    if _URL.match(text):
+        return text
+    shortened = _SHORTENED.fullmatch(text)
+    return f"{shortened[1]}://{shortened[2]}" if shortened else None
+
+
+def local_path(place: str | os.PathLike[str]) -> Path:
+    """The path of a place that is no URL of a store; `file:///x` is `/x`."""
+    return Path(_FILE.sub("", os.fspath(place), count=1))
+
+
+def check_is_path(path: Path) -> None:
+    """Check a path before a file or folder is created there.
+
+    Raises:
+        WorkbenchError: a folder on it has the name of a protocol, as in `s3:/bucket/x`.
+    """
+    named = next((part for part in path.parts if part.endswith(":") and part[:-1] in PROTOCOLS), None)
+    if named is not None:
+        url = url_of(named + "/" + "/".join(path.parts[path.parts.index(named) + 1 :]))
+        raise WorkbenchError(f"{url}; allowed here: {LOCAL_ONLY}. Write to a folder and copy it there")
