@@ -82,6 +82,10 @@ class Dea(Objective):
         self.removed = removed
         self.stream, self.tokens = stream, tokens
 
+    @property
+    def looks_up(self) -> dict[str, str]:
+        return {"candidates": self.stream}
+
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         """Noise the entity rows; targets `rows` (tokens) and `labels` per sequence, `candidates` for the batch."""
         streams = [s.streams[self.stream]["entity_ids"] for s in sequences if self.stream in s.streams]

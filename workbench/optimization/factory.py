@@ -49,11 +49,29 @@ def make_optimizer(root: nn.Module, spec: TrainSpec) -> torch.optim.Optimizer:
         ) from error
     with ErrorContext(optimizer):
         check_groups(groups, optimizer)
+    _check_rows(root, optimizer, spec)
     if "weight_decay" not in optimizer.defaults and any(group.weight_decay is not None for group in spec.groups):
         raise WorkbenchError(
             f"train.groups: the optimizer {spec.optimizer['optimizer']!r} has no weight_decay; leave it out"
         )
     return optimizer
+
+
+def _check_rows(root: nn.Module, optimizer: torch.optim.Optimizer, spec: TrainSpec) -> None:
+    """Refuse an optimizer whose rule is not Adam's where rows of a sharded table are trained: these are updated by lazy
+    Adam with its rate, betas and eps."""
+    trained = {name: p for name, p in root.named_parameters() if p.requires_grad}
+    tables = [name for name, p in trained.items() if hasattr(p, "rows_sharded")]
+    if tables and not getattr(optimizer, "lazy_rows", False):
+        raise WorkbenchError(
+            f"train.optimizer: {spec.optimizer['optimizer']!r} has no rule for the rows of a sharded table "
+            f"({tables[0]}); allowed: adamw, lamb. Choose one of them, or set `rows: whole` for the table"
+        )
+    if tables and len(tables) == len(trained):
+        raise WorkbenchError(
+            f"train: nothing is trained but a sharded table ({tables[0]}); train another parameter too, or set "
+            "`rows: whole` for the table"
+        )
 
 
 def moments(spec: TrainSpec) -> float:

@@ -56,6 +56,8 @@ class Adamw(torch.optim.AdamW):
     Its options are those of `workbench.optimization.moments.Moments`, with torch's `eps`.
     """
 
+    lazy_rows: ClassVar[bool] = True  # its rule without weight decay is Adam's (`workbench.training.table_rows`)
+
     def __init__(
         self,
         params: Iterable[dict[str, Any]],
@@ -150,6 +152,8 @@ class Lamb(Moments):
 
     Its options are those of `workbench.optimization.moments.Moments`.
     """
+
+    lazy_rows: ClassVar[bool] = True
 
     def update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
         updates = directions(*self.moved(parameters, group["betas"]), group["eps"])

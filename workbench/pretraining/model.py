@@ -139,6 +139,24 @@ class PretrainingModel(nn.Module):
 
         Those of `embed`, which are global-batch, return the tensors that are gathered over the step instead.
         """
+        with self._reading(micro):
+            return self._results(micro, objectives, embed)
+
+    @contextmanager
+    def _reading(self, micro: MicroBatch) -> Iterator[None]:
+        """A block in which embeddings have the rows of tables that the loader fetched for a micro-batch."""
+        fetched = {self.get_submodule(path): rows for path, rows in micro.tables.items() if rows.values is not None}
+        for module, rows in fetched.items():
+            module.fetched = rows  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            for module in fetched:
+                module.fetched = None  # type: ignore[assignment]
+
+    def _results(
+        self, micro: MicroBatch, objectives: list[str], embed: Container[str]
+    ) -> dict[str, LossOutput | dict[str, Tensor]]:
         networks = {name: self.network(name) for name in self.networks}
         keep = {what: kept for what in ("hidden", "attention") if (kept := self._kept(objectives, what))}
         averages = {name: dict(self.averages[name].items()) for name in self.followers}  # type: ignore[operator]

@@ -127,6 +127,8 @@ class Objective:
         reported: the outputs that an evaluation gathers as well, for its items, where the head returns them.
         predicts: the meaning of its `labels`: `tokens` of the run's tokenizer, or `numbers` with a meaning of their
             own.
+        looks_up: its targets that hold numbers of rows of a stream's table, each with that stream, which its head looks
+            up in the embedding. Tables that lie in a file or are divided over ranks are read before the forward pass.
         own_tokens: the ids of tokens that the objective has and the tokenizer need not have, with readable names.
     """
 
@@ -162,6 +164,10 @@ class Objective:
 
     @property
     def own_tokens(self) -> Mapping[int, str]:
+        return {}
+
+    @property
+    def looks_up(self) -> Mapping[str, str]:
         return {}
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:

@@ -7,7 +7,7 @@ import itertools
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
@@ -25,6 +25,7 @@ from workbench.corpora.schema.places import without_links
 from workbench.pretraining.objective import BATCH_TARGETS, COUNT, DROPPED, BatchTargets, Objective
 from workbench.recipe.spec import Recipe, Spec, TaskSpec
 from workbench.sequences.batch import Batch, MicroBatch, collate, share_streams
+from workbench.sequences.fetched_rows import FetchedRows
 from workbench.sequences.sequence import Sample, Sequence, Slot
 from workbench.sequences.sequence_checks import SAMPLES, SEQUENCES, check_limits
 
@@ -86,6 +87,7 @@ class Task:
         tokenizer = resources.get("tokenizer")
         self.unknown: int | None = tokenizer.id("unk") if tokenizer is not None and tokenizer.has("unk") else None
         self.limits: dict[str, dict[str, int]] = {}  # of fields of the networks' streams, once the networks exist
+        self.lookups: dict[str, Callable[[dict[str, Batch], list[TaskObjective]], FetchedRows]] = {}
         where = f"tasks.{name}"
         given = {"seed": seed, **resources}
         self.builder = build("builder", spec.sequence.builder, f"{where}.sequence", **given)
@@ -155,7 +157,8 @@ class Task:
             targets = {placed.name: self._corrupt(placed, mine, number, progress) for placed in objectives}
             views[view] = collate(mine, targets)
             counts |= {placed.name: call(placed.objective, "count", COUNT, views[view]) for placed in objectives}
-        return MicroBatch(self.name, share_streams(views), counts, number, self.take_dropped(), slots)
+        tables = {path: lookup(views, self.objectives) for path, lookup in self.lookups.items()}
+        return MicroBatch(self.name, share_streams(views), counts, number, self.take_dropped(), slots, tables)
 
     def sequences(self, samples: list[Sample], number: Draw = (), progress: float = 1.0) -> list[Sequence]:
         """The sequences of the builder and the transforms, without objectives, for evaluation and encoding."""

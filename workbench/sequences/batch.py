@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from workbench.core.errors import WorkbenchError
+from workbench.sequences.fetched_rows import FetchedRows
 from workbench.sequences.flat import flattened, moved_together
 from workbench.sequences.pattern import KnownPattern, Pattern, pattern_of, plain
 from workbench.sequences.sequence import WORKER_FIELDS, Rows, Sequence, Slot, row_count
@@ -222,8 +223,9 @@ class Batch:
 class MicroBatch:
     """The input of one forward: the task, a batch per view, and each objective's count (known before any forward).
 
-    `number` is (split, number, lane); `slots`, where texts are read on, has each sequence's. `buffer` [bytes] is the
-    memory of all tensors, one after the other.
+    `number` is (split, number, lane); `slots`, where texts are read on, has each sequence's. `tables` are the rows that
+    it needs of tables, by the path of the embedding in the model. `buffer` [bytes] is the memory of all tensors, one
+    after the other.
     """
 
     task: str
@@ -232,6 +234,7 @@ class MicroBatch:
     number: tuple[int, ...] = ()
     dropped: dict[str, int] = field(default_factory=dict)
     slots: list[Slot] = field(default_factory=list)
+    tables: dict[str, FetchedRows] = field(default_factory=dict)
     buffer: Tensor | None = None
 
     def __repr__(self) -> str:
@@ -261,7 +264,8 @@ class MicroBatch:
         """The same with `function` applied to every tensor, which leaves values unchanged; a stream that views share
         stays one object."""
         known: dict[int, Stream] = {}
-        return replace(self, views={name: view.map(function, known, keeps=True) for name, view in self.views.items()})
+        views = {name: view.map(function, known, keeps=True) for name, view in self.views.items()}
+        return replace(self, views=views, tables={path: rows.map(function) for path, rows in self.tables.items()})
 
 
 def _on(mapped: Callable[[Change], T], device: torch.device, buffer: Tensor | None = None) -> tuple[T, Tensor | None]:

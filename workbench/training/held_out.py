@@ -16,6 +16,7 @@ from torch import Tensor
 
 from workbench.core.errors import unknown
 from workbench.core.processes.distributed import World
+from workbench.models.sharded_table import trial_rows
 from workbench.pretraining.loader import Ahead, Feed, MicroBatches, MicroBatchId, SampleReader
 from workbench.pretraining.memory import Memory
 from workbench.pretraining.model import PretrainingModel
@@ -27,6 +28,7 @@ from workbench.training.losses import EmbeddedFields, Label, MicroPass, add_sums
 from workbench.training.metrics import Window
 from workbench.training.modes import evaluating
 from workbench.training.nonfinite import dry
+from workbench.training.table_rows import TableSteps
 
 PREFIX = "held_out/"
 HELD_OUT_SPLIT = 1
@@ -59,6 +61,7 @@ class HeldOut:
         self.spec, self.world = spec, world
         self.labels = labels(tasks)
         self.measured = Measured(tasks)
+        self.tables = TableSteps(root, world)
         self.micro_pass = MicroPass(spec.precision, world.device, seed)
         self.batches = MicroBatches(tasks, passes, split=HELD_OUT_SPLIT)
 
@@ -88,7 +91,7 @@ class HeldOut:
         Raises:
             WorkbenchError: a head doesn't return an output that its objective measures.
         """
-        with torch.no_grad(), dry(self.root), evaluating(self.root), self.root.at_its_end():
+        with torch.no_grad(), dry(self.root), trial_rows(), evaluating(self.root), self.root.at_its_end():
             for task in self.passes:
                 if not any(placed.objective.measured for placed in self.tasks[task].objectives):
                     continue
@@ -114,14 +117,16 @@ class HeldOut:
         places = [MicroBatchId(task, number, lane) for number in range(steps) for lane in lanes]
         with self.root.remembering(Memory()):
             self._steps(task, steps, lanes, feed.micro_batches(self.batches, places), window)
+        self.tables.release()
 
     def _steps(self, task: str, steps: int, lanes: list[int], micros: Ahead, window: Window) -> None:
         wide = self.tasks[task].global_batch
         for number in range(steps):
             embedded: dict[str, dict[int, EmbeddedFields]] = {name: {} for name in wide}
             counts: dict[str, dict[int, float]] = {name: {} for name in wide}
-            for lane in lanes:
-                micro = next(micros)
+            held = [(lane, next(micros)) for lane in lanes] if self.tables.tables else None
+            self.tables.look_up(micro for _, micro in held or ())
+            for lane, micro in held or ((lane, next(micros)) for lane in lanes):
                 if micro is None:
                     continue
                 for name, output in self._outputs(micro, task, number, lane, micros.peek()).items():

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 INITIAL, SMALLEST, LARGEST = 2.0**16, 1.0, 2.0**40
 INTERVAL = 2000
@@ -35,7 +35,7 @@ class LossScale:
         """The loss that is backpropagated."""
         return loss * (self.scale / self.ranks)
 
-    def unscale(self, parameters: Iterable[nn.Parameter]) -> None:
+    def unscale(self, parameters: Iterable[Tensor]) -> None:
         """Divide gradients of the scaled loss by the scale."""
         gradients = [p.grad for p in parameters if p.grad is not None]
         if gradients:

@@ -20,6 +20,7 @@ from workbench.core.processes.distributed import World
 from workbench.corpora.reading.reader import FinitePass, Reader
 from workbench.interop.init_from import initialise, refuse_foreign
 from workbench.interop.weight_sources import note_weight_sources
+from workbench.models.sharded_table import table_part
 from workbench.optimization.factory import make_lr_schedule, make_optimizer
 from workbench.optimization.groups import freeze
 from workbench.optimization.lr_schedules import LearningRateSchedule
@@ -96,7 +97,7 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
     resume = world.from_main(partial(_resume, run, recipe))
     lr_schedule = make_lr_schedule(recipe.train)
     schedule = TaskSchedule(recipe.schedule, recipe.tasks, recipe.seed)
-    with noted() as read:
+    with noted() as read, table_part(world.rank, world.size):
         tokenizer = _tokenizer(recipe, run, resume)
         if recipe.train.micro_batch_size == AUTO:
             recipe = with_micro_batch(recipe, tokenizer, world)

@@ -31,6 +31,7 @@ from workbench.training.arithmetic import refuse_unordered
 from workbench.training.loss_scale import LossScale
 from workbench.training.losses import Label, MicroPass, Outputs, StepLosses, Sums
 from workbench.training.nonfinite import dry, watched
+from workbench.training.table_rows import TableSteps
 
 
 @dataclass
@@ -87,7 +88,8 @@ class Pass(nn.Module):
         self, micro: MicroBatch | None, names: list[str], wide: list[str], total: Callable[[Outputs], Tensor]
     ) -> Tensor:
         """`total` of the outputs of these objectives (of none without a micro-batch); the global-batch ones embed."""
-        smallest = min((p for p in self.root.parameters() if p.requires_grad), key=torch.Tensor.numel)
+        trained = (p for p in self.root.parameters() if p.requires_grad and not hasattr(p, "rows_sharded"))
+        smallest = min(trained, key=torch.Tensor.numel)
         outputs = self.root(micro, names, embed=wide) if micro is not None else {}
         return total(outputs) + smallest.sum() * 0
 
@@ -115,6 +117,7 @@ class Updater:
         self.micro_pass = MicroPass(spec.precision, world.device, seed)
         self.loss_scale = LossScale(world.size) if self.micro_pass.autocast == torch.float16 else None
         self.trained = [p for p in root.parameters() if p.requires_grad]
+        self.tables = TableSteps(root, world)
         self.unheard = set(self.labels)
         """Objectives that have not yet had labels in a step."""
         self.factor = {
@@ -154,6 +157,7 @@ class Updater:
         factors = {label: self.factor[label] / count if count else 0.0 for label, count in counts.items()}
         present = dict.fromkeys(item.task for item in work)
         self.optimizer.zero_grad(set_to_none=True)
+        self.tables.look_up(item.micro for item in work)
         stepped = StepLosses(self.root, self.tasks, factors, self.spec.lanes, self.world)
         if not stepped.one_pass:
             for task in present:
@@ -161,10 +165,11 @@ class Updater:
                 stepped.embed(self.micro_pass, step, task, micros, self.first)
         self._backward(step, work, stepped, following)
         if self.loss_scale is not None:
-            self.loss_scale.unscale(self.trained)
+            self.loss_scale.unscale([*self.trained, *self.tables.leaves])
         stepped.finish()
         self._check_gradients(factors, stepped.learning)
         hold_back(self.optimizer, step)
+        self.tables.reduce(self.optimizer, step)
         losses, metrics, grad_norm = stepped.sums.read(self.world, self._clip())
         dropped: Counter[str] = Counter()
         for item in work:
@@ -174,11 +179,13 @@ class Updater:
                 raise WorkbenchError(f"step {step + 1}: {what}. {self._cause(step, work)}")
             if self.root.remembered is not None:
                 self.root.remembered.forget()
+            self.tables.release()
             return StepResult({}, {}, grad_norm, rows, samples, agreed, dict(dropped), skipped=True)
         if self.loss_scale is not None:
             self.loss_scale.passed()
         with ErrorContext(self.optimizer):
             self.optimizer.step()
+        self.tables.update(self.optimizer)
         self.root.after_step(step + 1, stepped.kept_of(present))
         if self.root.remembered is not None:
             self.root.remembered.commit()
@@ -253,9 +260,10 @@ class Updater:
 
     def _clip(self) -> Tensor:
         gradients = [p.grad for p in self.trained if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
+        norm = self.tables.norm(torch.nn.utils.get_total_norm(gradients))
         if self.spec.clip_norm is not None:
             torch.nn.utils.clip_grads_with_norm_(self.trained, self.spec.clip_norm, norm)
+            self.tables.clip(self.spec.clip_norm, norm)
         return norm
 
     def _cause(self, step: int, work: list[Work]) -> str:

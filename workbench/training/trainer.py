@@ -16,11 +16,13 @@ from torch import Tensor, nn
 from workbench.core.errors import unknown
 from workbench.core.processes.signals import WATCHED, StopRequest
 from workbench.core.terminal import Terminal
+from workbench.models.sharded_table import trial_rows
 from workbench.optimization.factory import learning_rate, make_optimizer
 from workbench.optimization.groups import freeze, set_learning_rate
 from workbench.pretraining.loader import Feed, MicroBatches, MicroBatchId, training_places
 from workbench.pretraining.memory import Memory
 from workbench.pretraining.model import PretrainingModel
+from workbench.pretraining.table_lookups import connect_tables
 from workbench.runs.checkpoint import frozen_of, read_memory, restore
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import keep_run
@@ -59,6 +61,7 @@ class Trainer:
         self.console = console or Terminal(stderr=True)
         self.batches = MicroBatches(tasks, plan.readers)
         self.root = plan.model.to(self.world.device)
+        connect_tables(tasks.values(), self.root, self.world.device)
         self.built = BuiltTensors(self.root)
         frozen = freeze(self.root, self.spec)
         if frozen:
@@ -229,13 +232,13 @@ class Trainer:
         device, dtype = self.world.device, self.updater.micro_pass.autocast
         first: list[MicroBatch] = []
         flops, peak, memory = 0.0, 0.0, 0
-        with checked_terms(self.root), spared("counting operations", later=True):
+        with checked_terms(self.root), trial_rows(), spared("counting operations", later=True):
             at = range(self.step, self.step + 1)
             places = training_places(self.schedule, at, self.lanes[:1], self.spec.max_steps)
             first += [micro for place in places if (micro := self.batches.micro_batch(place)) is not None]
             flops = flops_per_row(self.root, first, dtype)
         forget_trials(device)
-        with spared("measuring the memory of a step", later=True):
+        with trial_rows(), spared("measuring the memory of a step", later=True):
             if device.type == "cuda" and first:
                 trial = partial(trial_pass, self.root, first[:1], dtype)
                 memory = step_peak(trial, self.root, self.optimizer, self.spec, self.world)

@@ -6,14 +6,19 @@ TransE vectors, with a zero vector in front for "no entity".
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
 from kg.graph.shuffle import FALSE_FACTS
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import normals
-from workbench.core.options.bounds import Location, Name, Seed, Size
+from workbench.core.options.bounds import Count, Location, Name, Seed, Size
+from workbench.models.sharded_table import ShardedTable
 from workbench.sequences.entities import Entities
+from workbench.sequences.fetched_rows import FetchedRows
 
 BLOCK = 2**16
 """Rows that are drawn at once where the whole table is."""
@@ -27,14 +32,23 @@ class EntityTableEmbedding(nn.Module):
     the zero vector.
 
     A frozen table is neither a parameter nor a buffer: it stays in its memory-mapped file, and the rows of a batch are
-    fetched from there: no process holds a copy of millions of vectors. Only a GPU that has room (`SHARE`) gets a copy,
-    with the first batch, since fetching makes it wait. Checkpoints leave it out, and a run names its file. A trainable
-    one is a parameter like any other. Under the control `random-entities` the rows are fetched likewise, for their
-    lengths, and drawn.
+    fetched from there: no process holds a copy of millions of vectors. A GPU that has room (`SHARE`) gets a copy with
+    the first batch. For another GPU the loader's workers read the rows, which are a part of the micro-batch.
+    Checkpoints leave the table out, and a run names its file. Under the control `random-entities` the rows are fetched
+    likewise, for their lengths, and drawn.
+
+    A trainable table is a parameter like any other (`rows: whole`), or too large for one process (`rows: sharded`):
+    every rank then holds a part of the rows, and a step looks up, sends and updates the rows of its batch alone
+    (`workbench.models.sharded_table`). Its moments are those of lazy Adam.
 
     Args:
-        path: file of entity vectors (`kg.vectors.vectors`), or the vectors [entities, hidden_size] themselves.
+        path: file of entity vectors (`kg.vectors.vectors`), or the vectors [entities, hidden_size] themselves; of a
+            trainable table also the number of entities, whose vectors then begin as random ones of the size
+            `model.init_range`.
         trainable: learn the vectors too.
+        rows: `sharded` divides the rows of a trainable table over the ranks.
+        memory: where a rank holds its rows and moments of a sharded table: with the model (`device`), or in the host's
+            memory.
         hidden_size: what the recipe expects the vectors' size to be; a table of another size is refused.
         shuffled: file of vectors of the shuffled graph (`prepare vectors --shuffled`), for the control shuffled-kg.
         permuted: the same of the permuted graph (`--permuted`), for the control permuted-kg.
@@ -44,23 +58,33 @@ class EntityTableEmbedding(nn.Module):
         seed: of those random vectors.
     """
 
-    keeps_values = True
+    row_field = "entity_ids"
     controls = ("random-entities", *FALSE_FACTS)
     unaffected_by = ("no-kg", "mentions-only")  # it is who makes the rows that names entities
 
     def __init__(
         self,
-        path: Location | Tensor,
+        path: Location | Count | Tensor,
         trainable: bool = False,
         hidden_size: Size | None = None,
         shuffled: Location | None = None,
         control: Name | None = None,
         seed: Seed = 0,
         permuted: Location | None = None,
+        rows: Literal["whole", "sharded"] = "whole",
+        memory: Literal["device", "host"] = "device",
     ) -> None:
         super().__init__()
+        _check_options(path, trainable, hidden_size, control, rows, memory)
         self.path = path if isinstance(path, str) else None
-        if control in FALSE_FACTS:
+        self.seed = seed
+        self.fetched: FetchedRows | None = None
+        self.table: ShardedTable | None = None
+        self.keeps_values = not isinstance(path, int)
+        if isinstance(path, int):
+            assert hidden_size is not None
+            vectors = torch.empty(0 if rows == "sharded" else path, hidden_size)
+        elif control in FALSE_FACTS:
             vectors = _of_false(path, control, {"shuffled-kg": shuffled, "permuted-kg": permuted}[control])
         else:
             vectors = _read(path) if isinstance(path, str) else path
@@ -71,11 +95,40 @@ class EntityTableEmbedding(nn.Module):
             )
         self.hidden_size = int(vectors.shape[1])
         self.drawn_with = seed if control == "random-entities" and not trainable else None
+        self._copy: Tensor | None = None
+        if rows == "sharded":
+            self.table = ShardedTable(
+                path if isinstance(path, int) else len(vectors), self.hidden_size, memory == "host"
+            )
+            if self.keeps_values:
+                drawn = control == "random-entities"
+                self.table.fill(lambda at: randomised(vectors[at], at, seed) if drawn else vectors[at].float())
+            return
         if trainable and control == "random-entities":
             vectors = _randomised_whole(vectors, seed)
         # as a plain attribute `Module.to` leaves it where it is
         self.vectors = nn.Parameter(vectors.clone().float()) if trainable else vectors
-        self._copy: Tensor | None = None
+
+    def initialise(self, scale: float) -> None:
+        """The first vectors of a table that no file has: normal numbers that depend on a row and the seed alone."""
+
+        def values(rows: Tensor) -> Tensor:
+            return torch.from_numpy(normals(rows.numpy(), self.hidden_size, "entity-table", self.seed)) * scale
+
+        if self.table is not None:
+            self.table.fill(values)
+        elif not self.vectors.is_meta:
+            with torch.no_grad():
+                for block in torch.arange(len(self.vectors)).split(BLOCK):
+                    self.vectors[block] = values(block)
+
+    def fetches(self, device: torch.device) -> Callable[[Tensor], Tensor | None] | None:
+        """How rows are had before a forward pass (`workbench.pretraining.table_lookups`)."""
+        if self.table is not None:
+            return lambda rows: None
+        if isinstance(self.vectors, nn.Parameter) or device.type == "cpu" or self._has_room(device):
+            return None
+        return self._from_file
 
     def known_entities(self) -> Entities | None:
         """The ids of its rows, in order; None if the vectors themselves were passed."""
@@ -86,11 +139,11 @@ class EntityTableEmbedding(nn.Module):
         """[rows, hidden_size] float32 on the device of `rows`."""
         if (table := self._on(rows.device)) is not None:
             return table[rows].float()
-        place = rows.to(self.vectors.device)
-        found = self.vectors[place]
-        if self.drawn_with is not None:
-            found = randomised(found, place, self.drawn_with)
-        return found.to(rows.device).float()
+        return self._from_file(rows.to(self.vectors.device)).to(rows.device).float()
+
+    def _from_file(self, rows: Tensor) -> Tensor:
+        found = self.vectors[rows]
+        return found if self.drawn_with is None else randomised(found, rows, self.drawn_with)
 
     def _on(self, device: torch.device) -> Tensor | None:
         """The table on this device, where it is there or has room."""
@@ -99,12 +152,17 @@ class EntityTableEmbedding(nn.Module):
         if device.type == "cpu":
             return None
         if self._copy is None or self._copy.device != device:
-            size = self.vectors.element_size() * self.vectors.numel()
-            if device.type == "cuda" and size > SHARE * torch.cuda.get_device_properties(device).total_memory:
+            if not self._has_room(device):
                 return None
             whole = self.vectors if self.drawn_with is None else _randomised_whole(self.vectors, self.drawn_with)
             self._copy = whole.to(device)
         return self._copy
+
+    def _has_room(self, device: torch.device) -> bool:
+        """Whether a GPU has room for a copy of the table."""
+        if device.type != "cuda":
+            return True
+        return self.vectors.nbytes <= SHARE * torch.cuda.get_device_properties(device).total_memory
 
     def no_weight_decay(self) -> set[str]:
         """Entities that no batch names would fade away."""
@@ -112,9 +170,34 @@ class EntityTableEmbedding(nn.Module):
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
         """`entity_ids` [rows] -> float32 [rows, hidden_size]."""
-        ids = fields["entity_ids"]
+        ids = fields[self.row_field]
+        if self.table is not None:
+            return torch.where((ids > 0).unsqueeze(-1), self.table(ids - 1), 0.0)
+        if self.fetched is not None:
+            return torch.where((ids > 0).unsqueeze(-1), self.fetched.pick(ids - 1).float(), 0.0)
         rows = self._fetched((ids - 1).clamp_min(0))
         return rows * (ids > 0).unsqueeze(-1)
+
+
+def _check_options(
+    path: str | int | Tensor, trainable: bool, hidden_size: int | None, control: str | None, rows: str, memory: str
+) -> None:
+    """
+    Raises:
+        WorkbenchError: options that do not fit each other.
+    """
+    if rows == "sharded" and not trainable:
+        raise WorkbenchError(
+            "kg.entity_table: rows = 'sharded' is for a trainable table; a frozen one stays in its file, and no "
+            "process holds it. Leave `rows` out, or set trainable: true"
+        )
+    if memory == "host" and rows != "sharded":
+        raise WorkbenchError("kg.entity_table: memory = 'host' is for rows: sharded; leave it out, or set both")
+    if isinstance(path, int) and (not trainable or hidden_size is None or control in FALSE_FACTS):
+        raise WorkbenchError(
+            f"kg.entity_table: path = {path} is a number of entities without vectors: set trainable: true and "
+            f"hidden_size, and no control of false facts (found {control or 'none'}), or name a file of entity vectors"
+        )
 
 
 def randomised(vectors: Tensor, rows: Tensor, seed: int) -> Tensor:
@@ -139,7 +222,7 @@ def _read(path: str) -> Tensor:
     return load_vectors(path).vectors
 
 
-def _of_false(path: str | Tensor, control: str, false: str | None) -> Tensor:
+def _of_false(path: str | int | Tensor, control: str, false: str | None) -> Tensor:
     """The vectors of a control's graph, once they are known to be that, for the entities of `path` in its order."""
     from kg.vectors.vectors import load_vectors
 

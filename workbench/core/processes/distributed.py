@@ -22,6 +22,8 @@ from torch.nn.parallel import DistributedDataParallel
 from workbench.core.errors import MachineError, WorkbenchError, message, system_error
 
 T = TypeVar("T")
+ROWS = "rows_sharded_parameters"
+"""The method of a module that names its parameters of which every rank has other rows: they are not replicated."""
 PATIENCE = timedelta(minutes=30)
 """How long a rank waits for the others. It is longer than any save, so that only a rank that hangs is given up."""
 
@@ -59,6 +61,15 @@ class World:
         values: list[Any] = [None] * self.size if self.is_main else []
         dist.gather_object(value, values or None)
         return values
+
+    def exchange(self, rows: Tensor, sent: list[int], received: list[int]) -> Tensor:
+        """All-to-all: rows [sum(sent), ...], the first sent[0] for rank 0 and so on -> those for this rank, by rank
+        [sum(received), ...]. No gradient flows through it."""
+        if self.size == 1:
+            return rows
+        found = rows.new_empty((sum(received), *rows.shape[1:]))
+        dist.all_to_all_single(found, rows.contiguous(), received, sent)
+        return found
 
     def barrier(self) -> None:
         if self.size > 1:
@@ -143,6 +154,9 @@ def data_parallel(module: nn.Module) -> DistributedDataParallel:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _Unadvised.apply(torch.zeros(1))
+    own = {id(p) for each in module.modules() if hasattr(each, ROWS) for p in getattr(each, ROWS)()}
+    if ignored := [name for name, p in module.named_parameters() if id(p) in own]:
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, ignored)
     return DistributedDataParallel(module, broadcast_buffers=False, find_unused_parameters=True)
 
 
