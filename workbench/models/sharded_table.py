@@ -1,8 +1,8 @@
 """A trained table whose rows are divided over the ranks of a run. No process holds it whole.
 
 Row i has the place (i m) mod N, with N the number of rows, and m prime to N and near N / 1.618 (the golden ratio). Rank
-r of R has the places [r c, (r + 1) c), c = ceil(N / R). So a part is one range, which is stored and read again on
-another number of ranks as such. Rows that follow each other are on different ranks: where a table begins with its most
+r of R has the places [r c, (r + 1) c), c = ceil(N / R). So its rows are one range, which is stored as such, and read
+again on another number of ranks. Rows that follow each other are on different ranks: where a table begins with its most
 frequent entities, no rank has more of them than others.
 
 A step looks rows up once, for all its micro-batches (`workbench.training.table_rows`). Within it the looked-up rows
@@ -52,7 +52,7 @@ def trial_rows() -> Iterator[None]:
 
 
 class ShardedTable(nn.Module):
-    """The part of a table [rows, width] that this rank owns, with the moments of its rows.
+    """The rows of a table [rows, width] that this rank owns, with their moments.
 
     `weight` is no part of `state_dict`, of DDP's and of FSDP's parameters: `rows_sharded_parameters` names it. Its rows
     are updated by `lazy Adam` (`workbench.training.table_rows`). Gradients reach it in steps of the trainer alone.
@@ -159,7 +159,7 @@ class ShardedTable(nn.Module):
         self.weight = nn.Parameter(torch.empty(0, self.width), requires_grad=False)
 
     def _save_to_state_dict(self, *_: Any) -> None:
-        """A rank has a part alone; `workbench.runs.table_files` saves it."""
+        """A rank has some rows alone, which `workbench.runs.table_files` saves."""
 
     def _load_from_state_dict(self, *_: Any) -> None:
         """As `_save_to_state_dict`."""

@@ -42,7 +42,7 @@ class Exchange:
         leaf: the rows [asked, width] that this rank asked for, in ascending order of their numbers.
         order: their order by owner.
         sent, received: how many rows each rank is asked for, and how many it asks this rank for.
-        own: the rows of this rank's part that were asked for, by rank [sum of received].
+        own: which of this rank's rows were asked for, by rank [sum of received].
     """
 
     leaf: Tensor
@@ -54,7 +54,7 @@ class Exchange:
 
 @dataclass
 class RowGradients:
-    """The gradient of a step for rows of this rank's part: `own` [rows], each once, `values` [rows, width]."""
+    """The gradient of a step for some of this rank's rows: `own` [rows], each once, `values` [rows, width]."""
 
     own: Tensor
     values: Tensor

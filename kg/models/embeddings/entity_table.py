@@ -38,7 +38,7 @@ class EntityTableEmbedding(nn.Module):
     likewise, for their lengths, and drawn.
 
     A trainable table is a parameter like any other (`rows: whole`), or too large for one process (`rows: sharded`):
-    every rank then holds a part of the rows, and a step looks up, sends and updates the rows of its batch alone
+    every rank then holds some rows, and a step looks up, sends and updates the rows of its batch alone
     (`workbench.models.sharded_table`). Its moments are those of lazy Adam.
 
     Args:
