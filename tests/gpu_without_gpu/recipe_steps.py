@@ -1,6 +1,7 @@
 """Two steps of small recipes on the CPU and on the pretend device: do they agree, what is launched, who waits?
 
     python -m tests.gpu_without_gpu steps bert gpt-2        (by hand; all recipes without a name)
+    python -m tests.gpu_without_gpu steps ernie-thu:no-room (its table of entities stays in its file)
 
 Each recipe is shrunk as in `tests/recipes`. Its steps run without dropout in float32 on the CPU, then in float32 and
 bfloat16 on the device, from the same weights on the same batches. A fourth run has dropout and the precision that a GPU
@@ -28,6 +29,7 @@ EMULATION = install()  # before the product is imported
 
 import torch  # noqa: E402
 
+from kg.models.embeddings import entity_table  # noqa: E402
 from tests.gpu_without_gpu.emulation.counting import PACKAGES, ROOT, Record, recorded  # noqa: E402
 from tests.recipes.conftest import World as Data  # noqa: E402
 from tests.recipes.conftest import write_world  # noqa: E402
@@ -36,6 +38,7 @@ from workbench.core.processes.distributed import World  # noqa: E402
 from workbench.models.attention import call  # noqa: E402
 from workbench.optimization.factory import make_optimizer  # noqa: E402
 from workbench.pretraining.assembly import make_model  # noqa: E402
+from workbench.pretraining.table_lookups import connect_tables  # noqa: E402
 from workbench.recipe.reading import recipe_names  # noqa: E402
 from workbench.recipe.spec import Recipe  # noqa: E402
 from workbench.recipe.trees import recipe_from_dict  # noqa: E402
@@ -44,11 +47,14 @@ from workbench.training.modes import set_training  # noqa: E402
 from workbench.training.step import Updater, Work  # noqa: E402
 
 STEPS = 2
+SHARE = entity_table.SHARE
 DROPOUT = 0.1
 
 
 def prepared(name: str, data: Data, precision: str, dropout: float) -> Recipe:
     """A small recipe of which everything is trained, from fresh weights."""
+    name, _, variant = name.partition(":")
+    entity_table.SHARE = 0.0 if variant == "no-room" else SHARE
     plain = dataclasses.asdict(small_recipe(name, data))
     plain["train"] |= {"groups": [], "train_only": [], "precision": precision}
     recipe = recipe_from_dict(_with_dropout(plain, dropout), name)
@@ -74,6 +80,10 @@ def steps(recipe: Recipe, device: torch.device) -> tuple[list[dict[str, float]],
     torch.manual_seed(0)
     root = make_model(recipe, tasks, tokenizer)
     root.to(device)
+    connect_tables(tasks.values(), root, device)
+    for micro in batches.values():
+        looked_up = tasks[micro.task].lookups.items()
+        micro.tables = {path: of(micro.views, tasks[micro.task].objectives) for path, of in looked_up}
     set_training(root)
     root.progress = 0.0
     world, optimizer = World(device=device), make_optimizer(root, recipe.train)

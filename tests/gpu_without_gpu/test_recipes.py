@@ -71,5 +71,13 @@ def test_a_step_launches_as_many_kernels_as_is_allowed(name: str, found: dict[st
     )
 
 
+def test_a_table_in_its_file_is_read_by_the_loader(steps_of: Steps) -> None:
+    """A GPU without room for the entities' vectors waits as seldom as one with room, and gets the same numbers."""
+    found = steps_of(["ernie-thu:no-room"])["ernie-thu:no-room"]
+    assert not found["errors"]
+    assert found["float32"] < FLOAT32
+    assert found["waits"] == allowed("waits")["ernie-thu"], found["sites"]
+
+
 def test_every_recipe_has_its_limits() -> None:
     assert set(allowed("waits")) == set(allowed("launches")) == set(recipe_names())

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from kg.models.embeddings.entity_table import EntityTableEmbedding
+from kg.objectives.dea import Dea
 from kg.vectors.vectors import GraphVectors, save_vectors
 from tests.contracts.cases import EmbeddingCase
 from tests.contracts.material import TABLE
 from workbench.components.build_context import noted
 from workbench.core.errors import WorkbenchError
 from workbench.optimization.factory import make_optimizer
+from workbench.pretraining.table_lookups import TableLookup
 from workbench.recipe.spec import TrainSpec
+from workbench.sequences.batch import Batch, Stream
 
 CASES = {
     "": EmbeddingCase(
@@ -114,3 +118,25 @@ def test_an_entity_that_no_batch_names_stays_as_it_is() -> None:
     optimizer.step()
     moved = (table.vectors != before).any(1)
     assert moved.tolist() == [False, True, False, False, False]
+
+
+@pytest.mark.parametrize("control", [None, "random-entities"])
+def test_rows_that_the_loader_read_are_those_of_the_file(control: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the bit, in the order of the micro-batch, also of rows that occur twice or not at all."""
+    monkeypatch.setattr(EntityTableEmbedding, "_has_room", lambda *_: False)
+    table = EntityTableEmbedding(torch.randn(50, 3), control=control)
+    gpu = torch.device("cuda")
+    assert table.fetches(torch.device("cpu")) is None
+    assert EntityTableEmbedding(torch.randn(5, 3), trainable=True).fetches(gpu) is None
+    fetch = table.fetches(gpu)
+    assert fetch is not None
+    fields, targets = {"entity_ids": torch.tensor([3, 0, 50, 3, 0, 7])}, {"candidates": torch.tensor([0, 50, 21])}
+    placed = SimpleNamespace(network="main", view="main", name="dea", objective=Dea())
+    batch = Batch({"entity": Stream(fields, torch.tensor([0, 6]), [6])}, {"dea": targets})
+    fetched = TableLookup("main", "entity", "entity_ids", fetch)({"main": batch}, [placed])  # type: ignore[list-item]
+    assert fetched.rows.tolist() == [2, 6, 20, 49]
+    for ids in (fields["entity_ids"], targets["candidates"]):
+        wanted = table({"entity_ids": ids})
+        table.fetched = fetched
+        assert torch.equal(table({"entity_ids": ids}), wanted)
+        table.fetched = None
