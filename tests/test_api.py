@@ -20,7 +20,7 @@ from PIL import Image
 
 import workbench
 from pipelines.demo.small_files import write_small_files
-from workbench import api, model_api
+from workbench import api, evaluation_api, model_api
 from workbench.core.errors import WorkbenchError
 from workbench.model_api import Model
 
@@ -76,7 +76,8 @@ def examples(module: Any) -> list[doctest.DocTest]:
     return [test for test in Finder().find(module) if test.examples]
 
 
-EXAMPLES = [*examples(api), *examples(model_api)]
+EXAMPLES = [*examples(api), *examples(evaluation_api), *examples(model_api)]
+API = ("workbench.api", "workbench.evaluation_api")
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
@@ -91,7 +92,7 @@ def test_an_example_runs(example: doctest.DocTest, models: dict[str, Callable[[]
 
 def test_every_name_has_an_example() -> None:
     shown = {test.name.rpartition(".")[2] for test in EXAMPLES}
-    functions = {name for name in workbench.__all__ if workbench.PLACES.get(name) == "workbench.api"}
+    functions = {name for name in workbench.__all__ if workbench.PLACES.get(name) in API}
     methods = {name for name, made in vars(Model).items() if callable(made) and not name.startswith("_")}
     assert functions | methods - {"to"} <= shown
 

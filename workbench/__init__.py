@@ -13,8 +13,6 @@ from workbench.core.shipped import find_package_files, version
 
 if TYPE_CHECKING:
     from workbench.api import create_model as create_model
-    from workbench.api import evaluate as evaluate
-    from workbench.api import finetune as finetune
     from workbench.api import link as link
     from workbench.api import list_recipes as list_recipes
     from workbench.api import load as load
@@ -26,8 +24,10 @@ if TYPE_CHECKING:
     from workbench.api import prepare_text as prepare_text
     from workbench.api import prepare_triples as prepare_triples
     from workbench.api import pretrain as pretrain
-    from workbench.api import write_report as write_report
     from workbench.core.errors import WorkbenchError as WorkbenchError
+    from workbench.evaluation_api import evaluate as evaluate
+    from workbench.evaluation_api import finetune as finetune
+    from workbench.evaluation_api import write_report as write_report
     from workbench.model_api import Model as Model
     from workbench.training.callbacks import Callback as Callback
 
@@ -38,7 +38,8 @@ PLACES = {
         ("list_recipes", "load_recipe", "create_model", "load", "open_corpus", "open_run"), "workbench.api"
     ),
     **dict.fromkeys(("prepare", "prepare_text", "prepare_image_text", "prepare_triples", "link"), "workbench.api"),
-    **dict.fromkeys(("pretrain", "finetune", "evaluate", "write_report"), "workbench.api"),
+    "pretrain": "workbench.api",
+    **dict.fromkeys(("finetune", "evaluate", "write_report"), "workbench.evaluation_api"),
     "Callback": "workbench.training.callbacks",
     "Model": "workbench.model_api",
     "WorkbenchError": "workbench.core.errors",

@@ -13,14 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from workbench.components.trust import allow
 from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.files.urls import url_of
 from workbench.core.files.yaml_values import assignments
 from workbench.core.options.arguments import checked
-from workbench.core.options.bounds import Means
-from workbench.core.options.command import call_from_python, options_from_python, options_of
-from workbench.core.options.outputs import check_outputs
+from workbench.core.options.bounds import Means, OutputPlace
+from workbench.core.options.command import call_from_python, options_of
 from workbench.core.options.path_options import path_here
+from workbench.core.options.values import check
 from workbench.core.packages import library
 from workbench.corpora.corpus import Corpus
 from workbench.interop.checkpoint_recipe import recipe_named
@@ -29,16 +29,11 @@ from workbench.recipe.reading import shipped
 from workbench.recipe.sizes import sizes_of
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import with_overrides
-from workbench.report.introduction import read_opening
-from workbench.report.page import write_report as write_page
-from workbench.report.panels import find_panel, panel_names
+from workbench.report.panels import find_panel
 from workbench.report.run import Run, load_run
-from workbench.runs.names import REPORT
-from workbench.runs.output_places import OutputFile
+from workbench.runs.stored_run import fetched_run
 
 if TYPE_CHECKING:
-    from workbench.evaluation.scoring.downstream_task import DownstreamTask
-    from workbench.evaluation.scoring.result import Result
     from workbench.model_api import Model
     from workbench.sequences.batch import MicroBatch
     from workbench.text.tokenizer import Tokenizer
@@ -127,7 +122,7 @@ def load(place: Place, overrides: Overrides = (), *, control: str | None = None,
     from workbench.model_api import Model
 
     listed = assignments(overrides) if isinstance(overrides, Mapping) else list(overrides)
-    path = path_here(place, "place")
+    path = fetched_run(os.fspath(place))
     if not path.exists() and os.fspath(place) in list_recipes():
         raise WorkbenchError(
             f"{path} is a recipe, which has no trained weights; allowed: a run, a Hugging Face folder or package:NAME. "
@@ -198,7 +193,7 @@ def open_run(folder: Place) -> Run:
     Raises:
         WorkbenchError: it is no run.
     """
-    return load_run(path_here(folder, "folder"))
+    return load_run(fetched_run(os.fspath(folder)))
 
 
 @checked
@@ -295,7 +290,7 @@ def pretrain(
         <Run runs/tiny-text: step 2, 0 evaluations>
 
     Args:
-        output: the run folder; by default runs/<the recipe's name>.
+        output: the run folder, or a URL of an object store; by default runs/<the recipe's name>.
         overrides: changes to the recipe, a mapping of dotted keys to values.
         callbacks: objects that follow the training (`workbench.Callback`).
         accept_changes: resume although data, code or frozen weights have changed; the run notes what.
@@ -305,13 +300,13 @@ def pretrain(
         MachineError: a full disk, no memory, or a process that was lost.
         SystemExit: Ctrl-C or a signal stopped the run; it saved a checkpoint first. The same call resumes it.
     """
-    folder = None if output is None else path_here(output, "output")
+    named = None if output is None else check(OutputPlace, url_of(output) or os.fspath(output), "output")
     loaded = checked_recipe(recipe, overrides, trust=trust)
     from workbench.training import pretrain as training
 
-    folder = folder or default_run(loaded)
+    place = default_run(loaded) if named is None else named
     with places_named(loaded):
-        training.pretrain(loaded, folder, accept_changes=accept_changes, callbacks=callbacks)
+        folder = training.pretrain(loaded, place, accept_changes=accept_changes, callbacks=callbacks)
     return load_run(folder)
 
 
@@ -327,123 +322,3 @@ def checked_recipe(recipe: Place | Recipe, overrides: Overrides = (), *, trust: 
 def default_run(recipe: Recipe) -> Path:
     """Where the run of a recipe is written by default: runs/<name>."""
     return Path("runs") / (recipe.name or "run")
-
-
-def finetune(
-    run: Place,
-    task: str | DownstreamTask[Any, Any],
-    corpus: Place,
-    output: Place | None = None,
-    *,
-    callbacks: Iterable[Callback] = (),
-    trust: bool = False,
-    **options: Any,
-) -> Run:
-    """Fine-tune a run, or a Hugging Face checkpoint, on a downstream task.
-
-        >>> finetune("runs/tiny-text", "classify", "corpora/hours", "runs/hours", epochs=0.5)
-        <Run runs/hours: step 2, ... evaluations>
-
-    Args:
-        task: its name (`workbench downstream`), an import path, or an object of its class.
-        output: the new run; by default RUN-TASK.
-        options: those of `workbench finetune TASK`, such as `epochs`, `lr`, `held_out`. `overrides` is a mapping of
-            dotted keys to values. For several seeds, call it once for each with `overrides={"seed": n}`.
-
-    Raises:
-        WorkbenchError: no such task or option, or the task does not fit the run.
-    """
-    from workbench.evaluation.finetuning.finetuning import fine_tune
-
-    found = _task(task, run, trust)
-    if found.tuning is None:
-        raise WorkbenchError(f"the task {found.name} trains nothing; measure a pretrained run with workbench.evaluate")
-    for name in ("seeds", "score"):
-        if name in options:
-            raise WorkbenchError(f"{name} is an option of the command; call finetune once for each seed")
-    places = {"run": run, "corpus": corpus, "output": output}
-    tuning = options_from_python(found.tuning, **places, trust=trust, **options)
-    return load_run(fine_tune(found, tuning, callbacks))
-
-
-def evaluate(
-    run: Place, task: str | DownstreamTask[Any, Any], corpus: Place, *, trust: bool = False, **options: Any
-) -> Result:
-    """Evaluate a run, or a Hugging Face checkpoint, on a downstream task; the result also goes into `evaluations/`.
-
-        >>> result = evaluate("runs/hours", "classify", "corpora/hours")
-        >>> 0 <= result["accuracy"] <= 1, len(result.predictions), [*result.baselines]
-        (True, 120, [...])
-
-    Args:
-        task: as of `finetune`.
-        options: those of `workbench evaluate TASK`, such as `limit`, `control`, `batch_size`.
-
-    Returns:
-        The numbers by name (`result["accuracy"]`), with `.table()` for people, `.predictions` by item, `.baselines` and
-        `.intervals`.
-
-    Raises:
-        WorkbenchError: no such task or option, or the task does not fit the run.
-    """
-    from workbench.evaluation.scoring.evaluation import evaluate as evaluated
-
-    found = _task(task, run, trust)
-    places = {"run": run, "corpus": corpus}
-    given = {"trust": trust} if trust else {}  # what is no run has no such option
-    return evaluated(found, options_from_python(found.scoring, **places, **given, **options), show=False)
-
-
-@checked
-def write_report(
-    runs: Place | Sequence[Place],
-    output: Place | None = None,
-    *,
-    title: str = "",
-    opening: Place | None = None,
-    trust: bool = False,
-) -> Path:
-    """Write one HTML page about runs: curves, results next to baselines and controls, figures. Returns the page.
-
-        >>> write_report(["runs/tiny-text", "runs/hours"], "report.html")
-        PosixPath('report.html')
-
-    Args:
-        runs: run folders, and `evaluations/NAME` of what is no run.
-        output: by default `report.html` in the first run.
-        opening: a JSON file with the chapters that stand before the results.
-        trust: whether the panels that a run brings along may be run.
-
-    Raises:
-        WorkbenchError: one is no run, its panels are not trusted, or the output belongs to a run or a corpus.
-    """
-    folders = [path_here(run, "runs") for run in ([runs] if isinstance(runs, str | os.PathLike) else runs)]
-    if not folders:
-        raise WorkbenchError("a report needs at least one run; none is given")
-    path = path_here(output, "output") if output is not None else folders[0] / REPORT
-    chapters = None if opening is None else path_here(opening, "opening")
-    loaded = [load_run(folder) for folder in folders]
-    check_outputs(
-        {"output": OutputFile},
-        {"output": path, "runs": folders, "opening": chapters},
-        {"output": "output", "runs": "runs", "opening": "opening"},
-    )
-    for run in loaded:
-        allow(panel_names(run), run.folder, str(run.folder), trust=trust)
-    write_page(loaded, path, title, read_opening(chapters) if chapters is not None else ())
-    return path
-
-
-def _task(task: str | DownstreamTask[Any, Any], run: Place, trust: bool) -> DownstreamTask[Any, Any]:
-    from workbench.evaluation.scoring.task_finder import find_task
-    from workbench.runs.names import is_run
-
-    if not isinstance(run, str | os.PathLike):
-        raise WorkbenchError(
-            f"the run is of type {type(run).__name__}; allowed: the folder of a run or of a Hugging Face checkpoint, "
-            "or what pretrain, finetune and open_run return. A model that was loaded has its folder in `place`"
-        )
-    folder = path_here(run, "run")
-    if not isinstance(task, str):
-        return task
-    return find_task(task, trust=trust, run=folder if is_run(folder) else None)

@@ -15,13 +15,14 @@ from kg.objectives._reading import Reading
 from workbench.core.options.bounds import Count, Location, Name, Place, Seed, Share, Word
 from workbench.evaluation.options import BatchSize, Epochs, LearningRate, MeasuringOptions, Scoring, Tuning
 from workbench.evaluation.task_options import ClassifyScoring, LabelTuning
+from workbench.runs.stored_run import StoredFolder
 
 
 @dataclass(frozen=True, kw_only=True)
 class TripleScoring(Scoring):
     """Options of the evaluations that score triples of a graph."""
 
-    run: Annotated[Path, typer.Argument(help="The run, or vectors of `prepare vectors`: a .safetensors file.")]
+    run: Annotated[StoredFolder, typer.Argument(help="The run, or vectors of `prepare vectors`: a .safetensors file.")]
     corpus: Annotated[Place, typer.Argument(help="A triples corpus: the held-out triples.")]
     graph: Annotated[
         Location, typer.Option(help="The training graph: its entities, their texts and the known triples.")

@@ -20,7 +20,7 @@ from workbench.cli.show import show
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import atomic, check_writable, draft_folder
 from workbench.core.files.lock import locked
-from workbench.core.files.urls import LOCAL_ONLY, local_path, url_of
+from workbench.core.files.urls import LOCAL_ONLY, WRITTEN, local_path, url_of
 from workbench.core.options.bounds import Location, Means
 from workbench.core.options.command import options_of, spelling
 from workbench.core.options.path_options import is_path, remote
@@ -28,7 +28,9 @@ from workbench.core.options.values import check
 from workbench.evaluation.task_modules import options_of_task
 
 URL, SHORTENED = "memory://nothing-there/x", "memory:/"
-PLACE = "a path or URL"
+OTHER = "https://example.org/x"
+"""Of a protocol by which nothing is written."""
+PLACES = {"a path or URL", WRITTEN, LOCAL_ONLY}
 REQUIRED = {"family": "bert", "vectors": "fasttext"}
 
 
@@ -57,7 +59,7 @@ def meanings(hint: Any) -> set[str]:
 
 
 def is_place(parameter: Parameter) -> bool:
-    return is_path(parameter.annotation) or PLACE in meanings(parameter.annotation)
+    return is_path(parameter.annotation) or bool(PLACES & meanings(parameter.annotation))
 
 
 def takes_urls(hint: Any) -> bool:
@@ -118,7 +120,7 @@ API = {
     "prepare_image_text": {"inputs": "x", "output": URL},
     "prepare_triples": {"inputs": "x", "output": URL},
     "link": {"corpus": "x", "output": URL},
-    "pretrain": {"recipe": "tiny-text", "output": URL},
+    "pretrain": {"recipe": "tiny-text", "output": OTHER},
     "finetune": {"run": URL, "task": "classify", "corpus": "x"},
     "evaluate": {"run": URL, "task": "classify", "corpus": "x"},
     "write_report": {"runs": URL},
@@ -126,7 +128,7 @@ API = {
 FURTHER = [
     ("create_model", {"recipe": "tiny-text", "tokenizer": URL}),
     ("create_model", {"recipe": URL}),
-    ("finetune", {"run": "x", "task": "classify", "corpus": "x", "output": URL}),
+    ("finetune", {"run": "x", "task": "classify", "corpus": "x", "output": OTHER}),
     ("write_report", {"runs": "x", "output": URL}),
     ("write_report", {"runs": "x", "opening": URL}),
     ("link", {"corpus": URL, "output": "x"}),
@@ -150,11 +152,12 @@ def test_url_in_python_is_honoured_or_refused(
 ) -> None:
     """Also as a path object, which has lost a slash."""
     monkeypatch.chdir(tmp_path)
-    given = {key: kind(value) if value == URL else value for key, value in values.items()}
+    given = {key: kind(value) if value in (URL, OTHER) else value for key, value in values.items()}
     with pytest.raises(WorkbenchError) as refused:
         getattr(workbench, name)(**given)
-    assert URL in str(refused.value)
-    assert SHORTENED not in str(refused.value).replace(URL, "")
+    message = str(refused.value)
+    assert URL in message or OTHER in message
+    assert SHORTENED not in message.replace(URL, "")
     assert not os.listdir(tmp_path)
 
 

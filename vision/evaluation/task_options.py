@@ -13,6 +13,7 @@ from vision.metrics.vqa_accuracy import Variant
 from workbench.core.options.bounds import Count, CountOrZero, Name, Place
 from workbench.evaluation.options import BatchSize, Epochs, Scoring, Tuning, WritingScoring
 from workbench.runs.output_places import OutputFile
+from workbench.runs.stored_run import StoredFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +103,7 @@ class RetrievalScoring(Scoring):
 
     rerank: Annotated[CountOrZero, typer.Option(help="Number of itc's candidates that itm re-ranks; 0: none.")] = 0
     first_stage: Annotated[
-        Path | None, typer.Option(help="With --rerank: the run whose itc finds the candidates; default: RUN.")
+        StoredFolder | None, typer.Option(help="With --rerank: the run whose itc finds the candidates; default: RUN.")
     ] = None
     ties: Annotated[
         Ties, typer.Option(help="Equal scores count half a place (realistic) or a whole one (pessimistic).")

@@ -23,6 +23,7 @@ from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.pretraining.task import Task, TaskObjective
 from workbench.report.run import save_figure
 from workbench.runs.output_places import OutputFile
+from workbench.runs.stored_run import StoredFolder
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sample, Sequence
 
@@ -126,7 +127,7 @@ def keep(figure: Any, run: Path, name: str, title: str, caption: str, output: Pa
     return output
 
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run that reads images.")]
+RunFolder = Annotated[StoredFolder, typer.Argument(metavar="RUN", help="A run that reads images.")]
 Records = Annotated[Place, typer.Argument(metavar="CORPUS", help="A corpus of images with texts.")]
 Record = Annotated[CountOrZero, typer.Option(help="Number of the record in CORPUS, from 0.")]
 TaskName = Annotated[Name | None, typer.Option("--task", help="The task, if the run has several.")]

@@ -14,10 +14,11 @@ from workbench.core.terminal import Terminal
 from workbench.evaluation.scoring.inputs import input_corpus
 from workbench.interop.checkpoint_files import check_place
 from workbench.runs.output_places import OutputFile
+from workbench.runs.stored_run import StoredFolder
 
 
 def encode(
-    run: Annotated[Path, typer.Argument(help="The run, or a checkpoint: a folder or package:NAME.")],
+    run: Annotated[StoredFolder, typer.Argument(help="The run, or a checkpoint: a folder, a URL or package:NAME.")],
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="A text file with one text a line, or a corpus.")],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="The .safetensors file to write.")],
     stream: Annotated[Word, typer.Option(help="The stream whose vectors are computed: text or image.")] = "text",

@@ -12,6 +12,7 @@ from workbench.cli.app import Commands, Entry, typer_app
 from workbench.cli.app import call as call_app
 from workbench.components.building import SHIPPED
 from workbench.components.trust import is_module
+from workbench.core.files.urls import url_of
 from workbench.interop.checkpoint_files import check_place
 
 
@@ -40,7 +41,7 @@ class ShowCommands(Commands):
 
     def run(self, arguments: list[str], called: str) -> None:
         if arguments and arguments[0] in self.entries:
-            if arguments[1:] and not arguments[1].startswith("-"):
+            if arguments[1:] and not arguments[1].startswith("-") and url_of(arguments[1]) is None:
                 check_place(Path(arguments[1]))  # before the figure is imported, which takes seconds
             super().run(arguments, called)
             return

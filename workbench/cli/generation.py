@@ -16,10 +16,11 @@ from workbench.evaluation.scoring.inputs import input_corpus
 from workbench.generation.decoding import Decoding
 from workbench.interop.checkpoint_files import check_place
 from workbench.runs.output_places import OutputFile
+from workbench.runs.stored_run import StoredFolder
 
 
 def generate(
-    run: Annotated[Path, typer.Argument(help="The run, or a checkpoint: a folder or package:NAME.")],
+    run: Annotated[StoredFolder, typer.Argument(help="The run, or a checkpoint: a folder, a URL or package:NAME.")],
     source: Annotated[
         Path, typer.Argument(metavar="INPUT", help="Prompts: a text file with one prompt a line, or a corpus.")
     ],

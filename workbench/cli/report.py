@@ -8,19 +8,20 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from workbench.api import write_report
 from workbench.core.options.bounds import Title
 from workbench.core.options.command import Trust
 from workbench.core.terminal import Terminal
+from workbench.evaluation_api import write_report
 from workbench.runs.names import SEEDS
 from workbench.runs.output_places import OutputFile
+from workbench.runs.stored_run import StoredFolder
 
 
 def report(
     runs: Annotated[
-        list[Path],
+        list[StoredFolder],
         typer.Argument(
-            help="Run folders, or evaluations/NAME of vectors, linkers and checkpoints, to show side by side."
+            help="Run folders or URLs, or evaluations/NAME of vectors, linkers and checkpoints, to show side by side."
         ),
     ],
     output: Annotated[

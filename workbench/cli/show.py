@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from workbench.cli.recipes import print_recipe
 from workbench.core.errors import WorkbenchError
+from workbench.core.files.stores import Store
 from workbench.core.files.urls import is_url
 from workbench.core.options.bounds import Assignment, Count, Place, Seed
 from workbench.core.options.command import Trust
@@ -22,6 +23,7 @@ from workbench.pretraining.task_corpora import check_corpora, places_named
 from workbench.recipe.reading import find_recipe
 from workbench.runs.names import is_run
 from workbench.runs.progress import progress_of
+from workbench.runs.stored_run import fetched_run, read_snapshot
 
 
 def show(
@@ -57,8 +59,8 @@ def show(
         show_batch(target, overrides or [], samples, trust=trust)
         return
     place = Path(target)
-    if is_run(place):
-        for name, value in progress_of(place):
+    if is_run(place) or (is_url(target) and read_snapshot(Store(target)) is not None):
+        for name, value in progress_of(fetched_run(target)):
             Terminal().print(f"[bold]{escape(name)}[/]  {escape(value)}", highlight=False)
     elif _is_recipe(target):
         print_recipe(recipe_named(target, overrides or [], trust=trust), target)

@@ -12,7 +12,7 @@ import typer
 from annotated_types import Ge, Le
 
 from workbench.api import checked_recipe, default_run
-from workbench.core.options.bounds import Assignment, Location
+from workbench.core.options.bounds import Assignment, Location, OutputPlace
 from workbench.core.options.command import Trust
 from workbench.core.terminal import Terminal
 from workbench.pretraining.task_corpora import places_named
@@ -32,8 +32,10 @@ def pretrain(
     recipe: RecipeName,
     overrides: Overrides = None,
     run: Annotated[
-        Path | None,
-        typer.Option("--output", "--run", "-o", help="The run folder; by default runs/<recipe's name>."),
+        OutputPlace | None,
+        typer.Option(
+            "--output", "--run", "-o", help="The run folder, or a URL of a store; by default runs/<recipe's name>."
+        ),
     ] = None,
     accept_changes: Annotated[
         bool,

@@ -13,12 +13,13 @@ from workbench.components.controls import Control
 from workbench.core.errors import unknown
 from workbench.core.files.yaml_values import parse_value
 from workbench.core.options import bounds
-from workbench.core.options.bounds import Assignment, Count, Place, Positive, Word
+from workbench.core.options.bounds import Assignment, Count, OutputPlace, Place, Positive, Word
 from workbench.core.options.command import Trust, WhichNetwork
 from workbench.core.options.outputs import written
 from workbench.core.options.values import check, is_text
 from workbench.generation.decoding import Beams, Decoding, EarlyStopping, Penalty
 from workbench.runs.output_places import OutputFile
+from workbench.runs.stored_run import StoredFolder
 
 Epochs = Annotated[Positive, typer.Option(help="Passes over the training set.")]
 BatchSize = Annotated[Count, typer.Option(help="Examples per step.")]
@@ -35,14 +36,18 @@ class Tuning:
         control: recorded in the new run's recipe; by default that of `run`.
     """
 
-    run: Annotated[Path, typer.Argument(help="The pretrained run, or a checkpoint: a folder or package:NAME.")]
+    run: Annotated[
+        StoredFolder, typer.Argument(help="The pretrained run, or a checkpoint: a folder, a URL or package:NAME.")
+    ]
     corpus: Annotated[Place, typer.Argument(help="Training set.")]
     overrides: Annotated[
         list[Assignment] | None, typer.Argument(help="Changes to the recipe, as key=value.", metavar="KEY=VALUE")
     ] = None
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="New run; default: RUN-TASK, or runs/NAME-TASK from a checkpoint."),
+        OutputPlace | None,
+        typer.Option(
+            "--output", "-o", help="New run, also a URL; default: RUN-TASK, or runs/NAME-TASK from a checkpoint."
+        ),
     ] = None
     held_out: Annotated[Place | None, typer.Option(help="Corpus for held-out losses (train.evaluate_every=...).")] = (
         None
@@ -61,7 +66,8 @@ class Tuning:
         list[Word] | None, typer.Option(metavar="STREAM", help="A stream of the network that this task does not fill.")
     ] = None
     adapters: Annotated[
-        list[Path] | None, typer.Option(metavar="RUN", help="Add the adapters of this run to the network. Repeatable.")
+        list[StoredFolder] | None,
+        typer.Option(metavar="RUN", help="Add the adapters of this run to the network. Repeatable."),
     ] = None
     seeds: Annotated[
         Count, typer.Option(help="Number of runs, each with its own seed, evaluated on --held-out and tabulated.")
@@ -82,7 +88,7 @@ UNSTATED = ("batch_size", "control", "trust")  # they change no number, or have 
 class MeasuringOptions:
     """Options of every evaluation, also of those that measure no run (a linker)."""
 
-    run: Annotated[Path, typer.Argument(help="The run, or a checkpoint: a folder or package:NAME.")]
+    run: Annotated[StoredFolder, typer.Argument(help="The run, or a checkpoint: a folder, a URL or package:NAME.")]
     corpus: Annotated[Place, typer.Argument(help="Test set.")]
     limit: Annotated[Count | None, typer.Option(help="Evaluate only the first N records.")] = None
     predictions: Annotated[

@@ -30,6 +30,8 @@ MODEL, TRAINER, MEMORY, STATE = "model.safetensors", "trainer.pt", "memory.safet
 """The files of a checkpoint."""
 FROZEN = "frozen.safetensors"
 """Weights that are not trained (`workbench.runs.frozen_weights`)."""
+SNAPSHOT = "snapshot.json"
+"""The list of a run's files, of a run on an object store (`workbench.runs.stored_run`)."""
 SEEDS = "-seeds.json"
 """The suffix of the table of several seeds, next to their runs."""
 EVALUATIONS, FIGURES = "evaluations", "figures"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import real_path
 from workbench.core.files.lock import LOCK
+from workbench.core.files.stores import Store, uploaded
 from workbench.core.options.outputs import OutputMark
+from workbench.core.options.path_options import Remote
 from workbench.corpora.manifest import FILE_NAME, parse_manifest
-from workbench.runs.names import DATA, EVALUATIONS, FIGURES, FILES, FOLDERS, is_run
+from workbench.runs.names import DATA, EVALUATIONS, FIGURES, FILES, FOLDERS, SNAPSHOT, is_run
 
 OWN = {*FILES, *FOLDERS, EVALUATIONS, FIGURES, LOCK}
 
@@ -31,13 +35,37 @@ def check_apart(output: Path) -> None:
         raise WorkbenchError(f"{output} belongs to the corpus {place.parent}; choose another place")
 
 
-OutputFile = Annotated[Path, OutputMark(check_apart)]
-"""A file to write: it does not exist, or it is no input of the command and belongs to no run or corpus."""
+@contextmanager
+def _on_store(url: str) -> Iterator[Path]:
+    """A local file that is written to the store at the end.
+
+    Raises:
+        WorkbenchError: the output belongs to a run or a corpus, or as `uploaded`.
+    """
+    folder, _, name = url.rpartition("/")
+    store = Store(folder)
+    if store.read(SNAPSHOT) is not None and name in (*OWN, SNAPSHOT):
+        raise WorkbenchError(f"{url} belongs to the run {folder}; choose another place")
+    manifest = store.read(FILE_NAME)
+    if manifest is not None and name in (FILE_NAME, *_files_of(manifest, store.at(FILE_NAME))):
+        raise WorkbenchError(f"{url} belongs to the corpus {folder}; choose another place")
+    with uploaded(url) as path:
+        yield path
+
+
+OutputFile = Annotated[Path, OutputMark(check_apart), Remote(_on_store)]
+"""A file to write: it does not exist, or it is no input of the command and belongs to no run or corpus. Of a URL the
+command writes a local file, which is then written to the store."""
 
 
 def _is_of_corpus(place: Path) -> bool:
     manifest = place.parent / FILE_NAME
     if not (place.is_file() and manifest.is_file()):
         return False
-    shards = parse_manifest(manifest.read_bytes(), str(manifest)).shards
-    return place == manifest or place in {manifest.with_name(n) for shard in shards for n in (shard.name, shard.index)}
+    named = _files_of(manifest.read_bytes(), str(manifest))
+    return place == manifest or place in {manifest.with_name(name) for name in named}
+
+
+def _files_of(manifest: bytes, where: str) -> set[str]:
+    """The names of the shards and indexes of a corpus."""
+    return {name for shard in parse_manifest(manifest, where).shards for name in (shard.name, shard.index)}

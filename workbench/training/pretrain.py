@@ -26,12 +26,14 @@ from workbench.runs.folder import keep_code, open_run
 from workbench.runs.frozen_weights import FrozenNames, base_identity, save_frozen
 from workbench.runs.metrics_file import read_metrics
 from workbench.runs.names import TOKENIZER, is_run
+from workbench.runs.stored_run import opened_run
 from workbench.training.arithmetic import arithmetic_of, computing
 from workbench.training.callbacks import Callback, named_callbacks
 from workbench.training.display import Display, run_logging
 from workbench.training.failures import Spared, named_failures
 from workbench.training.plan import Plan, check
 from workbench.training.preamble import Preamble
+from workbench.training.stored_training import trained_in
 from workbench.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
@@ -56,6 +58,8 @@ def pretrain(
     """Train a recipe in a run folder; continues from its last checkpoint when it has one. Returns the folder.
 
     Args:
+        run_dir: a path, or a URL of an object store; then the local folder of the run is returned
+            (`workbench.training.stored_training`).
         until: stop after this step (with a checkpoint), as if interrupted there; default: train.max_steps.
         accept_changes: continue although data, code next to the recipe or frozen weights differ from those that the run
             was trained with so far; its `data.json` then lists the changes.
@@ -66,12 +70,13 @@ def pretrain(
         MachineError: a full disk, no memory, a loader worker or a rank that was lost.
         Stopped: Ctrl-C, SIGTERM, SIGHUP or SIGUSR1; a checkpoint of the last finished step is saved.
     """
-    run, followers = Path(run_dir), named_callbacks(callbacks)
+    followers = named_callbacks(callbacks)
     console = Terminal(stderr=True)
     keep_freed_memory()
     with (
         StopRequest() as stop,  # from here on: a run that is still starting makes its first step, and saves it
         distributed() as world,
+        trained_in(run_dir, world) as (run, uploads),
         _held(run, world),
         run_logging(run, world, console) as planned,
         named_failures(world),
@@ -81,7 +86,7 @@ def pretrain(
         kept = world.from_main(partial(_write_folder, plan))
         planned()
         trainer = Trainer(plan, console, kept)
-        stopped = trainer.fit(stop, until, followers)
+        stopped = trainer.fit(stop, until, [*followers, *uploads])
         del trainer  # with DDP's reducer, whose end would wait for gloo's threads once the process group is gone
         if stopped:
             logger.info("stopped by %s; continue with: %s", signal.Signals(stopped).name, _command())
@@ -96,9 +101,10 @@ def dry_run(recipe: Recipe, run_dir: str | Path, *, accept_changes: bool = False
     Raises:
         WorkbenchError, MachineError: as `workbench.training.plan.check`.
     """
-    run, console = Path(run_dir), Terminal(stderr=True)
+    console = Terminal(stderr=True)
     with (
         distributed() as world,
+        opened_run(run_dir, new=True) as run,
         run_logging(run, world, console),
         named_failures(world),
         computing(arithmetic_of(recipe.train, world.device)),

@@ -13,12 +13,13 @@ from workbench.core.options.bounds import Count
 from workbench.core.options.command import Trust
 from workbench.core.packages import extra
 from workbench.runs.output_places import OutputFile
+from workbench.runs.stored_run import StoredFolder
 
 log = logging.getLogger(__name__)
 
 
 def entity_vectors(
-    run: Annotated[Path, typer.Argument(help="A run trained with kg.knowledge_embedding.", show_default=False)],
+    run: Annotated[StoredFolder, typer.Argument(help="A run trained with kg.knowledge_embedding.", show_default=False)],
     graph: Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
     batch_size: Annotated[Count, typer.Option(help="Descriptions in a batch.")] = 64,

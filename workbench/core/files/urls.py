@@ -17,6 +17,9 @@ PROTOCOLS = (
     *("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "lakefs"),
 )
 """Protocols of file stores. Other protocols of fsspec chain others, run servers, or name places inside of files."""
+WRITABLE = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "memory")
+"""Protocols of object stores, whose files appear whole (`workbench.core.files.stores`)."""
+WRITTEN = f"a path, or a URL of an object store ({', '.join(WRITABLE[:-1])})"
 _URL = re.compile(r"[A-Za-z][\w+.-]*(::[A-Za-z][\w+.-]*)*://")
 _SHORTENED = re.compile(r"([A-Za-z][\w+.-]+):/(?!/)(.*)", re.DOTALL)
 _FILE = re.compile(r"file:(//)?(?=/)")

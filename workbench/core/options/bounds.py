@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Gt, Le, Len, Lt, MinLen
 from pydantic import AfterValidator, BeforeValidator, StringConstraints
 
-from workbench.core.files.urls import LOCAL_ONLY, url_of
+from workbench.core.files.urls import LOCAL_ONLY, WRITABLE, WRITTEN, url_of
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,18 @@ def _local(place: str) -> str:
         ValueError: it is a URL.
     """
     if url_of(place) is not None:
+        raise ValueError(place)
+    return place
+
+
+def _written(place: str) -> str:
+    """A place that can be written.
+
+    Raises:
+        ValueError: it is a URL of another protocol.
+    """
+    url = url_of(place)
+    if url is not None and url.partition("://")[0] not in WRITABLE:
         raise ValueError(place)
     return place
 
@@ -93,6 +105,8 @@ FileName = Annotated[
 _PLACE = StringConstraints(pattern=r"^[^\x00]*[^\s\x00][^\x00]*$")
 Place = Annotated[str, _PLACE, Means("a path or URL")]
 """A folder or file that is read, here or on a store. Who takes one opens URLs itself (`Corpus.open`)."""
+OutputPlace = Annotated[str, _PLACE, AfterValidator(_written), Means(WRITTEN)]
+"""A folder that is written, here or on an object store."""
 Location = Annotated[str, _PLACE, AfterValidator(_local), Means(LOCAL_ONLY)]
 """A folder or file of this machine; a URL is refused. An option of type `Path` is the same
 (`workbench.core.options.path_options`)."""

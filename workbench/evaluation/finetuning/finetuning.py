@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.errors import WorkbenchError, choices, unknown
+from workbench.core.files.urls import local_path, url_of
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.finetuning.first_samples import check_tuning
 from workbench.evaluation.options import Tuning
@@ -21,6 +22,7 @@ from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe, TaskSpec, Train
 from workbench.recipe.trees import with_overrides
 from workbench.runs.folder import trust_run
 from workbench.runs.names import is_run
+from workbench.runs.stored_run import is_fetched
 from workbench.training.callbacks import Callback
 from workbench.training.pretrain import pretrain
 
@@ -39,16 +41,25 @@ def fine_tune(task: DownstreamTask[Any, Any], tuning: Tuning, callbacks: Iterabl
             f"--score {tuning.score[0]}: options of the evaluation need --seeds, which evaluates its runs itself. "
             f"For one run, pass them to `workbench evaluate {task.name}`"
         )
-    folder = pretrain(recipe_of(task, tuning), run_folder(task, tuning), callbacks=callbacks)
-    logger.info("next: workbench evaluate %s %s CORPUS", task.name, folder)
+    place = run_folder(task, tuning)
+    folder = pretrain(recipe_of(task, tuning), place, callbacks=callbacks)
+    logger.info("next: workbench evaluate %s %s CORPUS", task.name, place)
     return folder
 
 
-def run_folder(task: DownstreamTask[Any, Any], tuning: Tuning) -> Path:
-    """The folder of the new run: --output, or RUN-TASK[-CONTROL]; for a checkpoint in `runs/`."""
+def run_folder(task: DownstreamTask[Any, Any], tuning: Tuning) -> str | Path:
+    """The place of the new run: --output, or RUN-TASK[-CONTROL]; for a checkpoint in `runs/`.
+
+    Raises:
+        WorkbenchError: RUN is at a URL, and no output is named.
+    """
+    if tuning.output is not None:
+        return url_of(tuning.output) or local_path(tuning.output)
+    if is_fetched(tuning.run):
+        raise WorkbenchError("RUN is at a URL, so the new run needs a place of its own: --output, a path or a URL")
     name = "-".join(filter(None, (name_at(tuning.run), task.name, tuning.control)))
     base = Path(os.path.abspath(tuning.run)) if tuning.run.name in ("", "..") else tuning.run
-    return tuning.output or (base.with_name(name) if is_run(tuning.run) else RUNS / name)
+    return base.with_name(name) if is_run(tuning.run) else RUNS / name
 
 
 def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:

@@ -19,6 +19,7 @@ from rich.table import Table
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import write_text
+from workbench.core.files.urls import LOCAL_ONLY
 from workbench.core.processes.distributed import distributed
 from workbench.core.terminal import Terminal
 from workbench.evaluation.finetuning.finetuning import recipe_of, run_folder
@@ -102,7 +103,10 @@ def fine_tune_seeds(task: DownstreamTask[Any, Any], tuning: Tuning) -> SeedStati
         )
     score = partial(scoring_of, task.scoring, tuning.score or (), corpus=tuning.held_out, trust=tuning.trust)
     score(run=tuning.run)  # wrong options are reported before the training
-    recipe, folder = recipe_of(task, tuning), run_folder(task, tuning)
+    folder = run_folder(task, tuning)
+    if isinstance(folder, str):
+        raise WorkbenchError(f"--output {folder}: with --seeds the runs are written to {LOCAL_ONLY}")
+    recipe = recipe_of(task, tuning)
     results: dict[str, Result] = {}
     with distributed() as world:  # joined once for all runs
         for seed in range(recipe.seed, recipe.seed + tuning.seeds):
