@@ -25,7 +25,8 @@ from workbench.sequences.batch import MicroBatch
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.metrics import flops_per_row
 from workbench.training.modes import set_training
-from workbench.training.step import StepResult, Updater, Work
+from workbench.training.parallel import Work
+from workbench.training.step import StepResult, Updater
 
 BATCHES, WARM_UP, ROUND, ROUNDS = 8, 3, 5, 3
 SMALL_CARD = 40 * 2**30
@@ -124,7 +125,7 @@ class Stepper:
         """Operations of a step, counted on padded attention: windows and causal masks count as if all were seen."""
         rows = statistics.mean(map(rows_of, self.micros))
         with use_kernel("padded"):
-            return rows * flops_per_row(self.root, self.micros[:1], self.updater.micro_pass.autocast)
+            return rows * flops_per_row(self.updater.parallel, self.micros[:1], self.updater.micro_pass.autocast)
 
 
 def pinned(micro: MicroBatch, device: torch.device) -> MicroBatch:

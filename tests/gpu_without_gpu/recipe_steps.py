@@ -44,7 +44,8 @@ from workbench.recipe.spec import Recipe  # noqa: E402
 from workbench.recipe.trees import recipe_from_dict  # noqa: E402
 from workbench.training.data import first_batches  # noqa: E402
 from workbench.training.modes import set_training  # noqa: E402
-from workbench.training.step import Updater, Work  # noqa: E402
+from workbench.training.parallel import Work  # noqa: E402
+from workbench.training.step import Updater  # noqa: E402
 
 STEPS = 2
 SHARE = entity_table.SHARE

@@ -45,7 +45,8 @@ from workbench.text.tokenizer import Tokenizer
 from workbench.training import step as step_module
 from workbench.training.data import reader_of
 from workbench.training.modes import set_training
-from workbench.training.step import Updater, Work
+from workbench.training.parallel import Work
+from workbench.training.step import Updater
 from workbench.training.trainer import prepare_layers
 
 BATCHES = 50

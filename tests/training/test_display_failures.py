@@ -157,13 +157,14 @@ def stopping(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
             "hooks": sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in root.modules()),
         }
 
-    def stopped(root: nn.Module, micros: Any, dtype: Any) -> float:
+    def stopped(parallel: Any, micros: Any, dtype: Any) -> float:
+        root = parallel.root
         seen.append(state(root))
         with ExitStack() as stack:
             parameter = next(p for name, p in root.named_parameters() if "layers.0" in name)
             stack.callback(parameter.register_hook(fail).remove)
             try:
-                return counted(root, micros, dtype)  # type: ignore[arg-type]
+                return counted(parallel, micros, dtype)
             finally:
                 seen.append(state(root))
 

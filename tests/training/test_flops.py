@@ -9,10 +9,12 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from workbench.core.processes.distributed import World
 from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.recipe.reading import load_recipe
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.metrics import Operations, flops_per_row, measured_peak
+from workbench.training.parallel import ReplicatedModel
 from workbench.training.verify_resume import verify_resume
 
 
@@ -31,7 +33,7 @@ def test_buffers_modes_and_generators_stay(make_recipe: Any) -> None:
     before = {name: buffer.clone() for name, buffer in root.named_buffers()}
     tensors, modes = dict(root.named_buffers()), [module.training for module in root.modules()]
     generator = torch.get_rng_state()
-    assert flops_per_row(root, [micro], None) > 0
+    assert flops_per_row(ReplicatedModel(root, World()), [micro], None) > 0
     assert before.keys() == dict(root.named_buffers()).keys()
     for name, buffer in root.named_buffers():
         assert buffer is tensors[name]
@@ -89,24 +91,24 @@ def test_operations_are_those_of_torch_and_of_attention_on_a_cpu(causal: bool) -
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_layers_that_run_again_count_once(make_recipe: Any, checkpointing: bool) -> None:
     root, micro = made(load_recipe(str(make_recipe())))
-    plain = flops_per_row(root, [micro], None)
+    plain = flops_per_row(ReplicatedModel(root, World()), [micro], None)
     root.network().checkpointing = checkpointing
-    assert flops_per_row(root, [micro], None) == plain
+    assert flops_per_row(ReplicatedModel(root, World()), [micro], None) == plain
 
 
 def test_nothing_that_is_trained_is_counted_forward_alone(make_recipe: Any) -> None:
     root, micro = made(load_recipe(str(make_recipe())))
-    whole = flops_per_row(root, [micro], None)
+    whole = flops_per_row(ReplicatedModel(root, World()), [micro], None)
     root.requires_grad_(False)
-    assert flops_per_row(root, [micro], None) == pytest.approx(whole / 3, rel=0.2)
+    assert flops_per_row(ReplicatedModel(root, World()), [micro], None) == pytest.approx(whole / 3, rel=0.2)
 
 
 def test_a_head_that_reads_attention_is_counted(make_recipe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The padded kernel may have no weights to look at."""
     root, micro = made(load_recipe(str(make_recipe())))
-    plain = flops_per_row(root, [micro], None)
+    plain = flops_per_row(ReplicatedModel(root, World()), [micro], None)
     root.heads["mlm"].reads_attention = True
-    assert flops_per_row(root, [micro], None) >= plain
+    assert flops_per_row(ReplicatedModel(root, World()), [micro], None) >= plain
 
 
 def test_measuring_the_machine_draws_no_number_of_the_run() -> None:

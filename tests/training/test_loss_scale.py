@@ -24,8 +24,9 @@ from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.metrics_file import read_metrics
 from workbench.training import loss_scale
 from workbench.training.loss_scale import LossScale
+from workbench.training.parallel import Work
 from workbench.training.pretrain import pretrain
-from workbench.training.step import Updater, Work
+from workbench.training.step import Updater
 from workbench.training.verify_resume import verify_resume
 
 

@@ -19,7 +19,8 @@ from workbench.recipe.spec import Recipe
 from workbench.text.tokenizer import Tokenizer
 from workbench.training import losses as losses
 from workbench.training.losses import loss_of
-from workbench.training.step import StepResult, Updater, Work
+from workbench.training.parallel import Work
+from workbench.training.step import StepResult, Updater
 
 WORDS = ["old", "river", "small", "town", "bread"]
 

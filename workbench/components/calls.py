@@ -44,9 +44,14 @@ class Returns(NamedTuple):
 
 
 class FirstMicroBatches:
-    """The switch of the checks: on in the first micro-batches of each task, and after an error."""
+    """The switch of the checks: on in the first micro-batches of each task, and after an error.
 
-    def __init__(self) -> None:
+    Args:
+        repeats: whether a micro-batch can run once more after an error; not where other ranks would have to, too.
+    """
+
+    def __init__(self, repeats: bool = True) -> None:
+        self.repeats = repeats
         self._begun: Counter[str] = Counter()
 
     @contextmanager
@@ -65,7 +70,8 @@ class FirstMicroBatches:
         try:
             yield
         except Exception as error:
-            if _checking or isinstance(error, WorkbenchError | MemoryError | torch.OutOfMemoryError):
+            known = isinstance(error, WorkbenchError | MemoryError | torch.OutOfMemoryError)
+            if _checking or known or not self.repeats:
                 raise
             _checking = True
             _look_again(again, error)

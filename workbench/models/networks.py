@@ -11,6 +11,7 @@ from workbench.components.build_context import copied
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.models.adaptation import adapt
 from workbench.models.network import Network
+from workbench.models.sharding import local
 from workbench.recipe.spec import Recipe
 
 
@@ -77,8 +78,8 @@ def _module(networks: dict[str, Network], name: str, path: str, where: str) -> n
 @torch.no_grad()
 def follow(follower: nn.Module, followed: nn.Module, decay: float) -> None:
     """One step of a moving average: decay * own + (1 - decay) * followed for weights; buffers are copied."""
-    weights: list[Tensor] = [*follower.parameters()]
-    targets: list[Tensor] = [*followed.parameters()]
+    weights: list[Tensor] = [local(p) for p in follower.parameters()]  # sharded as what it follows
+    targets: list[Tensor] = [local(p) for p in followed.parameters()]
     if weights:
         torch._foreach_lerp_(weights, targets, 1 - decay)  # one launch for many tensors on a GPU
     for buffer, source in zip(follower.buffers(), followed.buffers(), strict=True):

@@ -246,6 +246,18 @@ DEFAULTS = {"optimizer": "adamw", "lr_schedule": "linear"}
 
 
 @dataclass
+class ParallelSpec:
+    """The distribution of one model over the ranks of a run (`workbench.training.parallel`).
+
+    `shard` splits parameters, gradients and optimizer state over all ranks (`full`) or over the ranks of each node
+    (`node`); with `none` every rank has the whole model. `offload` stores the shards in the memory of the host.
+    """
+
+    shard: Literal["none", "full", "node"] = "none"
+    offload: bool = False
+
+
+@dataclass
 class TrainSpec:
     """The training loop. Sizes are in samples (corpus items); `lr` is the peak; times are in optimizer steps.
 
@@ -263,6 +275,7 @@ class TrainSpec:
     groups: list[GroupSpec] = field(default_factory=list)
     layer_decay: SomeShare = 1.0
     clip_norm: Positive | None = 1.0
+    parallel: ParallelSpec = field(default_factory=ParallelSpec)
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     matmul_precision: Literal["auto", "highest", "high"] = "auto"
     deterministic: bool = False

@@ -4,7 +4,7 @@ removed, objectives from which nothing is learned."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from torch import Tensor, nn
 
@@ -76,6 +76,7 @@ class FirstSteps:
         tokenizer: the recipe's, for messages.
         logs: whether this rank is the one that warns.
         spared: parameters, or modules with them, that only some objectives reach (`reached_by_some`).
+        reached: whether each of some parameters has a gradient other than 0; the same on every rank.
     """
 
     def __init__(
@@ -87,8 +88,9 @@ class FirstSteps:
         tokenizer: str | None = None,
         logs: bool,
         spared: Collection[str] = (),
+        reached: Callable[[Sequence[nn.Parameter]], list[bool]],
     ) -> None:
-        self.spared = spared
+        self.spared, self.reached = spared, reached
         self.labels, self.logs = labels(tasks), logs
         placed = {(task.name, each.name): each.objective for task in tasks.values() for each in task.objectives}
         taken = {name: ablated_by(control, task.components) for name, task in tasks.items()} if control else {}
@@ -121,7 +123,8 @@ class FirstSteps:
         self.heard |= result.losses.keys()
         if self.logs and (last or self.steps == FIRST_STEPS):
             self._warn_unknown()
-        self.still = {name: p for name, p in self.still.items() if p.grad is None or not p.grad.any()}
+        reached = self.reached(list(self.still.values()))
+        self.still = {name: p for (name, p), by in zip(self.still.items(), reached, strict=True) if not by}
         if self.steps < FIRST_STEPS and not last:
             return
         if not self.heard:

@@ -19,7 +19,6 @@ from workbench.core.processes.distributed import World
 from workbench.models.sharded_table import trial_rows
 from workbench.pretraining.loader import Ahead, Feed, MicroBatches, MicroBatchId, SampleReader
 from workbench.pretraining.memory import Memory
-from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.objective import GlobalBatchHead, LossOutput
 from workbench.pretraining.task import Task, labels
 from workbench.recipe.spec import TrainSpec
@@ -28,6 +27,7 @@ from workbench.training.losses import EmbeddedFields, Label, MicroPass, add_sums
 from workbench.training.metrics import Window
 from workbench.training.modes import evaluating
 from workbench.training.nonfinite import dry
+from workbench.training.parallel import ParallelModel, Work
 from workbench.training.table_rows import TableSteps
 
 PREFIX = "held_out/"
@@ -50,19 +50,18 @@ class HeldOut:
 
     def __init__(
         self,
-        root: PretrainingModel,
+        parallel: ParallelModel,
         tasks: Mapping[str, Task],
         passes: Mapping[str, HeldOutPass],
         spec: TrainSpec,
-        world: World,
         seed: int,
     ) -> None:
-        self.root, self.tasks, self.passes = root, tasks, passes
-        self.spec, self.world = spec, world
+        self.parallel, self.root, self.world = parallel, parallel.root, parallel.world
+        self.tasks, self.passes, self.spec = tasks, passes, spec
         self.labels = labels(tasks)
         self.measured = Measured(tasks)
-        self.tables = TableSteps(root, world)
-        self.micro_pass = MicroPass(spec.precision, world.device, seed)
+        self.tables = TableSteps(self.root, self.world)
+        self.micro_pass = MicroPass(spec.precision, self.world.device, seed)
         self.batches = MicroBatches(tasks, passes, split=HELD_OUT_SPLIT)
 
     def run(self, feed: Feed) -> dict[str, float] | None:
@@ -96,7 +95,8 @@ class HeldOut:
                 if not any(placed.objective.measured for placed in self.tasks[task].objectives):
                     continue
                 micro = self.batches.micro_batch(MicroBatchId(task, 0, 0))
-                if micro is None:
+                (item,) = self.parallel.even([Work(task, 0, micro)], self.world.size)
+                if (micro := item.micro) is None:
                     continue
                 measured = Measured(self.tasks)
                 with self.root.remembering(Memory()):
@@ -124,12 +124,18 @@ class HeldOut:
         for number in range(steps):
             embedded: dict[str, dict[int, EmbeddedFields]] = {name: {} for name in wide}
             counts: dict[str, dict[int, float]] = {name: {} for name in wide}
-            held = [(lane, next(micros)) for lane in lanes] if self.tables.tables else None
-            self.tables.look_up(micro for _, micro in held or ())
-            for lane, micro in held or ((lane, next(micros)) for lane in lanes):
+            work = (Work(task, lane, next(micros)) for lane in lanes)
+            if self.tables.tables or not self.parallel.alone:
+                even = self.parallel.even(list(work), self.spec.lanes)
+                self.tables.look_up(item.micro for item in even)
+                work = (item for item in even)
+            for item in work:
+                lane, micro = item.lane, item.micro
                 if micro is None:
                     continue
-                for name, output in self._outputs(micro, task, number, lane, micros.peek()).items():
+                with self.parallel.running(item):
+                    outputs = self._outputs(micro, task, number, lane, micros.peek())
+                for name, output in outputs.items() if not item.stands_in else ():
                     if isinstance(output, dict):
                         embedded[name][lane] = output
                         counts[name][lane] = micro.counts[name]

@@ -22,9 +22,10 @@ both compared all with all, 167 MiB and 0.65 s now; in micro-batches of 512 on o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -37,12 +38,15 @@ from workbench.pretraining.objective import LOSS, GlobalBatchHead, Head, LossOut
 from workbench.pretraining.task import Task, labels
 from workbench.sequences.batch import MicroBatch
 from workbench.training.arithmetic import autocast_dtype
+from workbench.training.parallel import Work
 
 EmbeddedFields = dict[str, Tensor]
 
 Outputs = dict[str, LossOutput | EmbeddedFields]
 
 T = TypeVar("T")
+
+Running = Callable[[Work], AbstractContextManager[Any]]
 
 Label = tuple[str, str]
 """A task and an objective of it."""
@@ -76,21 +80,23 @@ class StepLosses:
         """Objectives whose backpropagated loss depends on trained parameters."""
 
     def embed(
-        self, run: MicroPass, step: int, task: str, micros: Mapping[int, MicroBatch | None], first: FirstMicroBatches
+        self, run: MicroPass, step: int, work: list[Work], first: FirstMicroBatches, running: Running = nullcontext
     ) -> None:
-        """The first pass of a task's micro-batches of this rank, by lane; every rank takes part."""
+        """The first pass of this rank's micro-batches of one task; every rank takes part. Each runs in a block."""
+        task = work[0].task
         wide = self.tasks[task].global_batch
         mine: dict[str, dict[int, EmbeddedFields]] = {name: {} for name in wide}
-        present = [(lane, micro) for lane, micro in micros.items() if micro is not None and wide]
-        later = [*(micro for _, micro in present[1:]), None]
-        for (lane, micro), following in zip(present, later, strict=False):
+        present = [item for item in work if item.micro is not None and wide]
+        later = [*(item.micro for item in present[1:]), None]
+        for item, following in zip(present, later, strict=False):
             # all names: the second pass draws the same random numbers only if it runs the same heads
             embed = partial(self.root, objectives=self.tasks[task].names, embed=wide)
-            passed = partial(run, embed, micro, step=step, task=task, lane=lane, following=following, again=True)
-            with torch.no_grad(), first.checked(task, passed):
+            again = partial(run, embed, item.micro, step=step, task=task, lane=item.lane, again=True)
+            passed = partial(again, following=following)
+            with torch.no_grad(), running(item), first.checked(task, passed):
                 outputs = passed()
-            for name in wide:
-                mine[name][lane] = _embedded(outputs[name])
+            for name in wide if not item.stands_in else ():
+                mine[name][item.lane] = _embedded(outputs[name])
         for name, lanes in mine.items():
             self._gather((task, name), lanes)
 

@@ -40,6 +40,7 @@ from workbench.training.callbacks import Callback
 from workbench.training.failures import Spared
 from workbench.training.losses import Sums, add_sums
 from workbench.training.nonfinite import dry
+from workbench.training.parallel import ParallelModel
 from workbench.training.step import StepResult
 
 if TYPE_CHECKING:
@@ -297,7 +298,7 @@ class Operations(TorchDispatchMode):
         return out
 
 
-def flops_per_row(root: PretrainingModel, micros: Sequence[MicroBatch], dtype: torch.dtype | None) -> float:
+def flops_per_row(parallel: ParallelModel, micros: Sequence[MicroBatch], dtype: torch.dtype | None) -> float:
     """Operations of forward and backward per stream row, counted on these micro-batches; see `trial_pass`.
 
     Counted with the padded kernel, whose operations all have formulas. A head that needs a feature which that kernel
@@ -305,38 +306,32 @@ def flops_per_row(root: PretrainingModel, micros: Sequence[MicroBatch], dtype: t
     """
     try:
         with use_kernel("padded"):
-            return _counted(root, micros, dtype)
+            return _counted(parallel, micros, dtype)
     except WorkbenchError:
-        return _counted(root, micros, dtype)
+        return _counted(parallel, micros, dtype)
 
 
-def _counted(root: PretrainingModel, micros: Sequence[MicroBatch], dtype: torch.dtype | None) -> float:
+def _counted(parallel: ParallelModel, micros: Sequence[MicroBatch], dtype: torch.dtype | None) -> float:
     with Operations() as counter:
-        rows = trial_pass(root, micros, dtype, counter)
+        rows = trial_pass(parallel, micros, dtype, counter)
     return counter.total / max(1, rows)
 
 
 def trial_pass(
-    root: PretrainingModel, micros: Sequence[MicroBatch], dtype: torch.dtype | None, counter: Operations | None = None
+    parallel: ParallelModel, micros: Sequence[MicroBatch], dtype: torch.dtype | None, counter: Operations | None = None
 ) -> int:
     """Forward and backward of these micro-batches, one after the other; returns their rows.
 
     It is a step in training mode that leaves no trace, whether it succeeds or fails: weights, gradients, buffers,
     modes, generators and the memory of earlier texts stay unchanged.
     """
-    trained = [p for p in root.parameters() if p.requires_grad]
-    device = next((p.device for p in root.parameters()), torch.device("cpu"))
+    root = parallel.root
     memory = None if root.remembered is None else root.remembered.copy()
     rows = 0
     with dry(root), root.remembering(memory):
         for micro in micros:
-            moved = micro.to(device)
-            with torch.autocast(device.type, dtype, enabled=dtype is not None):
-                losses = [output.loss for output in root(moved, list(micro.counts)).values()]
-            loss = torch.stack([loss.float() for loss in losses]).sum() if losses else torch.zeros(())
-            if loss.requires_grad and trained:
-                with _recomputing_pauses(root, counter) if counter is not None else nullcontext():
-                    torch.autograd.grad(loss, trained, allow_unused=True)
+            paused = _recomputing_pauses(root, counter) if counter is not None else nullcontext()
+            parallel.trial(micro.to(parallel.world.device), dtype, paused)
             rows += sum(stream.rows for stream in next(iter(micro.views.values())).streams.values())
     return rows
 

@@ -6,7 +6,6 @@ backpropagates its share of sum over objectives of weight * sum / global count (
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -14,14 +13,15 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import torch
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from workbench.components.build_context import named
 from workbench.components.calls import FirstMicroBatches
 from workbench.components.error_context import ErrorContext
 from workbench.core.errors import WorkbenchError
-from workbench.core.processes.distributed import World, data_parallel
+from workbench.core.processes.distributed import World
+from workbench.models.sharding import local
 from workbench.optimization.groups import hold_back
 from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.task import Task, labels
@@ -29,18 +29,10 @@ from workbench.recipe.spec import TrainSpec
 from workbench.sequences.batch import MicroBatch
 from workbench.training.arithmetic import refuse_unordered
 from workbench.training.loss_scale import LossScale
-from workbench.training.losses import Label, MicroPass, Outputs, StepLosses, Sums
+from workbench.training.losses import Label, MicroPass, StepLosses, Sums
 from workbench.training.nonfinite import dry, watched
+from workbench.training.parallel import ParallelModel, ReplicatedModel, Work
 from workbench.training.table_rows import TableSteps
-
-
-@dataclass
-class Work:
-    """A micro-batch of this rank; `micro` is None where its lane had nothing (all samples dropped)."""
-
-    task: str
-    lane: int
-    micro: MicroBatch | None
 
 
 class MissingError(Exception):
@@ -71,34 +63,12 @@ class StepResult:
     skipped: bool = False
 
 
-class Pass(nn.Module):
-    """The module that DDP wraps: one forward of the model, up to the scalar that is backpropagated.
-
-    Only that scalar has a graph, since DDP waits for the gradient of every parameter that it can reach from the output:
-    metrics, or an output that no loss uses, must not be among it. The scalar includes a zero that depends on one small
-    parameter, so that a rank whose micro-batch has no labels, or no samples at all, still takes part in the reduction
-    of gradients.
-    """
-
-    def __init__(self, root: PretrainingModel) -> None:
-        super().__init__()
-        self.root = root
-
-    def forward(
-        self, micro: MicroBatch | None, names: list[str], wide: list[str], total: Callable[[Outputs], Tensor]
-    ) -> Tensor:
-        """`total` of the outputs of these objectives (of none without a micro-batch); the global-batch ones embed."""
-        trained = (p for p in self.root.parameters() if p.requires_grad and not hasattr(p, "rows_sharded"))
-        smallest = min(trained, key=torch.Tensor.numel)
-        outputs = self.root(micro, names, embed=wide) if micro is not None else {}
-        return total(outputs) + smallest.sum() * 0
-
-
 class Updater:
     """Runs optimizer steps of a model on this rank's micro-batches.
 
     Args:
         weights: the factor of each task's losses, in addition to the objectives' own.
+        parallel: the model on all ranks; by default every rank has all of it.
     """
 
     def __init__(
@@ -111,7 +81,9 @@ class Updater:
         *,
         seed: int,
         weights: Mapping[str, float],
+        parallel: ParallelModel | None = None,
     ) -> None:
+        self.parallel = parallel or ReplicatedModel(root, world)
         self.root, self.optimizer, self.tasks, self.spec, self.world = root, optimizer, tasks, spec, world
         self.labels = labels(tasks)
         self.micro_pass = MicroPass(spec.precision, world.device, seed)
@@ -125,10 +97,7 @@ class Updater:
             for task in tasks.values()
             for placed in task.objectives
         }
-        self.first = FirstMicroBatches()
-        self.forward: nn.Module = Pass(root)
-        if world.size > 1:
-            self.forward = data_parallel(self.forward)
+        self.first = FirstMicroBatches(repeats=self.parallel.alone)
 
     def run(
         self,
@@ -157,13 +126,15 @@ class Updater:
         factors = {label: self.factor[label] / count if count else 0.0 for label, count in counts.items()}
         present = dict.fromkeys(item.task for item in work)
         self.optimizer.zero_grad(set_to_none=True)
-        self.tables.look_up(item.micro for item in work)
         stepped = StepLosses(self.root, self.tasks, factors, self.spec.lanes, self.world)
+        even = self.parallel.even(work, self.spec.lanes)
+        self.tables.look_up(item.micro for item in even)
         if not stepped.one_pass:
             for task in present:
-                micros = {i.lane: i.micro for i in work if i.task == task}
-                stepped.embed(self.micro_pass, step, task, micros, self.first)
-        self._backward(step, work, stepped, following)
+                of_task = [item for item in even if item.task == task]
+                stepped.embed(self.micro_pass, step, of_task, self.first, self.parallel.running)
+        self._backward(step, even, stepped, following)
+        self.parallel.finish()
         if self.loss_scale is not None:
             self.loss_scale.unscale([*self.trained, *self.tables.leaves])
         stepped.finish()
@@ -176,7 +147,7 @@ class Updater:
             dropped.update(item.micro.dropped if item.micro else {})
         if what := _not_finite(losses, counts, grad_norm):
             if self.loss_scale is None or not self.loss_scale.overflowed():
-                raise WorkbenchError(f"step {step + 1}: {what}. {self._cause(step, work)}")
+                raise WorkbenchError(f"step {step + 1}: {what}. {self._cause(step, even)}")
             if self.root.remembered is not None:
                 self.root.remembered.forget()
             self.tables.release()
@@ -219,14 +190,15 @@ class Updater:
         present = [item for item in work if item.micro is not None or item.task in gathers] or work[-1:]
         later = [*(item.micro for item in present[1:]), following]
         for i, item in enumerate(present):
-            hold = contextlib.nullcontext()
-            if isinstance(self.forward, DistributedDataParallel) and i + 1 < len(present):
-                hold = self.forward.no_sync()  # type: ignore[assignment]
             task, total = self.tasks[item.task], partial(stepped.total, item.task, item.lane)
-            forward = partial(self.forward, names=task.names, wide=task.global_batch, total=total)
+            forward = partial(self.parallel.forward, names=task.names, wide=task.global_batch, total=total)
+            if item.stands_in:
+                forward = partial(forward, stands_in=True)
             run = partial(self.micro_pass, step=step, task=item.task, lane=item.lane)
             alone = partial(self.root, objectives=task.names, embed=task.global_batch)  # no sums, and no other rank
-            with hold, self.first.checked(item.task, partial(run, alone, item.micro)):
+            checked = self.first.checked(item.task, partial(run, alone, item.micro))
+            last = i + 1 == len(present)
+            with self.parallel.running(item), self.parallel.backward(last), checked:
                 self._pass_back(partial(run, forward, item.micro, following=later[i]))
 
     def _pass_back(self, forward: Callable[[], Tensor]) -> None:
@@ -260,6 +232,20 @@ class Updater:
 
     def _clip(self) -> Tensor:
         gradients = [p.grad for p in self.trained if p.grad is not None]
+        shards = [g for g in gradients if isinstance(g, DTensor)]
+        if shards:
+            plain = [g for g in gradients if not isinstance(g, DTensor)]
+            whole = torch.nn.utils.get_total_norm(shards)
+            norm = whole.full_tensor() if isinstance(whole, DTensor) else whole
+            if plain:
+                norm = (norm**2 + torch.nn.utils.get_total_norm(plain) ** 2) ** 0.5
+            norm = self.tables.norm(norm)
+            if self.spec.clip_norm is not None:
+                factor = torch.clamp(self.spec.clip_norm / (norm + 1e-6), max=1.0)
+                for g in gradients:
+                    local(g).mul_(factor)
+                self.tables.clip(self.spec.clip_norm, norm)
+            return norm
         norm = self.tables.norm(torch.nn.utils.get_total_norm(gradients))
         if self.spec.clip_norm is not None:
             torch.nn.utils.clip_grads_with_norm_(self.trained, self.spec.clip_norm, norm)

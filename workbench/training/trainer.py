@@ -40,9 +40,10 @@ from workbench.training.held_out import PREFIX, HeldOut, improves
 from workbench.training.metrics import Meter, MetricsLog, Window, flops_per_row, measured_peak, trial_pass
 from workbench.training.modes import set_training
 from workbench.training.nonfinite import checked_terms
+from workbench.training.parallel import Work, parallel_of
 from workbench.training.plan import Plan
 from workbench.training.preamble import Preamble
-from workbench.training.step import MissingError, Updater, Work
+from workbench.training.step import MissingError, Updater
 
 logger = logging.getLogger(__name__)
 
@@ -60,17 +61,18 @@ class Trainer:
         self.run, self.world, tasks = plan.run, plan.world, plan.tasks
         self.console = console or Terminal(stderr=True)
         self.batches = MicroBatches(tasks, plan.readers)
-        self.root = plan.model.to(self.world.device)
-        connect_tables(tasks.values(), self.root, self.world.device)
-        self.built = BuiltTensors(self.root)
+        self.root = plan.model
         frozen = freeze(self.root, self.spec)
         if frozen:
             logger.info("frozen: %d parameters (%s, ...)", len(frozen), frozen[0])
+        self.parallel = parallel_of(self.root, self.spec, self.world)
+        connect_tables(tasks.values(), self.root, self.world.device)
+        self.built = BuiltTensors(self.root)
         set_training(self.root)
         self.schedule, self.lr_schedule = plan.schedule, plan.lr_schedule
         self.lanes = self.world.lanes(self.spec.lanes)
         self.optimizer = make_optimizer(self.root, self.spec)
-        self.held_out = HeldOut(self.root, tasks, plan.held_out, self.spec, self.world, self.recipe.seed)
+        self.held_out = HeldOut(self.parallel, tasks, plan.held_out, self.spec, self.recipe.seed)
         self.checkpoints = Checkpoints(self.run, self.spec.keep_last, kept)
         self.root.remembered = Memory()
         self.callbacks: list[Callback] = []
@@ -89,10 +91,12 @@ class Trainer:
             tokenizer=self.recipe.tokenizer,
             logs=self.world.is_main,
             spared=reached_by_some(self.root),
+            reached=self.parallel.reached,
         )
         self.first = None if self.step else first
         seed = self.recipe.seed
-        self.updater = Updater(self.root, self.optimizer, tasks, self.spec, self.world, seed=seed, weights=weights)
+        options: dict[str, Any] = {"seed": seed, "weights": weights, "parallel": self.parallel}
+        self.updater = Updater(self.root, self.optimizer, tasks, self.spec, self.world, **options)
         if self.updater.loss_scale is not None and scale is not None:
             self.updater.loss_scale.load(scale)
 
@@ -139,6 +143,7 @@ class Trainer:
         if self.step >= end:
             logger.info("the run is at step %d of %d: nothing to do", self.step, end)
             return 0
+        self.parallel.begin(self.batches)
         if self.spec.evaluate_every:
             self.held_out.check()
         spared = Spared(logs=self.world.is_main)
@@ -235,12 +240,13 @@ class Trainer:
         with checked_terms(self.root), trial_rows(), spared("counting operations", later=True):
             at = range(self.step, self.step + 1)
             places = training_places(self.schedule, at, self.lanes[:1], self.spec.max_steps)
-            first += [micro for place in places if (micro := self.batches.micro_batch(place)) is not None]
-            flops = flops_per_row(self.root, first, dtype)
+            work = [Work(place.task, place.lane, self.batches.micro_batch(place)) for place in places]
+            first += [item.micro for item in self.parallel.even(work, self.world.size) if item.micro is not None]
+            flops = flops_per_row(self.parallel, first, dtype)
         forget_trials(device)
         with trial_rows(), spared("measuring the memory of a step", later=True):
             if device.type == "cuda" and first:
-                trial = partial(trial_pass, self.root, first[:1], dtype)
+                trial = partial(trial_pass, self.parallel, first[:1], dtype)
                 memory = step_peak(trial, self.root, self.optimizer, self.spec, self.world)
         with spared("measuring the device's speed", later=True):
             if self.world.is_main and flops:

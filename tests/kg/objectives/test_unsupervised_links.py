@@ -27,7 +27,7 @@ def test_what_finds_no_label_says_what_to_do(
     ]
     tasks: Any = {"text": SimpleNamespace(name="text", objectives=objectives, components=[])}
     result: Any = SimpleNamespace(losses={"mlm": 1.0})
-    FirstSteps(tasks, {}, logs=True).add(["text"], result, last=True)
+    FirstSteps(tasks, {}, logs=True, reached=lambda _: []).add(["text"], result, last=True)
     (record,) = caplog.records
     assert record.message.startswith("objective it found no label in the first 1 steps; ")
     assert re.search(reported, record.message)
@@ -40,7 +40,10 @@ def test_what_a_control_took_away_is_told(losses: dict[str, float], caplog: pyte
     ]
     components = [CandidatesTransform({"Q64": 0}, control="no-kg")]
     tasks: Any = {"text": SimpleNamespace(name="text", objectives=objectives, components=components)}
-    first, result = FirstSteps(tasks, {}, control="no-kg", logs=True), cast(Any, SimpleNamespace(losses=losses))
+    first, result = (
+        FirstSteps(tasks, {}, control="no-kg", logs=True, reached=lambda _: []),
+        cast(Any, SimpleNamespace(losses=losses)),
+    )
     reported = r"ontrol no-kg removes the contribution of CandidatesTransform"
     if losses:
         first.add(["text"], result, last=True)

@@ -1,0 +1,358 @@
+"""The ways to run one model on many ranks: replicated (DDP), or sharded (FSDP2, HSDP).
+
+The step and the trainer know neither. A way places the model, runs a forward up to the scalar that is backpropagated,
+and completes the gradients of a step.
+
+Under shards every rank makes the same collectives in the same order. So a rank that has fewer micro-batches than others
+runs a stand-in, whose result counts for nothing; what is skipped is decided by all ranks together (`agreed`).
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy
+from torch.nn.parallel import DistributedDataParallel
+
+from workbench.core.errors import WorkbenchError
+from workbench.core.processes.distributed import ROWS, World, data_parallel
+from workbench.models.network import Network
+from workbench.models.sharding import Shards, local
+from workbench.pretraining.loader import MicroBatches, MicroBatchId
+from workbench.pretraining.memory import Memory
+from workbench.pretraining.model import PretrainingModel
+from workbench.pretraining.objective import GlobalBatchHead
+from workbench.recipe.spec import ParallelSpec, TrainSpec
+from workbench.sequences.batch import Batch, MicroBatch
+from workbench.training.arithmetic import autocast_dtype
+from workbench.training.nonfinite import dry
+
+TRIED = 64
+"""Micro-batches of a task that are read to find one with samples."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A micro-batch of this rank; `micro` is None where its lane had nothing (all samples dropped).
+
+    One that `stands_in` is run for its collectives alone.
+    """
+
+    task: str
+    lane: int
+    micro: MicroBatch | None
+    stands_in: bool = False
+
+
+class ParallelModel(ABC):
+    """A model on all ranks."""
+
+    alone = True
+    """Whether a rank may run the model while others do not."""
+
+    def __init__(self, root: PretrainingModel, world: World) -> None:
+        self.root, self.world = root, world
+
+    def begin(self, batches: MicroBatches) -> None:
+        """Prepare for passes over these tasks. Every rank calls it, before any pass."""
+        return
+
+    def even(self, work: list[Work], lanes: int) -> list[Work]:
+        """The micro-batches of a step or pass that this rank runs, given those of its lanes, task by task."""
+        return work
+
+    @abstractmethod
+    def forward(
+        self,
+        micro: MicroBatch | None,
+        *,
+        names: list[str],
+        wide: Sequence[str],
+        total: Callable[[dict[str, Any]], Tensor],
+        stands_in: bool = False,
+    ) -> Tensor:
+        """The scalar that is backpropagated: `total` of the outputs of these objectives (of none without a micro-batch
+        or where it stands in); the ones in `wide` embed."""
+
+    @abstractmethod
+    def backward(self, last: bool) -> AbstractContextManager[Any]:
+        """A block with the forward and backward of one micro-batch, the `last` one of a step or not."""
+
+    def finish(self) -> None:
+        """Complete the gradients of a step, after its last backward."""
+        return
+
+    def running(self, item: Work) -> AbstractContextManager[Any]:
+        """A block that runs the model on a micro-batch; one that stands in leaves no trace."""
+        return nullcontext()
+
+    @abstractmethod
+    def trial(self, micro: MicroBatch, dtype: torch.dtype | None, paused: AbstractContextManager[Any]) -> None:
+        """Forward and backward of a micro-batch that leave no gradients; the backward runs within `paused`."""
+
+    def reached(self, parameters: Sequence[nn.Parameter]) -> list[bool]:
+        """Whether the gradient of each parameter is there and not 0 everywhere; the same on every rank."""
+        return [p.grad is not None and bool(p.grad.any()) for p in parameters]
+
+    def _trial_loss(self, micro: MicroBatch, dtype: torch.dtype | None) -> tuple[Tensor, dict[str, Any]]:
+        with torch.autocast(self.world.device.type, dtype, enabled=dtype is not None):
+            outputs: dict[str, Any] = self.root(micro, list(micro.counts))
+        losses = [output.loss.float() for name, output in outputs.items() if name in micro.counts]
+        return torch.stack(losses).sum() if losses else torch.zeros(()), outputs
+
+
+class Pass(nn.Module):
+    """The module that DDP wraps: one forward of the model, up to the scalar that is backpropagated.
+
+    Only that scalar has a graph, since DDP waits for the gradient of every parameter that it can reach from the output:
+    metrics, or an output that no loss uses, must not be among it. The scalar includes a zero that depends on one small
+    parameter, so that a rank whose micro-batch has no labels, or no samples at all, still takes part in the reduction
+    of gradients.
+    """
+
+    def __init__(self, root: PretrainingModel) -> None:
+        super().__init__()
+        self.root = root
+
+    def forward(
+        self,
+        micro: MicroBatch | None,
+        names: list[str],
+        wide: Sequence[str],
+        total: Callable[[dict[str, Any]], Tensor],
+    ) -> Tensor:
+        trained = (p for p in self.root.parameters() if p.requires_grad and not hasattr(p, "rows_sharded"))
+        smallest = min(trained, key=torch.Tensor.numel)
+        outputs = self.root(micro, names, embed=wide) if micro is not None else {}
+        return total(outputs) + smallest.sum() * 0
+
+
+class ReplicatedModel(ParallelModel):
+    """The whole model on every rank (DDP); on one rank the model itself."""
+
+    def __init__(self, root: PretrainingModel, world: World) -> None:
+        super().__init__(root.to(world.device), world)
+        self.module: nn.Module = Pass(root)
+        if world.size > 1:
+            self.module = data_parallel(self.module)
+
+    def forward(
+        self,
+        micro: MicroBatch | None,
+        *,
+        names: list[str],
+        wide: Sequence[str],
+        total: Callable[[dict[str, Any]], Tensor],
+        stands_in: bool = False,
+    ) -> Tensor:
+        scalar: Tensor = self.module(micro, names, wide, total)
+        return scalar
+
+    def backward(self, last: bool) -> AbstractContextManager[Any]:
+        if isinstance(self.module, DistributedDataParallel) and not last:
+            return self.module.no_sync()
+        return nullcontext()
+
+    def trial(self, micro: MicroBatch, dtype: torch.dtype | None, paused: AbstractContextManager[Any]) -> None:
+        trained = [p for p in self.root.parameters() if p.requires_grad]
+        loss, _ = self._trial_loss(micro, dtype)
+        if loss.requires_grad and trained:
+            with paused:
+                torch.autograd.grad(loss, trained, allow_unused=True)
+
+
+class ShardedModel(ParallelModel):
+    """A part of every parameter on each rank (FSDP2), within each node or over all of them.
+
+    Parameters without a dimension, and those of global-batch heads, which compute outside of the forward, stay whole on
+    every rank; their gradients are averaged here.
+    """
+
+    alone = False
+
+    def __init__(self, root: PretrainingModel, world: World, spec: TrainSpec) -> None:
+        super().__init__(root, world)
+        networks = [network for network in root.networks.values() if isinstance(network, Network)]
+        of_networks = {p for network in networks for p in network.parameters()}
+        wide = [head for head in root.heads.values() if isinstance(head, GlobalBatchHead)]
+        whole = {p for head in wide for p in head.parameters()} - of_networks
+        whole |= {p for p in root.parameters() if p.ndim == 0}
+        self.shards = Shards(
+            root,
+            [layer for network in networks for layer in network.layers],
+            mesh_of(spec.parallel, world),
+            replicated=whole | rows_sharded(root),
+            param_dtype=autocast_dtype(spec.precision, world.device),
+            offload=CPUOffloadPolicy() if spec.parallel.offload else None,
+        )
+        for parameter in whole:
+            parameter.data = parameter.data.to(world.device)
+        self.trained = [p for p in root.parameters() if p.requires_grad]
+        self.whole = [p for p in self.trained if p in whole]
+        self.used: set[nn.Parameter] = set()
+        self.stand_ins: Mapping[str, MicroBatch] = {}
+
+    def begin(self, batches: MicroBatches) -> None:
+        self.stand_ins = self.world.from_main(lambda: {task: _first_of(task, batches) for task in batches.tasks})
+
+    def even(self, work: list[Work], lanes: int) -> list[Work]:
+        mine = max(1, len(self.world.lanes(lanes)))
+        even: list[Work] = []
+        for first in range(0, len(work), mine):
+            turn = work[first : first + mine]
+            even += [item if item.micro is not None else self._stand_in(item.task) for item in turn]
+            even += [self._stand_in(turn[0].task)] * (-(-lanes // self.world.size) - mine)
+        return self.agreed(even)
+
+    def _stand_in(self, task: str) -> Work:
+        return Work(task, -1, self.stand_ins[task], stands_in=True)
+
+    def agreed(self, work: list[Work]) -> list[Work]:
+        """The same micro-batches, whose views share a stream where they do on every rank."""
+        shared = [_shared(item.micro) for item in work if item.micro is not None]
+        flags = [float(flag) for item in shared for flag in item.values()]
+        if not flags:
+            return work
+        everywhere = iter(self.world.sum(torch.tensor(flags)).tolist())
+        apart = [{key for key in item if next(everywhere) < self.world.size} for item in shared]
+        return [
+            replace(item, micro=_with_apart(item.micro, keys)) if keys and item.micro is not None else item
+            for item, keys in zip(work, apart, strict=True)
+        ]
+
+    def forward(
+        self,
+        micro: MicroBatch | None,
+        *,
+        names: list[str],
+        wide: Sequence[str],
+        total: Callable[[dict[str, Any]], Tensor],
+        stands_in: bool = False,
+    ) -> Tensor:
+        assert micro is not None
+        with self.shards.training():
+            outputs = self.root(micro, names, embed=wide)
+        joined = Shards.joined(outputs)
+        scalar = total({} if stands_in else outputs) + joined
+        self.used |= self.shards.used(scalar)
+        return scalar
+
+    @contextmanager
+    def running(self, item: Work) -> Iterator[None]:
+        with ExitStack() as stack:
+            if item.stands_in:  # neither buffers change, nor the memory of earlier texts
+                stack.enter_context(dry(self.root))
+                stack.enter_context(self.root.remembering(None if self.root.remembered is None else Memory()))
+            yield
+
+    def backward(self, last: bool) -> AbstractContextManager[Any]:
+        self.shards.last_backward(last)
+        return nullcontext()
+
+    def finish(self) -> None:
+        """Average the gradients of whole parameters; None for parameters that no rank used."""
+        used = self.world.sum(torch.tensor([float(p in self.used) for p in self.trained])).tolist()
+        by_some = {p for p, times in zip(self.trained, used, strict=True) if times}
+        self.used.clear()
+        for parameter in self.trained:
+            if parameter not in by_some:
+                parameter.grad = None
+        averaged = [p for p in self.whole if p in by_some]
+        if not averaged:
+            return
+        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in averaged])
+        parts = self.world.sum(flat).div_(self.world.size).split([p.numel() for p in averaged])
+        for parameter, part in zip(averaged, parts, strict=True):
+            parameter.grad = part.view_as(parameter).clone()
+
+    def trial(self, micro: MicroBatch, dtype: torch.dtype | None, paused: AbstractContextManager[Any]) -> None:
+        self.shards.last_backward(True)
+        with self.shards.training():
+            loss, outputs = self._trial_loss(micro, dtype)
+        scalar = loss + Shards.joined(outputs)
+        with paused:
+            scalar.backward()
+        for parameter in self.trained:
+            parameter.grad = None
+
+    def reached(self, parameters: Sequence[nn.Parameter]) -> list[bool]:
+        mine = [p.grad is not None and bool(local(p.grad).any()) for p in parameters]
+        return [times > 0 for times in self.world.sum(torch.tensor(mine, dtype=torch.float64)).tolist()]
+
+
+def parallel_of(root: PretrainingModel, spec: TrainSpec, world: World) -> ParallelModel:
+    """The way of a recipe, with the model placed on the device.
+
+    Raises:
+        WorkbenchError: the ranks do not fit `train.parallel`.
+    """
+    if world.size == 1 or spec.parallel.shard == "none":
+        return ReplicatedModel(root, world)
+    return ShardedModel(root, world, spec)
+
+
+def rows_sharded(root: nn.Module) -> set[nn.Parameter]:
+    """The parameters of which every rank trains other rows, with exchanges of their own."""
+    return {p for module in root.modules() if hasattr(module, ROWS) for p in getattr(module, ROWS)()}
+
+
+def mesh_of(spec: ParallelSpec, world: World) -> DeviceMesh:
+    """The ranks as a mesh: (shard), or (replicate, shard) where each node has a copy of the model.
+
+    Raises:
+        WorkbenchError: nodes with different numbers of ranks.
+    """
+    if spec.shard == "full":
+        return init_device_mesh(world.device.type, (world.size,), mesh_dim_names=("shard",))
+    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", world.size))
+    if world.size % local_size:
+        raise WorkbenchError(
+            f"train.parallel.shard = node, but {world.size} ranks are no multiple of the {local_size} on this node; "
+            "start equally many ranks on every node, or set train.parallel.shard=full"
+        )
+    if local_size == world.size:
+        return init_device_mesh(world.device.type, (world.size,), mesh_dim_names=("shard",))
+    shape = (world.size // local_size, local_size)
+    return init_device_mesh(world.device.type, shape, mesh_dim_names=("replicate", "shard"))
+
+
+def _first_of(task: str, batches: MicroBatches) -> MicroBatch:
+    """The first micro-batch of a task that has samples."""
+    for number in range(TRIED):
+        if (micro := batches.micro_batch(MicroBatchId(task, number, 0))) is not None:
+            return micro
+    raise WorkbenchError(
+        f"tasks.{task}: none of the first {TRIED} micro-batches has a usable sample; look at the corpus with "
+        "`workbench show RECIPE --batch`"
+    )
+
+
+SharedStream = tuple[str, str, str]
+"""Two views of a micro-batch, and a stream that is one object in both."""
+
+
+def _shared(micro: MicroBatch) -> dict[SharedStream, bool]:
+    """For every two views and stream of both, whether they share it."""
+    return {
+        (one, other, stream): batch.streams[stream] is micro.views[other].streams[stream]
+        for (one, batch), (other, _) in combinations(sorted(micro.views.items()), 2)
+        for stream in sorted(batch.streams.keys() & micro.views[other].streams.keys())
+    }
+
+
+def _with_apart(micro: MicroBatch, keys: set[SharedStream]) -> MicroBatch:
+    """The micro-batch, with streams of two views that are equal but no longer one object."""
+    views: dict[str, Batch] = dict(micro.views)
+    for _, other, stream in sorted(keys):
+        batch = views[other]
+        views[other] = replace(batch, streams={**batch.streams, stream: replace(batch.streams[stream])})
+    return replace(micro, views=views)
