@@ -95,7 +95,7 @@ def initialise(
         heads = dict(root.heads_of(network).named_children())
         tensors = by_class(heads, tensors, signals.objectives, source, where)
         try:
-            check_shapes(target, tensors, where)
+            check_shapes(target, {name: tensor.shape for name, tensor in tensors.items()}, where)
         except WorkbenchError as error:
             if source.family == RUN:
                 raise

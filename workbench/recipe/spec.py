@@ -261,6 +261,7 @@ class ParallelSpec:
 class TrainSpec:
     """The training loop. Sizes are in samples (corpus items); `lr` is the peak; times are in optimizer steps.
 
+    With `async_save`, a copy of weights and moments in the host's memory is written while the training continues.
     A run whose `micro_batch_size` is auto stores the number that it found, and sets `micro_batch_size_by` to auto.
     """
 
@@ -287,6 +288,7 @@ class TrainSpec:
     evaluate_steps: Count = 20
     save_every: CountOrZero = 1000
     keep_last: Count = 2
+    async_save: bool = False
     best: Name | None = None
     on_error: Literal["stop", "skip"] = "stop"
     skip_limit: CountOrZero = 100

@@ -3,14 +3,15 @@
     checkpoints/step-N/   after N finished updates (`workbench.runs.checkpoint` lists the files)
     best/                 the weights and state of the step with the best held-out metric
 
-Only the main rank writes.
+The main rank writes, and of a sharded model every rank what it has. The main rank completes a checkpoint, by one
+renaming, when all files of all ranks are on the disk.
 """
 
 from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,12 +21,25 @@ from torch import Tensor, nn
 
 from workbench.core.errors import MachineError, WorkbenchError
 from workbench.core.files.drafts import DRAFT_SUFFIX, check_folder, explained, sync
-from workbench.runs.checkpoint import NAME, DamagedError, State, read_state, verify_checkpoint, write_checkpoint
+from workbench.core.processes.distributed import World
+from workbench.runs.checkpoint import (
+    NAME,
+    Content,
+    DamagedError,
+    State,
+    consolidate,
+    content_of,
+    read_state,
+    verify_checkpoint,
+    write_state,
+)
 from workbench.runs.data_record import run_id
 from workbench.runs.frozen_weights import FrozenNames
 from workbench.runs.names import BEST, CHECKPOINTS, DATA
+from workbench.runs.saving import Saving
 
 logger = logging.getLogger(__name__)
+ALONE = World()
 
 
 @dataclass(frozen=True)
@@ -48,9 +62,13 @@ class Checkpoints:
 
     Args:
         kept: the frozen weights, which the checkpoints do not contain.
+        world: the ranks that save; those that only read need none.
+
+    Attributes:
+        saving: the checkpoint that is being written.
     """
 
-    def __init__(self, run: Path, keep_last: int = 2, kept: FrozenNames | None = None) -> None:
+    def __init__(self, run: Path, keep_last: int = 2, kept: FrozenNames | None = None, world: World = ALONE) -> None:
         if keep_last < 1:
             raise WorkbenchError(f"train.keep_last = {keep_last}; allowed: 1 or more")
         self.run = run
@@ -58,6 +76,8 @@ class Checkpoints:
         self.best = run / BEST
         self.keep_last = keep_last
         self.kept = kept or {}
+        self.world = world
+        self.saving: Saving | None = None
 
     def steps(self) -> list[int]:
         """The steps that have a complete checkpoint, ascending.
@@ -84,15 +104,16 @@ class Checkpoints:
     def whole(self) -> Whole:
         """The last valid checkpoint, and the damaged ones after it. Nothing is changed.
 
+        Every rank calls it, compares a share of the files, and gets the same answer.
+
         Raises:
             WorkbenchError: there are checkpoints, but none is valid, or it belongs to another run.
         """
         damaged: dict[Path, str] = {}
-        for step in reversed(self.steps()):
-            try:
-                self._check_own(self.path(step), verify_checkpoint(self.path(step)))
-            except DamagedError as error:
-                damaged[self.path(step)] = str(error)
+        for step in reversed(self.world.from_main(self.steps)):
+            reason = self._damage(self.path(step))
+            if reason:
+                damaged[self.path(step)] = reason
                 continue
             return Whole(step, self.path(step), damaged)
         if damaged:
@@ -102,6 +123,26 @@ class Checkpoints:
                 "another folder"
             )
         return Whole()
+
+    def _damage(self, path: Path) -> str:
+        """The damage of a checkpoint that any rank found; empty if it is valid.
+
+        Raises:
+            WorkbenchError: it belongs to another run, or something that is not a file has the name of one.
+        """
+        damage, refusal = "", ""
+        try:
+            state = verify_checkpoint(path, self.world.rank, self.world.size)
+            self._check_own(path, state)
+        except DamagedError as error:
+            damage = str(error)
+        except WorkbenchError as error:
+            refusal = str(error)
+        ranks = self.world.gather((damage, refusal))
+        for _, refused in ranks:
+            if refused:
+                raise WorkbenchError(refused)
+        return next((found for found, _ in ranks if found), "")
 
     def put_aside(self, whole: Whole) -> None:
         """Rename the damaged checkpoints after the valid one, with a warning for each."""
@@ -158,47 +199,121 @@ class Checkpoints:
     ) -> Path:
         """Write `step-N` under a temporary name, rename it, then remove the oldest beyond `keep_last`.
 
+        Every rank calls it.
+
         Raises:
             MachineError: the disk is full or not writable; no partial checkpoint stays, earlier checkpoints are valid.
         """
+        self.start(root, optimizer, state, memory)
+        return self.finish()
+
+    def start(
+        self,
+        root: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        state: State,
+        memory: dict[str, Tensor] | None = None,
+        *,
+        consolidated: bool = False,
+        background: bool = False,
+    ) -> None:
+        """Begin to write `step-N`; `finish` completes it. Every rank calls both, and none before it finished another.
+
+        Args:
+            memory: the memory of texts; the main rank's counts.
+            consolidated: whether the weights of a sharded model become one file.
+            background: whether a copy of the content is written while the training continues.
+        """
+        assert self.saving is None
+        content = content_of(root, state, self.kept, optimizer, memory, rank=self.world.rank, copied=background)
         path = self.path(state["step"])
-        with self._draft(path) as draft:
-            write_checkpoint(draft, root, state, self.kept, optimizer, memory)
-            if path.exists():
-                shutil.rmtree(path)
-            draft.rename(path)
-            sync(self.folder)
-        for step in self.steps()[: -self.keep_last]:
-            _remove(self.path(step))
-        return path
+        self.saving = self._begun(path, content, consolidated=consolidated, background=background)
+
+    def finish(self) -> Path:
+        """Wait until every rank has written its files, and complete the checkpoint. Returns its folder.
+
+        Raises:
+            MachineError: as `save`.
+        """
+        assert self.saving is not None
+        saving, self.saving = self.saving, None
+        self._complete(saving, self._replace_step)
+        return saving.path
+
+    def abandon(self) -> None:
+        """Drop a checkpoint that is being written."""
+        saving, self.saving = self.saving, None
+        if saving is not None:
+            with suppress(Exception):
+                saving.wait()
+            if self.world.is_main:
+                shutil.rmtree(saving.draft, ignore_errors=True)
 
     def save_best(self, root: nn.Module, state: State) -> None:
-        """Replace `best/` by these weights.
+        """Replace `best/` by these weights. Every rank calls it.
 
         Raises:
             MachineError: the disk is full or not writable; the previous `best` is valid.
         """
-        old = _hidden(self.best, "old")
-        with self._draft(self.best) as draft:
-            write_checkpoint(draft, root, state, self.kept)
-            if self.best.exists():
-                shutil.rmtree(old, ignore_errors=True)
-                self.best.rename(old)
-            draft.rename(self.best)
-            sync(self.run)
-            shutil.rmtree(old, ignore_errors=True)
+        content = content_of(root, state, self.kept, rank=self.world.rank)
+        saving = self._begun(self.best, content, consolidated=True, background=False)
+        self._complete(saving, self._replace_best)
 
-    @contextmanager
-    def _draft(self, path: Path) -> Iterator[Path]:
-        """A new folder that is to be renamed to `path`; after any error it is removed."""
+    def _begun(self, path: Path, content: Content, *, consolidated: bool, background: bool) -> Saving:
         draft = _hidden(path, "tmp")
-        try:
-            with explained(path):
+
+        def emptied() -> None:
+            with self._cleaned(), explained(path):
                 shutil.rmtree(draft, ignore_errors=True)
                 draft.mkdir(parents=True)
-                yield draft
+
+        self.world.from_main(emptied)
+        with self._cleaned():
+            return Saving(path, draft, content, consolidated=consolidated, background=background)
+
+    def _complete(self, saving: Saving, put: Callable[[Saving], None]) -> None:
+        """Give a checkpoint its name, where every rank has written its files."""
+        with self._cleaned():
+            ranks = self.world.gather_on_main(saving.wait())
+
+        def named() -> None:
+            with self._cleaned(), explained(saving.path):
+                for written in ranks:
+                    if written.failure:
+                        raise written.error()
+                state, sums = saving.content.state, {n: sha for each in ranks for n, sha in each.sums.items()}
+                if saving.consolidated:
+                    sums = consolidate(saving.draft, state, sums)
+                write_state(saving.draft, state, sums)
+                put(saving)
+
+        self.world.from_main(named)
+
+    def _replace_step(self, saving: Saving) -> None:
+        if saving.path.exists():
+            shutil.rmtree(saving.path)
+        saving.draft.rename(saving.path)
+        sync(self.folder)
+        for step in self.steps()[: -self.keep_last]:
+            _remove(self.path(step))
+
+    def _replace_best(self, saving: Saving) -> None:
+        old = _hidden(self.best, "old")
+        if self.best.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            self.best.rename(old)
+        saving.draft.rename(self.best)
+        sync(self.run)
+        shutil.rmtree(old, ignore_errors=True)
+
+    @contextmanager
+    def _cleaned(self) -> Iterator[None]:
+        """A block after whose failure the main rank removes what is half written."""
+        try:
+            yield
         except BaseException as error:
-            self.clean()
+            if self.world.is_main:
+                self.clean()
             if isinstance(error, MachineError) and self.steps():
                 raise MachineError(f"{error}; earlier checkpoints are whole") from error
             raise

@@ -45,6 +45,7 @@ MAY_CHANGE = (
             "evaluate_steps",
             "save_every",
             "keep_last",
+            "async_save",
             "best",
             "on_error",
             "skip_limit",

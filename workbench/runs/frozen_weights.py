@@ -21,6 +21,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import check_file, explained, sha256_of, sync
 from workbench.runs.data_record import BASE, read_data, refuse_other
 from workbench.runs.names import FROZEN
+from workbench.runs.pieces import StoredTensors
 from workbench.runs.weights import read_weights, save_weights
 
 FrozenNames = dict[str, str]
@@ -31,18 +32,28 @@ def read_frozen(run: Path, kept: FrozenNames) -> dict[str, Tensor]:
     """The tensors of the frozen weights, by the model's names.
 
     Raises:
+        WorkbenchError: as `stored_frozen`.
+    """
+    stored = stored_frozen(run, kept)
+    return {own: stored[name] for own, name in kept.items()}
+
+
+def stored_frozen(run: Path, kept: FrozenNames) -> StoredTensors:
+    """The file of the frozen weights, whose tensors are read one by one.
+
+    Raises:
         WorkbenchError: the file is missing, is another one than in the run's record, or lacks some weights.
     """
     if not kept:
-        return {}
+        return StoredTensors([])
     refuse_other(run, base_identity(run))
-    tensors = read_weights(run / FROZEN)
-    if lacks := sorted(set(kept.values()) - tensors.keys()):
+    stored = StoredTensors([run / FROZEN])
+    if lacks := sorted(set(kept.values()) - stored.keys()):
         raise WorkbenchError(
             f"{run / FROZEN} lacks {len(lacks)} of the weights that {run} takes from it ({lacks[0]}, ...): "
             "it is of another model. Restore it"
         )
-    return {own: tensors[name] for own, name in kept.items()}
+    return stored
 
 
 def base_identity(run: Path) -> Identities:

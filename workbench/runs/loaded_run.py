@@ -14,12 +14,11 @@ from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.task import Task
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import with_overrides
-from workbench.runs.checkpoint import read_checkpoint
+from workbench.runs.checkpoint import check_whole, load_checkpoint
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import read_from_here, refuse_other
 from workbench.runs.folder import read_recipe, trust_run
 from workbench.runs.names import RECIPE, TOKENIZER
-from workbench.runs.weights import load_weights
 from workbench.text.tokenizer import Tokenizer
 
 
@@ -85,7 +84,8 @@ def open_found(found: FoundRun) -> LoadedRun:
     with noted() as read, read_from_here(found.folder):
         loaded = built(found.recipe, Tokenizer.load(saved) if saved.is_file() else None, read)
     refuse_other(found.folder, read)
-    load_weights(loaded.model, read_checkpoint(found.checkpoint), str(found.checkpoint))
+    check_whole(found.checkpoint)
+    load_checkpoint(found.checkpoint, loaded.model)
     return loaded
 
 

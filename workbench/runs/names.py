@@ -1,7 +1,8 @@
 """The files in the folder of a run, by name, and which of them may be read. No other module has these names.
 
     recipe.yaml, tokenizer.json   the resolved recipe; the run's own copy of the tokenizer
-    checkpoints/step-N/           weights, trainer and state; the memory by lane where texts are read continuously
+    checkpoints/step-N/           weights, trainer and state; the memory by lane where texts are read continuously;
+                                  of a sharded run, a file of weights and of moments from each rank
     best/, frozen.safetensors     the best weights; weights that are never trained, once
     data.json, code/              identity of data, code and unchanged weights; code next to the recipe
     metrics.jsonl, evaluations/, log.txt, tensorboard/
@@ -28,6 +29,8 @@ TENSORBOARD = "tensorboard"
 CHECKPOINTS, BEST = "checkpoints", "best"
 MODEL, TRAINER, MEMORY, STATE = "model.safetensors", "trainer.pt", "memory.safetensors", "state.json"
 """The files of a checkpoint."""
+MODEL_PIECES, TRAINER_PIECES, VALUES = "model-pieces", "trainer-pieces", "values.json"
+"""The folders with the pieces that each rank of a sharded run saves; the numbers that its optimizer keeps."""
 FROZEN = "frozen.safetensors"
 """Weights that are not trained (`workbench.runs.frozen_weights`)."""
 SNAPSHOT = "snapshot.json"

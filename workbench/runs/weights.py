@@ -78,7 +78,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     Raises:
         WorkbenchError: the file is missing or damaged.
     """
-    with _opened(path) as file:
+    with opened(path) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
         tied = json.loads((file.metadata() or {}).get(TIED, "{}"))
     return tensors | {name: tensors[first] for name, first in tied.items()}
@@ -90,12 +90,17 @@ def weight_names(path: Path) -> list[str]:
     Raises:
         WorkbenchError: the file is missing or damaged.
     """
-    with _opened(path) as file:
+    with opened(path) as file:
         return list(file.keys())
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def opened(path: Path) -> Iterator[Any]:
+    """An open safetensors file.
+
+    Raises:
+        WorkbenchError: it is missing or damaged.
+    """
     try:
         with safe_open(path, framework="pt") as file:
             yield file
@@ -108,35 +113,34 @@ def _opened(path: Path) -> Iterator[Any]:
 OWN_SIZES = "Use the sizes of the recipe that created it"
 
 
-def check_shapes(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
+def check_shapes(module: nn.Module, shapes: Mapping[str, torch.Size], where: str) -> None:
     """Check the shapes of tensors.
 
     Raises:
         WorkbenchError: a tensor's shape is not the module's; the message names the tensor and both shapes.
     """
     own = module.state_dict(keep_vars=True)
-    wrong = [(n, t.shape, own[n].shape) for n, t in tensors.items() if n in own and t.shape != own[n].shape]
+    wrong = [(n, shape, own[n].shape) for n, shape in shapes.items() if n in own and shape != own[n].shape]
     if wrong:
         listed = "; ".join(f"{n}: found {list(found)}, expected {list(wanted)}" for n, found, wanted in wrong[:5])
         more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         raise WorkbenchError(f"{where}: shapes differ: {listed}{more}. {OWN_SIZES}")
 
 
-def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
-    """Copy tensors into the module, which must have exactly these.
+def check_fits(module: nn.Module, shapes: Mapping[str, torch.Size], where: str) -> None:
+    """Check that weights are those of a module.
 
     Raises:
         WorkbenchError: missing or unexpected tensors, or other shapes.
     """
-    check_shapes(module, tensors, where)
+    check_shapes(module, shapes, where)
     own = module.state_dict(keep_vars=True)
-    missing, unexpected = sorted(set(own) - set(tensors)), sorted(set(tensors) - set(own))
+    missing, unexpected = sorted(set(own) - set(shapes)), sorted(set(shapes) - set(own))
     if missing or unexpected:
         raise WorkbenchError(
             f"{where}: not the weights of this model. Missing: {', '.join(missing[:5]) or 'none'} ({len(missing)}); "
             f"unexpected: {', '.join(unexpected[:5]) or 'none'} ({len(unexpected)})"
         )
-    copy_weights(module, tensors)
 
 
 def copy_weights(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:

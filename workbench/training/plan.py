@@ -94,7 +94,8 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
     run = Path(run)
     recipe = world.from_main(partial(as_begun, as_corpora_say(recipe), run))
     arithmetic = arithmetic_of(recipe.train, world.device)
-    resume = world.from_main(partial(_resume, run, recipe))
+    world.from_main(partial(check_run, run, recipe))  # a new folder, or a run of this recipe
+    resume = Checkpoints(run, world=world).whole()
     lr_schedule = make_lr_schedule(recipe.train)
     schedule = TaskSchedule(recipe.schedule, recipe.tasks, recipe.seed)
     with noted() as read, table_part(world.rank, world.size):
@@ -118,12 +119,6 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
     _check_held_out(recipe, passes)
     found = tokenizer, tasks, readers, passes, model, schedule, lr_schedule
     return Plan(recipe, run, world, arithmetic, resume, data, *found)
-
-
-def _resume(run: Path, recipe: Recipe) -> Whole:
-    """The checkpoint to resume from. The folder must be new, or hold a run of this recipe."""
-    check_run(run, recipe)
-    return Checkpoints(run).whole()
 
 
 def _tokenizer(recipe: Recipe, run: Path, resume: Whole) -> Tokenizer | None:

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -23,7 +22,7 @@ from workbench.pretraining.loader import Feed, MicroBatches, MicroBatchId, train
 from workbench.pretraining.memory import Memory
 from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.table_lookups import connect_tables
-from workbench.runs.checkpoint import frozen_of, read_memory, restore
+from workbench.runs.checkpoint import frozen_of, read_memory, restore, step_of
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import keep_run
 from workbench.runs.frozen_weights import FrozenNames
@@ -73,7 +72,7 @@ class Trainer:
         self.lanes = self.world.lanes(self.spec.lanes)
         self.optimizer = make_optimizer(self.root, self.spec)
         self.held_out = HeldOut(self.parallel, tasks, plan.held_out, self.spec, self.recipe.seed)
-        self.checkpoints = Checkpoints(self.run, self.spec.keep_last, kept)
+        self.checkpoints = Checkpoints(self.run, self.spec.keep_last, kept, self.world)
         self.root.remembered = Memory()
         self.callbacks: list[Callback] = []
         self.step = 0
@@ -163,7 +162,13 @@ class Trainer:
             if self.world.is_main:
                 log = stack.enter_context(closing(MetricsLog(self.run, self.step, last, spared)))
                 self.callbacks = [stack.enter_context(display), log, *callbacks]
-            return self._loop(end, feed, places, stop, meter)
+            try:
+                asked = self._loop(end, feed, places, stop, meter)
+                self.complete_checkpoint()
+            except BaseException:
+                self.checkpoints.abandon()
+                raise
+            return asked
 
     def _loop(self, end: int, feed: Feed, places: Iterator[MicroBatchId], stop: StopRequest, meter: Meter) -> int:
         meter.skip()
@@ -175,7 +180,8 @@ class Trainer:
                 work = [Work(turn.task, lane, next(micros)) for turn in turns for lane in self.lanes]
             lr = learning_rate(self.lr_schedule, self.spec, self.step)
             set_learning_rate(self.optimizer, lr)
-            flags = [float(stop.signal == number) for number in WATCHED]
+            saving = self.checkpoints.saving
+            flags = [*(float(stop.signal == number) for number in WATCHED), float(bool(saving and saving.under_way))]
             self.root.progress = self.step / self.spec.max_steps
             if self.first is not None:
                 self.first.read(each.micro for each in work)
@@ -183,7 +189,7 @@ class Trainer:
                 missing, following = feed.given_up, micros.peek()
                 result = self.updater.run(self.step, work, flags, missing=missing, following=following)
             except MissingError as error:
-                return self._leave(self._asked(error.flags, stop), start)
+                return self._leave(self._asked(error.flags[:-1], stop), start)
             if self.step == start:
                 self.built.check()
             self.step += 1
@@ -198,7 +204,10 @@ class Trainer:
             with meter.spared("the meter"):
                 meter.add(result)
             self.seconds = meter.seconds
-            asked = self._asked(result.flags, stop)
+            *signals, under_way = result.flags
+            if saving is not None and not under_way:
+                self.complete_checkpoint()
+            asked = self._asked(signals, stop)
             logged = self.step % self.spec.log_every == 0 or self.step == self.spec.max_steps
             metrics = self._metrics(lr, meter) if logged else {}
             for callback in self.callbacks:
@@ -284,32 +293,43 @@ class Trainer:
             raise unknown("metric", name, values, "train.best")
         if improves(name, values[name], self._best_of(name)):
             self.best = {"metric": name, "value": values[name], "step": self.step}
-            self.world.from_main(lambda: self.checkpoints.save_best(self.root, self._state()))
+            self.checkpoints.save_best(self.root, self._state())
 
     def _best_of(self, name: str) -> float | None:
         """The best value of this metric so far; none where another metric was followed before."""
         return self.best["value"] if self.best is not None and self.best["metric"] == name else None
 
     def save(self) -> None:
-        """Write a checkpoint of the last finished step; every rank waits for it.
+        """Write a checkpoint of the last finished step, in the background where the recipe says so.
+
+        Every rank calls it. A checkpoint that is still being written is completed first.
 
         Raises:
             WorkbenchError: the model has other parameters than it was built with.
         """
-
-        memory = self._memory()
-
-        def written() -> Path:
-            path = self.checkpoints.save(self.root, self.optimizer, self._state(), memory)
-            keep_run(self.run, self.id)
-            return path
-
+        self.complete_checkpoint()
         self.built.check()
         self.window.merge(self.world)
-        path = self.world.from_main(written)
+        self.checkpoints.start(
+            self.root,
+            self.optimizer,
+            self._state(),
+            self._memory(),
+            consolidated=self.step == self.spec.max_steps,
+            background=self.spec.async_save,
+        )
+        if not self.spec.async_save:
+            self.complete_checkpoint()
+
+    def complete_checkpoint(self) -> None:
+        """Wait for the checkpoint that is being written, if there is one, and give it its name."""
+        if self.checkpoints.saving is None:
+            return
+        path = self.checkpoints.finish()
+        self.world.from_main(partial(keep_run, self.run, self.id))
         logger.info("saved %s", path)
         for callback in self.callbacks:
-            callback.on_checkpoint(self.step, path)
+            callback.on_checkpoint(step_of(path), path)
 
     def _memory(self) -> dict[str, Tensor]:
         """The memory of earlier texts in all lanes, on the main rank."""

@@ -18,10 +18,9 @@ from workbench.core.files.drafts import write_text
 from workbench.core.files.lock import locked
 from workbench.core.processes.distributed import World, distributed
 from workbench.recipe.spec import Recipe
+from workbench.runs.checkpoint import stored_weights
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.metrics_file import read_metrics
-from workbench.runs.names import MODEL
-from workbench.runs.weights import read_weights
 from workbench.training.arithmetic import arithmetic_of
 from workbench.training.micro_batch import as_begun
 from workbench.training.pretrain import pretrain
@@ -146,8 +145,8 @@ def _compared_weights(whole: Path, separated: Path) -> dict[str, float]:
     one, other = (Checkpoints(folder).latest() for folder in (whole, separated))
     assert one is not None
     assert other is not None
-    first, second = read_weights(one / MODEL), read_weights(other / MODEL)
-    return {name: _apart(tensor, second[name]) for name, tensor in first.items()}
+    first, second = stored_weights(one), stored_weights(other)
+    return {name: _apart(first[name], second[name]) for name in first}
 
 
 def _apart(one: Tensor, other: Tensor) -> float:
