@@ -205,14 +205,15 @@ def prepare(command: str, **options: Any) -> Any:
 
     Args:
         options: those of the command by their names, arguments included. A list of NAME=VALUE may be a mapping. The
-            work is done in this process unless `workers` says otherwise; 0 stands for one process per core.
+            work is done in this process unless `workers` or `engine="ray"` says otherwise; 0 workers stand for one
+            process per core.
 
     Raises:
         WorkbenchError: no such command or option, or as the command.
     """
     commands: Any = library("pipelines.commands.app", "text", "commands that prepare corpora").app
     function = commands.target("workbench prepare", command)
-    if any(parameter.name == "workers" for parameter in options_of(function)):
+    if options.get("engine") != "ray" and any(parameter.name == "workers" for parameter in options_of(function)):
         options = {"workers": 1, **options}
     call_from_python(function, **options)
     output = options.get("output")

@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from pipelines.preparing.chunks import Conversion, Limits
 from pipelines.preparing.duplicates import Duplicates
+from pipelines.preparing.engines.engine import Engine
+from pipelines.preparing.engines.local import LocalEngine
+from pipelines.preparing.engines.ray_core import RayEngine
 from pipelines.preparing.progress import show
 from pipelines.preparing.runner import check, check_beside, run
 from pipelines.preparing.splits import Splits
@@ -29,7 +32,7 @@ from workbench.components.kinds import import_paths
 from workbench.components.trust import allow
 from workbench.core.errors import WorkbenchError, shown
 from workbench.core.files.yaml_values import parse_value
-from workbench.core.options.bounds import Assignment, Count, Location, Name, PartOf, Processes, Title
+from workbench.core.options.bounds import Assignment, ClusterAddress, Count, Location, Name, PartOf, Processes, Title
 from workbench.core.options.values import is_text
 
 
@@ -49,15 +52,22 @@ SplitShares = Annotated[
     list[Assignment],
     typer.Option(help="NAME=SHARE: held-out documents go to OUTPUT-NAME, for example held-out=0.05. Repeatable."),
 ]
-Workers = Annotated[Processes, typer.Option(help="Processes; 0 = one per core.")]
+Workers = Annotated[Processes, typer.Option(help="Processes; 0 = one per core (of the Ray cluster, or per GPU).")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class WritingOptions:
-    """The output folder, the size of shards, the number of processes."""
+    """The output folder, the size of shards, the engine and the number of processes."""
 
     output: Output
     workers: Workers = 0
+    engine: Annotated[
+        Literal["local", "ray"], typer.Option(help="local: processes of this machine. ray: a Ray cluster.")
+    ] = "local"
+    address: Annotated[
+        ClusterAddress | None,
+        typer.Option(help="auto or HOST:PORT of a running Ray cluster; default: start one here.", show_default=False),
+    ] = None
     shard_size: ShardSize = 5_000
     shard_bytes: Annotated[Count, typer.Option(help="Approximate bytes of raw input per shard.")] = 128 << 20
     limit: Limit = None
@@ -68,6 +78,20 @@ class WritingOptions:
         PartOf | None,
         typer.Option(help="i/n: do only the i-th of n parts of the work, for n machines; see prepare join."),
     ] = None
+
+    def __post_init__(self) -> None:
+        self.chosen_engine()  # refuses what it lacks before any work
+
+    def chosen_engine(self) -> Engine:
+        """
+        Raises:
+            WorkbenchError: Ray is not installed, or an address is given without it.
+        """
+        if self.engine == "ray":
+            return RayEngine(self.workers, self.address)
+        if self.address is not None:
+            raise WorkbenchError(f"--address {self.address} is for --engine ray; add it, or remove the address")
+        return LocalEngine(self.workers)
 
     def prepare(
         self,
@@ -90,17 +114,13 @@ class WritingOptions:
             kind,
             splits=splits,
             duplicates=duplicates,
-            limits=self._limits(),
+            limits=Limits(self.shard_size, self.shard_bytes, self.limit, self.part),
+            engine=self.chosen_engine(),
             numbered_keys=numbered_keys,
             log_drops=log_drops or self.log_dropped,
             facts=CorpusFacts(command_line(), about or {}, passed_over=passed_over or {}),
         )
         show(run(plan))
-
-    def _limits(self) -> Limits:
-        cut: dict[str, Any] = {"shard_size": self.shard_size, "shard_bytes": self.shard_bytes}
-        cut |= {"limit": self.limit, "part": self.part}
-        return Limits(**cut) if self.workers == 0 else Limits(workers=self.workers, **cut)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pipelines.preparing.splits import HELD_OUT_TAIL, MAIN, Splits, part_folder
-from pipelines.readers.reader import LEFT_OUT, Drop, MalformedError, RawReader, Record
+from pipelines.readers.reader import LEFT_OUT, Drop, MalformedError, RawReader, Record, RecordPlace
 from pipelines.stages import Stage, apply
 from pipelines.stages.pair_filters import without_captions
 from workbench.components.error_context import ErrorContext
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import atomic, explained
-from workbench.core.processes.children import cores
 from workbench.corpora.manifest import ShardInfo
 from workbench.corpora.shards.writer import ShardWriter, finished_shard
 from workbench.sequences.sequence import Sample
@@ -33,19 +33,18 @@ DROPPED = "dropped"
 
 @dataclass(frozen=True)
 class Limits:
-    """The size of shards and the number of processes.
+    """The size of shards, and the part of them that is written.
 
-    `workers` processes work (1: this one). A shard has at most `shard_size` records and about `shard_bytes` bytes of
+    A shard has at most `shard_size` records and about `shard_bytes` bytes of
     raw input. At most `limit` records of the input are read. Of `part` i/n only each n-th shard is written."""
 
-    workers: int = field(default_factory=cores)
     shard_size: int = 5_000
     shard_bytes: int = 128 << 20
     limit: int | None = None
     part: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("workers", "shard_size", "shard_bytes", "limit"):
+        for name in ("shard_size", "shard_bytes", "limit"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise WorkbenchError(f"--{name.replace('_', '-')} = {value}; it must be at least 1")
@@ -72,12 +71,64 @@ class Repeated(NamedTuple):
     captions: Mapping[int, frozenset[int]] = {}
 
 
+class Stretch(NamedTuple):
+    """Consecutive records of a file: the place of the first one, and their number."""
+
+    place: RecordPlace
+    records: int
+
+
 class Chunk(NamedTuple):
-    """Consecutive raw records, and which of them to drop."""
+    """Consecutive raw records, and which of them to drop. A chunk that is sent has `stretches` instead of records where
+    the reader can begin again at their places."""
 
     number: int
     records: Sequence[Record]
     repeated: Repeated = Repeated()
+    stretches: tuple[Stretch, ...] = ()
+
+    def to_send(self) -> Chunk:
+        """The chunk as it is sent to a worker."""
+        stretches: list[Stretch] = []
+        last: RecordPlace | None = None
+        for record in self.records:
+            if record.place is None:
+                return self
+            if last is not None and last.path == record.place.path and last.offset < record.place.offset:
+                stretches[-1] = Stretch(stretches[-1].place, stretches[-1].records + 1)
+            else:
+                stretches.append(Stretch(record.place, 1))
+            last = record.place
+        return self._replace(records=[], stretches=tuple(stretches))
+
+    def received(self) -> Chunk:
+        """The chunk with its records, in a worker.
+
+        Raises:
+            WorkbenchError: a file has changed meanwhile.
+        """
+        if not self.stretches:
+            return self
+        records: list[Record] = []
+        with _silent():
+            for place, count in self.stretches:
+                found = list(islice(place.records(), count))
+                if len(found) < count:
+                    raise WorkbenchError(f"{place.path} changed while it was read; run the command again")
+                records += found
+        return self._replace(records=records, stretches=())
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Within, readers log nothing: they have logged it when the chunk was cut."""
+    logger = logging.getLogger("pipelines")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def cut_chunks(records: Iterator[Record], limits: Limits) -> Iterator[Chunk]:
@@ -114,6 +165,11 @@ class Conversion:
     def block(self) -> int:
         """The number of records that go through the stages together: `BLOCK`, or the least that a stage asks for."""
         return max([BLOCK, *(getattr(stage, "batch_size", 0) for stage in self.stages)])
+
+    @property
+    def device(self) -> str:
+        """The device of the stages' models: auto, cpu or cuda."""
+        return next((stage.device for stage in self.stages if hasattr(stage, "device")), "cpu")
 
     def samples(self, chunk: Chunk) -> Iterator[tuple[int, Sample | Drop]]:
         """The chunk's records after the stages, by their places in the chunk. Reasons of dropped records begin with the
@@ -207,6 +263,7 @@ def work(task: ShardTask, chunk: Chunk) -> Outcome:
     done = task.finished(chunk.number)
     if done is not None:
         return done
+    chunk = chunk.received()
     paths = {part: task.path(part, chunk.number) for part in task.splits.parts}
     places: dict[str, str] = {}
     drops: list[dict[str, Any]] = []

@@ -25,7 +25,7 @@ import numpy as np
 from PIL import Image
 
 from pipelines.preparing.chunks import Chunk, Conversion, Repeated
-from pipelines.preparing.processes import each
+from pipelines.preparing.engines.engine import Engine
 from pipelines.readers.reader import Drop
 from workbench.core.errors import WorkbenchError
 from workbench.core.images import FAILURES, open_image, upright
@@ -76,10 +76,10 @@ class Hashes(NamedTuple):
 
 
 def find_repeated(
-    wanted: Duplicates, conversion: Conversion, chunks: Iterable[Chunk], workers: int
+    wanted: Duplicates, conversion: Conversion, chunks: Iterable[Chunk], engine: Engine
 ) -> dict[int, Repeated]:
     """The duplicates in each chunk of earlier records; the first one is kept."""
-    hashed = list(each(hashes_of, (wanted, conversion), chunks, workers))
+    hashed = list(engine.each(hashes_of, (wanted, conversion), chunks, conversion.device))
     if not hashed:
         return {}
     ends = np.cumsum([len(part.contents) for part in hashed])
@@ -129,6 +129,7 @@ def _near_captions(
 def hashes_of(task: tuple[Duplicates, Conversion], chunk: Chunk) -> Hashes:
     """The hashes of a chunk's records."""
     wanted, conversion = task
+    chunk = chunk.received()
     contents = np.zeros(len(chunk.records), np.uint64)
     images: list[int | None] = [None] * len(chunk.records)
     captions = [np.empty((0, PERMUTATIONS), np.uint32)] * len(chunk.records)

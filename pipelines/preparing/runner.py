@@ -1,8 +1,8 @@
-"""The parallel runner: chunks of raw records -> one shard each, on this machine's processes.
+"""The parallel runner: chunks of raw records -> one shard each, on the workers of an engine.
 
 `check` makes a plan: it refuses whatever can be refused before the work, and writes nothing. `run` does the work.
-The content of a chunk depends only on the inputs and the options, so the corpus is the same for any number of workers.
-A run that was stopped resumes: finished shards are skipped.
+The content of a chunk depends only on the inputs and the options, so the corpus is the same for any number of workers
+and every engine. A run that was stopped resumes: finished shards are skipped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 
 from pipelines.preparing.chunks import Chunk, Conversion, Limits, Outcome, Repeated, ShardTask, cut_chunks, work
 from pipelines.preparing.duplicates import Duplicates, check_keys, find_repeated
-from pipelines.preparing.processes import each
+from pipelines.preparing.engines.engine import Engine
+from pipelines.preparing.engines.local import LocalEngine
 from pipelines.preparing.progress import Preparation, ProgressBar
 from pipelines.preparing.splits import MAIN, Splits, part_folder
 from pipelines.preparing.workspace import CorpusFacts, MediaVersions, NothingLeftError, Workspace
@@ -48,11 +49,16 @@ class PreparationPlan:
     limits: Limits
     workspace: Workspace
     complete: dict[str, Manifest] | None
+    engine: Engine
 
     @property
     def output(self) -> Path:
         """The folder of the corpus."""
         return self.task.output
+
+    def sent(self, chunk: Chunk) -> Chunk:
+        """A chunk as the engine's workers receive it."""
+        return chunk if self.engine.in_process else chunk.to_send()
 
 
 def check(
@@ -64,6 +70,7 @@ def check(
     splits: Splits | None = None,
     duplicates: Duplicates | None = None,
     limits: Limits | None = None,
+    engine: Engine | None = None,
     numbered_keys: bool = False,
     log_drops: bool = False,
     facts: CorpusFacts | None = None,
@@ -81,7 +88,8 @@ def check(
         files = conversion.reader.inputs(inputs)
     folders = {part: part_folder(output, part) for part in splits.parts}
     workspace = Workspace(folders, options, files, facts or CorpusFacts())
-    return PreparationPlan(inputs, task, duplicates, limits, workspace, workspace.complete())
+    engine = engine or LocalEngine()
+    return PreparationPlan(inputs, task, duplicates, limits, workspace, workspace.complete(), engine)
 
 
 def check_beside(output: Path, inputs: Sequence[Path]) -> None:
@@ -153,7 +161,7 @@ def run(plan: PreparationPlan) -> Preparation:
             log.info("%s is already complete", plan.output)
             manifests, skipped = complete, len(complete[MAIN].shards)
         else:
-            with ProgressBar(plan.output.name) as meter:
+            with plan.engine.opened(list(plan.workspace.folders.values())), ProgressBar(plan.output.name) as meter:
                 outcomes = _outcomes(plan, meter)
             manifests, skipped = _finish(plan, outcomes), sum(outcome.skipped for outcome in outcomes)
     seconds = time.monotonic() - started
@@ -166,11 +174,11 @@ def _outcomes(plan: PreparationPlan, meter: ProgressBar) -> list[Outcome]:
     repeated: dict[int, Repeated] = {}
     if plan.duplicates.wanted:
         meter.say("searching for duplicates")
-        repeated = find_repeated(plan.duplicates, task.conversion, _chunks(plan), limits.workers)
+        repeated = find_repeated(plan.duplicates, task.conversion, map(plan.sent, _chunks(plan)), plan.engine)
     outcomes = []
     media = MediaVersions(plan.output)
-    own = (_to_do(task, chunk, repeated, media) for chunk in _chunks(plan) if limits.has(chunk.number))
-    for outcome in each(work, task, own, limits.workers):
+    own = (plan.sent(_to_do(task, chunk, repeated, media)) for chunk in _chunks(plan) if limits.has(chunk.number))
+    for outcome in plan.engine.each(work, task, own, task.conversion.device):
         outcomes.append(outcome)
         infos = outcome.shards.values()
         meter.add(sum(i.records for i in infos), sum(sum(i.dropped.values()) for i in infos))

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.readers.reader import Record
+from pipelines.readers.reader import Record, RecordPlace
 from pipelines.sources import columnar
-from pipelines.sources.files import files, lines, stem
+from pipelines.sources.files import files, placed_lines, stem
 from pipelines.sources.json_files import elements, is_list
 
 log = logging.getLogger(__name__)
@@ -22,22 +22,37 @@ def row_records(paths: Sequence[Path]) -> Iterator[Record]:
     `parse_row` parses the row. Columns with bytes (images) are skipped and logged.
     """
     for path in files(paths, SUFFIXES):
-        in_table = columnar.is_columnar(path)
-        name = columnar.called(path) if in_table else stem(path)
-        for number, row, size in _table_rows(path) if in_table else _rows(path):
-            yield Record((name, number, row), size, f"{path.name}:{number}")
+        yield from rows_from(path)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, bytes, int]]:
-    listed = enumerate((row.encode() for row in elements(path)), 1) if is_list(path) else lines(path)
-    return ((number, row, len(row)) for number, row in listed if row.strip())
+def rows_from(path: Path, offset: int | None = None, number: int = 1) -> Iterator[Record]:
+    """The records of one file.
+
+    Args:
+        offset: of the first byte of a line, or the row of a table, from 0; by default the whole file is read.
+        number: of the line or row there.
+    """
+    in_table = columnar.is_columnar(path)
+    name = columnar.called(path) if in_table else stem(path)
+    for count, row, size, at in _table_rows(path, offset or 0) if in_table else _rows(path, offset, number):
+        place = None if at is None else RecordPlace(rows_from, path, at, count)
+        yield Record((name, count, row), size, f"{path.name}:{count}", place)
 
 
-def _table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any], int]]:
+def _rows(path: Path, offset: int | None, number: int) -> Iterator[tuple[int, bytes, int, int | None]]:
+    if offset is None and is_list(path):
+        listed = enumerate((row.encode() for row in elements(path)), 1)
+        return ((count, row, len(row), None) for count, row in listed if row.strip())
+    return ((count, row, len(row), at) for count, row, at in placed_lines(path, offset, number) if row.strip())
+
+
+def _table_rows(path: Path, start: int) -> Iterator[tuple[int, dict[str, Any], int, int | None]]:
     reported: set[str] = set()
-    for number, row, size in columnar.rows(path):
+    seekable = columnar.is_seekable(path)
+    for number, row, size in columnar.rows(path, start):
         binary = {name for name, value in row.items() if columnar.holds_bytes(value)}
         if not binary <= reported:
             reported |= binary
             log.warning("%s: the columns %s hold bytes; they are ignored", path.name, ", ".join(sorted(binary)))
-        yield number, {name: value for name, value in row.items() if name not in binary}, max(1, size)
+        kept = {name: value for name, value in row.items() if name not in binary}
+        yield number, kept, max(1, size), number - 1 if seekable else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,7 @@ class Several(RawReader):
         for number, (reader, files) in enumerate(self._pairs()):
             with ErrorContext(reader):
                 for record in reader.records(files):
-                    failed = isinstance(record.data, MalformedError)
-                    yield record if failed else record._replace(data=(number, record.data))
+                    yield _with_reader(record, number)
 
     def sample(self, record: Record) -> Sample | Drop:
         number, data = record.data
@@ -69,3 +69,17 @@ class Several(RawReader):
 
     def _pairs(self) -> Iterator[tuple[RawReader, tuple[Path, ...]]]:
         return zip(self.readers, self.files, strict=True)
+
+
+def _with_reader(record: Record, number: int) -> Record:
+    """A record with the number of its reader; a malformed one stays as it is."""
+    if isinstance(record.data, MalformedError):
+        return record
+    place = record.place
+    if place is not None:
+        place = place._replace(read=partial(_from, number, place.read))
+    return record._replace(data=(number, record.data), place=place)
+
+
+def _from(number: int, read: Callable[..., Iterator[Record]], path: Path, offset: int, line: int) -> Iterator[Record]:
+    return (_with_reader(record, number) for record in read(path, offset, line))

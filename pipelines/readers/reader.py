@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -44,13 +44,31 @@ class Match(IntEnum):
     """It is unmistakable: no other format looks like it. True means the same."""
 
 
+class RecordPlace(NamedTuple):
+    """Where a reader can begin again: `read(path, offset, number)` yields the records from this one to the file's end.
+
+    `offset` is that of the record's first byte, or its row in a table; `number` is that of its first line. `read` can
+    be pickled. A worker that reads a chunk by itself needs no records sent.
+    """
+
+    read: Callable[[Path, int, int], Iterator[Record]]
+    path: Path
+    offset: int
+    number: int
+
+    def records(self) -> Iterator[Record]:
+        """The records of the file from this one on."""
+        return self.read(self.path, self.offset, self.number)
+
+
 class Record(NamedTuple):
-    """A raw record: `data` is the small, picklable argument of `RawReader.sample`; `size` is in bytes; `where` is its
-    place."""
+    """A raw record: `data` is the small, picklable argument of `RawReader.sample`; `size` is in bytes; `where` names
+    its place for people; `place` is None where the reader cannot begin again."""
 
     data: Any
     size: int
     where: str
+    place: RecordPlace | None = None
 
 
 @dataclass(frozen=True)

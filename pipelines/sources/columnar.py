@@ -29,6 +29,8 @@ BATCH_BYTES, BATCH_ROWS = 4 << 20, 1024
 PAGES = 1 << 20
 """Bytes of a column that are read at once; by default pyarrow reads a whole row group."""
 SPLITS = ("train", "training", "test", "validation", "valid", "val", "dev")
+GROUP_BYTES = 64 << 20
+"""Bytes of a row group, decompressed, up to which a worker reads it again for a chunk that begins inside of it."""
 _SPLIT = re.compile(f"({'|'.join(SPLITS)})", re.IGNORECASE)
 _SHARD = re.compile(r"(\w+)-\d+-of-\d+")
 
@@ -53,18 +55,29 @@ def first_row(path: Path) -> dict[str, Any]:
     return next((row for _, row, _ in rows(path)), {})
 
 
-def rows(path: Path) -> Iterator[tuple[int, dict[str, Any], int]]:
-    """(number from 1, values by column, bytes) of each row; bytes stay bytes, else values are those of JSON.
+def is_seekable(path: Path) -> bool:
+    """Whether reading can begin at a row: row groups before it are passed over, and its own is small."""
+    with _readable(path):
+        if path.suffix.lower() != ".parquet":
+            return True
+        from pyarrow import parquet
 
-    NaN is null, as is the class -1. Classes have their names where the file states them. Times are ISO 8601. A split
-    that only the file's name states becomes the column `split`.
+        about = parquet.read_metadata(path)
+        return all(about.row_group(i).total_byte_size <= GROUP_BYTES for i in range(about.num_row_groups))
+
+
+def rows(path: Path, start: int = 0) -> Iterator[tuple[int, dict[str, Any], int]]:
+    """(number from 1, values by column, bytes) of each row from `start` on.
+
+    Bytes stay bytes, else values are those of JSON. NaN is null, as is the class -1. Classes have their names where the
+    file states them. Times are ISO 8601. A split that only the file's name states becomes the column `split`.
 
     Raises:
         WorkbenchError: no pyarrow; a file that is missing, damaged or cut off, or lacks a shard next to it.
     """
     _check_shards(path)
-    split, number = split_of(path), 0
-    for batch, classes in _batches(path):
+    split, number = split_of(path), start
+    for batch, classes in _batches(path, start):
         for row in batch:
             number += 1
             values = {name: _plain(value, classes.get(name)) for name, value in row.items()}
@@ -90,8 +103,8 @@ def called(path: Path) -> str:
     return name if split is None or name.lower().startswith(split) else f"{split}-{name}"
 
 
-def _batches(path: Path) -> Iterator[tuple[list[dict[str, Any]], dict[str, list[str]]]]:
-    """Batches of rows as Python values, and the names of classes by column."""
+def _batches(path: Path, start: int) -> Iterator[tuple[list[dict[str, Any]], dict[str, list[str]]]]:
+    """Batches of rows from `start` on as Python values, and the names of classes by column."""
     with _readable(path) as pyarrow:
         if path.suffix.lower() == ".parquet":
             from pyarrow import parquet
@@ -100,16 +113,24 @@ def _batches(path: Path) -> Iterator[tuple[list[dict[str, Any]], dict[str, list[
                 about = file.metadata
                 size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
                 count = _rows_at_once(size, about.num_rows)
-                for batch in file.iter_batches(count, use_threads=False):
-                    yield batch.to_pylist(), _classes(file.schema_arrow)
+                first = 0
+                while start and first < about.num_row_groups and about.row_group(first).num_rows <= start:
+                    start -= about.row_group(first).num_rows
+                    first += 1
+                groups = list(range(first, about.num_row_groups))
+                for batch in file.iter_batches(count, groups, use_threads=False):
+                    if start < batch.num_rows:
+                        yield batch.slice(start).to_pylist(), _classes(file.schema_arrow)
+                    start = max(0, start - batch.num_rows)
             return
         with pyarrow.memory_map(str(path)) as source:
             named = source.read(6) == b"ARROW1"
             source.seek(0)
             for batch in _arrow(pyarrow, source, named):
                 count = _rows_at_once(batch.nbytes, batch.num_rows)
-                for start in range(0, batch.num_rows, count):
-                    yield batch.slice(start, count).to_pylist(), _classes(batch.schema)
+                for begin in range(start, batch.num_rows, count):
+                    yield batch.slice(begin, count).to_pylist(), _classes(batch.schema)
+                start = max(0, start - batch.num_rows)
 
 
 def _arrow(pyarrow: Any, source: Any, named: bool) -> Iterator[Any]:

@@ -203,13 +203,28 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
     Raises:
         WorkbenchError: the compressed file is damaged or cut off, or a line is longer than `LINE_LIMIT`.
     """
+    return ((number, line) for number, line, _ in placed_lines(path))
+
+
+def placed_lines(path: Path, offset: int | None = None, number: int = 1) -> Iterator[tuple[int, bytes, int | None]]:
+    """As `lines`, each with the offset of its first byte; None in a file that cannot be read from an offset
+    (compressed, or not UTF-8).
+
+    Args:
+        offset: begin there, with the line of this `number`; by default at the beginning.
+    """
     with open_text_bytes(path) as handle, undamaged(path):
-        for number, line in enumerate(iter(partial(handle.readline, LINE_LIMIT + 1), b""), 1):
+        plain = isinstance(getattr(handle, "raw", None), io.FileIO)
+        at = handle.tell() if plain else 0
+        if offset is not None:
+            at = handle.seek(offset)
+        for count, line in enumerate(iter(partial(handle.readline, LINE_LIMIT + 1), b""), number):
             if len(line) > LINE_LIMIT:
                 raise WorkbenchError(
-                    f"{path}:{number}: the line is longer than {LINE_LIMIT:,} bytes; break it into several"
+                    f"{path}:{count}: the line is longer than {LINE_LIMIT:,} bytes; break it into several"
                 )
-            yield number, line.rstrip(b"\r\n")
+            yield count, line.rstrip(b"\r\n"), at if plain else None
+            at += len(line)
 
 
 @contextmanager

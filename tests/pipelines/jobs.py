@@ -9,6 +9,8 @@ from typing import Any
 
 from pipelines.preparing.chunks import Conversion, Limits
 from pipelines.preparing.duplicates import Duplicates
+from pipelines.preparing.engines.engine import Engine
+from pipelines.preparing.engines.local import LocalEngine
 from pipelines.preparing.progress import Preparation
 from pipelines.preparing.runner import check, run
 from pipelines.preparing.splits import Splits
@@ -32,9 +34,16 @@ class Job:
 
 
 def prepare(
-    job: Job, inputs: Sequence[Path], limits: Limits, *, command: str = "", source: Mapping[str, Any] | None = None
+    job: Job,
+    inputs: Sequence[Path],
+    limits: Limits,
+    *,
+    workers: int = 1,
+    engine: Engine | None = None,
+    command: str = "",
+    source: Mapping[str, Any] | None = None,
 ) -> Preparation:
-    """Check, then run."""
+    """Check, then run, on `workers` processes of this machine or on another engine."""
     plan = check(
         Conversion(job.reader, job.stages, job.meta, job.on_error),
         inputs,
@@ -43,6 +52,7 @@ def prepare(
         splits=Splits(job.splits),
         duplicates=Duplicates(job.dedupe),
         limits=limits,
+        engine=engine or LocalEngine(workers),
         numbered_keys=job.numbered_keys,
         facts=CorpusFacts(command, source=source or {}),
     )

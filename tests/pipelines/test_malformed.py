@@ -93,7 +93,7 @@ TABLES = {
 def prepared(folder: Path, name: str, on_error: Any, *files: Path) -> dict[str, int]:
     reader = make_reader("image-text", name, files, OPTIONS.get(name, {}))
     job = Job(reader, "image-text", folder / f"{name}-{on_error}", on_error=on_error)
-    return prepare(job, files, Limits(workers=1)).dropped
+    return prepare(job, files, Limits()).dropped
 
 
 @pytest.mark.parametrize("name", LINES)

@@ -15,7 +15,7 @@ from pipelines.readers.formats import make_reader
 from tests.pipelines.jobs import Job, prepare
 
 STOPPED = {"now": True}
-TWO = Limits(workers=1, shard_size=2)
+TWO = Limits(shard_size=2)
 
 
 def stop_at_4(sample: Any) -> Any:

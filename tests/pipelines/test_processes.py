@@ -14,12 +14,12 @@ from typing import Any
 import psutil
 import pytest
 
-from pipelines.preparing.processes import each, held_back
+from pipelines.preparing.engines.local import LocalEngine, held_back
 from workbench.core.errors import MachineError
 
 SCRIPT = """
 import time
-from pipelines.preparing.processes import each
+from pipelines.preparing.engines.local import LocalEngine
 
 def slow(context, item):
     print("working", flush=True)
@@ -27,7 +27,7 @@ def slow(context, item):
     return item
 
 if __name__ == "__main__":
-    list(each(slow, None, range(4), 2))
+    list(LocalEngine(2).each(slow, None, range(4)))
 """
 
 
@@ -52,7 +52,7 @@ def exited(context: None, number: int) -> int:
 )
 def test_a_worker_that_dies_is_the_machines_failure(function: Callable[[None, int], int], reported: str) -> None:
     with pytest.raises(MachineError, match=reported):
-        list(each(function, None, range(20), 2))
+        list(LocalEngine(2).each(function, None, range(20)))
 
 
 def test_workers_of_a_killed_parent_end(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_workers_of_a_killed_parent_end(tmp_path: Path) -> None:
 STOPPED = """
 import signal
 import time
-from pipelines.preparing.processes import each
+from pipelines.preparing.engines.local import LocalEngine
 from workbench.cli.app import reported
 
 def handler(number, frame):
@@ -90,7 +90,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, handler)
     with reported():
         print("begin", flush=True)
-        list(each(work, SECONDS, range(100), 2))
+        list(LocalEngine(2).each(work, SECONDS, range(100)))
 """
 
 
@@ -191,11 +191,11 @@ def noted(context: None, number: int) -> int:
 def test_the_first_items_error_comes_with_its_notes_and_its_traceback() -> None:
     done = []
     with pytest.raises(ValueError, match="item 4") as raised:
-        done.extend(each(noted, None, range(20), 2))
+        done.extend(LocalEngine(2).each(noted, None, range(20)))
     assert raised.value.__notes__ == ["a note"]
     assert "in noted" in str(raised.value.__cause__)
     with pytest.raises(RuntimeError, match="OwnError: 1"):
-        list(each(own_error, None, range(20), 2))
+        list(LocalEngine(2).each(own_error, None, range(20)))
 
 
 def double(context: int, number: int) -> int:
@@ -204,18 +204,18 @@ def double(context: int, number: int) -> int:
 
 @pytest.mark.parametrize("items", [0, 1, 2, 3, 4, 5, 50])
 def test_values_come_in_order(items: int) -> None:
-    assert list(each(double, 2, range(items), 2)) == [2 * number for number in range(items)]
+    assert list(LocalEngine(2).each(double, 2, range(items))) == [2 * number for number in range(items)]
 
 
 ABANDONED = """
 import sys
-from pipelines.preparing.processes import each
+from pipelines.preparing.engines.local import LocalEngine
 
 def double(context, number):
     return 2 * number
 
 if __name__ == "__main__":
-    values = each(double, None, range(100), 2)
+    values = LocalEngine(2).each(double, None, range(100))
     sys.kept = values  # something that outlives the program's own names
     print(next(values))
 """

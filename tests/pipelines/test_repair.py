@@ -18,7 +18,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.corpora.verify import verify
 
 ROWS = [{"id": f"d{i}", "text": f"document number {i} " * (1 + i % 5)} for i in range(20)]
-FIVE = Limits(workers=1, shard_size=5)
+FIVE = Limits(shard_size=5)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_an_input_that_changed_in_its_middle(tmp_path: Path, text_job: Any, comp
     path.write_text("\n".join(lines))
     assert path.stat().st_size > 3 << 20
     job = text_job(path)
-    limits = Limits(workers=1, shard_size=200)
+    limits = Limits(shard_size=200)
     prepare(job, [path], limits)
     if not complete:
         provenance = json.loads((job.output / "corpus.json").read_bytes())["provenance"]

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.preparing import runner, workspace
+from pipelines.preparing import workspace
 from pipelines.preparing.chunks import Conversion, Limits, cut_chunks
+from pipelines.preparing.engines.local import LocalEngine
 from pipelines.preparing.runner import check, run
 from pipelines.preparing.splits import check_parts, parse_splits, part_of
 from pipelines.readers.reader import Record
@@ -36,15 +37,15 @@ def shard_hashes(folder: Path) -> dict[str, str]:
 
 def test_chunks_end_at_counts_and_bytes():
     records = [Record(i, size, "") for i, size in enumerate([1, 1, 1, 50, 1, 1])]
-    cut = [[r.data for r in chunk.records] for chunk in cut_chunks(iter(records), Limits(1, 2, 10))]
+    cut = [[r.data for r in chunk.records] for chunk in cut_chunks(iter(records), Limits(2, 10))]
     assert cut == [[0, 1], [2, 3], [4, 5]]
-    cut = [[r.data for r in chunk.records] for chunk in cut_chunks(iter(records), Limits(1, 9, 10, limit=5))]
+    cut = [[r.data for r in chunk.records] for chunk in cut_chunks(iter(records), Limits(9, 10, limit=5))]
     assert cut == [[0, 1, 2, 3], [4]]
 
 
 def test_corpus_holds_every_sample_in_order(json_lines, text_job, stored):
     job = text_job(json_lines("docs.jsonl", ROWS), meta={"licence": "CC0"})
-    result = prepare(job, [job_input(job)], Limits(workers=1, shard_size=5), command="a command", source={"url": "u"})
+    result = prepare(job, [job_input(job)], Limits(shard_size=5), command="a command", source={"url": "u"})
     assert [len(result.manifests[""].shards), result.read] == [5, 23]
     samples = stored(job.output)
     assert [(s["key"], s["text"]) for s in samples] == [(r["id"], r["text"]) for r in ROWS]
@@ -65,7 +66,7 @@ def test_one_and_two_workers_make_the_same_corpus(json_lines, text_job):
     outputs = []
     for workers in (1, 2):
         job = text_job(path, f"corpus{workers}", stages=(MinimumLength(20),), splits={"dev": 0.3}, dedupe=True)
-        result = prepare(job, [path], Limits(workers=workers, shard_size=4))
+        result = prepare(job, [path], Limits(shard_size=4), workers=workers)
         outputs.append((shard_hashes(job.output), shard_hashes(result.folders["dev"]), result.dropped))
     assert outputs[0] == outputs[1]
 
@@ -73,7 +74,7 @@ def test_one_and_two_workers_make_the_same_corpus(json_lines, text_job):
 def test_drops_are_counted_by_stage_and_reason(json_lines, text_job, stored):
     rows = [{"text": "long enough text"}, {"text": ""}, {"text": "short"}, {"text": "\n"}]
     job = text_job(json_lines("docs.jsonl", rows), stages=(MinimumLength(8), drop_nothing_or_all))
-    result = prepare(job, [job_input(job)], Limits(workers=1))
+    result = prepare(job, [job_input(job)], Limits())
     expected = {"MinimumLength: empty": 2, "MinimumLength: too short": 1}
     assert result.dropped == expected == Corpus.open(job.output).manifest.dropped
     assert (result.read, len(stored(job.output))) == (4, 1)
@@ -85,21 +86,21 @@ def drop_nothing_or_all(sample):
 
 def test_a_stage_may_return_none(json_lines, text_job):
     job = text_job(json_lines("docs.jsonl", [{"text": "drop me"}, {"text": "x"}]), stages=(drop_nothing_or_all,))
-    assert prepare(job, [job_input(job)], Limits(workers=1)).dropped == {"drop_nothing_or_all: left out": 1}
+    assert prepare(job, [job_input(job)], Limits()).dropped == {"drop_nothing_or_all: left out": 1}
 
 
 def test_nothing_is_written_into_what_is_read(json_lines, text_job):
     place = json_lines("docs.jsonl", [{"text": "a town"}]).parent
     job = text_job(place, output=place / "corpus")
     with pytest.raises(WorkbenchError, match=r"lies inside the input .* outside of it"):
-        prepare(job, [place], Limits(workers=1))
+        prepare(job, [place], Limits())
     assert not job.output.exists()
 
 
 def test_nothing_left_is_an_error_that_lists_the_reasons(json_lines, text_job):
     job = text_job(json_lines("docs.jsonl", [{"text": "a"}, {"text": ""}]), stages=(MinimumLength(5),))
     with pytest.raises(WorkbenchError, match=r"would be empty: .*too short.*"):
-        prepare(job, [job_input(job)], Limits(workers=1))
+        prepare(job, [job_input(job)], Limits())
     assert not job.output.exists()
 
 
@@ -107,9 +108,9 @@ def test_malformed_records_stop_the_run_or_are_counted(tmp_path, text_job):
     path = tmp_path / "docs.jsonl"
     path.write_text('{"text": "one"}\n{"text": 2}\n{broken\n')
     with pytest.raises(WorkbenchError, match=r"docs\.jsonl:2: .*--on-error skip"):
-        prepare(text_job(path), [path], Limits(workers=1))
+        prepare(text_job(path), [path], Limits())
     assert not (tmp_path / "corpus").exists()
-    result = prepare(text_job(path, on_error="skip"), [path], Limits(workers=1))
+    result = prepare(text_job(path, on_error="skip"), [path], Limits())
     assert result.dropped == {
         "TextJsonLines: field 'text' has the wrong type": 1,
         "TextJsonLines: not a line of JSON": 1,
@@ -120,24 +121,24 @@ def test_malformed_records_in_a_worker_process(tmp_path, text_job):
     path = tmp_path / "docs.jsonl"
     path.write_text('{"text": "one"}\n{"text": 2}\n')
     with pytest.raises(WorkbenchError, match=r"docs\.jsonl:2: field 'text' has the wrong type.*--on-error skip"):
-        prepare(text_job(path), [path], Limits(workers=2))
+        prepare(text_job(path), [path], Limits(), workers=2)
 
 
 def test_a_rerun_does_nothing_and_changed_options_are_refused(json_lines, text_job):
     path = json_lines("docs.jsonl", ROWS)
     job = text_job(path)
-    first = prepare(job, [path], Limits(workers=1, shard_size=5))
+    first = prepare(job, [path], Limits(shard_size=5))
     before = {p: p.stat().st_mtime_ns for p in job.output.iterdir()}
-    again = prepare(job, [path], Limits(workers=2, shard_size=5))
+    again = prepare(job, [path], Limits(shard_size=5), workers=2)
     assert {p: p.stat().st_mtime_ns for p in job.output.iterdir()} == before
     assert (again.manifests, again.skipped) == (first.manifests, 5)
     with pytest.raises(WorkbenchError, match=r"shard_size was 5, is 6.*another --output"):
-        prepare(job, [path], Limits(workers=1, shard_size=6))
+        prepare(job, [path], Limits(shard_size=6))
     with pytest.raises(WorkbenchError, match="stages was"):
-        prepare(text_job(path, stages=(MinimumLength(3),)), [path], Limits(workers=1, shard_size=5))
+        prepare(text_job(path, stages=(MinimumLength(3),)), [path], Limits(shard_size=5))
     json_lines("docs.jsonl", ROWS[:-1])
     with pytest.raises(WorkbenchError, match="the inputs are different or have changed"):
-        prepare(job, [path], Limits(workers=1, shard_size=5))
+        prepare(job, [path], Limits(shard_size=5))
 
 
 @pytest.mark.parametrize(("size", "message"), [(5, None), (6, "shard_size was 6, is 5")])
@@ -149,17 +150,17 @@ def test_what_another_process_finished_meanwhile_is_left_as_it_is(json_lines, te
     def late(folder):
         if not waited:  # the other one begins after this one has looked, and ends before it gets the lock
             waited.append(folder)
-            waited.append(prepare(job, [path], Limits(workers=1, shard_size=size)))
+            waited.append(prepare(job, [path], Limits(shard_size=size)))
         with locked(folder):
             yield
 
     monkeypatch.setattr(workspace, "locked", late)
     if message is None:
-        done = prepare(job, [path], Limits(workers=1, shard_size=5))
+        done = prepare(job, [path], Limits(shard_size=5))
         assert (done.manifests, done.skipped) == (waited[1].manifests, 5)
     else:
         with pytest.raises(WorkbenchError, match=message):
-            prepare(job, [path], Limits(workers=1, shard_size=5))
+            prepare(job, [path], Limits(shard_size=5))
     assert Corpus.open(job.output).manifest == waited[1].manifests[""]
     assert not list(job.output.glob(".*"))
 
@@ -169,7 +170,7 @@ def test_a_folder_with_other_shards_is_refused(tmp_path, json_lines, text_job):
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "mine.tar").write_bytes(b"")
     with pytest.raises(WorkbenchError, match="holds shards of another corpus"):
-        prepare(text_job(path), [path], Limits(workers=1))
+        prepare(text_job(path), [path], Limits())
 
 
 INTERRUPTED = {"now": True}
@@ -185,16 +186,16 @@ def test_an_interrupted_run_goes_on_where_it_was(json_lines, text_job, monkeypat
     path = json_lines("docs.jsonl", ROWS)
     job = text_job(path, stages=(stop_at_17,))
     with pytest.raises(KeyboardInterrupt):
-        prepare(job, [path], Limits(workers=1, shard_size=5))
+        prepare(job, [path], Limits(shard_size=5))
     kept = {p: p.stat().st_mtime_ns for p in job.output.glob("part-*")}
     assert sorted(p.name for p in kept) == [f"part-{i:06d}.{s}" for i in range(3) for s in ("index", "tar")]
     assert not (job.output / "corpus.json").exists()
     monkeypatch.setitem(INTERRUPTED, "now", False)
-    result = prepare(job, [path], Limits(workers=1, shard_size=5))
+    result = prepare(job, [path], Limits(shard_size=5))
     assert result.skipped == 3
     assert {p: p.stat().st_mtime_ns for p in kept} == kept
     whole = text_job(path, "whole", stages=(stop_at_17,))
-    prepare(whole, [path], Limits(workers=1, shard_size=5))
+    prepare(whole, [path], Limits(shard_size=5))
     assert shard_hashes(job.output) == shard_hashes(whole.output)
 
 
@@ -206,7 +207,7 @@ def test_a_stop_tells_of_shards_where_there_are_some(json_lines, text_job, capfd
     path = json_lines("docs.jsonl", ROWS)
     job = text_job(path, stages=(stop_at_17,))
     with pytest.raises(KeyboardInterrupt):
-        prepare(job, [path], Limits(workers=1, shard_size=size))
+        prepare(job, [path], Limits(shard_size=size))
     said = " ".join(capfd.readouterr().err.split())
     assert reported.format(job.output) in said
     assert job.output.exists() == ("are kept" in said)
@@ -255,15 +256,15 @@ def test_a_signal_keeps_finished_shards_and_says_how_to_go_on(tmp_path, json_lin
 
 def test_an_input_that_changes_while_it_is_read_makes_no_corpus(json_lines, text_job, monkeypatch):
     path = json_lines("docs.jsonl", ROWS)
-    job, each = text_job(path), runner.each
+    job, each = text_job(path), LocalEngine.each
 
     def changing(*arguments):
         yield from each(*arguments)
         path.write_text('{"text": "another one"}\n')
 
-    monkeypatch.setattr(runner, "each", changing)
+    monkeypatch.setattr(LocalEngine, "each", changing)
     with pytest.raises(WorkbenchError, match=r"docs\.jsonl changed while it was read.* Delete .* and run"):
-        prepare(job, [path], Limits(workers=1))
+        prepare(job, [path], Limits())
     assert not (job.output / "corpus.json").exists()
 
 
@@ -271,11 +272,11 @@ def test_duplicate_keys_in_a_shard_and_across_shards(json_lines, text_job):
     rows = [{"id": f"d{i % 4}", "text": str(i)} for i in range(8)]
     path = json_lines("docs.jsonl", rows)
     with pytest.raises(WorkbenchError, match=r"key 'd0': docs\.jsonl:1 and docs\.jsonl:5.*--numbered-keys"):
-        prepare(text_job(path), [path], Limits(workers=1))
+        prepare(text_job(path), [path], Limits())
     with pytest.raises(WorkbenchError, match="4 keys are used more than once"):
-        prepare(text_job(path, "b"), [path], Limits(workers=1, shard_size=4))
+        prepare(text_job(path, "b"), [path], Limits(shard_size=4))
     assert not (path.parent / "b" / "corpus.json").exists()
-    result = prepare(text_job(path, "c", numbered_keys=True), [path], Limits(workers=1, shard_size=4))
+    result = prepare(text_job(path, "c", numbered_keys=True), [path], Limits(shard_size=4))
     assert result.manifests[""].records == 8
 
 
@@ -283,7 +284,7 @@ def test_exact_duplicates_across_shards_are_left_out(json_lines, text_job, store
     texts = ["one", "two", "one ", "three", "cafe\u0301", "caf\u00e9", "two"]
     path = json_lines("docs.jsonl", [{"text": text} for text in texts])
     job = text_job(path, dedupe=True)
-    result = prepare(job, [path], Limits(workers=1, shard_size=2))
+    result = prepare(job, [path], Limits(shard_size=2))
     assert [s["text"] for s in stored(job.output)] == ["one", "two", "three", "cafe\u0301"]
     assert result.dropped == {"dedupe: duplicate": 3}
 
@@ -292,7 +293,7 @@ def test_held_out_documents_are_a_partition_by_key(json_lines, text_job, stored)
     rows = [{"id": f"d{i}", "text": str(i)} for i in range(400)]
     path = json_lines("docs.jsonl", rows)
     job = text_job(path, splits=parse_splits(["held-out=0.1", "test=0.2"]))
-    result = prepare(job, [path], Limits(workers=1, shard_size=150))
+    result = prepare(job, [path], Limits(shard_size=150))
     parts = {name: {s["key"] for s in stored(folder)} for name, folder in result.folders.items()}
     assert result.folders["test"].name == "corpus-test"
     assert sum(map(len, parts.values())) == len(set.union(*parts.values())) == 400
@@ -300,7 +301,7 @@ def test_held_out_documents_are_a_partition_by_key(json_lines, text_job, stored)
     assert 50 <= len(parts["test"]) <= 115
     # another order, other shards, more documents: every document stays where it is
     path = json_lines("docs.jsonl", [{"id": f"d{i}", "text": str(i)} for i in range(600)][::-1])
-    again = prepare(text_job(path, "again", splits=job.splits), [path], Limits(workers=1))
+    again = prepare(text_job(path, "again", splits=job.splits), [path], Limits())
     for name, folder in again.folders.items():
         assert parts[name] <= {s["key"] for s in stored(folder)}
 
@@ -312,14 +313,14 @@ def test_a_split_that_gets_everything_says_so_and_leaves_nothing(json_lines, tex
         with pytest.raises(
             WorkbenchError, match=r"no record is left for the corpus itself, .*\(dev: 23\); hold out smaller"
         ):
-            prepare(job, [path], Limits(workers=1, shard_size=5))
+            prepare(job, [path], Limits(shard_size=5))
         assert [p.name for p in job.output.parent.iterdir()] == ["docs.jsonl"]
-    assert prepare(text_job(path, splits={"dev": 0.5}), [path], Limits(workers=1)).read == 24, "with other options"
+    assert prepare(text_job(path, splits={"dev": 0.5}), [path], Limits()).read == 24, "with other options"
 
 
 def test_a_split_that_gets_nothing_leaves_no_corpus_and_says_so(json_lines, text_job, caplog):
     path = json_lines("docs.jsonl", ROWS[:2])
-    result = prepare(text_job(path, splits={"dev": 0.001}), [path], Limits(workers=1))
+    result = prepare(text_job(path, splits={"dev": 0.001}), [path], Limits())
     assert list(result.manifests) == [""]
     assert not result.folders["dev"].exists()
     assert "the split dev got no records" in caplog.text
@@ -367,7 +368,7 @@ def test_limits_are_checked():
 
 def test_limit_takes_the_first_records(json_lines, text_job, stored):
     job = text_job(json_lines("docs.jsonl", ROWS))
-    prepare(job, [job_input(job)], Limits(workers=1, shard_size=5, limit=7))
+    prepare(job, [job_input(job)], Limits(shard_size=5, limit=7))
     assert [s["key"] for s in stored(job.output)] == [f"d{i}" for i in range(7)]
 
 
@@ -381,7 +382,7 @@ def test_a_full_disk_is_one_clear_message(json_lines, text_job, monkeypatch):
     real = os.fsync
     monkeypatch.setattr(os, "fsync", lambda fd: full(fd) if state_written else (state_written.append(fd), real(fd)))
     with pytest.raises(WorkbenchError, match="disk is full"):
-        prepare(job, [job_input(job)], Limits(workers=1))
+        prepare(job, [job_input(job)], Limits())
     assert not job.output.exists()
 
 
@@ -397,7 +398,7 @@ class Warns:
 def test_warnings_of_libraries_are_told_once_and_counted(tmp_path, text_job, workers, caplog, capfd):
     (tmp_path / "a.txt").write_text("a\n\nbb\n\nccc\n")
     job = text_job(tmp_path / "a.txt", stages=(Warns(),))
-    prepare(job, [tmp_path / "a.txt"], Limits(workers=workers, shard_size=2))
+    prepare(job, [tmp_path / "a.txt"], Limits(shard_size=2), workers=workers)
     reported = [record.getMessage() for record in caplog.records if "library" in record.getMessage()]
     assert reported == ["a library warned 3 times: test_runner: Corrupt EXIF data: ... bytes"]
     assert "UserWarning" not in capfd.readouterr().err
@@ -408,7 +409,7 @@ def test_the_check_refuses_before_any_work_and_writes_nothing(tmp_path, json_lin
     job = text_job(path)
 
     def asked(size, output=job.output):
-        return check(Conversion(job.reader), [path], output, "text", limits=Limits(workers=1, shard_size=size))
+        return check(Conversion(job.reader), [path], output, "text", limits=Limits(shard_size=size))
 
     plan = asked(5)
     assert plan.complete is None

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pipelines.readers.reader import Match, Peek, RawReader, Record, parse_text
-from pipelines.sources.files import files, lines, record_key, stem
+from pipelines.readers.reader import Match, Peek, RawReader, Record, RecordPlace, parse_text
+from pipelines.sources.files import files, placed_lines, record_key, stem
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Pattern
 from workbench.sequences.sequence import Sample
@@ -45,7 +45,7 @@ class PlainText(RawReader):
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         for path in files(paths, self.suffixes):
-            yield from self._documents(path)
+            yield from self.documents(path)
 
     def sample(self, record: Record) -> Sample:
         name, number, raw = record.data
@@ -54,20 +54,29 @@ class PlainText(RawReader):
         key = record_key(f"{name}-{number}")
         return {"key": key, "text": text, "meta": {"source": source, "line": number}}
 
-    def _documents(self, path: Path) -> Iterator[Record]:
-        """Gathers lines until `_begins` says that the next document starts."""
-        begin = 1
+    def documents(self, path: Path, offset: int | None = None, number: int = 1) -> Iterator[Record]:
+        """Gathers lines until `_begins` says that the next document starts.
+
+        Args:
+            offset: where a document begins, whose first line has this `number`; by default the whole file is read.
+        """
+        begin, start = number, offset
         gathered: list[bytes] = []
         pattern = re.compile(self.heading.encode())
-        for number, line in lines(path):
+        for count, line, at in placed_lines(path, offset, number):
             if self._begins(line, pattern) and gathered:
-                yield from _record(path, begin, gathered)
+                yield from self._record(path, begin, gathered, start)
                 gathered = []
             if not gathered:
-                begin = number
+                begin, start = count, at
             if gathered or line.strip():
                 gathered.append(line)
-        yield from _record(path, begin, gathered)
+        yield from self._record(path, begin, gathered, start)
+
+    def _record(self, path: Path, begin: int, gathered: list[bytes], offset: int | None) -> Iterator[Record]:
+        if any(line.strip() for line in gathered):
+            place = None if offset is None else RecordPlace(self.documents, path, offset, begin)
+            yield Record((stem(path), begin, gathered), sum(map(len, gathered)), f"{path.name}:{begin}", place)
 
     def _begins(self, line: bytes, pattern: re.Pattern[bytes]) -> bool:
         if self.document == "heading":
@@ -79,8 +88,3 @@ def is_wikitext(source: Peek) -> bool:
     """Whether the first line with text is a heading as in the WikiText sets (` = Title = `)."""
     first = next((line for line in source.head if line.strip()), "")
     return not source.is_folder and re.fullmatch(WIKITEXT_HEADING, first) is not None
-
-
-def _record(path: Path, begin: int, gathered: list[bytes]) -> Iterator[Record]:
-    if any(line.strip() for line in gathered):
-        yield Record((stem(path), begin, gathered), sum(map(len, gathered)), f"{path.name}:{begin}")

@@ -95,6 +95,7 @@ Betas = Annotated[list[Momentum], Len(2, 2)]
 
 # texts
 Device = Literal["auto", "cpu", "cuda"]
+ClusterAddress = Annotated[str, StringConstraints(pattern=r"^(auto|[^\s/:]+:\d{1,5})$"), Means("auto or HOST:PORT")]
 Word = Annotated[str, StringConstraints(pattern=r"^[^\s./\\]+$"), Means("a word without '.', '/' and spaces")]
 EveryNth = Annotated[str, StringConstraints(pattern=r"^every [1-9][0-9]{0,3}$"), Means("'every N'")]
 FileName = Annotated[

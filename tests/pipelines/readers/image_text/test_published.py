@@ -128,7 +128,7 @@ def test_phrases_stay_where_they_are_when_a_text_is_cleaned(tmp_path: Path) -> N
     (tmp_path / "7.txt").write_text(f"{sentence}\n  \n{sentence}\n")
     reader = make_reader("image-text", None, [tmp_path / "7.txt"], {"images": [str(tmp_path)]})
     job = Job(reader, "image-text", tmp_path / "corpus", stages=(NormaliseText(), clean_captions))
-    prepare_job(job, [tmp_path / "7.txt"], Limits(workers=1))
+    prepare_job(job, [tmp_path / "7.txt"], Limits())
     sample = Corpus.open(tmp_path / "corpus").read(0, 0)
     assert len(sample["captions"]) == len(sample["caption_marks"]) == 2
     for caption, ((start, end, *_),) in zip(sample["captions"], sample["caption_marks"], strict=True):

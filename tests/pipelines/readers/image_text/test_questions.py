@@ -61,7 +61,7 @@ def prepared(tmp_path: Path, tar: Any, photograph: Any) -> Callable[..., tuple[l
         files = [tmp_path / file for file in content]
         reader = make_reader("image-text", name, files, OPTIONS.get(name, {}))
         job = Job(reader, "image-text", tmp_path / "corpus", on_error=on_error)
-        found = prepare(job, files, Limits(workers=1)).dropped
+        found = prepare(job, files, Limits()).dropped
         dropped = {reason.removeprefix(f"{type(reader).__name__}: "): count for reason, count in found.items()}
         samples = Corpus.open(tmp_path / "corpus")
         return [q for i in range(samples.records) for q in samples.read(0, i)["questions"]], dropped

@@ -1,4 +1,4 @@
-"""The processes of this machine: an ordered, bounded map whose workers hold the context.
+"""The local engine: processes of this machine, an ordered, bounded map whose workers hold the context.
 
 Each worker has its own pipe: items go to it, values come back. The pools of the standard library share queues and
 their locks. A process that dies, or a signal that interrupts the main thread, may keep a lock for ever, and all others
@@ -19,14 +19,12 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from types import FrameType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
+from pipelines.preparing.engines.engine import RESUMED, Context, Engine, Item, Value
 from workbench.core.errors import MachineError
-from workbench.core.processes.children import follow_parent, how_it_ended
+from workbench.core.processes.children import cores, follow_parent, how_it_ended
 
-Context = TypeVar("Context")
-Item = TypeVar("Item")
-Value = TypeVar("Value")
 GROUP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 """Signals that a terminal or a scheduler sends to a whole group; the process that started the others handles them."""
 DYING = 10.0
@@ -34,34 +32,35 @@ DYING = 10.0
 GONE = (EOFError, BrokenPipeError, ConnectionResetError)
 
 
-def each(
-    function: Callable[[Context, Item], Value], context: Context, items: Iterable[Item], workers: int
-) -> Iterator[Value]:
-    """`function(context, item)` for every item, in order, on `workers` processes (1 = in this one).
+class LocalEngine(Engine):
+    """Processes of this machine; with one worker, this process."""
 
-    The context is sent once to each process and stays there. At most `workers + 2` items are in progress, so `items`
-    may be larger than memory. When the consumer stops, or an item fails, items in progress are finished and no more are
-    started. A second interruption kills the workers.
+    def __init__(self, workers: int = 0) -> None:
+        self.workers = workers or cores()
 
-    Raises:
-        WorkbenchError: raised by `function`.
-        MachineError: a process died.
-    """
-    if workers == 1:
-        for item in items:
-            yield function(context, item)
-        return
-    crew = _Crew(pickle.dumps((function, context)), workers)
-    try:
-        number = 0
-        for number, item in enumerate(items, 1):
-            crew.add(item)
-            if number >= workers + 2:
+    @property
+    def in_process(self) -> bool:
+        return self.workers == 1
+
+    def each(
+        self, function: Callable[[Context, Item], Value], context: Context, items: Iterable[Item], device: str = "cpu"
+    ) -> Iterator[Value]:
+        """As `Engine.each`; at most `workers + 2` items are in progress."""
+        if self.in_process:
+            for item in items:
+                yield function(context, item)
+            return
+        crew = _Crew(pickle.dumps((function, context)), self.workers)
+        try:
+            number = 0
+            for number, item in enumerate(items, 1):
+                crew.add(item)
+                if number >= self.workers + 2:
+                    yield crew.next()
+            for _ in range(min(number, self.workers + 1)):
                 yield crew.next()
-        for _ in range(min(number, workers + 1)):
-            yield crew.next()
-    finally:
-        end(crew.workers)
+        finally:
+            end(crew.workers)
 
 
 class _Crew:
@@ -184,10 +183,7 @@ class Worker:
         killed = self.process.exitcode == -signal.SIGKILL
         cause = ", as a rule because the machine ran out of memory" if killed else "; its output is above"
         advice = "with fewer --workers or a smaller --shard-size" if killed else "with --workers 1 to see more"
-        return MachineError(
-            f"{how_it_ended(self.process, 'a worker')}{cause}. The finished shards are kept: run the same command "
-            f"again to continue, {advice}"
-        )
+        return MachineError(f"{how_it_ended(self.process, 'a worker')}{cause}. {RESUMED}, {advice}")
 
 
 def end(workers: list[Worker]) -> None:
@@ -205,11 +201,14 @@ def end(workers: list[Worker]) -> None:
 
 
 @contextmanager
-def held_back() -> Iterator[None]:
+def held_back(*, blocked_in_children: bool = True) -> Iterator[None]:
     """Within, processes can be started: signals of `GROUP` are delivered afterwards, and new processes block them.
 
     Otherwise a process might be started that nobody knows of, or die of Ctrl-C before it ignores it. Blocking them in
     this thread is not enough, as other threads may receive them.
+
+    Args:
+        blocked_in_children: whether new processes block them; Ray's are ended by SIGTERM.
     """
     came: list[int] = []
 
@@ -222,10 +221,11 @@ def held_back() -> Iterator[None]:
         for number, handler in before.items():
             if callable(handler):
                 signal.signal(number, keep)
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, GROUP)
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, GROUP if blocked_in_children else ())
         try:
-            resource_tracker.ensure_running()  # Python starts this process in addition; it must not die either
-            signal.pthread_sigmask(signal.SIG_BLOCK, GROUP)  # the line above unblocked some
+            if blocked_in_children:
+                resource_tracker.ensure_running()  # Python starts this process in addition; it must not die either
+                signal.pthread_sigmask(signal.SIG_BLOCK, GROUP)  # the line above unblocked some
             yield
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
@@ -247,12 +247,13 @@ def _serve(connection: Connection) -> None:
         connection.send(None)
         function, context = connection.recv()
         while True:
-            connection.send_bytes(_answer(function, context, connection.recv()))
+            connection.send_bytes(answer_to(function, context, connection.recv()))
     except GONE:
         return
 
 
-def _answer(function: Callable[[Any, Any], Any], context: Any, item: Any) -> bytes:
+def answer_to(function: Callable[[Any, Any], Any], context: Any, item: Any) -> bytes:
+    """The pickled `Answer` of a unit."""
     try:
         return pickle.dumps(Answer(function(context, item)))
     except Exception as error:

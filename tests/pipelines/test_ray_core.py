@@ -1,0 +1,153 @@
+"""The engine of Ray: the same bytes as on local processes, also where workers are lost."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.preparing.chunks import Limits
+from pipelines.preparing.engines.engine import Engine
+from pipelines.preparing.engines.local import LocalEngine
+from pipelines.preparing.engines.ray_core import RayEngine
+from pipelines.stages.text_cleaning import MinimumLength
+from tests.pipelines.jobs import prepare
+from tests.pipelines.test_commands import prepare as command
+from workbench.api import prepare as in_python
+from workbench.core.errors import MachineError, WorkbenchError
+
+ROWS = [{"id": f"d{i}", "text": f"document {i % 20} " + "word " * (i % 5)} for i in range(40)]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[RayEngine]:
+    """One cluster of two cores, and an engine whose actors stay from test to test."""
+    ray = pytest.importorskip("ray")
+    from pipelines.preparing.engines import ray_core
+
+    os.environ.update(ray_core.ENVIRONMENT)
+    ray_core._silence(ray)
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 << 20, **quiet)
+    with (made := RayEngine(2)).opened():
+        yield made
+    ray.shutdown()
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file of the corpus and its held-out split."""
+    places = [folder, folder.with_name(f"{folder.name}-dev")]
+    return {str(p.relative_to(folder.parent.parent)): p.read_bytes() for place in places for p in place.rglob("*.*")}
+
+
+def test_bytes_drops_and_manifest_depend_on_neither_workers_nor_engine(tmp_path, json_lines, text_job, engine):
+    path = json_lines("docs.jsonl", ROWS)
+
+    def content_of(number: int, engine: Engine) -> dict[str, bytes]:
+        job = text_job(path, f"{number}/corpus", stages=(MinimumLength(14),), dedupe=True, splits={"dev": 0.2})
+        result = prepare(job, [path], Limits(shard_size=3), engine=engine)
+        assert set(result.dropped) == {"MinimumLength: too short", "dedupe: duplicate"}
+        return {name.partition("/")[2]: data for name, data in content(job.output).items()}
+
+    made = [content_of(1, LocalEngine(1)), content_of(2, LocalEngine(2))]
+    for engine.workers in (1, 5, 2):
+        made.append(content_of(10 + engine.workers, engine))
+    assert len(made[0]) > 15
+    assert all(other == made[0] for other in made[1:])
+
+
+def double(context: int, number: int) -> int:
+    return context * number
+
+
+@pytest.mark.parametrize("items", [0, 1, 9])
+def test_values_come_in_order(items: int, engine: RayEngine) -> None:
+    assert list(engine.each(double, 2, range(items))) == [2 * number for number in range(items)]
+
+
+def killed_once(folder: Path, number: int) -> int:
+    if number in (2, 5) and not (folder / str(number)).exists():
+        (folder / str(number)).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def killed_always(context: None, number: int) -> int:
+    if number == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_a_lost_worker_is_replaced_and_its_item_runs_again(tmp_path: Path, caplog: Any, engine: RayEngine) -> None:
+    assert list(engine.each(killed_once, tmp_path, range(8))) == list(range(8))
+    assert sum("a worker was lost; another one does its shard again" in line for line in caplog.messages) == 2
+
+
+def test_an_item_that_loses_every_worker_ends_the_run(engine: RayEngine) -> None:
+    with pytest.raises(MachineError, match=r"a shard lost its worker, 4 times: .*fewer --workers"):
+        list(engine.each(killed_always, None, range(4)))
+
+
+def noted(context: None, number: int) -> int:
+    logging.getLogger("library").warning("a line")
+    if number == 3:
+        error = WorkbenchError(f"item {number}")
+        error.add_note("a note")
+        raise error
+    return number
+
+
+def test_the_first_items_error_has_its_notes_and_log_lines_come_once(caplog: Any, engine: RayEngine) -> None:
+    with pytest.raises(WorkbenchError, match="item 3") as raised:
+        list(engine.each(noted, None, range(9)))
+    assert raised.value.__notes__ == ["a note"]
+    assert "in noted" in str(raised.value.__cause__)
+    assert caplog.messages.count("a line") == 1
+
+
+def slow(folder: Path, number: int) -> int:
+    (folder / f"begun-{number}").touch()
+    time.sleep(0.3)
+    (folder / f"ended-{number}").touch()
+    return number
+
+
+def test_items_in_progress_are_finished_and_no_more_are_started(tmp_path: Path, engine: RayEngine) -> None:
+    values = engine.each(slow, tmp_path, range(100))
+    assert next(values) == 0
+    values.close()  # type: ignore[attr-defined]  # a generator
+    begun = {path.name.partition("-")[2] for path in tmp_path.glob("begun-*")}
+    assert begun == {path.name.partition("-")[2] for path in tmp_path.glob("ended-*")}
+    assert len(begun) < 9
+    time.sleep(0.5)
+    assert len(list(tmp_path.glob("begun-*"))) == len(begun)
+
+
+def test_a_gpu_that_no_node_has_is_refused(engine: RayEngine) -> None:
+    with pytest.raises(WorkbenchError, match="--device cuda: no node of the Ray cluster has a GPU"):
+        list(engine.each(double, 2, range(2), "cuda"))
+
+
+def test_the_command_and_python_take_the_engine(tmp_path, json_lines, engine):
+    path = json_lines("docs.jsonl", ROWS)
+    command("text", path, "-o", tmp_path / "command", "--shard-size", 9, "--engine", "ray", "--workers", 2)
+    made = in_python("text", inputs=path, output=tmp_path / "python", shard_size=9, engine="ray")
+    assert made.identity == in_python("text", inputs=path, output=tmp_path / "own", shard_size=9).identity
+    assert len(list((tmp_path / "command").glob("*.tar"))) == 5
+
+
+def test_without_ray_nothing_is_begun(tmp_path, json_lines, monkeypatch):
+    path = json_lines("docs.jsonl", ROWS)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(WorkbenchError, match=r"--engine ray needs the package 'ray': pip install .*\[ray\]"):
+        command("text", path, "-o", tmp_path / "out", "--engine", "ray")
+    with pytest.raises(WorkbenchError, match="--address auto is for --engine ray"):
+        command("text", path, "-o", tmp_path / "out", "--address", "auto")
+    assert not (tmp_path / "out").exists()
