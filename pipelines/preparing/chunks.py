@@ -101,7 +101,7 @@ class Chunk(NamedTuple):
             last = record.place
         return self._replace(records=[], stretches=tuple(stretches))
 
-    def received(self) -> Chunk:
+    def received(self, reader: RawReader) -> Chunk:
         """The chunk with its records, in a worker.
 
         Raises:
@@ -112,7 +112,7 @@ class Chunk(NamedTuple):
         records: list[Record] = []
         with _silent():
             for place, count in self.stretches:
-                found = list(islice(place.records(), count))
+                found = list(islice(reader.records_from(place), count))
                 if len(found) < count:
                     raise WorkbenchError(f"{place.path} changed while it was read; run the command again")
                 records += found
@@ -263,15 +263,37 @@ def work(task: ShardTask, chunk: Chunk) -> Outcome:
     done = task.finished(chunk.number)
     if done is not None:
         return done
-    chunk = chunk.received()
-    paths = {part: task.path(part, chunk.number) for part in task.splits.parts}
+    try:
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            shards = _write(task, chunk.received(task.conversion.reader))
+    except _AnotherCopyError as error:
+        return error.outcome
+    said = Counter(_said(each) for each in warned or () if not issubclass(each.category, DeprecationWarning))
+    return Outcome(chunk.number, shards, skipped=False, warned=said)
+
+
+class _AnotherCopyError(Exception):
+    """Another worker has finished these shards meanwhile: this one was given up as lost, or that one was."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
+def _write(task: ShardTask, chunk: Chunk) -> dict[str, ShardInfo]:
+    """
+    Raises:
+        _AnotherCopyError: nothing of this copy is kept.
+    """
     places: dict[str, str] = {}
     drops: list[dict[str, Any]] = []
     reader = type(task.conversion.reader).__name__
     with ExitStack() as stack:
-        warned = stack.enter_context(warnings.catch_warnings(record=True))
-        warnings.simplefilter("always")
-        writers = {part: stack.enter_context(ShardWriter(path, kind=task.kind)) for part, path in paths.items()}
+        writers = {
+            part: stack.enter_context(ShardWriter(task.path(part, chunk.number), kind=task.kind))
+            for part in task.splits.parts
+        }
         for place, sample in task.conversion.samples(chunk):
             where = chunk.records[place].where
             if isinstance(sample, Drop):
@@ -286,11 +308,12 @@ def work(task: ShardTask, chunk: Chunk) -> Outcome:
             if lost:
                 writers[MAIN].drop(HELD_OUT_TAIL, lost)
             writers[part].add(key, kept)
+        done = task.finished(chunk.number)
+        if done is not None:
+            raise _AnotherCopyError(done)
         if task.log_drops:
             _log(task.output / DROPPED / f"part-{chunk.number:06d}.jsonl", drops)
-    shards = {part: writer.info for part, writer in writers.items() if writer.info is not None}
-    said = Counter(_said(each) for each in warned or () if not issubclass(each.category, DeprecationWarning))
-    return Outcome(chunk.number, shards, skipped=False, warned=said)
+    return {part: writer.info for part, writer in writers.items() if writer.info is not None}
 
 
 def remove_shard(path: Path) -> None:

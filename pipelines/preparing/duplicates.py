@@ -1,10 +1,10 @@
 """Duplicates: of contents (a separate pass before writing) and of keys (a check afterwards).
 
-Exact duplicates take 8 bytes a sample in memory while sorting. Near duplicates take 16 bytes an image and half a
-kilobyte a caption. The first one is kept. Images are compared by the difference hash of Ben Hoyt (dhash, 2017): in
-grey, 9 x 9 pixels; 64 bits say whether a pixel is darker than its right neighbour, 64 whether it is darker than the
-one below. Captions are compared by MinHash (Broder 1997) of their character 5-grams in lower case without
-punctuation, in bands (Leskovec et al., Mining of Massive Datasets, 3.4).
+Exact duplicates are found by the workers, in partitions of the hashes: 12 bytes a sample in files. Near duplicates take
+16 bytes an image and half a kilobyte a caption in the memory of the main process. The first one is kept. Images are
+compared by the difference hash of Ben Hoyt (dhash, 2017): in grey, 9 x 9 pixels; 64 bits say whether a pixel is darker
+than its right neighbour, 64 whether it is darker than the one below. Captions are compared by MinHash (Broder 1997) of
+their character 5-grams in lower case without punctuation, in bands (Leskovec et al., Mining of Massive Datasets, 3.4).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 import unicodedata
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -28,12 +28,16 @@ from pipelines.preparing.chunks import Chunk, Conversion, Repeated
 from pipelines.preparing.engines.engine import Engine
 from pipelines.readers.reader import Drop
 from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import atomic, explained
 from workbench.core.images import FAILURES, open_image, upright
 from workbench.corpora.schema.places import texts_in
 from workbench.corpora.shards.index import ShardIndex, index_name
 from workbench.sequences.sequence import Sample
 
 log = logging.getLogger(__name__)
+HASH = np.dtype([("hash", np.uint64), ("place", np.uint32)])
+PARTITION = 4 << 20
+"""The most hashes, about, that a worker compares at once."""
 SIDE = 8
 BITS = 2 * SIDE * SIDE
 PERMUTATIONS = 128
@@ -67,77 +71,144 @@ class Duplicates:
 
 
 class Hashes(NamedTuple):
-    """The hashes of a chunk: `contents` [records] uint64, 0 for a record that the reader drops; the hashes of the
-    images and captions after the stages, None and empty where a record is dropped."""
+    """The hashes of the images and captions of a chunk after the stages, None and empty where a record is dropped.
+    Those of the contents are in a file."""
 
-    contents: np.ndarray
     images: list[int | None]
     captions: list[np.ndarray]
 
 
+@dataclass(frozen=True)
+class HashTask:
+    """What a worker needs to hash a chunk.
+
+    Args:
+        folder: of the files with the hashes of contents, which all workers see. A file has a row (hash, place) for
+            each record of a chunk that is not dropped, sorted.
+    """
+
+    wanted: Duplicates
+    conversion: Conversion
+    folder: Path
+
+
 def find_repeated(
-    wanted: Duplicates, conversion: Conversion, chunks: Iterable[Chunk], engine: Engine
+    wanted: Duplicates, conversion: Conversion, chunks: Iterable[tuple[Chunk, str]], engine: Engine, folder: Path
 ) -> dict[int, Repeated]:
-    """The duplicates in each chunk of earlier records; the first one is kept."""
-    hashed = list(engine.each(hashes_of, (wanted, conversion), chunks, conversion.device))
-    if not hashed:
-        return {}
-    ends = np.cumsum([len(part.contents) for part in hashed])
-    places = [(number, place) for number, part in enumerate(hashed) for place in range(len(part.contents))]
-    reasons: list[str | None] = [None] * len(places)
+    """The duplicates in each chunk of earlier records; the first one is kept.
+
+    Each record is hashed once, where its chunk is read. Equal contents are found in partitions of the hashes, by the
+    same workers: this process sees the duplicates only, and of near duplicates the hashes.
+
+    Args:
+        chunks: in any order, each with the name of the file for its hashes. A file that is there is not written again.
+    """
+    task = HashTask(wanted, conversion, folder)
+    names: dict[int, str] = {}
+
+    def named() -> Iterator[tuple[Chunk, str]]:
+        for chunk, name in chunks:
+            names[chunk.number] = name
+            yield chunk, name
+
+    with explained(folder):
+        folder.mkdir(exist_ok=True)
+    made = list(engine.each(hashes_of, task, named(), conversion.device))
+    hashed = dict(sorted(zip(names, made, strict=True)))
+    reasons: dict[int, dict[int, str]] = {number: {} for number in hashed}
     if wanted.exact:
-        whole = np.concatenate([part.contents for part in hashed])
-        first = np.zeros(len(whole), np.bool_)
-        first[np.unique(whole, return_index=True)[1]] = True
-        reasons = ["duplicate" if again else None for again in (~first & (whole != 0)).tolist()]
+        for number, place in _equal_contents(task, dict(sorted(names.items())), engine):
+            reasons[number][place] = "duplicate"
     if wanted.near_images is not None:
-        images = (image for part in hashed for image in part.images)
-        left = (None if reason else image for reason, image in zip(reasons, images, strict=True))
-        near = near_images(left, wanted.near_images)
-        reasons = ["near-duplicate image" if again else reason for again, reason in zip(near, reasons, strict=True)]
-    captions: dict[tuple[int, int], frozenset[int]] = {}
+        places = [(number, place) for number, found in hashed.items() for place in range(len(found.images))]
+        images = (None if place in reasons[number] else hashed[number].images[place] for number, place in places)
+        for (number, place), again in zip(places, near_images(images, wanted.near_images), strict=True):
+            if again:
+                reasons[number][place] = "near-duplicate image"
+    captions: dict[int, dict[int, frozenset[int]]] = {}
     if wanted.near_captions is not None:
-        of_records = [one for part in hashed for one in part.captions]
-        captions = _near_captions(of_records, places, reasons, wanted.near_captions)
-    found: dict[int, tuple[dict[int, str], dict[int, frozenset[int]]]] = {n: ({}, {}) for n in range(len(ends))}
-    for (number, place), reason in zip(places, reasons, strict=True):
-        if reason is not None:
-            found[number][0][place] = reason
-        elif (number, place) in captions:
-            found[number][1][place] = captions[number, place]
-    return {number: Repeated(*two) for number, two in found.items()}
+        captions = _near_captions(hashed, reasons, wanted.near_captions)
+    return {number: Repeated(reasons[number], captions.get(number, {})) for number in hashed}
+
+
+def _equal_contents(task: HashTask, names: dict[int, str], engine: Engine) -> Iterator[tuple[int, int]]:
+    """(chunk, place) of each record whose content an earlier one has."""
+    rows = sum((task.folder / name).stat().st_size for name in names.values()) // HASH.itemsize
+    count = max(1, -(-rows // PARTITION))
+    for found in engine.each(repeated_in, task, ((names, part, count) for part in range(count))):
+        yield from found.tolist()
+
+
+def repeated_in(task: HashTask, unit: tuple[dict[int, str], int, int]) -> np.ndarray:
+    """[duplicates, 2]: chunk and place of the records of a partition whose content an earlier one has.
+
+    Args:
+        unit: the files by chunk, the number of the partition, and the number of partitions.
+    """
+    names, part, parts = unit
+    edges = np.array([2**64 * part // parts, 2**64 * (part + 1) // parts - 1], np.uint64)
+    found = []
+    for number, name in names.items():
+        stored = np.load(task.folder / name)
+        begin = np.searchsorted(stored["hash"], edges[0], "left")
+        after = np.searchsorted(stored["hash"], edges[1], "right")
+        rows = np.empty(after - begin, [("hash", np.uint64), ("where", np.uint32, 2)])
+        rows["hash"], rows["where"][:, 0], rows["where"][:, 1] = (
+            stored["hash"][begin:after],
+            number,
+            stored["place"][begin:after],
+        )
+        found.append(rows)
+    whole = np.concatenate(found)
+    whole = whole[np.argsort(whole["hash"], kind="stable")]
+    again = whole["hash"][1:] == whole["hash"][:-1]
+    return whole["where"][1:][again]
 
 
 def _near_captions(
-    hashes: Sequence[np.ndarray], places: Sequence[tuple[int, int]], reasons: list[str | None], threshold: float
-) -> dict[tuple[int, int], frozenset[int]]:
-    """The captions to drop from records that keep others; a record without captions gets a reason."""
-    kept = [np.empty((0, PERMUTATIONS)) if reason else found for reason, found in zip(reasons, hashes, strict=True)]
-    near = iter(near_captions((row for found in kept for row in found), threshold))
-    left_out, lost = {}, 0
-    for number, (place, found) in enumerate(zip(places, kept, strict=True)):
-        again = frozenset(i for i in range(len(found)) if next(near))
-        if again and len(again) == len(found):
-            reasons[number] = "near-duplicate captions"
-        elif again:
-            left_out[place] = again
-            lost += len(again)
+    hashed: dict[int, Hashes], reasons: dict[int, dict[int, str]], threshold: float
+) -> dict[int, dict[int, frozenset[int]]]:
+    """The captions to drop from records that keep others, by chunk and place; a record without captions gets a
+    reason."""
+    none = np.empty((0, PERMUTATIONS))
+    kept = {
+        number: [none if place in reasons[number] else rows for place, rows in enumerate(found.captions)]
+        for number, found in hashed.items()
+    }
+    near = iter(near_captions((row for found in kept.values() for rows in found for row in rows), threshold))
+    left_out: dict[int, dict[int, frozenset[int]]] = {number: {} for number in kept}
+    for number, found in kept.items():
+        for place, rows in enumerate(found):
+            again = frozenset(i for i in range(len(rows)) if next(near))
+            if again and len(again) == len(rows):
+                reasons[number][place] = "near-duplicate captions"
+            elif again:
+                left_out[number][place] = again
+    lost = sum(len(again) for found in left_out.values() for again in found.values())
     log.info("dropped %d near-duplicate captions of records that keep others", lost)
     return left_out
 
 
-def hashes_of(task: tuple[Duplicates, Conversion], chunk: Chunk) -> Hashes:
-    """The hashes of a chunk's records."""
-    wanted, conversion = task
-    chunk = chunk.received()
-    contents = np.zeros(len(chunk.records), np.uint64)
-    images: list[int | None] = [None] * len(chunk.records)
-    captions = [np.empty((0, PERMUTATIONS), np.uint32)] * len(chunk.records)
+def hashes_of(task: HashTask, unit: tuple[Chunk, str]) -> Hashes:
+    """The hashes of a chunk's records; those of the contents are written to the file of this name, unless it is
+    there."""
+    wanted, conversion, (chunk, name) = task.wanted, task.conversion, unit
+    near = wanted.near_images is not None or wanted.near_captions is not None
+    if not near and (task.folder / name).exists():
+        return Hashes([], [])
+    chunk = chunk.received(conversion.reader)
     if wanted.exact:
         samples = (conversion.read(record) for record in chunk.records)
-        contents[:] = [0 if isinstance(sample, Drop) else content_hash(sample) for sample in samples]
-    if wanted.near_images is None and wanted.near_captions is None:
-        return Hashes(contents, images, captions)
+        contents = np.array([0 if isinstance(sample, Drop) else content_hash(sample) for sample in samples], np.uint64)
+        rows = np.empty(len(contents), HASH)
+        rows["hash"], rows["place"] = contents, np.arange(len(contents))
+        rows = rows[contents != 0]
+        with atomic(task.folder / name) as file:
+            np.save(file, rows[np.argsort(rows["hash"], kind="stable")])
+    if not near:
+        return Hashes([], [])
+    images: list[int | None] = [None] * len(chunk.records)
+    captions = [np.empty((0, PERMUTATIONS), np.uint32)] * len(chunk.records)
     for place, sample in conversion.samples(chunk):
         if isinstance(sample, Drop):
             continue
@@ -145,7 +216,7 @@ def hashes_of(task: tuple[Duplicates, Conversion], chunk: Chunk) -> Hashes:
             images[place] = image_hash(sample["image"])
         if wanted.near_captions is not None:
             captions[place] = caption_hashes(sample.get("captions", []))
-    return Hashes(contents, images, captions)
+    return Hashes(images, captions)
 
 
 def content_hash(sample: Sample) -> int:

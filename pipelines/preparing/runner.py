@@ -23,7 +23,7 @@ from pipelines.preparing.engines.engine import Engine
 from pipelines.preparing.engines.local import LocalEngine
 from pipelines.preparing.progress import Preparation, ProgressBar
 from pipelines.preparing.splits import MAIN, Splits, part_folder
-from pipelines.preparing.workspace import CorpusFacts, MediaVersions, NothingLeftError, Workspace
+from pipelines.preparing.workspace import HASHES, CorpusFacts, MediaVersions, NothingLeftError, Workspace, digest
 from pipelines.readers.reader import MalformedError, Record
 from pipelines.stages import stage_name
 from workbench.components.error_context import ErrorContext
@@ -174,7 +174,9 @@ def _outcomes(plan: PreparationPlan, meter: ProgressBar) -> list[Outcome]:
     repeated: dict[int, Repeated] = {}
     if plan.duplicates.wanted:
         meter.say("searching for duplicates")
-        repeated = find_repeated(plan.duplicates, task.conversion, map(plan.sent, _chunks(plan)), plan.engine)
+        named = ((plan.sent(chunk), f"{chunk.number:06d}-{digest(chunk)}.npy") for chunk in _chunks(plan))
+        folder = plan.output / HASHES
+        repeated = find_repeated(plan.duplicates, task.conversion, named, plan.engine, folder)
     outcomes = []
     media = MediaVersions(plan.output)
     own = (plan.sent(_to_do(task, chunk, repeated, media)) for chunk in _chunks(plan) if limits.has(chunk.number))

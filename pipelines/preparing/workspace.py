@@ -20,7 +20,7 @@ from pipelines.sources.files import identity, is_version
 from pipelines.sources.image_store import ImageRef
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.checksums import matches
-from workbench.core.files.drafts import atomic, explained
+from workbench.core.files.drafts import atomic, explained, may_be_written
 from workbench.core.files.lock import locked
 from workbench.core.processes.signals import Ended
 from workbench.corpora.manifest import FILE_NAME, Manifest, parse_manifest
@@ -31,8 +31,10 @@ NAMED = 20
 """The most skipped files of a kind that corpus.json names."""
 MEDIA = ".prepare.media"
 """The file of `MediaVersions`."""
+HASHES = ".prepare.hashes"
+"""The folder of the hashes of contents, while duplicates are searched for."""
 DRAFTS = ".*.part"
-"""How `workbench.core.files.drafts.atomic` names incomplete files; while nobody writes, all of them are left over."""
+"""How `workbench.core.files.drafts.atomic` names incomplete files."""
 
 
 class NothingLeftError(WorkbenchError):
@@ -196,7 +198,7 @@ class Workspace:
     def _close(self) -> None:
         """After the work: delete the state file, shards without records and half-written files of a killed run."""
         for path in list(self._unlisted()):
-            path.unlink()
+            path.unlink(missing_ok=True)
         self._forget()
         for folder in self.folders.values():
             if folder.is_dir() and not any(folder.iterdir()):
@@ -211,6 +213,7 @@ class Workspace:
 
     def _forget(self) -> None:
         (self.output / MEDIA).unlink(missing_ok=True)
+        shutil.rmtree(self.output / HASHES, ignore_errors=True)
         for folder in reversed(self.folders.values()):  # the corpus's own last: it says that there is work to do
             (folder / STATE).unlink(missing_ok=True)
 
@@ -229,13 +232,17 @@ class Workspace:
         for part, folder in self.folders.items():
             shards = manifests[part].shards if part in manifests else []
             names = {name for info in shards for name in (info.name, info.index)}
-            yield from folder.glob(DRAFTS)
+            yield from self._left_over(folder)
             yield from (p for p in folder.glob("part-*") if p.suffix in (".tar", ".index") and p.name not in names)
 
     def _clear(self) -> None:
         for folder in self.folders.values():
-            for rest in folder.glob(DRAFTS):
+            for rest in self._left_over(folder):
                 rest.unlink(missing_ok=True)
+
+    def _left_over(self, folder: Path) -> Iterator[Path]:
+        """Half-written files whose writers are gone. A worker of a lost node may still write one: it stays."""
+        return (rest for rest in folder.glob(DRAFTS) if not may_be_written(rest))
 
     def _refuse_other(self, stored: Mapping[str, Any]) -> None:
         if "options" not in stored:
@@ -304,20 +311,20 @@ class MediaVersions:
 
     def changed(self, chunk: Chunk) -> bool:
         """Whether the files of a chunk have changed since the last call; their current state is stored."""
-        before, digest = self._known.get(chunk.number), _digest(chunk)
-        if before == digest:
+        before, now = self._known.get(chunk.number), digest(chunk)
+        if before == now:
             return False
-        self._known[chunk.number] = digest
+        self._known[chunk.number] = now
         with explained(self.path), self.path.open("a", encoding="ascii") as file:
-            file.write(f"{chunk.number} {digest}\n")
+            file.write(f"{chunk.number} {now}\n")
         return before is not None
 
 
-def _digest(chunk: Chunk) -> str:
+def digest(chunk: Chunk) -> str:
     """A digest of the files that a chunk's records name, and of which record names which."""
     total = hashlib.blake2b(digest_size=16)
     for place, record in enumerate(chunk.records):
-        for ref in _refs(record.data):
+        for ref in _refs(record.data) if record.place is None else ():  # rows of text name none
             total.update(repr((place, *ref)).encode("utf-8", "surrogateescape"))
     return total.hexdigest()
 

@@ -1,4 +1,4 @@
-"""Base class of files of rows: JSON lines, a JSON list, or tables of Parquet and Arrow."""
+"""Base class and records of files of rows: JSON lines, a JSON list, or tables of Parquet and Arrow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.readers.reader import Record, RecordPlace
+from pipelines.readers.reader import RawReader, Record, RecordPlace
 from pipelines.sources import columnar
 from pipelines.sources.files import files, placed_lines, stem
 from pipelines.sources.json_files import elements, is_list
@@ -16,16 +16,26 @@ log = logging.getLogger(__name__)
 SUFFIXES = (".jsonl", ".json", ".ndjson", *columnar.SUFFIXES)
 
 
+class RowReader(RawReader):
+    """A format whose records are rows as they are."""
+
+    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
+        return row_records(paths)
+
+    def records_from(self, place: RecordPlace) -> Iterator[Record]:
+        return _rows_from(place.path, place.offset, place.number)
+
+
 def row_records(paths: Sequence[Path]) -> Iterator[Record]:
     """One record for each line that is not blank, element of a list or row of a table: (stem of the file, number, row).
 
     `parse_row` parses the row. Columns with bytes (images) are skipped and logged.
     """
     for path in files(paths, SUFFIXES):
-        yield from rows_from(path)
+        yield from _rows_from(path)
 
 
-def rows_from(path: Path, offset: int | None = None, number: int = 1) -> Iterator[Record]:
+def _rows_from(path: Path, offset: int | None = None, number: int = 1) -> Iterator[Record]:
     """The records of one file.
 
     Args:
@@ -35,7 +45,7 @@ def rows_from(path: Path, offset: int | None = None, number: int = 1) -> Iterato
     in_table = columnar.is_columnar(path)
     name = columnar.called(path) if in_table else stem(path)
     for count, row, size, at in _table_rows(path, offset or 0) if in_table else _rows(path, offset, number):
-        place = None if at is None else RecordPlace(rows_from, path, at, count)
+        place = None if at is None else RecordPlace(path, at, count)
         yield Record((name, count, row), size, f"{path.name}:{count}", place)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pipelines.readers.reader import Drop, MalformedError, RawReader, Record
+from pipelines.readers.reader import Drop, MalformedError, RawReader, Record, RecordPlace
 from workbench.components.error_context import ErrorContext
 from workbench.core.errors import WorkbenchError
 from workbench.sequences.sequence import Sample
@@ -53,6 +52,9 @@ class Several(RawReader):
                 for record in reader.records(files):
                     yield _with_reader(record, number)
 
+    def records_from(self, place: RecordPlace) -> Iterator[Record]:
+        return (_with_reader(record, place.reader) for record in self.readers[place.reader].records_from(place))
+
     def sample(self, record: Record) -> Sample | Drop:
         number, data = record.data
         with ErrorContext(self.readers[number]):
@@ -75,11 +77,5 @@ def _with_reader(record: Record, number: int) -> Record:
     """A record with the number of its reader; a malformed one stays as it is."""
     if isinstance(record.data, MalformedError):
         return record
-    place = record.place
-    if place is not None:
-        place = place._replace(read=partial(_from, number, place.read))
+    place = record.place and record.place._replace(reader=number)
     return record._replace(data=(number, record.data), place=place)
-
-
-def _from(number: int, read: Callable[..., Iterator[Record]], path: Path, offset: int, line: int) -> Iterator[Record]:
-    return (_with_reader(record, number) for record in read(path, offset, line))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -45,20 +45,16 @@ class Match(IntEnum):
 
 
 class RecordPlace(NamedTuple):
-    """Where a reader can begin again: `read(path, offset, number)` yields the records from this one to the file's end.
+    """Where a reader can begin again (`RawReader.records_from`), so that a worker reads a chunk by itself.
 
-    `offset` is that of the record's first byte, or its row in a table; `number` is that of its first line. `read` can
-    be pickled. A worker that reads a chunk by itself needs no records sent.
+    `offset` is that of the record's first byte, or its row in a table; `number` is that of its first line. `reader` is
+    the number of the format, where the inputs have several.
     """
 
-    read: Callable[[Path, int, int], Iterator[Record]]
     path: Path
     offset: int
     number: int
-
-    def records(self) -> Iterator[Record]:
-        """The records of the file from this one on."""
-        return self.read(self.path, self.offset, self.number)
+    reader: int = 0
 
 
 class Record(NamedTuple):
@@ -240,6 +236,10 @@ class RawReader:
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         """The raw records, in a fixed order, streaming."""
         raise NotImplementedError(f"{type(self).__name__} must define records")
+
+    def records_from(self, place: RecordPlace) -> Iterator[Record]:
+        """The records of one file from a place on, as `records` yields them; for readers whose records have places."""
+        raise NotImplementedError(f"{type(self).__name__} yields records with places, and must define records_from")
 
     def sample(self, record: Record) -> Sample | Drop:
         """A record as a sample (see docs/samples.md).

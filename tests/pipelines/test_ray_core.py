@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pipelines.preparing.chunks import Limits
+from pipelines.preparing.engines import ray_core
 from pipelines.preparing.engines.engine import Engine
 from pipelines.preparing.engines.local import LocalEngine
 from pipelines.preparing.engines.ray_core import RayEngine
@@ -30,8 +31,6 @@ ROWS = [{"id": f"d{i}", "text": f"document {i % 20} " + "word " * (i % 5)} for i
 def engine() -> Iterator[RayEngine]:
     """One cluster of two cores, and an engine whose actors stay from test to test."""
     ray = pytest.importorskip("ray")
-    from pipelines.preparing.engines import ray_core
-
     os.environ.update(ray_core.ENVIRONMENT)
     ray_core._silence(ray)
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
@@ -73,7 +72,7 @@ def test_values_come_in_order(items: int, engine: RayEngine) -> None:
 
 
 def killed_once(folder: Path, number: int) -> int:
-    if number in (2, 5) and not (folder / str(number)).exists():
+    if number == 2 and not (folder / str(number)).exists():
         (folder / str(number)).touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return number
@@ -87,11 +86,12 @@ def killed_always(context: None, number: int) -> int:
 
 def test_a_lost_worker_is_replaced_and_its_item_runs_again(tmp_path: Path, caplog: Any, engine: RayEngine) -> None:
     assert list(engine.each(killed_once, tmp_path, range(8))) == list(range(8))
-    assert sum("a worker was lost; another one does its shard again" in line for line in caplog.messages) == 2
+    assert sum("a worker was lost; another one does its shard again" in line for line in caplog.messages) == 1
 
 
-def test_an_item_that_loses_every_worker_ends_the_run(engine: RayEngine) -> None:
-    with pytest.raises(MachineError, match=r"a shard lost its worker, 4 times: .*fewer --workers"):
+def test_an_item_that_loses_every_worker_ends_the_run(engine: RayEngine, monkeypatch: Any) -> None:
+    monkeypatch.setattr(ray_core, "LOSSES", 0)
+    with pytest.raises(MachineError, match=r"a shard lost its worker 1 times: .*fewer --workers"):
         list(engine.each(killed_always, None, range(4)))
 
 

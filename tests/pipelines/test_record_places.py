@@ -77,7 +77,7 @@ def check_chunks(reader: RawReader, paths: list[Path], size: int) -> None:
         sent = chunk.to_send()
         assert not sent.records
         assert sum(stretch.records for stretch in sent.stretches) == len(chunk.records)
-        assert [tuple(record[:3]) for record in sent.received().records] == [tuple(r[:3]) for r in chunk.records]
+        assert [tuple(record[:3]) for record in sent.received(reader).records] == [tuple(r[:3]) for r in chunk.records]
 
 
 def test_what_cannot_begin_again_is_sent(tmp_path: Path) -> None:
@@ -104,7 +104,8 @@ def test_large_row_groups_are_not_read_again_and_again(tmp_path: Path, monkeypat
 def test_a_file_that_became_shorter_is_named(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"text": "a"}\n{"text": "b"}\n')
-    (chunk,) = cut_chunks(make_reader("text", None, [path], {}).records([path]), Limits(9))
+    reader = make_reader("text", None, [path], {})
+    (chunk,) = cut_chunks(reader.records([path]), Limits(9))
     path.write_text('{"text": "a"}\n')
     with pytest.raises(WorkbenchError, match=r"rows\.jsonl changed while it was read"):
-        chunk.to_send().received()
+        chunk.to_send().received(reader)

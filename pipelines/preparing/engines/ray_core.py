@@ -318,7 +318,7 @@ class _Actors:
         if self._losses[key] > LOSSES:
             what = "workers of Ray did not start" if number is None else "a shard lost its worker"
             raise MachineError(
-                f"{what}, {self._losses[key]} times: {why}. As a rule the machine ran out of memory. {RESUMED}, with "
+                f"{what} {self._losses[key]} times: {why}. As a rule the machine ran out of memory. {RESUMED}, with "
                 "fewer --workers or a smaller --shard-size"
             )
         log.warning("a worker was lost; another one does its shard again (%s)", why[:120])

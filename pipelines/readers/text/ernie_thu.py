@@ -9,13 +9,11 @@ know is "#UNK#": a mention without a link.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
-from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import LEFT_OUT, MalformedError, Peek, RawReader, Record, parse_row, require
+from pipelines.readers.json_rows import SUFFIXES, RowReader
+from pipelines.readers.reader import LEFT_OUT, MalformedError, Peek, Record, parse_row, require
 from pipelines.readers.text.related_mentions import ROLES
 from pipelines.sources.files import record_key
 from workbench.sequences.sequence import Sample
@@ -25,7 +23,7 @@ TYPING, RELATIONS = frozenset({"sent", "start", "end", "labels"}), frozenset({"t
 
 
 @dataclass(frozen=True)
-class ErnieThuText(RawReader):
+class ErnieThuText(RowReader):
     """`mention` and `types`, or `marks` of head and tail and `labels.relation`; linked entities are `spans`, scored.
 
     A transform that reads entities sets the smallest score: 0.3 in the released code, 0.4 for TACRED.
@@ -37,9 +35,6 @@ class ErnieThuText(RawReader):
     @classmethod
     def detect(cls, source: Peek) -> bool:
         return source.row.keys() >= TYPING or source.row.keys() >= RELATIONS
-
-    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        return row_records(paths)
 
     def sample(self, record: Record) -> Sample:
         name, number, line = record.data

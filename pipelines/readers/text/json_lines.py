@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 
-from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import Drop, MalformedError, Match, Peek, RawReader, Record, parse_row
+from pipelines.readers.json_rows import SUFFIXES, RowReader
+from pipelines.readers.reader import Drop, MalformedError, Match, Peek, Record, parse_row
 from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, no_consensus, usual_sources, with_own
 from pipelines.sources.files import record_key
 from workbench.core.options.bounds import Name
@@ -21,7 +20,7 @@ IN_PLACE = tuple(field.name for field in fields_of("text").values() if field.ins
 
 
 @dataclass(frozen=True)
-class TextJsonLines(RawReader):
+class TextJsonLines(RowReader):
     """`text_field` holds the text (a string, or a list of words), `id_field` (or `key`) the document's name, if any.
 
     The other fields of text samples (docs/samples.md: `spans`, `second`, `tags`, ...) are copied, and so are texts and
@@ -46,9 +45,6 @@ class TextJsonLines(RawReader):
     def detect(cls, source: Peek) -> Match:
         called = source.suffix in cls.suffixes and bool(source.row)
         return cls.likely(source, called or not {"text", *IN_PLACE}.isdisjoint(source.row))
-
-    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        return row_records(paths)
 
     def sample(self, record: Record) -> Sample | Drop:
         name, number, line = record.data

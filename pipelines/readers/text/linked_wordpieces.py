@@ -5,13 +5,12 @@ A line is `{doc_id, sentences: [{tokens, links: [[start, end, entity id]]}]}`; t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
-from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import MalformedError, Peek, RawReader, Record, parse_row, require
+from pipelines.readers.json_rows import SUFFIXES, RowReader
+from pipelines.readers.reader import MalformedError, Peek, Record, parse_row, require
 from pipelines.sources.files import record_key
 from workbench.core.options.bounds import Name
 from workbench.sequences.sequence import Sample
@@ -20,7 +19,7 @@ Span = list[Any]
 
 
 @dataclass(frozen=True)
-class LinkedWordpieces(RawReader):
+class LinkedWordpieces(RowReader):
     """Wordpieces are joined to text (`##` continues a word), sentences by line ends; links become character spans.
 
     `linker` and `linker_version` are stored with every document, as the source of the links.
@@ -36,9 +35,6 @@ class LinkedWordpieces(RawReader):
     def detect(cls, source: Peek) -> bool:
         sentences = source.row.get("sentences") or (source.has_key("sentences") and source.has_key("links"))
         return source.suffix in SUFFIXES and bool(sentences)
-
-    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        return row_records(paths)
 
     def sample(self, record: Record) -> Sample:
         name, number, line = record.data

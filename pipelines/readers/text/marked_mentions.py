@@ -6,13 +6,11 @@ A line is `{input, mention, answer, candidates}`: the mention is between `[START
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
-from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import Drop, MalformedError, Peek, RawReader, Record, parse_row, require
+from pipelines.readers.json_rows import SUFFIXES, RowReader
+from pipelines.readers.reader import Drop, MalformedError, Peek, Record, parse_row, require
 from pipelines.sources.files import record_key
 from workbench.sequences.sequence import Sample
 
@@ -20,7 +18,7 @@ BEGIN, END = "[START_ENT]", "[END_ENT]"
 
 
 @dataclass(frozen=True)
-class MarkedMentions(RawReader):
+class MarkedMentions(RowReader):
     """`mention` is the marked span, `spans` its link, `choices` the candidates, `answer` the number of the right one.
 
     A mention without an answer has no link (NIL); if the answer is not a candidate, there is no `answer`.
@@ -32,9 +30,6 @@ class MarkedMentions(RawReader):
     @classmethod
     def detect(cls, source: Peek) -> bool:
         return BEGIN in str(source.row.get("input", ""))
-
-    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        return row_records(paths)
 
     def sample(self, record: Record) -> Sample | Drop:
         name, number, line = record.data

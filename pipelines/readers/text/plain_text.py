@@ -45,7 +45,7 @@ class PlainText(RawReader):
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         for path in files(paths, self.suffixes):
-            yield from self.documents(path)
+            yield from self._documents(path)
 
     def sample(self, record: Record) -> Sample:
         name, number, raw = record.data
@@ -54,7 +54,10 @@ class PlainText(RawReader):
         key = record_key(f"{name}-{number}")
         return {"key": key, "text": text, "meta": {"source": source, "line": number}}
 
-    def documents(self, path: Path, offset: int | None = None, number: int = 1) -> Iterator[Record]:
+    def records_from(self, place: RecordPlace) -> Iterator[Record]:
+        return self._documents(place.path, place.offset, place.number)
+
+    def _documents(self, path: Path, offset: int | None = None, number: int = 1) -> Iterator[Record]:
         """Gathers lines until `_begins` says that the next document starts.
 
         Args:
@@ -75,7 +78,7 @@ class PlainText(RawReader):
 
     def _record(self, path: Path, begin: int, gathered: list[bytes], offset: int | None) -> Iterator[Record]:
         if any(line.strip() for line in gathered):
-            place = None if offset is None else RecordPlace(self.documents, path, offset, begin)
+            place = None if offset is None else RecordPlace(path, offset, begin)
             yield Record((stem(path), begin, gathered), sum(map(len, gathered)), f"{path.name}:{begin}", place)
 
     def _begins(self, line: bytes, pattern: re.Pattern[bytes]) -> bool:

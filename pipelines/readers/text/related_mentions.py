@@ -9,13 +9,11 @@ subj_start, subj_end, obj_start, obj_end}`, whose ends are the numbers of the la
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
-from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import MalformedError, Peek, RawReader, Record, parse_row, require
+from pipelines.readers.json_rows import SUFFIXES, RowReader
+from pipelines.readers.reader import MalformedError, Peek, Record, parse_row, require
 from pipelines.readers.row_fields import word_places
 from pipelines.sources.files import record_key
 from workbench.sequences.sequence import Sample
@@ -30,7 +28,7 @@ _TAG = re.compile(r"<(/?)(e[12])>")
 
 
 @dataclass(frozen=True)
-class RelatedMentions(RawReader):
+class RelatedMentions(RowReader):
     """`marks` are the spans of head and tail, `labels.relation` the relation; ids of the mentions become `spans`.
 
     Tokens are joined by spaces; TACRED's names of brackets (-LRB-) become brackets. Its subject is the head, and its
@@ -45,9 +43,6 @@ class RelatedMentions(RawReader):
         row = source.row
         own = {"tokens", "head", "tail"} <= row.keys() or {"token", *TACRED["head"], *TACRED["tail"]} <= row.keys()
         return "relation" in row and (own or _is_tagged(row))
-
-    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        return row_records(paths)
 
     def sample(self, record: Record) -> Sample:
         name, number, line = record.data

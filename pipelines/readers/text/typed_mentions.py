@@ -5,19 +5,17 @@ A line is `{annot_id, left_context_token, mention_span, right_context_token, y_s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
-from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import Drop, Peek, RawReader, Record, parse_row, require
+from pipelines.readers.json_rows import SUFFIXES, RowReader
+from pipelines.readers.reader import Drop, Peek, Record, parse_row, require
 from pipelines.sources.files import record_key
 from workbench.sequences.sequence import Sample
 
 
 @dataclass(frozen=True)
-class TypedMentions(RawReader):
+class TypedMentions(RowReader):
     """The tokens are joined by spaces; `mention` is the mention's `[start, end]` in the text, `types` its types."""
 
     kind: ClassVar[str] = "text"
@@ -26,9 +24,6 @@ class TypedMentions(RawReader):
     @classmethod
     def detect(cls, source: Peek) -> bool:
         return "mention_span" in source.row
-
-    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        return row_records(paths)
 
     def sample(self, record: Record) -> Sample | Drop:
         name, number, line = record.data

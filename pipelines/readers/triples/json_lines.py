@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import ClassVar
 
-from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import Peek, RawReader, Record, parse_row, require
+from pipelines.readers.json_rows import SUFFIXES, RowReader
+from pipelines.readers.reader import Peek, Record, parse_row, require
 from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, with_own
 from pipelines.sources.files import record_key
 from workbench.core.options.bounds import Name
@@ -16,7 +14,7 @@ from workbench.sequences.sequence import Sample
 
 
 @dataclass(frozen=True)
-class TripleJsonLines(RawReader):
+class TripleJsonLines(RowReader):
     """The fields of triples samples (docs/samples.md) are copied, the others go to `meta`.
 
     `fields` maps fields of other names: `fields={id: qid, description: extract, types: null}`; null leaves a field to
@@ -34,9 +32,6 @@ class TripleJsonLines(RawReader):
     @classmethod
     def detect(cls, source: Peek) -> bool:
         return isinstance(source.row.get("triples"), list)
-
-    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        return row_records(paths)
 
     def sample(self, record: Record) -> Sample:
         row = parse_row(record.data[2], record.where)

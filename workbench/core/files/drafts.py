@@ -12,6 +12,7 @@ import shutil
 import socket
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -23,6 +24,9 @@ from workbench.core.files.urls import check_is_path
 
 CHUNK = 1 << 20
 DRAFT_SUFFIX = ".part"
+FORGOTTEN = 24 * 3600
+"""Seconds after which a draft of another machine that has not changed counts as left over."""
+_OWNER = re.compile(r"\..*\.(\d+)@(.+?)\.[^.]*(?:\.part)?")
 
 
 @contextlib.contextmanager
@@ -108,6 +112,20 @@ def clear_drafts(path: Path) -> None:
             shutil.rmtree(rest)
         else:
             rest.unlink(missing_ok=True)
+
+
+def may_be_written(entry: Path) -> bool:
+    """Whether the process that writes a draft may still live: on this machine it does; on another one the draft has
+    changed within `FORGOTTEN` seconds."""
+    owner = _OWNER.fullmatch(entry.name)
+    if owner is None:
+        return False
+    if owner[2] == socket.gethostname():
+        return psutil.pid_exists(int(owner[1]))
+    try:
+        return time.time() - entry.stat().st_mtime < FORGOTTEN
+    except FileNotFoundError:
+        return False
 
 
 def _prefix(path: Path) -> str:
