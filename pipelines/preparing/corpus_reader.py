@@ -9,7 +9,7 @@ from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any
 
-from pipelines.readers.reader import MalformedError, RawReader, Record
+from pipelines.readers.reader import MalformedError, RawReader, Record, RecordPlace
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import FILE_NAME
 from workbench.corpora.shards.record import BadRecordError
@@ -31,11 +31,19 @@ class CorpusReader(RawReader):
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         for path in paths:
-            corpus = open_corpus(str(path))
-            for number, info in enumerate(corpus.shards):
-                shard = corpus.shard(number)
-                for record in range(info.records):
-                    yield Record((str(path), number, record), shard.size_of(record), f"{info.name}:{record}")
+            yield from self.records_from(RecordPlace(path / FILE_NAME, 0, 0))
+
+    def records_from(self, place: RecordPlace) -> Iterator[Record]:
+        """From a place, whose offset counts the records of the whole corpus, and whose number is that of the shard."""
+        corpus = open_corpus(str(place.path.parent))
+        before = sum(info.records for info in corpus.shards[: place.number])
+        for number, info in enumerate(corpus.shards[place.number :], place.number):
+            shard = corpus.shard(number)
+            for record in range(max(0, place.offset - before), info.records):
+                data = (str(place.path.parent), number, record)
+                at = RecordPlace(place.path, before + record, number)
+                yield Record(data, shard.size_of(record), f"{info.name}:{record}", at)
+            before += info.records
 
     def sample(self, record: Record) -> Sample:
         place, shard, number = record.data

@@ -12,14 +12,13 @@ from typing import Any
 
 from pipelines.preparing.chunks import DROPPED
 from pipelines.preparing.duplicates import check_keys
+from pipelines.preparing.parts import PART, remove_notes, whole
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.checksums import matches
 from workbench.core.files.drafts import explained
 from workbench.core.files.lock import locked
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import FILE_NAME, Manifest, finish_corpus, parse_manifest
-
-PART = "part"
 
 
 def join(parts: Sequence[Path], output: Path, command: str) -> Manifest:
@@ -53,7 +52,10 @@ def join(parts: Sequence[Path], output: Path, command: str) -> Manifest:
             for log in (part / DROPPED).glob("part-*.jsonl"):
                 (output / DROPPED).mkdir(exist_ok=True)
                 _take(log, output / DROPPED / log.name)
-        return _finish(output, [corpus.manifest for corpus in corpora], command)
+        joined = _finish(output, [corpus.manifest for corpus in corpora], command)
+    provenance = corpora[0].manifest.provenance
+    remove_notes({part.absolute().parent for part in parts}, _options(corpora[0].manifest), provenance["inputs"])
+    return joined
 
 
 def _finish(output: Path, manifests: Sequence[Manifest], command: str) -> Manifest:
@@ -64,7 +66,7 @@ def _finish(output: Path, manifests: Sequence[Manifest], command: str) -> Manife
         lost.update(manifest.dropped)
     for info in shards:
         lost.subtract(info.dropped)
-    options = {name: value for name, value in _options(first).items() if name != PART}
+    options = whole(_options(first))
     commands = [str(manifest.provenance.get("command", "")) for manifest in manifests]
     return finish_corpus(
         output,
@@ -101,7 +103,7 @@ def _options(manifest: Manifest) -> dict[str, Any]:
 def _whole(manifest: Manifest) -> dict[str, Any]:
     """The properties that the parts of a preparation share."""
     provenance = {name: value for name, value in manifest.provenance.items() if name not in ("command", "options")}
-    return {**provenance, "options": {name: value for name, value in _options(manifest).items() if name != PART}}
+    return {**provenance, "options": whole(_options(manifest))}
 
 
 def _take(file: Path, place: Path) -> None:

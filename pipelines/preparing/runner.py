@@ -21,6 +21,7 @@ from pipelines.preparing.chunks import Chunk, Conversion, Limits, Outcome, Repea
 from pipelines.preparing.duplicates import Duplicates, check_keys, find_repeated
 from pipelines.preparing.engines.engine import Engine
 from pipelines.preparing.engines.local import LocalEngine
+from pipelines.preparing.parts import PartNotes
 from pipelines.preparing.progress import Preparation, ProgressBar
 from pipelines.preparing.splits import MAIN, Splits, part_folder
 from pipelines.preparing.workspace import HASHES, CorpusFacts, MediaVersions, NothingLeftError, Workspace, digest
@@ -87,7 +88,8 @@ def check(
     with ErrorContext(conversion.reader):
         files = conversion.reader.inputs(inputs)
     folders = {part: part_folder(output, part) for part in splits.parts}
-    workspace = Workspace(folders, options, files, facts or CorpusFacts())
+    notes = None if limits.part is None else PartNotes(output, options, files)
+    workspace = Workspace(folders, options, files, facts or CorpusFacts(), notes)
     engine = engine or LocalEngine()
     return PreparationPlan(inputs, task, duplicates, limits, workspace, workspace.complete(), engine)
 
@@ -174,12 +176,10 @@ def _outcomes(plan: PreparationPlan, meter: ProgressBar) -> list[Outcome]:
     repeated: dict[int, Repeated] = {}
     if plan.duplicates.wanted:
         meter.say("searching for duplicates")
-        named = ((plan.sent(chunk), f"{chunk.number:06d}-{digest(chunk)}.npy") for chunk in _chunks(plan))
-        folder = plan.output / HASHES
-        repeated = find_repeated(plan.duplicates, task.conversion, named, plan.engine, folder)
+        repeated = _repeated(plan)
     outcomes = []
     media = MediaVersions(plan.output)
-    own = (plan.sent(_to_do(task, chunk, repeated, media)) for chunk in _chunks(plan) if limits.has(chunk.number))
+    own = (plan.sent(_to_do(task, chunk, repeated, media)) for chunk in _own_chunks(plan))
     for outcome in plan.engine.each(work, task, own, task.conversion.device):
         outcomes.append(outcome)
         infos = outcome.shards.values()
@@ -194,6 +194,34 @@ def _outcomes(plan: PreparationPlan, meter: ProgressBar) -> list[Outcome]:
         shown = ", ".join(map(str, plan.inputs[:3])) + (" ..." if len(plan.inputs) > 3 else "")
         raise WorkbenchError(f"the input holds no record ({shown}); nothing was written")
     return outcomes
+
+
+def _repeated(plan: PreparationPlan) -> dict[int, Repeated]:
+    """The duplicates in all chunks. A part hashes its own chunks first; it finds the hashes of parts that are ahead."""
+    notes = plan.workspace.notes
+    chunks = _cut_once(plan) or _chunks(plan)
+    named = ((plan.sent(chunk), f"{chunk.number:06d}-{digest(chunk)}.npy") for chunk in chunks)
+    folder = plan.output / HASHES if notes is None else notes.hashes
+    if notes is not None and (plan.duplicates.near_images, plan.duplicates.near_captions) != (None, None):
+        log.info("--part: every part compares all images and captions for near duplicates")
+    return find_repeated(plan.duplicates, plan.task.conversion, named, plan.engine, folder)
+
+
+def _own_chunks(plan: PreparationPlan) -> Iterator[Chunk]:
+    """The chunks of this part."""
+    return (chunk for chunk in _cut_once(plan) or _chunks(plan) if plan.limits.has(chunk.number))
+
+
+def _cut_once(plan: PreparationPlan) -> list[Chunk] | None:
+    """All chunks as places in the inputs, those of this part first; None where every part reads all records, or where
+    there are no parts."""
+    if plan.workspace.notes is None:
+        return None
+    chunks = plan.workspace.notes.chunks(lambda: _chunks(plan))
+    if chunks is None:
+        log.info("--part: this format cannot be read from the middle of a file; every part reads all of the input")
+        return None
+    return sorted(chunks, key=lambda chunk: not plan.limits.has(chunk.number))
 
 
 def _chunks(plan: PreparationPlan) -> Iterator[Chunk]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.preparing.chunks import DROPPED, Chunk, remove_shard
+from pipelines.preparing.parts import PartNotes
 from pipelines.preparing.progress import console
 from pipelines.preparing.splits import MAIN
 from pipelines.sources.files import identity, is_version
@@ -65,13 +66,20 @@ class Workspace:
         folders: by split; the corpus's own is the first.
         options: all options that decide the corpus besides the inputs, as plain JSON values.
         inputs: all files that decide the records.
+        notes: of the parts of a preparation, which know the identities of the inputs.
     """
 
     def __init__(
-        self, folders: dict[str, Path], options: Mapping[str, Any], inputs: Sequence[Path], facts: CorpusFacts
+        self,
+        folders: dict[str, Path],
+        options: Mapping[str, Any],
+        inputs: Sequence[Path],
+        facts: CorpusFacts,
+        notes: PartNotes | None = None,
     ) -> None:
         self.folders, self.output = folders, folders[MAIN]
         self.options, self.inputs, self.facts = options, inputs, facts
+        self.notes = notes
         self.before: dict[str, Manifest] = {}
         self._seen: list[tuple[int, int, int]] = []
 
@@ -121,7 +129,8 @@ class Workspace:
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
         """Options and inputs: everything that decides the corpus."""
-        return {"options": self.options, "inputs": [identity(path) for path in self.inputs]}
+        inputs = [identity(path) for path in self.inputs] if self.notes is None else self.notes.identities()
+        return {"options": self.options, "inputs": inputs}
 
     def complete(self) -> dict[str, Manifest] | None:
         """The manifests by split if this very corpus is complete; None if there is work to do.

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pipelines.preparing import duplicates
+from pipelines.readers.text.json_lines import TextJsonLines
+from pipelines.sources import files
 from tests.pipelines.test_commands import prepare
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
@@ -74,3 +79,54 @@ def test_more_parts_than_shards(tmp_path, texts):
     with pytest.raises(WorkbenchError, match="--part 2/2: the input has fewer shards than parts"):
         prepare("text", texts, "-o", tmp_path / "out", "--workers", 1, "--part", "2/2")
     assert not list((tmp_path / "out").glob("part-*"))
+
+
+def notes(tmp_path: Path) -> list[Path]:
+    return list(tmp_path.glob(".parts-*"))
+
+
+def test_the_input_is_cut_once_and_each_part_reads_its_own_records(tmp_path, texts, monkeypatch):
+    read: list[str] = []
+    sha256 = files.sha256_of
+    monkeypatch.setattr(files, "sha256_of", lambda path: read.append("checksum") or sha256(path))
+    records, begun = TextJsonLines.records, TextJsonLines.records_from
+    monkeypatch.setattr(TextJsonLines, "records", lambda self, paths: read.append("all") or records(self, paths))
+    monkeypatch.setattr(TextJsonLines, "records_from", lambda self, at: read.append(at.number) or begun(self, at))
+    parts = in_parts(texts, 3)
+    assert read.count("checksum") == read.count("all") == 1
+    assert [number for number in read if isinstance(number, int)] == [1, 10, 19, 4, 13, 22, 7, 16]
+    assert notes(tmp_path)
+    prepare("join", *parts, "-o", tmp_path / "joined")
+    assert not notes(tmp_path)
+
+
+def test_each_record_is_hashed_by_one_part(tmp_path, json_lines, monkeypatch):
+    path = json_lines("docs.jsonl", [{"id": f"d{i}", "text": f"document {i % 7}"} for i in range(23)])
+    hashed: list[Any] = []
+    content_hash = duplicates.content_hash
+    monkeypatch.setattr(duplicates, "content_hash", lambda sample: hashed.append(sample["key"]) or content_hash(sample))
+    parts = in_parts(path, 3, "--dedupe")
+    assert sorted(hashed) == sorted(f"d{i}" for i in range(23))
+    prepare("join", *parts, "-o", tmp_path / "joined")
+    prepare("text", path, "--shard-size", 3, "--workers", 1, "--dedupe", "-o", tmp_path / "whole")
+    assert Corpus.open(tmp_path / "joined").identity == Corpus.open(tmp_path / "whole").identity
+
+
+def test_parts_of_an_input_that_cannot_be_read_from_the_middle(tmp_path, texts, caplog):
+    packed = tmp_path / "docs.jsonl.gz"
+    packed.write_bytes(gzip.compress(texts.read_bytes()))
+    caplog.set_level("INFO", "pipelines")
+    parts = in_parts(packed, 2)
+    assert "every part reads all of the input" in caplog.text
+    prepare("join", *parts, "-o", tmp_path / "joined")
+    assert Corpus.open(tmp_path / "joined").records == 20
+
+
+def test_parts_of_a_corpus(tmp_path, texts):
+    prepare("text", texts, "-o", tmp_path / "text", "--shard-size", 4, "--workers", 1)
+    parts = [tmp_path / "one", tmp_path / "two"]
+    for number, part in enumerate(parts, 1):
+        prepare("corpus", tmp_path / "text", "-o", part, "--shard-size", 3, "--workers", 2, "--part", f"{number}/2")
+    prepare("join", *parts, "-o", tmp_path / "joined")
+    prepare("corpus", tmp_path / "text", "-o", tmp_path / "whole", "--shard-size", 3, "--workers", 1)
+    assert Corpus.open(tmp_path / "joined").identity == Corpus.open(tmp_path / "whole").identity
