@@ -71,7 +71,7 @@ class Repeated(NamedTuple):
     captions: Mapping[int, frozenset[int]] = {}
 
 
-class Stretch(NamedTuple):
+class RecordRange(NamedTuple):
     """Consecutive records of a file: the place of the first one, and their number."""
 
     place: RecordPlace
@@ -79,27 +79,29 @@ class Stretch(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Consecutive raw records, and which of them to drop. A chunk that is sent has `stretches` instead of records where
+    """Consecutive raw records, and which of them to drop. A chunk that is sent has `ranges` instead of records where
     the reader can begin again at their places."""
 
     number: int
     records: Sequence[Record]
     repeated: Repeated = Repeated()
-    stretches: tuple[Stretch, ...] = ()
+    ranges: tuple[RecordRange, ...] = ()
 
     def to_send(self) -> Chunk:
         """The chunk as it is sent to a worker."""
-        stretches: list[Stretch] = []
+        ranges: list[RecordRange] = []
         last: RecordPlace | None = None
         for record in self.records:
             if record.place is None:
                 return self
             if last is not None and last.path == record.place.path and last.offset < record.place.offset:
-                stretches[-1] = Stretch(stretches[-1].place, stretches[-1].records + 1)
+                ranges[-1] = RecordRange(ranges[-1].place, ranges[-1].records + 1)
             else:
-                stretches.append(Stretch(record.place, 1))
+                ranges.append(RecordRange(record.place, 1))
             last = record.place
-        return self._replace(records=[], stretches=tuple(stretches))
+        if not ranges:  # it has no records, or is as it is sent
+            return self
+        return self._replace(records=[], ranges=tuple(ranges))
 
     def received(self, reader: RawReader) -> Chunk:
         """The chunk with its records, in a worker.
@@ -107,16 +109,16 @@ class Chunk(NamedTuple):
         Raises:
             WorkbenchError: a file has changed meanwhile.
         """
-        if not self.stretches:
+        if not self.ranges:
             return self
         records: list[Record] = []
         with _silent():
-            for place, count in self.stretches:
+            for place, count in self.ranges:
                 found = list(islice(reader.records_from(place), count))
                 if len(found) < count:
                     raise WorkbenchError(f"{place.path} changed while it was read; run the command again")
                 records += found
-        return self._replace(records=records, stretches=())
+        return self._replace(records=records, ranges=())
 
 
 @contextmanager

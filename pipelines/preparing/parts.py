@@ -1,7 +1,7 @@
-"""What the parts of a preparation (`--part i/n`) share, so that each reads its own records only.
+"""What the jobs of a preparation in parts (`--part i/n`) share, so that each reads its own records only.
 
 A hidden folder next to their outputs has the checksums of the inputs, the place of each chunk in them, and the hashes
-of contents. The first part that needs one makes it, and the others wait for it or find it. Parts whose outputs lie in
+of contents. The job that comes first makes them, and the others wait for it or find them. Jobs whose outputs lie in
 folders of their own share nothing: each of them reads everything. `prepare join` deletes the folder.
 """
 
@@ -17,28 +17,28 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pipelines.preparing.chunks import Chunk, Stretch
+from pipelines.preparing.chunks import Chunk, RecordRange
 from pipelines.readers.reader import RecordPlace
 from pipelines.sources.files import identity
 from workbench.core.files.drafts import explained, write_text
 
 log = logging.getLogger(__name__)
 PART = "part"
-"""The option that differs between the parts of a preparation."""
+"""The option that differs between the jobs of a preparation."""
 FOLDER = ".parts-"
 INPUTS, CUTS, HASHES, LOCK = "inputs.json", "cuts.jsonl", "hashes", "lock"
 
 
 def whole(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that the parts of a preparation have in common."""
+    """The options that the jobs of a preparation have in common."""
     return {name: value for name, value in options.items() if name != PART}
 
 
 class PartNotes:
-    """The shared folder of the parts that have these options and these versions of the inputs.
+    """The shared folder of the jobs that have these options and these versions of the inputs.
 
     Args:
-        output: the folder of this part's corpus.
+        output: the folder of this job's corpus.
     """
 
     def __init__(self, output: Path, options: Mapping[str, Any], inputs: Sequence[Path]) -> None:
@@ -54,7 +54,7 @@ class PartNotes:
         return self.folder / HASHES
 
     def identities(self) -> list[dict[str, Any]]:
-        """The identity of each input; the part that comes first hashes them."""
+        """The identity of each input; the job that comes first hashes them."""
         place = self.folder / INPUTS
         with self._turn():
             if not place.exists():
@@ -63,23 +63,23 @@ class PartNotes:
         return list(json.loads(place.read_bytes())["inputs"])
 
     def chunks(self, cut: Callable[[], Iterable[Chunk]]) -> list[Chunk] | None:
-        """All chunks, as stretches of the inputs; None where the reader cannot begin inside of a file.
+        """All chunks, as ranges of the inputs; None where the reader cannot begin inside of a file.
 
         Args:
-            cut: reads all records; it is called by the part that comes first.
+            cut: reads all records; it is called by the job that comes first.
         """
         place = self.folder / CUTS
         with self._turn():
             if not place.exists():
-                log.info("cutting the input into shards, for all parts")
+                log.info("cutting the input into shards, once for all jobs of --part")
                 write_text(place, "".join(f"{line}\n" for line in self._lines(cut())))
         rows = [json.loads(line) for line in place.read_text("utf-8").splitlines()]
         if None in rows:
             return None
         chunks = []
         for number, row in enumerate(rows):
-            stretches = tuple(Stretch(RecordPlace(self.inputs[file], *at), records) for file, *at, records in row)
-            chunks.append(Chunk(number, [], stretches=stretches))
+            ranges = tuple(RecordRange(RecordPlace(self.inputs[file], *at), records) for file, *at, records in row)
+            chunks.append(Chunk(number, [], ranges=ranges))
         return chunks
 
     def _lines(self, chunks: Iterable[Chunk]) -> Iterator[str]:
@@ -87,14 +87,14 @@ class PartNotes:
         numbers = {path: number for number, path in enumerate(self.inputs)}
         for chunk in chunks:
             sent = chunk.to_send()
-            if not sent.stretches or any(stretch.place.path not in numbers for stretch in sent.stretches):
+            if not sent.ranges or any(found.place.path not in numbers for found in sent.ranges):
                 yield "null"
                 return
-            yield json.dumps([[numbers[place.path], *place[1:], records] for place, records in sent.stretches])
+            yield json.dumps([[numbers[place.path], *place[1:], records] for place, records in sent.ranges])
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """One part at a time; on a file system without locks all at once, which costs time alone."""
+        """One job at a time; on a file system without locks all at once, which costs time alone."""
         with explained(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             with (self.folder / LOCK).open("w") as file:
@@ -104,7 +104,7 @@ class PartNotes:
 
 
 def remove_notes(parents: Iterable[Path], options: Mapping[str, Any], inputs: Sequence[Any]) -> None:
-    """Delete the notes of a preparation in these folders, after its parts were joined."""
+    """Delete the notes of a preparation in these folders, after they were joined."""
     for parent in parents:
         for folder in parent.glob(f"{FOLDER}*"):
             try:

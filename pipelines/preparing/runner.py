@@ -197,13 +197,13 @@ def _outcomes(plan: PreparationPlan, meter: ProgressBar) -> list[Outcome]:
 
 
 def _repeated(plan: PreparationPlan) -> dict[int, Repeated]:
-    """The duplicates in all chunks. A part hashes its own chunks first; it finds the hashes of parts that are ahead."""
+    """The duplicates in all chunks. A job of --part hashes its own chunks first; it finds the hashes of jobs ahead."""
     notes = plan.workspace.notes
     chunks = _cut_once(plan) or _chunks(plan)
     named = ((plan.sent(chunk), f"{chunk.number:06d}-{digest(chunk)}.npy") for chunk in chunks)
     folder = plan.output / HASHES if notes is None else notes.hashes
     if notes is not None and (plan.duplicates.near_images, plan.duplicates.near_captions) != (None, None):
-        log.info("--part: every part compares all images and captions for near duplicates")
+        log.info("--part: each job compares all images and captions for near duplicates")
     return find_repeated(plan.duplicates, plan.task.conversion, named, plan.engine, folder)
 
 
@@ -213,13 +213,13 @@ def _own_chunks(plan: PreparationPlan) -> Iterator[Chunk]:
 
 
 def _cut_once(plan: PreparationPlan) -> list[Chunk] | None:
-    """All chunks as places in the inputs, those of this part first; None where every part reads all records, or where
-    there are no parts."""
+    """All chunks as places in the inputs, those of this job of --part first; None where each job reads all records, or
+    where there is one."""
     if plan.workspace.notes is None:
         return None
     chunks = plan.workspace.notes.chunks(lambda: _chunks(plan))
     if chunks is None:
-        log.info("--part: this format cannot be read from the middle of a file; every part reads all of the input")
+        log.info("--part: this format cannot be read from the middle of a file; each job reads all of the input")
         return None
     return sorted(chunks, key=lambda chunk: not plan.limits.has(chunk.number))
 

@@ -117,7 +117,7 @@ def test_parts_of_an_input_that_cannot_be_read_from_the_middle(tmp_path, texts, 
     packed.write_bytes(gzip.compress(texts.read_bytes()))
     caplog.set_level("INFO", "pipelines")
     parts = in_parts(packed, 2)
-    assert "every part reads all of the input" in caplog.text
+    assert "each job reads all of the input" in caplog.text
     prepare("join", *parts, "-o", tmp_path / "joined")
     assert Corpus.open(tmp_path / "joined").records == 20
 

@@ -76,7 +76,7 @@ def check_chunks(reader: RawReader, paths: list[Path], size: int) -> None:
     for chunk in chunks:
         sent = chunk.to_send()
         assert not sent.records
-        assert sum(stretch.records for stretch in sent.stretches) == len(chunk.records)
+        assert sum(each.records for each in sent.ranges) == len(chunk.records)
         assert [tuple(record[:3]) for record in sent.received(reader).records] == [tuple(r[:3]) for r in chunk.records]
 
 
