@@ -59,5 +59,6 @@ def _command(arguments: list[str], environment: dict[str, str], output: Path) ->
     faulthandler.disable()  # pytest's, which writes to pytest's terminal
     multiprocessing.set_start_method("fork", force=True)  # as where this process is the first
     os.environ.update(environment)
+    os.chdir(environment.get("PWD", "."))
     sys.argv = ["workbench", *arguments]
     main()

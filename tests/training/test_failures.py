@@ -248,5 +248,7 @@ def test_ranks_end_together(make_recipe: Any, launch: Launch, tmp_path: Path, ho
             assert how != "bug" or "RuntimeError: boom" in output
         else:
             assert code == 1, output
-            assert f"error: rank {number} of 2 lost the others" in output
+            lost = {0: "rank 0 on 127.0.0.1 does not answer", 1: f"rank 1 ({socket.gethostname()}, process "}[rank]
+            assert f"error: rank {number} of 2 lost the others: {lost}" in output
+            assert rank == 0 or ("sends no heartbeat" if how == "kill" else "ended with RuntimeError") in output
             assert "Traceback" not in output

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from workbench.core.errors import WorkbenchError, memory_error, message, system_error, unknown
 from workbench.core.options.command import command
+from workbench.core.processes.launch import is_first
 from workbench.core.processes.rank_messages import say_once
 from workbench.core.processes.signals import Ended, ending
 from workbench.core.shipped import version
@@ -95,7 +96,7 @@ class LazyCommand:
     """A meta path finder that finds nothing. It prints once that torch is being loaded, since that takes seconds."""
 
     def __init__(self, arguments: list[str]) -> None:
-        self.silent = "--help" in arguments or os.environ.get("RANK", "0") != "0"
+        self.silent = "--help" in arguments or not is_first(os.environ)
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         if name == "torch" and not self.silent:

@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from workbench.core.errors import MachineError
 from workbench.core.processes.distributed import World
+from workbench.core.processes.membership import LostRanksError
 
 logger = logging.getLogger(__name__)
 GO_ON = "Once that is fixed, the same command continues from the last checkpoint"
@@ -44,9 +45,10 @@ def named_failures(world: World, need_less: str = NEED_LESS, go_on: str = GO_ON)
         if "can't allocate memory" in str(error):  # torch has no type of its own for a full host
             raise MachineError(f"{_memory(world, str(error))}. {need_less}. {go_on}") from error
         if world.size > 1 and (isinstance(error, dist.DistError) or LOST_PEER.search(str(error))):
-            raise MachineError(
-                f"rank {world.rank} of {world.size} lost the others: one of them ended, or did not answer for half an "
-                f"hour; its own message has the reason ({_line(error)}). {go_on}"
+            lost = world.missing() or "one of them ended or does not answer"
+            raise LostRanksError(
+                f"rank {world.rank} of {world.size} lost the others: {lost}. Its own output has the reason "
+                f"({_line(error)}). {go_on}"
             ) from error
         raise
 

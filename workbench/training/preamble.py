@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -107,7 +108,9 @@ class Preamble:
         spec, ranks = self.plan.recipe.train, self.plan.world.size
         per_rank = spec.lanes / ranks
         reported = f"{spec.global_batch_size:,} = {spec.micro_batch_size:,} x {per_rank:g} accumulated"
-        return f"{reported} x {_counted(ranks, 'rank')}"
+        idle = -spec.lanes % ranks
+        waits = f", of which {idle:,} idle in the last of {math.ceil(per_rank)} passes" if idle else ""
+        return f"{reported} x {_counted(ranks, 'rank')}{waits}"
 
     def _kernels(self) -> dict[str, str]:
         """The attention kernel on CUDA, where a trial has asked for it."""

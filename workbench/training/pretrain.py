@@ -16,6 +16,7 @@ from pathlib import Path
 from workbench.core.files.lock import locked
 from workbench.core.processes.distributed import World, distributed
 from workbench.core.processes.malloc import keep_freed_memory
+from workbench.core.processes.shared_folder import refuse_unshared
 from workbench.core.processes.signals import StopRequest
 from workbench.core.terminal import Terminal
 from workbench.recipe.spec import Recipe
@@ -119,14 +120,18 @@ def dry_run(recipe: Recipe, run_dir: str | Path, *, accept_changes: bool = False
 
 @contextmanager
 def _held(run: Path, world: World) -> Iterator[None]:
-    """The main rank locks the folder; an error there ends every rank. A new folder is removed when no step is made."""
-    new = not run.exists()
+    """The main rank locks the folder, and all ranks must see it. An error there ends every rank.
+
+    A new folder is removed when no step is made.
+    """
+    new = world.is_main and not run.exists()  # other nodes must not look: their file system would remember the answer
     with ExitStack() as stack:
         world.from_main(lambda: stack.enter_context(locked(run)))
         try:
+            refuse_unshared(run, world)
             yield
         except Exception:
-            if new and world.is_main and Checkpoints(run).latest() is None and not read_metrics(run):
+            if new and Checkpoints(run).latest() is None and not read_metrics(run):
                 shutil.rmtree(run, ignore_errors=True)
             raise
 

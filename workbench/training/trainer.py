@@ -193,6 +193,7 @@ class Trainer:
             if self.step == start:
                 self.built.check()
             self.step += 1
+            self.world.note_step(self.step)
             if result.skipped and not self.window.skipped:
                 reported = (
                     "step %d is skipped: its gradients are not finite in float16; the scale of the loss is halved"

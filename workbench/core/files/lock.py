@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,7 +22,15 @@ from workbench.core.files.urls import check_is_path
 
 logger = logging.getLogger(__name__)
 LOCK = ".lock"
-_held: set[Path] = set()
+_held: dict[Path, bytes] = {}
+"""The locks of this process, with the record in their file. It must not open the file again, as closing it would end
+the lock."""
+
+
+def record_of(folder: Path) -> bytes:
+    """What this process has written into the file of its lock: its id, its host, a random number; b"" where the disk
+    was full."""
+    return _held[real_path(folder) / LOCK]
 
 
 @contextmanager
@@ -43,11 +52,11 @@ def locked(folder: Path) -> Iterator[None]:
     place = real_path(folder) / LOCK
     if place in _held:  # a POSIX lock does not exclude its own process
         raise WorkbenchError(f"{folder} is in use by this process itself; choose another folder")
-    _held.add(place)
+    _held[place] = b""
     try:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            file = _acquire(folder)
+            file, _held[place] = _acquire(folder)
         except OSError as error:
             raise system_error(error, folder) from error
         try:
@@ -59,10 +68,10 @@ def locked(folder: Path) -> Iterator[None]:
                     folder.rmdir()
             file.close()
     finally:
-        _held.discard(place)
+        _held.pop(place, None)
 
 
-def _acquire(folder: Path) -> TextIO:
+def _acquire(folder: Path) -> tuple[TextIO, bytes]:
     place = folder / LOCK
     check_file(place)
     while True:
@@ -84,10 +93,12 @@ def _acquire(folder: Path) -> TextIO:
             break
         file.close()  # the previous holder removed the file in the meantime
     about = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%F %T"), "command": sys.argv}
+    record = json.dumps({**about, "nonce": uuid.uuid4().hex}).encode()
     file.truncate()
     with suppress(OSError):  # on a full disk the lock holds without the record of its owner
-        os.write(file.fileno(), json.dumps(about).encode())  # unbuffered: closing cannot fail
-    return file
+        os.write(file.fileno(), record)  # unbuffered: closing cannot fail
+        return file, record
+    return file, b""
 
 
 def _holder(file: TextIO) -> str:

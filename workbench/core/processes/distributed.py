@@ -1,16 +1,17 @@
-"""The ranks of a run: set-up from torchrun's environment, and the collectives that the trainer uses.
+"""The ranks of a run: set-up from the launcher's environment, and the collectives that the trainer uses.
 
 Everything also works on one process without a process group.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import resource
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, TypeVar, cast
 
 import torch
@@ -20,21 +21,23 @@ from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 
 from workbench.core.errors import MachineError, WorkbenchError, message, system_error
+from workbench.core.processes.launch import Launch, launch_of
+from workbench.core.processes.membership import LostRanksError, Membership, ends_at_once
 
 T = TypeVar("T")
 ROWS = "rows_sharded_parameters"
 """The method of a module that names its parameters of which every rank has other rows: they are not replicated."""
-PATIENCE = timedelta(minutes=30)
-"""How long a rank waits for the others. It is longer than any save, so that only a rank that hangs is given up."""
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class World:
-    """This process among all: `rank` of `size`, and its device."""
+    """This process among all: `rank` of `size`, its device, and how it notices the others."""
 
     rank: int = 0
     size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    membership: Membership | None = field(default=None, compare=False)
 
     @property
     def is_main(self) -> bool:
@@ -43,6 +46,7 @@ class World:
     def sum(self, values: Tensor) -> Tensor:
         """The element-wise sum over ranks, in place (gloo for a CPU tensor, nccl for a CUDA tensor)."""
         if self.size > 1:
+            self._arrive()
             dist.all_reduce(values)
         return values
 
@@ -50,6 +54,7 @@ class World:
         """Every rank's small Python value, in rank order, on every rank."""
         if self.size == 1:
             return [value]
+        self._arrive()
         values: list[Any] = [None] * self.size
         dist.all_gather_object(values, value)
         return values
@@ -58,6 +63,7 @@ class World:
         """Every rank's Python value, in rank order, on the main rank; elsewhere []."""
         if self.size == 1:
             return [value]
+        self._arrive()
         values: list[Any] = [None] * self.size if self.is_main else []
         dist.gather_object(value, values or None)
         return values
@@ -67,12 +73,14 @@ class World:
         [sum(received), ...]. No gradient flows through it."""
         if self.size == 1:
             return rows
+        self._arrive()
         found = rows.new_empty((sum(received), *rows.shape[1:]))
         dist.all_to_all_single(found, rows.contiguous(), received, sent)
         return found
 
     def barrier(self) -> None:
         if self.size > 1:
+            self._arrive()
             dist.barrier()
 
     def from_main(self, make: Callable[[], T]) -> T:
@@ -91,13 +99,36 @@ class World:
                 refusal = error
             except OSError as error:
                 refusal = system_error(error)
-        refused = self.gather((type(refusal), message(refusal)) if refusal is not None else None)[0]
+        refused, value = self._broadcast(None if refusal is None else (type(refusal), message(refusal)), value)
         if refusal is not None:
             raise refusal
         if refused is not None:
             kind = MachineError if issubclass(refused[0], MachineError) else WorkbenchError
             raise kind(refused[1])
-        return cast(T, self.gather(value)[0])
+        return cast(T, value)
+
+    def _broadcast(self, *values: Any) -> Any:
+        """The main rank's Python values, on every rank."""
+        if self.size == 1:
+            return values
+        self._arrive()
+        sent = [*values]
+        dist.broadcast_object_list(sent)
+        return sent
+
+    def _arrive(self) -> None:
+        """Note that this rank comes to a collective operation, for the message when another one does not come."""
+        if self.membership is not None:
+            self.membership.calls += 1
+
+    def missing(self) -> str:
+        """The ranks for which a collective operation has failed; "" if unknown (`Membership.missing`)."""
+        return "" if self.membership is None else self.membership.missing()
+
+    def note_step(self, step: int) -> None:
+        """Note the number of finished steps, for the message when a rank is lost."""
+        if self.membership is not None:
+            self.membership.step = step
 
     def lanes(self, total: int) -> range:
         """The lanes of this rank: rank, rank + size, ...
@@ -172,27 +203,77 @@ class _Unadvised(torch.autograd.Function):
         return given.clone()
 
 
+_world: World | None = None
+"""The world of this process while it has joined the others."""
+
+
 def world_from_environment() -> World:
-    """The world described by torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK), or a single process.
+    """The world that the launcher's variables describe (`workbench.core.processes.launch`), or a single process.
 
     It joins the process group: nccl for CUDA tensors and gloo for CPU tensors, or gloo alone without a GPU.
+    LOCAL_RANK and LOCAL_WORLD_SIZE are set as torchrun sets them, whatever the launcher is.
+
+    Raises:
+        WorkbenchError: the variables contradict each other, or the node has fewer GPUs than processes.
+        LostRanksError: the other ranks do not come.
     """
-    size = int(os.environ.get("WORLD_SIZE", "1"))
-    rank = int(os.environ.get("RANK", "0"))
-    cuda = torch.cuda.is_available()
-    device = torch.device("cpu")
-    if cuda:
-        local = int(os.environ.get("LOCAL_RANK", "0"))
-        if local >= torch.cuda.device_count():
-            raise WorkbenchError(
-                f"rank {rank} is local rank {local}, but this node has {torch.cuda.device_count()} GPU(s); start "
-                "at most as many processes per node as it has GPUs"
-            )
-        device = torch.device("cuda", local)
-        torch.cuda.set_device(device)
-    if size > 1 and not dist.is_initialized():
-        dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=PATIENCE)
-    return World(rank, size, device)
+    launch = launch_of(os.environ)
+    if launch.note:
+        logger.warning("%s", launch.note)
+    if launch.size == 1:
+        return World(device=_device(launch, 0))
+    if dist.is_initialized():
+        return _world or World(launch.rank, launch.size, _device(launch, launch.local_rank or 0))
+    raise_file_limit()
+    membership = None
+    try:
+        with ends_at_once():
+            membership = Membership(launch)
+            device = _device(launch, membership.local_rank)
+            os.environ |= {"LOCAL_RANK": str(membership.local_rank), "LOCAL_WORLD_SIZE": str(membership.local_size)}
+            _join(membership, device)
+    except BaseException as error:
+        if membership is not None:
+            membership.leave(error)
+        if isinstance(error, dist.DistError | RuntimeError) and not isinstance(error, WorkbenchError):
+            found = str(error).splitlines()[0]
+            raise LostRanksError(f"rank {launch.rank} of {launch.size} cannot join the others: {found}") from error
+        raise
+    return World(launch.rank, launch.size, device, membership)
+
+
+def _device(launch: Launch, local_rank: int) -> torch.device:
+    """The GPU of this process, or the CPU."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    count = torch.cuda.device_count()
+    if count == 1 and launch.launcher in ("SLURM", "Open MPI"):
+        local_rank = 0  # a launcher that binds GPUs shows each process its own alone
+    if local_rank >= count:
+        raise WorkbenchError(
+            f"rank {launch.rank} is local rank {local_rank}, but this node has {count} GPU(s); start "
+            "at most as many processes per node as it has GPUs"
+        )
+    torch.cuda.set_device(local_rank)
+    return torch.device("cuda", local_rank)
+
+
+def _join(membership: Membership, device: torch.device) -> None:
+    launch = membership.launch
+    # a connection to another rank is made when it is first used: a ring or a tree needs a few, and not all
+    os.environ.setdefault("TORCH_GLOO_LAZY_INIT", "1")
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(
+        backend, timeout=membership.patience, store=membership.store, rank=launch.rank, world_size=launch.size
+    )
+
+
+def raise_file_limit() -> None:
+    """Raise the soft limit of open files to the hard one: every connection to a rank takes a descriptor."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):  # a system may refuse what it states
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 @contextmanager
@@ -201,16 +282,29 @@ def distributed() -> Iterator[World]:
 
     After an error it leaves without waiting for the other ranks: they detect the closed connection, and end too.
     """
+    global _world
     joined = dist.is_available() and dist.is_initialized()
     world = world_from_environment()
     leave = world.size > 1 and not joined
+    if leave:
+        _world = world
     try:
         yield world
-    except BaseException:
-        if leave and world.device.type == "cuda":
-            distributed_c10d._abort_process_group()  # collectives under way would never end
-        elif leave:
-            dist.destroy_process_group()
+    except BaseException as error:
+        if leave:
+            _leave(world, error)
         raise
     if leave:
+        _leave(world)
+
+
+def _leave(world: World, error: BaseException | None = None) -> None:
+    """Leave the process group; after an error without waiting for the others."""
+    global _world
+    _world = None
+    if world.membership is not None:
+        world.membership.leave(error)
+    if error is not None and world.device.type == "cuda":
+        distributed_c10d._abort_process_group()  # collectives under way would never end
+    else:
         dist.destroy_process_group()

@@ -1,0 +1,141 @@
+"""Ranks find each other after any of them was killed and started again, however often each torchrun agent restarted."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from torch import distributed as dist
+
+from workbench.core.errors import WorkbenchError
+from workbench.core.processes import membership
+from workbench.core.processes.launch import Launch
+from workbench.core.processes.membership import LostRanksError, Membership
+
+LIMIT = 20
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> dist.TCPStore:
+    """The store of torchrun's agent, and little patience."""
+    monkeypatch.setenv("WORKBENCH_PATIENCE", "10")
+    return dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The ranks that end themselves."""
+    found: list[int] = []
+
+    def end(self: Membership) -> None:
+        found.append(self.launch.rank)
+        self._left.set()
+
+    monkeypatch.setattr(Membership, "_end", end)
+    return found
+
+
+def launch(store: dist.TCPStore, rank: int, size: int = 2) -> Launch:
+    return Launch(rank, size, None, None, "127.0.0.1", store.port, "torchrun", shares_store=True)
+
+
+def join(store: dist.TCPStore, *ranks: int, size: int = 2) -> list[Membership]:
+    """Processes that are started now; none of them has joined before."""
+    for rank in ranks:
+        membership._joined.pop(("127.0.0.1", store.port, rank, size), None)
+    with ThreadPoolExecutor(len(ranks)) as pool:
+        found = [pool.submit(Membership, launch(store, rank, size)) for rank in ranks]
+        return [each.result(LIMIT) for each in found]
+
+
+@pytest.fixture(autouse=True)
+def several_on_one_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Membership, "_local", lambda self: (0, 1))
+
+
+def leave(*members: Membership) -> None:
+    for member in members:
+        member.leave()
+
+
+def test_ranks_meet_and_meet_again(store: dist.TCPStore) -> None:
+    """The second time in the same processes, as a script that trains twice."""
+    for number in range(2):
+        with ThreadPoolExecutor(2) as pool:
+            members = list(pool.map(lambda rank: Membership(launch(store, rank)), range(2)))
+        assert [member.generation for member in members] == [0, 0]
+        members[0].store.set("mine", str(number))
+        assert members[1].store.get("mine") == str(number).encode()
+        leave(*members)
+
+
+def test_the_place_of_a_dead_process_is_not_waited_for(store: dist.TCPStore) -> None:
+    """Rank 1 was killed while it joined; its agent has started it three times, the other agent never."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(join, store, 0)
+        time.sleep(0.2)
+        for number in range(3):
+            keys = dist.PrefixStore(f"workbench/{number}", store)
+            keys.set("size", "2")
+            keys.set("member/1", "dead")
+        (second,) = join(store, 1)
+        (first,) = waiting.result(LIMIT)
+    assert first.generation == second.generation == 3
+    leave(first, second)
+
+
+def test_the_rest_of_an_earlier_generation_ends(store: dist.TCPStore, ended: list[int]) -> None:
+    old = join(store, 0, 1)
+    new = join(store, 0, 1)
+    deadline = time.monotonic() + LIMIT
+    while len(ended) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert sorted(ended) == [0, 1]
+    assert {member.generation for member in new} == {1}
+    leave(*old, *new)
+
+
+def test_another_number_of_ranks_is_another_generation(store: dist.TCPStore, ended: list[int]) -> None:
+    old, new = join(store, 0, 1), join(store, 0, 1, 2, size=3)
+    assert {member.generation for member in new} == {1}
+    leave(*old, *new)
+
+
+def test_who_does_not_come_is_named(store: dist.TCPStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKBENCH_PATIENCE", "1")
+    with pytest.raises(LostRanksError, match=r"rank 1 of 4 .*: rank 0, rank 2, rank 3 did not come"):
+        join(store, 1, size=4)
+
+
+def test_who_is_missing_is_named(store: dist.TCPStore) -> None:
+    """A rank that ended, one without a heartbeat, one that is behind; in this order."""
+    first, second, third = join(store, 0, 1, 2, size=3)
+    first.calls = second.calls = 7
+    second.step = 4
+    time.sleep(1.5)
+    assert "rank 2" in first.missing()
+    assert "is behind" in first.missing()
+    second._left.set()
+    second._thread.join()
+    second._keys.set("beat/1", second._beat(5))
+    assert f"process {os.getpid()}, step 4) sends no heartbeat" in first.missing()
+    third.leave(ValueError())
+    assert "rank 2" in (named := first.missing())
+    assert "ended with ValueError" in named
+    leave(first)
+
+
+def test_a_store_that_is_gone_is_named(store: dist.TCPStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    members = join(store, 0, 1)
+    monkeypatch.setattr(Membership, "_beats", lambda self: (_ for _ in ()).throw(dist.DistNetworkError("gone")))
+    assert members[0].missing() == "torchrun's agent on 127.0.0.1 does not answer"
+    leave(*members)
+
+
+@pytest.mark.parametrize("given", ["0", "soon", "-3", "1.5"])
+def test_patience_is_a_number(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKBENCH_PATIENCE", given)
+    with pytest.raises(WorkbenchError, match="a whole number of seconds"):
+        membership.patience()
