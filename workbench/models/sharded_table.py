@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from workbench.core.errors import WorkbenchError
 from workbench.sequences.fetched_rows import FetchedRows
 
-BLOCK = 2**16
+BLOCK = 2**13
 """Rows that are filled or read at once."""
 LARGEST = 2**31
 """Rows of the largest table: products of two rows' numbers are whole numbers of 64 bits."""
