@@ -31,6 +31,7 @@ from workbench.pretraining.task_corpora import LearningSignals
 from workbench.recipe.spec import InitFrom, NetworkSpec, Spec
 from workbench.runs.data_record import MADE_FOR, NOTHING, read_data
 from workbench.runs.names import is_run
+from workbench.runs.table_files import start_tables
 from workbench.runs.weights import OWN_SIZES, check_shapes, copy_weights
 from workbench.text.tokenizer import Tokenizer
 
@@ -102,6 +103,8 @@ def initialise(
             advice = f"`workbench recipes --from {entry.weights} > mine.yaml` writes the recipe of its sizes"
             raise WorkbenchError(f"{str(error).removesuffix(OWN_SIZES)}{advice}") from error
         copy_weights(target, tensors)
+        if source.tables is not None and entry.adapters is None:
+            start_tables(root.network(network), source.prefix, source.tables, entry.stream)
         _fill_in(target, tensors)
         copied |= dict.fromkeys(tensors, entry.weights)
         if entry.adapters is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import Tensor
@@ -23,11 +23,12 @@ from workbench.interop.checkpoint_reader import names_of, read_checkpoint_folder
 from workbench.pretraining.task import DEFAULT_NETWORK, objectives_of, visibilities_of
 from workbench.pretraining.task_corpora import features_of
 from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe, Spec
-from workbench.runs.checkpoint import DamagedError, files_of, read_checkpoint
+from workbench.runs.checkpoint import DamagedError, files_of, read_checkpoint, stored_tables
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import START, refuse_other
 from workbench.runs.folder import read_recipe
 from workbench.runs.names import BEST, CHECKPOINTS, MODEL, RECIPE, TOKENIZER, is_run
+from workbench.runs.pieces import StoredTensors
 from workbench.text.tokenizer import Tokenizer
 
 RUN = "run"
@@ -45,6 +46,7 @@ class WeightSource:
         unused: tensors without a counterpart here (their names).
         missing: tensors that a network of that description has in addition (our names).
         features: the sources of the features of a run (`workbench.pretraining.task_corpora.features_of`).
+        tables, prefix: the rows of a run's sharded tables, and the prefix of its network's names there.
     """
 
     place: str
@@ -57,6 +59,8 @@ class WeightSource:
     unused: list[str]
     missing: list[str]
     features: frozenset[str] = frozenset()
+    tables: StoredTensors | None = None
+    prefix: str = ""
 
     @property
     def kind(self) -> str:
@@ -203,7 +207,8 @@ def _from_run(folder: Path, entry: InitFrom, network: str) -> WeightSource:
     except WorkbenchError as error:
         raise WorkbenchError(f"init_from {place}: {checkpoint / MODEL}: {error}") from error
     seen, features = visibilities_of(recipe, chosen), features_of(recipe, chosen)
-    return WeightSource(place, RUN, read, specs[chosen], reading, seen, _vocabulary(folder), [], [], features)
+    found = WeightSource(place, RUN, read, specs[chosen], reading, seen, _vocabulary(folder), [], [], features)
+    return replace(found, tables=stored_tables(checkpoint), prefix=f"networks.{chosen}.")
 
 
 def _vocabulary(folder: Path) -> dict[str, int] | None:

@@ -42,6 +42,13 @@ def table_part(rank: int, ranks: int) -> Iterator[None]:
 
 
 @contextmanager
+def without_rows() -> Iterator[None]:
+    """A block in which tables are built without rows, which are to be read from files (`ShardedTable.map_files`)."""
+    with table_part(1, 1):  # the rank behind the last one
+        yield
+
+
+@contextmanager
 def trial_rows() -> Iterator[None]:
     """A block for passes that count operations or memory: rows of other ranks are zeros, and no rank is asked."""
     token = _TRIAL.set(True)
@@ -157,6 +164,7 @@ class ShardedTable(nn.Module):
         """
         self.mapped = sorted(ranges, key=lambda found: found[0])
         self.weight = nn.Parameter(torch.empty(0, self.width), requires_grad=False)
+        self.moments = ()
 
     def _save_to_state_dict(self, *_: Any) -> None:
         """A rank has some rows alone, which `workbench.runs.table_files` saves."""

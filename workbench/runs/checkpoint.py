@@ -2,6 +2,7 @@
 
     model.safetensors   weights (shared tensors once; without frozen weights: `workbench.runs.frozen_weights`)
     trainer.pt          optimizer moments by parameter name (tensors only)
+    tables/             rows and moments of sharded tables (`workbench.runs.table_files`), if there are any
     memory.safetensors  the memory of texts in continuous order, if there is one
     state.json          step, best metric, running sums, versions, checksums of all files
 
@@ -48,6 +49,7 @@ from workbench.runs.pieces import (
     write_pieces,
     write_whole,
 )
+from workbench.runs.table_files import TABLES, read_tables, table_pieces, table_updates
 from workbench.runs.weights import check_fits, read_weights, save_weights
 
 CHECKSUMS, KEPT, TIES = "sha256", "kept", "tied"
@@ -106,8 +108,14 @@ def content_of(
     tensors = {name: tensor for name, tensor in root.state_dict(keep_vars=True).items() if name not in kept}
     moments = optimizer_state(root, optimizer) if optimizer is not None else {}
     state = {**state, KEPT: kept} if kept else dict(state)
+    if updates := table_updates(root):
+        state[TABLES] = updates
     content = Content(json.loads(json.dumps(state)))
     hold = _on_host if copied else dict
+    if rows := table_pieces(root, moments=optimizer is not None):
+        held = hold({name: piece.values for name, piece in rows.items()})
+        rows = {name: replace(piece, values=held[name]) for name, piece in rows.items()}
+        content.files[f"{TABLES}/rank-{rank:05d}.safetensors"] = partial(write_pieces, pieces=rows)
     if sharded:
         ties = _ties(tensors)
         if ties:
@@ -286,6 +294,15 @@ def stored_weights(folder: Path) -> StoredTensors:
     return StoredTensors(_files(folder, state, MODEL, MODEL_PIECES), state.get(TIES))
 
 
+def stored_tables(folder: Path) -> StoredTensors:
+    """The rows of sharded tables in a checkpoint (`workbench.runs.table_files`).
+
+    Raises:
+        WorkbenchError: a file is missing or damaged.
+    """
+    return StoredTensors(folder / name for name in read_state(folder)[CHECKSUMS] if name.startswith(f"{TABLES}/"))
+
+
 def _files(folder: Path, state: State, whole: str, pieces: str) -> list[Path]:
     """The files with the pieces of tensors, or the file with whole ones."""
     found = [name for name in state[CHECKSUMS] if name.startswith(f"{pieces}/") and PIECES.fullmatch(name)]
@@ -309,6 +326,7 @@ def restore(folder: Path, root: nn.Module, optimizer: torch.optim.Optimizer) -> 
     """
     state = read_state(folder)
     load_checkpoint(folder, root)
+    read_tables(root, stored_tables(folder), state.get(TABLES, {}))
     load_optimizer_state(root, optimizer, _moments(folder, state, dict(root.named_parameters())))
     return {key: value for key, value in state.items() if key not in (CHECKSUMS, TIES)}
 

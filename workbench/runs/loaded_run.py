@@ -9,16 +9,18 @@ from pathlib import Path
 
 from workbench.components.build_context import Identities, noted
 from workbench.core.errors import WorkbenchError, quoted
+from workbench.models.sharded_table import without_rows
 from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.task import Task
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import with_overrides
-from workbench.runs.checkpoint import check_whole, load_checkpoint
+from workbench.runs.checkpoint import check_whole, load_checkpoint, stored_tables
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import read_from_here, refuse_other
 from workbench.runs.folder import read_recipe, trust_run
 from workbench.runs.names import RECIPE, TOKENIZER
+from workbench.runs.table_files import map_tables
 from workbench.text.tokenizer import Tokenizer
 
 
@@ -81,11 +83,12 @@ def open_found(found: FoundRun) -> LoadedRun:
         WorkbenchError: a graph, vectors or a tokenizer that changed since, or a checkpoint that does not fit.
     """
     saved = found.folder / TOKENIZER
-    with noted() as read, read_from_here(found.folder):
+    with noted() as read, read_from_here(found.folder), without_rows():
         loaded = built(found.recipe, Tokenizer.load(saved) if saved.is_file() else None, read)
     refuse_other(found.folder, read)
     check_whole(found.checkpoint)
     load_checkpoint(found.checkpoint, loaded.model)
+    map_tables(loaded.model, stored_tables(found.checkpoint))
     return loaded
 
 

@@ -279,6 +279,11 @@ class StoredTensors(Mapping[str, Tensor]):
             )
         return values
 
+    def mapped(self, name: str) -> Iterator[tuple[tuple[int, ...], Tensor]]:
+        """The pieces of a tensor, each with its place. They are mapped into memory: a page is read when it is used."""
+        for path, (offsets, _) in self._pieces[name]:
+            yield offsets, self._file(path).get_tensor(name)
+
     def rows(self, name: str) -> Iterator[Tensor]:
         """A tensor in the pieces of its files where these are consecutive rows, or else as a whole."""
         shape, pieces = self.shapes[name], sorted(self._pieces[name], key=lambda piece: piece[1])

@@ -18,7 +18,7 @@ from workbench.core.files.drafts import write_text
 from workbench.core.files.lock import locked
 from workbench.core.processes.distributed import World, distributed
 from workbench.recipe.spec import Recipe
-from workbench.runs.checkpoint import stored_weights
+from workbench.runs.checkpoint import stored_tables, stored_weights
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.metrics_file import read_metrics
 from workbench.training.arithmetic import arithmetic_of
@@ -145,8 +145,8 @@ def _compared_weights(whole: Path, separated: Path) -> dict[str, float]:
     one, other = (Checkpoints(folder).latest() for folder in (whole, separated))
     assert one is not None
     assert other is not None
-    first, second = stored_weights(one), stored_weights(other)
-    return {name: _apart(first[name], second[name]) for name in first}
+    pairs = [(read(one), read(other)) for read in (stored_weights, stored_tables)]
+    return {name: _apart(first[name], second[name]) for first, second in pairs for name in first}
 
 
 def _apart(one: Tensor, other: Tensor) -> float:
