@@ -103,6 +103,20 @@ def test_the_update_is_that_of_sparse_adam() -> None:
     assert not table(torch.arange(20)).isclose(values).all(1).all()
 
 
+def test_rows_whose_gradient_is_0_do_not_move() -> None:
+    """Their moments would move them, and another number of ranks may look other rows up."""
+    table = ShardedTable(9, 2)
+    table.fill(lambda at: 1.0 + at[:, None].float().expand(-1, 2))
+    steps, optimizer = TableSteps(nn.Sequential(table), World()), Adamw([{"params": [table.weight], **GROUP}], 0.1)
+    step(steps, table, optimizer, [torch.tensor([2, 5])], 1.0)
+    before = table(torch.arange(9)).clone()
+    steps.look_up([SimpleNamespace(tables={"": FetchedRows(torch.tensor([2, 5]))})])  # type: ignore[list-item]
+    (table(torch.tensor([2, 5])) * torch.tensor([[0.0], [1.0]])).sum().backward()
+    steps.reduce(optimizer, 1)
+    steps.update(optimizer)
+    assert (table(torch.arange(9)) != before).any(1).nonzero().flatten().tolist() == [5]
+
+
 def test_a_step_never_has_a_gradient_of_the_size_of_the_table() -> None:
     """In 40 MB of rows nothing but the rows of the step is touched: neither a gradient nor a new moment."""
     table = ShardedTable(10**6, 10)

@@ -196,6 +196,9 @@ class ShardedModel(ParallelModel):
         )
         for parameter in whole:
             parameter.data = parameter.data.to(world.device)
+        for module in root.modules():
+            if hasattr(module, ROWS):
+                module.to(world.device)
         self.trained = [p for p in root.parameters() if p.requires_grad]
         self.whole = [p for p in self.trained if p in whole]
         self.used: set[nn.Parameter] = set()

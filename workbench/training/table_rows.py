@@ -14,7 +14,8 @@ update of the run, with g the gradient of such a row x, divided and clipped like
     x = x - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
 
 This is lazy Adam, as `torch.optim.SparseAdam` and TensorFlow's LazyAdam have it: moments of rows without a gradient
-don't decay, and t counts all updates. There is no weight decay.
+don't decay, and t counts all updates. There is no weight decay. A row that was looked up and whose gradient is 0 does
+not move, as if it had not been looked up.
 """
 
 from __future__ import annotations
@@ -180,11 +181,11 @@ def lazy_adam(table: ShardedTable, gradient: RowGradients, group: dict[str, Any]
         table.moments = torch.zeros_like(table.weight), torch.zeros_like(table.weight)
     table.updates += 1
     own, values = on_device(gradient.own, table.weight.device), gradient.values
-    first, second = (moment[own] for moment in table.moments)
+    moves = values.any(1, keepdim=True)  # others were looked up alone, by a head or for the collectives of a rank
+    rows, first, second = (held[own] for held in (table.weight, *table.moments))
     (b1, b2), t = group["betas"], table.updates
-    first.lerp_(values, 1 - b1)
-    second.mul_(b2).addcmul_(values, values, value=1 - b2)
-    for moment, moved in zip(table.moments, (first, second), strict=True):
-        moment[own] = moved
-    roots = (second / (1 - b2**t)).sqrt_().add_(group["eps"])
-    table.weight[own] = table.weight[own].addcdiv(first, roots, value=-group["lr"] / (1 - b1**t))
+    m, v = first.lerp(values, 1 - b1), (second * b2).addcmul_(values, values, value=1 - b2)
+    roots = (v / (1 - b2**t)).sqrt_().add_(group["eps"])
+    moved = rows.addcdiv(m, roots, value=-group["lr"] / (1 - b1**t))
+    for held, before, after in zip((table.weight, *table.moments), (rows, first, second), (moved, m, v), strict=True):
+        held[own] = torch.where(moves, after, before)
