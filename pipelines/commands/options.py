@@ -7,6 +7,7 @@ import shlex
 import sys
 import typing
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -22,17 +23,32 @@ from pipelines.preparing.engines.ray_core import RayEngine
 from pipelines.preparing.progress import show
 from pipelines.preparing.runner import check, check_beside, run
 from pipelines.preparing.splits import Splits
+from pipelines.preparing.uploads import CorpusUpload, folder_of
 from pipelines.preparing.workspace import CorpusFacts
 from pipelines.readers.formats import find_format, reader_of, sorted_inputs
 from pipelines.readers.reader import RawReader
 from pipelines.sources.files import expand, passed_over
+from pipelines.sources.remote_files import local_inputs
 from pipelines.stages import Stage
 from workbench.components.error_context import ErrorContext
 from workbench.components.kinds import import_paths
 from workbench.components.trust import allow
 from workbench.core.errors import WorkbenchError, shown
+from workbench.core.files.drafts import write_text
+from workbench.core.files.stores import Store
+from workbench.core.files.urls import LOCAL_ONLY, local_path, url_of
 from workbench.core.files.yaml_values import parse_value
-from workbench.core.options.bounds import Assignment, ClusterAddress, Count, Location, Name, PartOf, Processes, Title
+from workbench.core.options.bounds import (
+    Assignment,
+    ClusterAddress,
+    Count,
+    Name,
+    OutputPlace,
+    PartOf,
+    Place,
+    Processes,
+    Title,
+)
 from workbench.core.options.values import is_text
 
 
@@ -44,7 +60,9 @@ class OnError(StrEnum):
 
 
 ShardSize = Annotated[Count, typer.Option(help="Most records per shard.")]
-Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the new corpus.", show_default=False)]
+Output = Annotated[
+    OutputPlace, typer.Option("--output", "-o", help="Folder or URL of the new corpus.", show_default=False)
+]
 Limit = Annotated[
     Count | None, typer.Option(help="Read only this many first records of the input.", show_default=False)
 ]
@@ -107,27 +125,49 @@ class WritingOptions:
         passed_over: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """Prepare the corpus with a progress bar, and print the counts of kept and dropped records."""
-        plan = check(
-            conversion,
-            inputs,
-            self.output,
-            kind,
-            splits=splits,
-            duplicates=duplicates,
-            limits=Limits(self.shard_size, self.shard_bytes, self.limit, self.part),
-            engine=self.chosen_engine(),
-            numbered_keys=numbered_keys,
-            log_drops=log_drops or self.log_dropped,
-            facts=CorpusFacts(command_line(), about or {}, passed_over=passed_over or {}),
-        )
-        show(run(plan))
+        parts, upload = (splits or Splits()).parts, CorpusUpload.to(self.output)
+        if upload is not None and self.part is not None:
+            raise WorkbenchError(f"--output {self.output}: with --part it is {LOCAL_ONLY}, for `prepare join`")
+        with nullcontext() if upload is None else upload.held(parts):
+            plan = check(
+                conversion,
+                inputs,
+                folder_of(self.output),
+                kind,
+                splits=splits,
+                duplicates=duplicates,
+                limits=Limits(self.shard_size, self.shard_bytes, self.limit, self.part),
+                engine=self.chosen_engine(),
+                numbered_keys=numbered_keys,
+                log_drops=log_drops or self.log_dropped,
+                facts=CorpusFacts(command_line(), about or {}, passed_over=passed_over or {}),
+                upload=upload,
+            )
+            show(run(plan))
+
+    def local_folder(self, why: str) -> Path:
+        """The output as a path, for a command that writes more than a corpus.
+
+        Raises:
+            WorkbenchError: it is a URL.
+        """
+        if url_of(self.output) is not None:
+            raise WorkbenchError(f"--output = {self.output!r}; allowed: {LOCAL_ONLY}, as {why}")
+        return local_path(self.output)
+
+    def add_file(self, name: str, text: str) -> None:
+        """Write a text next to the corpus."""
+        if (url := url_of(self.output)) is not None:
+            Store(url).put_bytes(text.encode("utf-8"), name)
+        else:
+            write_text(local_path(self.output) / name, text)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingOptions(WritingOptions):
     """The raw files, their format, and the provenance of every record."""
 
-    inputs: Annotated[list[Location], typer.Argument(help="Files, folders or glob patterns.", show_default=False)]
+    inputs: Annotated[list[Place], typer.Argument(help="Files, folders, glob patterns or URLs.", show_default=False)]
     format: Annotated[
         Name | None,
         typer.Option(
@@ -162,8 +202,8 @@ class ReadingOptions(WritingOptions):
             WorkbenchError: unknown format or option, or a value of the wrong type.
         """
         allow(import_paths([self.format]), Path.cwd(), "--format", trust=self.trust)
-        paths = expand(self.inputs)
-        check_beside(self.output, paths)
+        paths = expand(local_inputs(self.inputs))
+        check_beside(folder_of(self.output), paths)
         reader, read = chosen_reader(kind, self.format, paths, self.option, **lists)
         with ErrorContext(reader):
             left = passed_over(paths, reader.inputs(read), reader.may_name)

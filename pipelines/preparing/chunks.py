@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pipelines.preparing.splits import HELD_OUT_TAIL, MAIN, Splits, part_folder
+from pipelines.preparing.uploads import CorpusUpload
 from pipelines.readers.reader import LEFT_OUT, Drop, MalformedError, RawReader, Record, RecordPlace
 from pipelines.stages import Stage, apply
 from pipelines.stages.pair_filters import without_captions
@@ -229,6 +230,7 @@ class ShardTask:
         output: the corpus's folder; held-out splits lie next to it.
         numbered_keys: samples are numbered instead of keeping their keys.
         log_drops: each dropped sample is a line of a file in the folder `DROPPED` of the corpus.
+        upload: the store that finished shards go to.
     """
 
     conversion: Conversion
@@ -237,6 +239,7 @@ class ShardTask:
     splits: Splits
     numbered_keys: bool = False
     log_drops: bool = False
+    upload: CorpusUpload | None = None
 
     def path(self, part: str, number: int) -> Path:
         """The path of a chunk's shard of a split."""
@@ -315,7 +318,13 @@ def _write(task: ShardTask, chunk: Chunk) -> dict[str, ShardInfo]:
             raise _AnotherCopyError(done)
         if task.log_drops:
             _log(task.output / DROPPED / f"part-{chunk.number:06d}.jsonl", drops)
-    return {part: writer.info for part, writer in writers.items() if writer.info is not None}
+    shards = {part: writer.info for part, writer in writers.items() if writer.info is not None}
+    if task.upload is not None:
+        for path in [task.output / DROPPED / f"part-{chunk.number:06d}.jsonl"] if task.log_drops else ():
+            task.upload.put_file(path)
+        for part in shards:
+            task.upload.put_shard(part, task.path(part, chunk.number))
+    return shards
 
 
 def remove_shard(path: Path) -> None:

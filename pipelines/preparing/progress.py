@@ -62,7 +62,7 @@ class Preparation:
     """The result of a preparation. `manifests` and `folders` have one entry for each split (`""` is the corpus itself).
 
     `dropped` counts by "Stage: reason"; `read` is the number of raw records; `seconds` is the time of this call, and
-    `skipped` the number of shards that existed before.
+    `skipped` the number of shards that existed before. `place` is the corpus as it was named, for people.
     """
 
     manifests: dict[str, Manifest]
@@ -70,6 +70,7 @@ class Preparation:
     dropped: dict[str, int]
     seconds: float
     skipped: int = 0
+    place: Path | str = ""
 
     @property
     def passed_over(self) -> dict[str, tuple[int, list[str]]]:
@@ -90,7 +91,7 @@ class Preparation:
 
 def show(result: Preparation) -> None:
     """A table of kept and dropped records, stage by stage."""
-    table = Table(title=Text(f"{result.folders['']} ({result.seconds:.1f} s, {result.rate:,.0f} samples/s)"))
+    table = Table(title=Text(f"{result.place} ({result.seconds:.1f} s, {result.rate:,.0f} samples/s)"))
     table.add_column("stage")
     table.add_column("samples", justify="right")
     table.add_row("read", f"{result.read:,}")

@@ -24,6 +24,7 @@ from pipelines.preparing.engines.local import LocalEngine
 from pipelines.preparing.parts import PartNotes
 from pipelines.preparing.progress import Preparation, ProgressBar
 from pipelines.preparing.splits import MAIN, Splits, part_folder
+from pipelines.preparing.uploads import CorpusUpload
 from pipelines.preparing.workspace import HASHES, CorpusFacts, MediaVersions, NothingLeftError, Workspace, digest
 from pipelines.readers.reader import MalformedError, Record
 from pipelines.stages import stage_name
@@ -75,21 +76,26 @@ def check(
     numbered_keys: bool = False,
     log_drops: bool = False,
     facts: CorpusFacts | None = None,
+    upload: CorpusUpload | None = None,
 ) -> PreparationPlan:
     """The plan of a corpus (and its held-out splits) from raw inputs. Nothing is written.
+
+    Args:
+        output: the local folder of the work.
+        upload: the store that the corpus is written to; its block is open (`CorpusUpload.held`).
 
     Raises:
         WorkbenchError: the output lies inside of an input, or its folder belongs to another preparation.
     """
     check_beside(output, inputs)
     splits, duplicates, limits = splits or Splits(), duplicates or Duplicates(), limits or Limits()
-    task = ShardTask(conversion, kind, output, splits, numbered_keys, log_drops)
+    task = ShardTask(conversion, kind, output, splits, numbered_keys, log_drops, upload)
     options = _deciding(task, duplicates, limits)
     with ErrorContext(conversion.reader):
         files = conversion.reader.inputs(inputs)
     folders = {part: part_folder(output, part) for part in splits.parts}
     notes = None if limits.part is None else PartNotes(output, options, files)
-    workspace = Workspace(folders, options, files, facts or CorpusFacts(), notes)
+    workspace = Workspace(folders, options, files, facts or CorpusFacts(), notes, upload)
     engine = engine or LocalEngine()
     return PreparationPlan(inputs, task, duplicates, limits, workspace, workspace.complete(), engine)
 
@@ -160,14 +166,16 @@ def run(plan: PreparationPlan) -> Preparation:
     started = time.monotonic()
     with plan.workspace.held(plan.complete) as complete:
         if complete is not None:
-            log.info("%s is already complete", plan.output)
+            log.info("%s is already complete", plan.workspace.place)
             manifests, skipped = complete, len(complete[MAIN].shards)
         else:
             with plan.engine.opened(list(plan.workspace.folders.values())), ProgressBar(plan.output.name) as meter:
                 outcomes = _outcomes(plan, meter)
             manifests, skipped = _finish(plan, outcomes), sum(outcome.skipped for outcome in outcomes)
     seconds = time.monotonic() - started
-    return Preparation(manifests, plan.workspace.folders, manifests[MAIN].dropped, seconds, skipped)
+    return Preparation(
+        manifests, plan.workspace.folders, manifests[MAIN].dropped, seconds, skipped, plan.workspace.place
+    )
 
 
 def _outcomes(plan: PreparationPlan, meter: ProgressBar) -> list[Outcome]:

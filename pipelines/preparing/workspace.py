@@ -17,6 +17,7 @@ from pipelines.preparing.chunks import DROPPED, Chunk, remove_shard
 from pipelines.preparing.parts import PartNotes
 from pipelines.preparing.progress import console
 from pipelines.preparing.splits import MAIN
+from pipelines.preparing.uploads import CorpusUpload
 from pipelines.sources.files import identity, is_version
 from pipelines.sources.image_store import ImageRef
 from workbench.core.errors import WorkbenchError
@@ -67,6 +68,7 @@ class Workspace:
         options: all options that decide the corpus besides the inputs, as plain JSON values.
         inputs: all files that decide the records.
         notes: of the parts of a preparation, which know the identities of the inputs.
+        upload: the store that the corpus is written to.
     """
 
     def __init__(
@@ -76,10 +78,12 @@ class Workspace:
         inputs: Sequence[Path],
         facts: CorpusFacts,
         notes: PartNotes | None = None,
+        upload: CorpusUpload | None = None,
     ) -> None:
         self.folders, self.output = folders, folders[MAIN]
         self.options, self.inputs, self.facts = options, inputs, facts
-        self.notes = notes
+        self.notes, self.upload = notes, upload
+        self.place = self.output if upload is None else upload.url
         self.before: dict[str, Manifest] = {}
         self._seen: list[tuple[int, int, int]] = []
 
@@ -110,7 +114,7 @@ class Workspace:
             except BaseException as error:
                 kept = self._abandon(finished=isinstance(error, NothingLeftError))
                 if isinstance(error, KeyboardInterrupt | Ended):
-                    _say_stopped(self.output, kept)
+                    _say_stopped(self.place, kept)
                 raise
             self._close()
 
@@ -122,7 +126,7 @@ class Workspace:
         for path, seen in zip(self.inputs, self._seen, strict=True):
             if not path.is_file() or _version(path) != seen:
                 raise WorkbenchError(
-                    f"{path} changed while it was read, so the corpus may mix both versions. Delete {self.output} "
+                    f"{path} changed while it was read, so the corpus may mix both versions. Delete {self.place} "
                     "and run the command again"
                 )
 
@@ -150,7 +154,7 @@ class Workspace:
             self._refuse_other(_read_state(state))
         elif any(folder.is_dir() and any(folder.glob("*.tar")) for folder in self.folders.values()):
             raise WorkbenchError(
-                f"{self.output} (or one of its splits) holds shards of another corpus; choose another --output"
+                f"{self.place} (or one of its splits) holds shards of another corpus; choose another --output"
             )
         return None
 
@@ -168,6 +172,8 @@ class Workspace:
         for folder in self.folders.values():
             with atomic(folder / STATE) as file:
                 file.write(state)
+        if self.upload is not None:
+            self.upload.put_state(list(self.folders))
 
     def _tidy(self) -> None:
         """Delete what a run left that was killed after its corpus was complete."""
@@ -231,9 +237,13 @@ class Workspace:
         return {part: parse_manifest(p.read_bytes(), str(p)) for part, p in places.items() if p.exists()}
 
     def _broken(self) -> list[Path]:
-        """The listed shards that are not as they were written; each version of a file is hashed once."""
+        """The listed shards that are not as they were written; each version of a file is hashed once. Of those in a
+        store only the sizes are compared."""
+        here = self.upload is None
         paths = [(self.folders[part] / info.name, info) for part, found in self.before.items() for info in found.shards]
-        return [path for path, info in paths if finished_shard(path) != info or not matches(path, info.sha256)]
+        return [
+            path for path, info in paths if finished_shard(path) != info or (here and not matches(path, info.sha256))
+        ]
 
     def _unlisted(self) -> Iterator[Path]:
         """Half-written files, and shards without records."""
@@ -256,7 +266,7 @@ class Workspace:
     def _refuse_other(self, stored: Mapping[str, Any]) -> None:
         if "options" not in stored:
             raise WorkbenchError(
-                f"{self.output} holds a corpus that was not written by this program "
+                f"{self.place} holds a corpus that was not written by this program "
                 f"({stored.get('command', 'unknown')}); "
                 "choose another --output, or delete the folder"
             )
@@ -271,7 +281,7 @@ class Workspace:
             changed.append("the inputs are different or have changed")
         if changed:
             raise WorkbenchError(
-                f"{self.output} was begun with other options or inputs: {'; '.join(changed)}. Choose another "
+                f"{self.place} was begun with other options or inputs: {'; '.join(changed)}. Choose another "
                 "--output, delete the folder, or use the same options again"
             )
 
@@ -293,7 +303,7 @@ def _read_state(path: Path) -> dict[str, Any]:
     raise WorkbenchError(f"{path} is damaged ({reason}); delete the folder {path.parent} and prepare it again")
 
 
-def _say_stopped(output: Path, kept: bool) -> None:
+def _say_stopped(output: Path | str, kept: bool) -> None:
     """Print how to continue after an interruption."""
     if kept:
         console.print(f"stopped. The finished shards of {output} are kept; run the same command again to continue")

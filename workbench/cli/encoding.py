@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +10,7 @@ from rich.markup import escape
 from workbench.core.options.bounds import Count, Word
 from workbench.core.options.command import Trust, WhichNetwork
 from workbench.core.terminal import Terminal
+from workbench.corpora.stored_corpus import CorpusOrFile
 from workbench.evaluation.scoring.inputs import input_corpus
 from workbench.interop.checkpoint_files import check_place
 from workbench.runs.output_places import OutputFile
@@ -19,7 +19,9 @@ from workbench.runs.stored_run import StoredFolder
 
 def encode(
     run: Annotated[StoredFolder, typer.Argument(help="The run, or a checkpoint: a folder, a URL or package:NAME.")],
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="A text file with one text a line, or a corpus.")],
+    source: Annotated[
+        CorpusOrFile, typer.Argument(metavar="INPUT", help="A text file with one text a line, or a corpus; also a URL.")
+    ],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="The .safetensors file to write.")],
     stream: Annotated[Word, typer.Option(help="The stream whose vectors are computed: text or image.")] = "text",
     pool: Annotated[

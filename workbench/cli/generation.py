@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ from workbench.core.files.drafts import atomic
 from workbench.core.options.bounds import Count, Word
 from workbench.core.options.command import Trust, WhichNetwork
 from workbench.core.terminal import Terminal
+from workbench.corpora.stored_corpus import CorpusOrFile
 from workbench.evaluation.scoring.inputs import input_corpus
 from workbench.generation.decoding import Decoding
 from workbench.interop.checkpoint_files import check_place
@@ -22,7 +22,8 @@ from workbench.runs.stored_run import StoredFolder
 def generate(
     run: Annotated[StoredFolder, typer.Argument(help="The run, or a checkpoint: a folder, a URL or package:NAME.")],
     source: Annotated[
-        Path, typer.Argument(metavar="INPUT", help="Prompts: a text file with one prompt a line, or a corpus.")
+        CorpusOrFile,
+        typer.Argument(metavar="INPUT", help="Prompts: a text file with one prompt a line, or a corpus; also a URL."),
     ],
     decoding: Decoding,
     output: Annotated[

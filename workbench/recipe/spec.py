@@ -355,7 +355,7 @@ class Recipe:
     paper: Paper | None = None
     reported: list[Reported] = field(default_factory=list)
     panels: list[PanelPath] = field(default_factory=list)
-    tokenizer: Location | None = None
+    tokenizer: Place | None = None
     segmenter: Literal["jieba", "sudachi", "none"] | None = None
     schedule: Literal["together", "sampled", "staged"] = "together"
     seed: Seed = 0

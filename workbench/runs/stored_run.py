@@ -24,9 +24,8 @@ from typing import Annotated, Any
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.cache import default_folder
 from workbench.core.files.drafts import sha256_of
-from workbench.core.files.store_lock import NAME as LOCKED
 from workbench.core.files.store_lock import StoreLock
-from workbench.core.files.stores import NoSuchFileError, Store, hash_of
+from workbench.core.files.stores import NoSuchFileError, Store, fetched_folder, hash_of
 from workbench.core.files.urls import local_path, url_of
 from workbench.core.options.path_options import Remote
 from workbench.runs.names import (
@@ -244,8 +243,10 @@ def opened_run(place: str | Path, *, new: bool = False) -> Iterator[Path]:
     store = Store(url.rstrip("/"))
     run = StoredRun(store, default_folder() / "runs" / hash_of(url) / (store.url.rsplit("/", 1)[-1] or "root"))
     if read_snapshot(store) is None and not (new and not store.files()):
-        _fetch_all(store, run.folder)
-        yield run.folder
+        folder = fetched_folder(store)
+        if folder is None:
+            raise WorkbenchError(f"there is no run or checkpoint at {store}: no file's name begins so")
+        yield folder
         return
     run.fetch(last=True)
     run.fetch_results()
@@ -260,29 +261,9 @@ def fetched_run(place: str | Path) -> Path:
         return path
 
 
-def _fetch_all(store: Store, folder: Path) -> None:
-    """Fetch a folder that has no snapshot: a checkpoint, or a copied run.
-
-    Raises:
-        WorkbenchError: there is no such folder.
-    """
-    found = {name: size for name, size in store.files().items() if name != LOCKED}
-    if not found:
-        raise WorkbenchError(f"there is no run or checkpoint at {store}: no file's name begins so")
-    for name, size in found.items():
-        if any(part in ("", "..") for part in name.split("/")):
-            raise WorkbenchError(f"{store.at(name)} leads out of its folder")
-        path = folder / name
-        if not path.is_file() or path.stat().st_size != size:
-            store.get(name, path)
-    for path in [path for path in folder.rglob("*") if path.is_file()]:
-        if path.relative_to(folder).as_posix() not in found:
-            path.unlink()
-
-
 def is_fetched(folder: Path) -> bool:
     """Whether a folder is the local copy of a URL (`opened_run`)."""
-    return folder.is_relative_to(default_folder() / "runs")
+    return any(folder.is_relative_to(default_folder() / kind) for kind in ("runs", "folders"))
 
 
 StoredFolder = Annotated[Path, Remote(opened_run)]

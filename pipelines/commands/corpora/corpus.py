@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -18,6 +17,7 @@ from pipelines.stages.media_checks import CheckImage, Quality
 from pipelines.stages.pair_filters import AspectRatio, CaptionWords, Where, clean_captions
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Assignment, Count, CountOrZero, HashBits, Name, Ratio, Share, Side
+from workbench.corpora.stored_corpus import CorpusFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ class ImageSelection:
 
 
 def corpus(
-    corpus: Annotated[Path, typer.Argument(help="Folder of a corpus, or indexed WebDataset.", show_default=False)],
+    corpus: Annotated[CorpusFolder, typer.Argument(help="Folder or URL of a corpus.", show_default=False)],
     options: WritingOptions,
     choosing: RecordSelection,
     captions: Captions,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.commands.options import Output, command_line
+from pipelines.commands.options import command_line
 from pipelines.preparing import joining
 
 log = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ def join(
     parts: Annotated[
         list[Path], typer.Argument(help="All folders that were prepared with --part.", show_default=False)
     ],
-    output: Output,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the new corpus.", show_default=False)],
 ) -> None:
     """Join the parts of a corpus that were prepared with --part, on one machine or several.
 

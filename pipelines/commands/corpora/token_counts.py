@@ -11,7 +11,7 @@ import typer
 from pipelines.commands import options
 from pipelines.preparing.corpus_reader import CorpusTexts
 from workbench.core.errors import WorkbenchError
-from workbench.core.options.bounds import Location, Place
+from workbench.core.options.bounds import Place
 from workbench.corpora.corpus import Corpus
 from workbench.runs.output_places import OutputFile
 from workbench.text.token_counts import save_token_counts
@@ -24,7 +24,7 @@ BATCH = 256
 def token_counts(
     corpora: Annotated[list[Place], typer.Argument(help="Folders of corpora.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .json.", show_default=False)],
-    tokenizer: Annotated[Location, typer.Option(help="The tokenizer of the recipe.", show_default=False)],
+    tokenizer: Annotated[Place, typer.Option(help="The tokenizer of the recipe.", show_default=False)],
     limit: options.Limit = None,
 ) -> None:
     """Count the tokens of corpora, for masking the rare ones more often: masking `rare` of mlm (XLM).

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -12,18 +11,19 @@ import typer
 from pipelines.commands import options
 from pipelines.preparing.corpus_reader import CorpusTexts, SmoothedTexts
 from workbench.core.errors import WorkbenchError
-from workbench.core.options.bounds import Location, Name, Place, Share, Size
+from workbench.core.options.bounds import Name, Place, Share, Size
 from workbench.corpora.corpus import Corpus
+from workbench.runs.output_places import OutputFile
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 log = logging.getLogger(__name__)
 
 
 def tokenizer(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The tokenizer's file (.json).", show_default=False)],
+    output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .json.", show_default=False)],
     corpora: Annotated[list[Place], typer.Argument(help="Folders of corpora.", show_default=False)] = [],  # noqa: B006
     start: Annotated[
-        Location | None, typer.Option(help="Existing tokenizer to add tokens to, instead of training one.")
+        Place | None, typer.Option(help="Existing tokenizer to add tokens to, instead of training one.")
     ] = None,
     add: Annotated[
         list[Name], typer.Option(help="Additional token (a marker), appended after all others. Repeatable.")
@@ -60,12 +60,6 @@ def tokenizer(
             "to extend"
         )
     opened = [Corpus.open(place) for place in corpora]
-    from workbench.runs.output_places import check_apart  # imports torch (seconds); a missing corpus is reported before
-
-    try:
-        check_apart(output)
-    except WorkbenchError as error:
-        raise type(error)(f"--output: {error}") from error
     if start is not None:
         made = Tokenizer.load(start)
     else:

@@ -114,16 +114,17 @@ def triples(
     """
     if strict and not graph:
         raise WorkbenchError("--strict checks the graph store, which --no-graph omits; remove one of them")
+    folder = options.local_folder("the graph store is mapped into memory (--no-graph omits it)") if graph else None
     stages = _without(without)
     options.read("triples", stages, entities=entities, relations=relations, types=types, type_names=type_names)
     for reason in (EXACT, PAIR) if without else ():
         dropped = Corpus.open(options.output).manifest.dropped
         count = sum(lost for found, lost in dropped.items() if found.endswith(reason))
         log.info("left out, %s: %s", reason, f"{count:,}")
-    if graph:
+    if folder is not None:
         parts = [*parse_splits(options.split), *options.own_split]
-        held_out = [part_folder(options.output, part) for part in parts]
-        store = build_graph(options.output, held_out)
+        held_out = [part_folder(folder, part) for part in parts]
+        store = build_graph(folder, held_out)
         _check_triples(store, Corpus.open(options.output), bool(parts))
         report_faults(store, Corpus.open(options.output), strict)
 

@@ -10,10 +10,11 @@ import typer
 from pipelines.commands.options import WritingOptions
 from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
+from workbench.corpora.stored_corpus import CorpusFolder
 
 
 def clip_tokens(
-    corpus: Annotated[Path, typer.Argument(help="Folder of a corpus with clips.", show_default=False)],
+    corpus: Annotated[CorpusFolder, typer.Argument(help="Folder or URL of a corpus with clips.", show_default=False)],
     vocabulary: Annotated[Path, typer.Option(help="File written by `prepare clip-vocabulary`.", show_default=False)],
     options: WritingOptions,
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -15,6 +14,7 @@ from pipelines.preparing.corpus_reader import open_corpus
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, Seed
 from workbench.corpora.corpus import Corpus
+from workbench.corpora.stored_corpus import CorpusFolder
 from workbench.runs.output_places import OutputFile
 from workbench.sequences.missing_fields import missing
 
@@ -25,7 +25,7 @@ Levels = Annotated[int, Ge(1), Le(12)]
 
 
 def clip_vocabulary(
-    corpora: Annotated[list[Path], typer.Argument(help="Folders of corpora with clips.", show_default=False)],
+    corpora: Annotated[list[CorpusFolder], typer.Argument(help="Folders of corpora with clips.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
     branches: Annotated[Branches, typer.Option(help="Clusters at every level.")] = 12,
     levels: Annotated[Levels, typer.Option(help="Levels of the tree.")] = 4,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,6 +14,7 @@ from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
 from pipelines.stages.stored_features import FeatureType
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, CountOrZero, Device, Location, Name, Positive, Side
+from workbench.corpora.stored_corpus import CorpusFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class ClipOptions:
 
 
 def clips(
-    corpus: Annotated[Path, typer.Argument(help="Folder of a video-text corpus.", show_default=False)],
+    corpus: Annotated[CorpusFolder, typer.Argument(help="Folder or URL of a video-text corpus.", show_default=False)],
     options: FeatureWriting,
     features: ClipOptions,
 ) -> None:

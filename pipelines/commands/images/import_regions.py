@@ -18,6 +18,7 @@ from pipelines.stages.region_join import FeatureIndex, JoinRegions, find_regions
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, CountOrZero, Name, Share, Size
 from workbench.corpora.corpus import Corpus
+from workbench.corpora.stored_corpus import CorpusFolder
 
 LOOKED_AT = 1_000
 """Number of first records that are searched for features; if none has any, the ids are of another kind."""
@@ -69,7 +70,7 @@ class Foreign:
 
 
 def import_regions(
-    corpus: Annotated[Path, typer.Argument(help="Folder of an image-text corpus.", show_default=False)],
+    corpus: Annotated[CorpusFolder, typer.Argument(help="Folder or URL of an image-text corpus.", show_default=False)],
     features: Annotated[
         list[Path],
         typer.Option(

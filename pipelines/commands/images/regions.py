@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -14,6 +13,7 @@ from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Cells, Count, CountOrZero, Device, Location, Name, Share, Side, Size
+from workbench.corpora.stored_corpus import CorpusFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Features:
 
 
 def regions(
-    corpus: Annotated[Path, typer.Argument(help="Folder of an image-text corpus.", show_default=False)],
+    corpus: Annotated[CorpusFolder, typer.Argument(help="Folder or URL of an image-text corpus.", show_default=False)],
     options: FeatureWriting,
     features: Features,
 ) -> None:

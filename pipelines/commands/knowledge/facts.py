@@ -15,7 +15,6 @@ from pipelines.commands.options import WritingOptions
 from pipelines.preparing.chunks import Conversion
 from pipelines.sources.templates import read_templates
 from workbench.core.errors import WorkbenchError
-from workbench.core.files.drafts import write_text
 from workbench.core.options.bounds import Count, Seed
 from workbench.core.packages import extra
 
@@ -77,7 +76,7 @@ def facts(
     listed = reader.listed
     about = {"candidates": _counted(listed), "relations": [relation for relation, _ in sentences]}
     options.prepare(Conversion(reader), [templates, *([triples] if triples else []), *known], "text", about=about)
-    write_text(options.output / CANDIDATES, json.dumps(listed, ensure_ascii=False, indent=1) + "\n")
+    options.add_file(CANDIDATES, json.dumps(listed, ensure_ascii=False, indent=1) + "\n")
 
 
 def _counted(listed: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, int]:

@@ -20,6 +20,7 @@ from workbench.core.packages import extra
 from workbench.core.terminal import Terminal
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema.schema import fields_of, links_among
+from workbench.corpora.stored_corpus import CorpusFolder
 from workbench.sequences.entities import GRAPHS, IdSpace, noted, spaces_in
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def link(
-    corpus: Annotated[Path, typer.Argument(help="Folder of a text or image-text corpus.", show_default=False)],
+    corpus: Annotated[CorpusFolder, typer.Argument(help="A text or image-text corpus.", show_default=False)],
     options: WritingOptions,
     making: LinkerOptions,
     graph: Annotated[Path | None, typer.Option(help="Link to this triples corpus or graph store.")] = None,

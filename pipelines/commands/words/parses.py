@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +16,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import atomic
 from workbench.core.options.bounds import Name
 from workbench.corpora.corpus import Corpus
+from workbench.corpora.stored_corpus import CorpusFolder
 from workbench.runs.output_places import OutputFile
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ ENDING = ".conllu"
 
 
 def parses(
-    corpus: Annotated[Path, typer.Argument(help="Folder of a text corpus.", show_default=False)],
+    corpus: Annotated[CorpusFolder, typer.Argument(help="Folder or URL of a text corpus.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .conllu.", show_default=False)],
     model: Annotated[Name, typer.Option(help="A spaCy pipeline with a parser (package or folder).")],
     limit: options.Limit = None,

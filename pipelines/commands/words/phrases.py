@@ -6,7 +6,6 @@ import dataclasses
 import logging
 from collections.abc import Iterator
 from importlib.metadata import version
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,13 +18,14 @@ from pipelines.stages.phrase_marks import FindPhrases, chunker, phrase_fields
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Name
 from workbench.corpora.corpus import Corpus
+from workbench.corpora.stored_corpus import CorpusFolder
 from workbench.text.collocations import CollocationOptions, Collocations
 
 log = logging.getLogger(__name__)
 
 
 def phrases(
-    corpus: Annotated[Path, typer.Argument(help="Folder of a text corpus.", show_default=False)],
+    corpus: Annotated[CorpusFolder, typer.Argument(help="Folder or URL of a text corpus.", show_default=False)],
     options: WritingOptions,
     statistics: CollocationOptions,
     model: Annotated[

@@ -17,6 +17,7 @@ from workbench.core.files.drafts import sha256_of
 from workbench.core.options.bounds import Location
 from workbench.core.packages import extra
 from workbench.corpora.corpus import Corpus
+from workbench.corpora.stored_corpus import CorpusFolder
 
 if TYPE_CHECKING:
     from kg.lexicons.sentiment_lexicon import SentimentLexicon
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def sentiment(
-    corpus: Annotated[Path, typer.Argument(help="Folder of a text corpus.", show_default=False)],
+    corpus: Annotated[CorpusFolder, typer.Argument(help="Folder or URL of a text corpus.", show_default=False)],
     options: WritingOptions,
     lexicon: Annotated[
         Location, typer.Option(help="Lines of word, part of speech (n, v, a, r), polarity.", show_default=False)

@@ -12,7 +12,7 @@ import typer
 from pipelines.commands import options
 from pipelines.preparing.corpus_reader import CorpusTexts
 from workbench.core.errors import WorkbenchError
-from workbench.core.options.bounds import Location, Place, Size
+from workbench.core.options.bounds import Place, Size
 from workbench.corpora.corpus import Corpus
 from workbench.runs.output_places import OutputFile
 from workbench.text.similar_words import save_similar_words
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 def similar_words(
     corpora: Annotated[list[Place], typer.Argument(help="Folders of corpora.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
-    tokenizer: Annotated[Location, typer.Option(help="The tokenizer of the recipe.", show_default=False)],
+    tokenizer: Annotated[Place, typer.Option(help="The tokenizer of the recipe.", show_default=False)],
     training: WordVectorOptions,
     nearest: Annotated[Size, typer.Option(help="Most similar words of a word.")] = 10,
     limit: options.Limit = None,

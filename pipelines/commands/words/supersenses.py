@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from workbench.core.errors import WorkbenchError
-from workbench.core.options.bounds import Location
+from workbench.core.options.bounds import Place
 from workbench.core.packages import extra
 from workbench.runs.output_places import OutputFile
 from workbench.text.tokenizer import Tokenizer
@@ -22,7 +22,7 @@ LEXICOGRAPHERS = ("noun.", "verb.", "adj.", "adv.")
 def supersenses(
     graph: Annotated[Path, typer.Argument(help="A triples corpus of WordNet, or its graph store.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .json.", show_default=False)],
-    tokenizer: Annotated[Location, typer.Option(help="The tokenizer of the recipe.", show_default=False)],
+    tokenizer: Annotated[Place, typer.Option(help="The tokenizer of the recipe.", show_default=False)],
 ) -> None:
     """Find the classes of the senses of each token that is a word, for kg.supersense and kg.sense_token (SenseBERT).
 

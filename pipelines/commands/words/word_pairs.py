@@ -86,6 +86,7 @@ def word_pairs(
 
       workbench prepare word-pairs corpora/wordnet --texts corpora/wiki -o corpora/word-pairs --split held-out=0.02
     """
+    folder = options.local_folder("the vectors of the words are written there too")
     with extra("kg"):
         from kg.graph.store import GraphStore
         from kg.lexicons.word_vectors import save_word_vectors
@@ -100,19 +101,19 @@ def word_pairs(
         "corpora": {str(corpus.place): corpus.identity for corpus in opened},
         "gensim": version("gensim"),
     }
-    _refuse_other(options.output / VECTORS, provenance)
+    _refuse_other(folder / VECTORS, provenance)
     options.prepare(Conversion(WordPairs(tuple(relation))), [store.path], "text", splits=splits)
-    if (options.output / VECTORS).is_file():
-        log.info("%s exists already", options.output / VECTORS)
+    if (folder / VECTORS).is_file():
+        log.info("%s exists already", folder / VECTORS)
         return
-    words = sorted({word for part in splits.parts for word in _words(part_folder(options.output, part))})
+    words = sorted({word for part in splits.parts for word in _words(part_folder(folder, part))})
     if not words:
         raise WorkbenchError(
             f"the graph {store.path} has no pair of related words; use WordNet's (workbench prepare triples dict "
             "--output CORPUS)"
         )
-    save_word_vectors(options.output / VECTORS, words, CorpusTexts(opened), training, provenance)
-    log.info("%s: vectors of %s words", options.output / VECTORS, f"{len(words):,}")
+    save_word_vectors(folder / VECTORS, words, CorpusTexts(opened), training, provenance)
+    log.info("%s: vectors of %s words", folder / VECTORS, f"{len(words):,}")
 
 
 def _refuse_other(path: Path, provenance: Mapping[str, Any]) -> None:

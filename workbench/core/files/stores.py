@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fsspec.core import url_to_fs
+from rich.markup import escape
 
 from workbench.core.errors import MachineError, WorkbenchError
 from workbench.core.files.cache import default_folder
 from workbench.core.files.drafts import draft
 from workbench.core.files.urls import WRITABLE, WRITTEN, url_of
+from workbench.core.terminal import Terminal
 
 SCRATCH = "WORKBENCH_SCRATCH"
 Answer = TypeVar("Answer")
@@ -91,6 +93,20 @@ class Store:
         files, path = self._opened(name)
         with draft(target) as temporary:
             self._said(name, lambda: files.get_file(path, str(temporary)))
+
+    def version(self, name: str) -> str:
+        """What changes when a file is written again: its size and, where the store has them, its ETag or its time.
+
+        Raises:
+            NoSuchFileError: there is none.
+        """
+        files, path = self._opened(name)
+        files.invalidate_cache()
+        facts = self._said(name, lambda: files.info(path))
+        if facts["type"] != "file":
+            raise NoSuchFileError(f"{self.at(name)} is no file; name one")
+        stated = [facts.get(key) for key in ("size", "ETag", "etag", "md5Hash", "mtime", "LastModified", "created")]
+        return repr([str(each) for each in stated if each is not None])
 
     def put(self, source: Path, name: str) -> None:
         """Write a local file to the store."""
@@ -170,6 +186,44 @@ def uploaded(url: str) -> Iterator[Path]:
         yield (path := Path(scratch, name))
         if path.is_file():
             store.put(path, name)
+            Terminal(stderr=True).print(f"uploaded {escape(url)}", highlight=False)
+
+
+def fetched(url: str) -> Path:
+    """The local copy of a file, in the cache's `files`. Another version of it has another folder.
+
+    Raises:
+        WorkbenchError: there is no such file.
+        MachineError: the store does not answer, or the disk is full.
+    """
+    folder, _, name = url.rstrip("/").rpartition("/")
+    store = Store(folder)
+    path = default_folder() / "files" / hash_of(url, store.version(name)) / name
+    if not path.is_file():
+        store.get(name, path)
+    return path
+
+
+def fetched_folder(store: Store) -> Path | None:
+    """The local copy of a folder, in the cache's `folders`; None if there is no file in it. Files of other sizes than
+    before are fetched again, and files that are gone are removed.
+
+    Raises:
+        WorkbenchError: a name leads out of the folder.
+        MachineError: the store does not answer, or the disk is full.
+    """
+    found = store.files()
+    folder = default_folder() / "folders" / hash_of(store.url) / (store.url.rsplit("/", 1)[-1] or "root")
+    for name, size in found.items():
+        if any(part in ("", "..") for part in name.split("/")):
+            raise WorkbenchError(f"{store.at(name)} leads out of its folder; rename the file")
+        path = folder / name
+        if not path.is_file() or path.stat().st_size != size:
+            store.get(name, path)
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        if path.relative_to(folder).as_posix() not in found:
+            path.unlink()
+    return folder if found else None
 
 
 def scratch_folder(url: str) -> Path:
@@ -185,6 +239,6 @@ def scratch_folder(url: str) -> Path:
     return root / hash_of(url) / (url.rstrip("/").rsplit("/", 1)[-1] or "root")
 
 
-def hash_of(url: str) -> str:
-    """A short name for a URL."""
-    return hashlib.sha256(url.rstrip("/").encode()).hexdigest()[:12]
+def hash_of(url: str, version: str = "") -> str:
+    """A short name for a version of what is at a URL."""
+    return hashlib.sha256(f"{url.rstrip('/')} {version}".encode()).hexdigest()[:12]
