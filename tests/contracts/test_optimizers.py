@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 
 from tests.contracts.case_finder import case_of, cases_of, over
 from tests.contracts.gradient_descent import Model, train
+from tests.optimization.sharded_ranks import differences, on_ranks, spec_of
 from workbench.optimization.factory import make_optimizer
 from workbench.recipe.spec import GroupSpec, TrainSpec
 from workbench.runs.checkpoint import restore
@@ -79,6 +81,23 @@ def test_reading_a_number_on_the_meta_device_raises() -> None:
     p.grad = torch.empty_like(p)
     with pytest.raises(RuntimeError, match="meta"):
         torch.optim.Adafactor([p]).step()
+
+
+@cache
+def on_two_ranks() -> Any:
+    specs = {name: spec_of({"optimizer": part, **case.options}) for name, (part, case) in cases_of("optimizer").items()}
+    return on_ranks(2, differences, specs, (2,), ("shard",))
+
+
+@over("optimizer")
+def test_shards_give_what_one_rank_gives(name: str) -> None:
+    """Parameters, state and the norm of gradients after steps with clipping, and a resumed run, on two ranks that hold
+    shards; the statistics of all tensors take at most two collectives a step."""
+    for found in on_two_ranks():
+        assert max(found[name].parameters, found[name].norms, found[name].state) < 1e-6
+        assert found[name].resumed
+        assert max(found[name].collectives) <= 2
+        assert set(found[name].clipping) == {1}
 
 
 @over("optimizer")

@@ -15,6 +15,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World
 from workbench.models.initialisation import initialise
 from workbench.models.sharded_table import ShardedTable, table_part, trial_rows
+from workbench.optimization.clipping import clip_gradients
 from workbench.optimization.factory import make_optimizer
 from workbench.optimization.optimizers import Adamw
 from workbench.recipe.spec import TrainSpec
@@ -73,8 +74,7 @@ def step(steps: TableSteps, table: ShardedTable, optimizer: Any, micros: list[Te
     for rows in micros:
         table(rows).square().sum().backward()
     steps.reduce(optimizer, 0)
-    norm = steps.norm(torch.zeros(()))
-    steps.clip(clip, norm)
+    norm = clip_gradients([], clip, steps.row_gradients)
     steps.update(optimizer)
     return float(norm)
 

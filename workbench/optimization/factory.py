@@ -19,6 +19,7 @@ from workbench.core.options.bounds import CountOrZero
 from workbench.core.options.values import check
 from workbench.optimization.groups import check_groups, parameter_groups
 from workbench.optimization.lr_schedules import LearningRateSchedule, in_steps, is_share
+from workbench.optimization.parameter_shards import make_step_local
 from workbench.recipe.spec import TrainSpec
 
 MOMENTS = 2.0
@@ -50,6 +51,7 @@ def make_optimizer(root: nn.Module, spec: TrainSpec) -> torch.optim.Optimizer:
     with ErrorContext(optimizer):
         check_groups(groups, optimizer)
     _check_rows(root, optimizer, spec)
+    make_step_local(optimizer, spec.optimizer["optimizer"])
     if "weight_decay" not in optimizer.defaults and any(group.weight_decay is not None for group in spec.groups):
         raise WorkbenchError(
             f"train.groups: the optimizer {spec.optimizer['optimizer']!r} has no weight_decay; leave it out"

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from workbench.core.options.bounds import Betas, Epsilon, LearningRate, NotNegative
+from workbench.optimization.parameter_shards import Stages, exchange, merged
 
 
 class ByGroup(ABC):
@@ -21,8 +22,11 @@ class ByGroup(ABC):
     param_groups: list[dict[str, Any]]
 
     @abstractmethod
-    def update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        """Move the parameters of a group, all of which have a gradient."""
+    def update(self, parameters: list[Tensor], group: dict[str, Any]) -> Stages[None]:
+        """Move the parameters of a group, all of which have a gradient.
+
+        It is a generator, which yields summands of statistics of whole tensors (`whole_norms`, `whole_means`).
+        """
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
@@ -31,10 +35,8 @@ class ByGroup(ABC):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for group in self.param_groups:
-            parameters = [p for p in group["params"] if p.grad is not None]
-            if parameters:
-                self.update(parameters, group)
+        trained = [([p for p in group["params"] if p.grad is not None], group) for group in self.param_groups]
+        exchange(merged(self.update(parameters, group) for parameters, group in trained if parameters))
         return loss
 
 

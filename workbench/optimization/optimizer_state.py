@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
 from workbench.optimization.groups import STATED
+from workbench.optimization.parameter_shards import place_state
 
 State = dict[str, Any]
 OF_GROUP = "group."
@@ -56,13 +57,14 @@ def load_optimizer_state(root: nn.Module, optimizer: torch.optim.Optimizer, stat
             raise WorkbenchError(f"the checkpoint holds optimiser state of {name!r}, which this recipe does not train")
         parameter, group = parameters[name], groups[parameters[name]]
         on_device = any(group.get(key) for key in ("fused", "capturable"))  # else torch counts on the CPU
-        of_group = {key.removeprefix(OF_GROUP): value for key, value in kept.items() if key.startswith(OF_GROUP)}
-        group.update({key: _at(value, parameter, on_device or key != "step") for key, value in of_group.items()})
-        own = {key: value for key, value in kept.items() if not key.startswith(OF_GROUP)}
+        found = {
+            key: place_state(optimizer, key, parameter, _at(value, parameter, on_device or key != "step"))
+            for key, value in kept.items()
+        }
+        group.update({key.removeprefix(OF_GROUP): value for key, value in found.items() if key.startswith(OF_GROUP)})
+        own = {key: value for key, value in found.items() if not key.startswith(OF_GROUP)}
         if own:
-            optimizer.state[parameter] = {
-                key: _at(value, parameter, on_device or key != "step") for key, value in own.items()
-            }
+            optimizer.state[parameter] = own
 
 
 def _kept(group: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> State:

@@ -38,6 +38,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, ClassVar
 
 import torch
@@ -45,6 +46,16 @@ from torch import Tensor
 
 from workbench.core.options.bounds import Betas, Epsilon, LearningRate, NotNegative
 from workbench.optimization.moments import ByGroup, Moments, directions
+from workbench.optimization.parameter_shards import (
+    Stages,
+    Summand,
+    groups_of,
+    layout_of,
+    merged,
+    whole_means,
+    whole_norms,
+    whole_size,
+)
 
 
 class Adamw(torch.optim.AdamW):
@@ -56,6 +67,7 @@ class Adamw(torch.optim.AdamW):
     Its options are those of `workbench.optimization.moments.Moments`, with torch's `eps`.
     """
 
+    works_on_shards: ClassVar[bool] = True
     lazy_rows: ClassVar[bool] = True  # its rule without weight decay is Adam's (`workbench.training.table_rows`)
 
     def __init__(
@@ -88,37 +100,53 @@ class Adafactor(ByGroup, torch.optim.Adafactor):  # type: ignore[misc]  # torch 
     """
 
     moments: ClassVar[float] = 0.0  # a row and a column for a matrix
+    works_on_shards: ClassVar[bool] = True
+    means_over: ClassVar[dict[str, int]] = {"row_var": -1, "col_var": -2}
 
     def __init__(self, params: Iterable[dict[str, Any]], lr: LearningRate, weight_decay: NotNegative = 0.0) -> None:
         super().__init__(params, lr, weight_decay=weight_decay)
 
-    def update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+    def update(self, parameters: list[Tensor], group: dict[str, Any]) -> Stages[None]:
         self._init_group(group, [], [], [], [], [], [])  # torch's own state
-        sizes = dict(zip(parameters, torch._foreach_norm(parameters), strict=True))
+        norms = list(torch._foreach_norm(parameters))
+        sizes = dict(zip(parameters, norms, strict=True))
         if group["weight_decay"]:
             torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
-        for step, alike in self._alike(parameters):
-            directions = self._directions(alike, step ** group["beta2_decay"], group["eps"][0])
-            root = math.sqrt(alike[0].numel())
-            rates = (torch.stack([sizes[p] for p in alike]) / root).clamp_min(group["eps"][1])
-            rates = rates * min(group["lr"], step**-0.5)
-            lengths = torch.linalg.vector_norm(directions.reshape(len(alike), -1), dim=1) / (root * group["d"])
-            directions *= (rates / lengths.clamp_min(1.0)).view(-1, *[1] * (directions.ndim - 1))
-            torch._foreach_sub_(alike, list(directions.unbind()))
+
+        def measured() -> Stages[None]:
+            sizes.update(zip(parameters, (yield from whole_norms(norms, parameters)), strict=True))
+
+        moves = (self._move(step, alike, sizes, group) for step, alike in self._alike(parameters))
+        yield from merged(chain([measured()], moves))
+
+    def _move(
+        self, step: float, alike: list[Tensor], sizes: dict[Tensor, Tensor], group: dict[str, Any]
+    ) -> Stages[None]:
+        """Move parameters of one shape; `sizes` are their norms, of whole tensors after the exchange."""
+        directions = yield from self._directions(alike, step ** group["beta2_decay"], group["eps"][0])
+        root = math.sqrt(whole_size(alike[0]))
+        lengths = torch.linalg.vector_norm(directions.reshape(len(alike), alike[0].numel()), dim=1)
+        if over := groups_of(alike[0]):
+            lengths = (yield [Summand(lengths.square_(), over)])[0].sqrt_()
+        rates = (torch.stack([sizes[p] for p in alike]) / root).clamp_min(group["eps"][1])
+        rates = rates * min(group["lr"], step**-0.5)
+        lengths = lengths / (root * group["d"])
+        directions *= (rates / lengths.clamp_min(1.0)).view(-1, *[1] * (directions.ndim - 1))
+        torch._foreach_sub_(alike, list(directions.unbind()))
 
     def _alike(self, parameters: list[Tensor]) -> Iterator[tuple[float, list[Tensor]]]:
         """Parameters of one shape and number of updates, in stacks; and that number, this one included."""
         found: dict[tuple[Any, ...], list[Tensor]] = {}
         for p in parameters:
             step = self.state[p]["step"].add_(1).item()  # of the CPU
-            found.setdefault((step, p.shape, p.dtype, p.device), []).append(p)
+            found.setdefault((step, p.shape, p.dtype, p.device, layout_of(p)), []).append(p)
         for (step, *_), alike in found.items():
             at_once = AT_ONCE.get(alike[0].device.type, AT_ONCE["cpu"])
             most = max(1, at_once // max(1, alike[0].numel()))
             for first in range(0, len(alike), most):
                 yield step, alike[first : first + most]
 
-    def _directions(self, alike: list[Tensor], weight: float, smallest: float | None) -> Tensor:
+    def _directions(self, alike: list[Tensor], weight: float, smallest: float | None) -> Stages[Tensor]:
         """g / sqrt(v) of each parameter after its gradient [parameters, ...]."""
         smallest = torch.finfo(alike[0].dtype).eps if smallest is None else smallest
         gradients = _stacked([p.grad for p in alike if p.grad is not None])
@@ -126,16 +154,23 @@ class Adafactor(ByGroup, torch.optim.Adafactor):  # type: ignore[misc]  # torch 
             variances = [self.state[p]["variance"] for p in alike]
             torch._foreach_lerp_(variances, list((gradients * gradients).unbind()), weight)
             return torch.stack(variances).clamp_min_(smallest**2).rsqrt_().mul_(gradients)
-        rows, columns = (
-            self._moved(alike, name, gradients, dim, weight) for name, dim in (("row_var", -1), ("col_var", -2))
-        )
-        rows = rows / rows.mean(-2, keepdim=True).clamp_min(smallest)
+        squares = {dim: torch.linalg.vector_norm(gradients, dim=dim, keepdim=True).square_() for dim in (-1, -2)}
+        if over := groups_of(alike[0], -1):
+            (squares[-1],) = yield [Summand(squares[-1], over)]
+        rows = self._averaged(alike, "row_var", squares[-1], weight)
+        if over := groups_of(alike[0], -2):
+            squares[-2], total = yield [Summand(squares[-2], over), Summand(rows.sum(-2, keepdim=True), over)]
+            mean = total / whole_size(alike[0], -2)
+        else:
+            mean = rows.mean(-2, keepdim=True)
+        columns = self._averaged(alike, "col_var", squares[-2], weight)
+        rows = rows / mean.clamp_min(smallest)
         # 1 / sqrt(max(r c, e^2)), with roots before the product, which is as large as the parameters
         return torch.mul(rows.rsqrt(), columns.rsqrt()).clamp_max_(1 / smallest).mul_(gradients)
 
-    def _moved(self, alike: list[Tensor], name: str, gradients: Tensor, dim: int, weight: float) -> Tensor:
-        """The mean squares of the gradients along a dimension, averaged over updates [parameters, ...]."""
-        means = torch.linalg.vector_norm(gradients, dim=dim, keepdim=True).square_().div_(gradients.shape[dim])
+    def _averaged(self, alike: list[Tensor], name: str, squares: Tensor, weight: float) -> Tensor:
+        """The means of the gradients' squares along a dimension, averaged over updates [parameters, ...]."""
+        means = squares.div_(whole_size(alike[0], self.means_over[name]))
         kept = [self.state[p][name] for p in alike]
         torch._foreach_lerp_(kept, list(means.unbind()), weight)
         return _stacked(kept)
@@ -153,20 +188,23 @@ class Lamb(Moments):
     Its options are those of `workbench.optimization.moments.Moments`.
     """
 
+    works_on_shards: ClassVar[bool] = True
     lazy_rows: ClassVar[bool] = True
 
-    def update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+    def update(self, parameters: list[Tensor], group: dict[str, Any]) -> Stages[None]:
         updates = directions(*self.moved(parameters, group["betas"]), group["eps"])
         if group["weight_decay"]:
             torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         if group.get("decayed", True):
-            torch._foreach_mul_(updates, _trust_ratios(parameters, updates))
+            torch._foreach_mul_(updates, (yield from _trust_ratios(parameters, updates)))
         torch._foreach_add_(parameters, updates, alpha=-group["lr"])
 
 
-def _trust_ratios(parameters: list[Tensor], updates: list[Tensor]) -> list[Tensor]:
+def _trust_ratios(parameters: list[Tensor], updates: list[Tensor]) -> Stages[list[Tensor]]:
     """|x| / |u| of every tensor, 1 where one of them is 0; no wait for the device."""
-    x, u = (torch.stack(torch._foreach_norm(tensors)) for tensors in (parameters, updates))
+    norms = [*torch._foreach_norm(parameters), *torch._foreach_norm(updates)]
+    norms = yield from whole_norms(norms, 2 * parameters)
+    x, u = (torch.stack(each) for each in (norms[: len(updates)], norms[len(updates) :]))
     return list(torch.where((x > 0) & (u > 0), x / u, torch.ones_like(x)).unbind())
 
 
@@ -177,12 +215,15 @@ class StableAdamw(Moments):
     Its options are those of `workbench.optimization.moments.Moments`.
     """
 
-    def update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+    works_on_shards: ClassVar[bool] = True
+
+    def update(self, parameters: list[Tensor], group: dict[str, Any]) -> Stages[None]:
         first, second = self.moved(parameters, group["betas"])
         excess = torch._foreach_clamp_min(second, group["eps"] ** 2)
         gradients = [p.grad for p in parameters if p.grad is not None]
         ratios = torch._foreach_div(torch._foreach_mul(gradients, gradients), excess)
-        excesses = torch.stack([ratio.mean() for ratio in ratios]).sqrt_().clamp_min_(1.0)
+        means = yield from whole_means(list(ratios), parameters)
+        excesses = torch.stack(means).sqrt_().clamp_min_(1.0)
         rates = list((group["lr"] / excesses).unbind())
         updates = directions(first, second, group["eps"])
         if group["weight_decay"]:

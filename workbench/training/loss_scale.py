@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
+from workbench.optimization.parameter_shards import local_gradients
+
 INITIAL, SMALLEST, LARGEST = 2.0**16, 1.0, 2.0**40
 INTERVAL = 2000
 
@@ -37,7 +39,7 @@ class LossScale:
 
     def unscale(self, parameters: Iterable[Tensor]) -> None:
         """Divide gradients of the scaled loss by the scale."""
-        gradients = [p.grad for p in parameters if p.grad is not None]
+        gradients = local_gradients(parameters)
         if gradients:
             torch._foreach_mul_(gradients, self.ranks / self.scale)
 

@@ -14,14 +14,13 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from workbench.components.build_context import named
 from workbench.components.calls import FirstMicroBatches
 from workbench.components.error_context import ErrorContext
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World
-from workbench.models.sharding import local
+from workbench.optimization.clipping import clip_gradients
 from workbench.optimization.groups import hold_back
 from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.task import Task, labels
@@ -141,7 +140,8 @@ class Updater:
         self._check_gradients(factors, stepped.learning)
         hold_back(self.optimizer, step)
         self.tables.reduce(self.optimizer, step)
-        losses, metrics, grad_norm = stepped.sums.read(self.world, self._clip())
+        norm = clip_gradients(self.trained, self.spec.clip_norm, self.tables.row_gradients)
+        losses, metrics, grad_norm = stepped.sums.read(self.world, norm)
         dropped: Counter[str] = Counter()
         for item in work:
             dropped.update(item.micro.dropped if item.micro else {})
@@ -229,28 +229,6 @@ class Updater:
                     "network and head is frozen (train.freeze, train.train_only, model.adapt). Fix that, or set "
                     "weight: 0 to only log it"
                 )
-
-    def _clip(self) -> Tensor:
-        gradients = [p.grad for p in self.trained if p.grad is not None]
-        shards = [g for g in gradients if isinstance(g, DTensor)]
-        if shards:
-            plain = [g for g in gradients if not isinstance(g, DTensor)]
-            whole = torch.nn.utils.get_total_norm(shards)
-            norm = whole.full_tensor() if isinstance(whole, DTensor) else whole
-            if plain:
-                norm = (norm**2 + torch.nn.utils.get_total_norm(plain) ** 2) ** 0.5
-            norm = self.tables.norm(norm)
-            if self.spec.clip_norm is not None:
-                factor = torch.clamp(self.spec.clip_norm / (norm + 1e-6), max=1.0)
-                for g in gradients:
-                    local(g).mul_(factor)
-                self.tables.clip(self.spec.clip_norm, norm)
-            return norm
-        norm = self.tables.norm(torch.nn.utils.get_total_norm(gradients))
-        if self.spec.clip_norm is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.trained, self.spec.clip_norm, norm)
-            self.tables.clip(self.spec.clip_norm, norm)
-        return norm
 
     def _cause(self, step: int, work: list[Work]) -> str:
         """The source of numbers that are not finite, after the forward was run again with every module watched, and the

@@ -139,19 +139,10 @@ class TableSteps:
             # the loss was multiplied by the number of ranks, as DDP averages
             self.gradients[path] = RowGradients(own, values.div_(self.world.size))
 
-    def norm(self, others: Tensor) -> Tensor:
-        """The norm of all gradients, of those here and of all other parameters; every rank takes part."""
-        if not self.tables:
-            return others
-        squares = torch.zeros((), device=self.world.device)
-        for gradient in self.gradients.values():
-            squares += torch.linalg.vector_norm(gradient.values).square().to(self.world.device)
-        return (others.to(squares).square() + self.world.sum(squares)).sqrt()
-
-    def clip(self, largest: float, norm: Tensor) -> None:
-        """Scale the gradients as `torch.nn.utils.clip_grads_with_norm_` does with this norm."""
-        for gradient in self.gradients.values():
-            gradient.values *= (largest / (norm + 1e-6)).clamp(max=1.0).to(gradient.values.device)
+    @property
+    def row_gradients(self) -> list[Tensor]:
+        """The gradients of rows of this rank, for the norm and for clipping."""
+        return [gradient.values for gradient in self.gradients.values()]
 
     @torch.no_grad()
     def update(self, optimizer: torch.optim.Optimizer) -> None:
