@@ -75,3 +75,23 @@ def test_a_rank_that_stops_is_named(make_recipe: Any, launch: Launch, tmp_path: 
     named = f"rank 0 of 2 lost the others: rank 1 ({socket.gethostname()}, process {ranks[1].process.pid}, step "
     assert named in output, output[-2000:]
     assert "sends no heartbeat" in output
+
+
+def test_a_slow_rank_is_seen(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
+    def slow(tree: dict[str, Any]) -> None:
+        tree["model"]["layers"].append(
+            {"layer": "toy_components:FaultyLayer", "stream": "text", "how": "slow", "rank": 1}
+        )
+        tree["train"].update(max_steps=6, micro_batch_size=3, log_every=2)
+
+    recipe, run, port = make_recipe(slow), tmp_path / "run", free_port()
+    ranks = [launch(recipe, run, rank=rank, size=2, port=port) for rank in range(2)]
+    ends = [rank.wait(SOON) for rank in ranks]
+    assert [code for code, _ in ends] == [0, 0], ends
+    last = read_metrics(run)[-1]
+    assert last["rank_forward_seconds_slowest"] == 1
+    assert last["rank_forward_seconds_max"] >= 2 * 0.3 > last["rank_forward_seconds_min"]
+    for name in ("rank_forward_seconds", "rank_data_wait_seconds", "rank_memory_gib"):
+        assert 0 < last[f"{name}_min"] <= last[f"{name}_mean"] <= last[f"{name}_max"]
+    assert "rank 1 1." in ends[0][1]
+    assert "x slower" in ends[0][1]

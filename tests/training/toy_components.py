@@ -273,6 +273,9 @@ def _fail(how: str) -> None:
         os._exit(3)
     if how == "hang":
         time.sleep(600)
+    if how == "slow":
+        time.sleep(0.3)
+        return
     raise {
         "bug": RuntimeError("boom"),
         "memory": MemoryError(),

@@ -21,6 +21,7 @@ from workbench.runs.metrics_file import Record
 from workbench.runs.names import LOG
 from workbench.training.callbacks import Callback
 from workbench.training.failures import Spared
+from workbench.training.rank_statistics import slowest
 
 logger = logging.getLogger(__name__)
 PLAIN = "%(asctime)s %(message)s"
@@ -236,6 +237,7 @@ def _line(record: Record) -> str:
     for name, form in RATES.items():
         if name in record:
             shown.append(form.format(record[name]))
+    shown += filter(None, [slowest(record)])
     return "  ".join(shown)
 
 

@@ -179,6 +179,8 @@ class MicroPass:
         self.autocast = autocast_dtype(precision, device)
         self.device, self.seed = device, seed
         self.copies = Copies(device)
+        self.timed: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Measures each pass; by default none."""
 
     def __call__(
         self,
@@ -201,7 +203,7 @@ class MicroPass:
         moved = None if micro is None else self.copies.take(micro, again=again)
         if following is not None:
             self.copies.begin(following)
-        with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
+        with self.timed(), torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
             return model(moved)
 
 

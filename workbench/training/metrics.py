@@ -41,6 +41,7 @@ from workbench.training.failures import Spared
 from workbench.training.losses import Sums, add_sums
 from workbench.training.nonfinite import dry
 from workbench.training.parallel import ParallelModel
+from workbench.training.rank_statistics import FORWARD, ForwardClock
 from workbench.training.step import StepResult
 
 if TYPE_CHECKING:
@@ -174,15 +175,18 @@ class Window:
         if not result.skipped:
             self.grad_norm = result.grad_norm
 
-    def merge(self, world: World) -> None:
-        """Send the ranks' own sums to the main rank; the others start again from zero."""
-        everyone = world.gather((self.metrics, self.dropped))
+    def merge(self, world: World, measured: Mapping[str, float] | None = None) -> list[Mapping[str, float]]:
+        """Send the ranks' own sums to the main rank; the others start again from zero.
+
+        Returns what each rank has `measured` of itself, on the main rank; elsewhere [].
+        """
+        everyone = world.gather_on_main((self.metrics, self.dropped, measured or {}))
         self.metrics, self.dropped = {}, {}
-        if world.is_main:
-            for metrics, dropped in everyone:
-                add_sums(self.metrics, metrics)
-                for reason, count in dropped.items():
-                    self.dropped[reason] = self.dropped.get(reason, 0) + count
+        for metrics, dropped, _ in everyone:
+            add_sums(self.metrics, metrics)
+            for reason, count in dropped.items():
+                self.dropped[reason] = self.dropped.get(reason, 0) + count
+        return [found for *_, found in everyone]
 
     def means(self) -> Record:
         """`<objective>/loss` per label and every `<objective>/<metric>`; those without a label are left out."""
@@ -214,6 +218,7 @@ class Meter:
         self.world, self.spared = world, spared
         self.seconds = seconds
         self.flops_per_row, self.peak = flops_per_row, peak
+        self.forward = ForwardClock(world.device)
         self._start = time.perf_counter()
         self._reset()
 
@@ -233,6 +238,14 @@ class Meter:
         self._rows += result.rows
         self._samples += result.samples
         self._steps += 1
+        self.forward.read()
+
+    def of_this_rank(self) -> dict[str, float]:
+        """What this rank measured of itself since the last `lap`, for a step."""
+        steps, held = max(1, self._steps), {}
+        with self.spared("reading how much memory is held"):
+            held["rank_memory_gib"] = memory_gib(self.world.device)
+        return {FORWARD: self.forward.take() / steps, "rank_data_wait_seconds": self._waited / steps, **held}
 
     def skip(self) -> None:
         """Leave out the time since the last step."""

@@ -42,6 +42,7 @@ from workbench.training.nonfinite import checked_terms
 from workbench.training.parallel import Work, parallel_of
 from workbench.training.plan import Plan
 from workbench.training.preamble import Preamble
+from workbench.training.rank_statistics import statistics
 from workbench.training.step import MissingError, Updater
 
 logger = logging.getLogger(__name__)
@@ -172,6 +173,8 @@ class Trainer:
 
     def _loop(self, end: int, feed: Feed, places: Iterator[MicroBatchId], stop: StopRequest, meter: Meter) -> int:
         meter.skip()
+        if self.world.size > 1:
+            self.updater.micro_pass.timed = meter.forward
         start = self.step
         micros = feed.micro_batches(self.batches, places)
         while self.step < end:
@@ -267,12 +270,13 @@ class Trainer:
 
     def _metrics(self, lr: float, meter: Meter) -> Record:
         """The line of metrics.jsonl on the steps since the last one; every rank takes part."""
-        self.window.merge(self.world)
+        measured = meter.of_this_rank() if self.world.size > 1 else {}
+        ranks = self.window.merge(self.world, measured)
         record: Record = {"step": self.step, **self.window.means(), "lr": lr, "grad_norm": self.window.grad_norm}
         if self.updater.loss_scale is not None:
             record |= {"loss_scale": self.updater.loss_scale.scale, "skipped_steps": self.window.skipped}
         with meter.spared("the meter"):
-            record |= meter.lap()
+            record |= meter.lap() | statistics(ranks)
         meter.spared.log()
         record |= {f"dropped/{reason}": count for reason, count in sorted(self.window.dropped.items())}
         self.window = Window()

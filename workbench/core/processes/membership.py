@@ -34,12 +34,14 @@ from workbench.core.processes.signals import WATCHED
 logger = logging.getLogger(__name__)
 PREFIX = "workbench"
 GENERATION = "generation"
-LOOK = timedelta(seconds=1)
-"""How long a waiting process waits before it looks for a new generation."""
+LONGEST_PAUSE = 0.25
+"""Seconds between two looks at the store, at most."""
 PATIENCE = "WORKBENCH_PATIENCE"
 """The environment variable with the seconds that a rank waits for the others."""
 LONGEST_WAIT = 1800
 """The default of `WORKBENCH_PATIENCE`. It is longer than any save, so that only a rank that hangs is given up."""
+ENDS_WITHIN, ANSWERS_WITHIN = 1.0, 10.0
+"""Seconds in which the heartbeat must end, and in which the store must answer who is missing."""
 SHOWN = 8
 
 
@@ -124,14 +126,13 @@ class Membership:
 
     def _wait(self, keys: dist.Store, name: str, number: int) -> bool:
         """Wait for a key while generation `number` lasts; False where that is over, or patience is."""
-        deadline = time.monotonic() + self.patience.total_seconds()
-        while time.monotonic() < deadline:
-            with suppress(dist.DistStoreError):
-                keys.wait([name], LOOK)
-                return self._current() == number
-            if self._current() != number:
-                break
-        return False
+        deadline, pause = time.monotonic() + self.patience.total_seconds(), 0.01
+        while not keys.check([name]):
+            if self._current() != number or time.monotonic() > deadline:
+                return False
+            time.sleep(pause)
+            pause = min(LONGEST_PAUSE, 1.5 * pause)
+        return self._current() == number
 
     def _current(self) -> int:
         """The number of the current generation."""
@@ -171,7 +172,7 @@ class Membership:
         if error is not None and not isinstance(error, LostRanksError):
             self._ended = type(error).__name__
         self._left.set()
-        self._thread.join(LOOK.total_seconds())
+        self._thread.join(ENDS_WITHIN)
 
     def _beat(self, number: int) -> str:
         about = {"host": self.host, "pid": os.getpid(), "beat": number}
@@ -219,7 +220,7 @@ class Membership:
         # a thread of its own, as the store of a dead node never answers
         looking = threading.Thread(target=look, daemon=True)
         looking.start()
-        looking.join(LOOK.total_seconds() * 10)
+        looking.join(ANSWERS_WITHIN)
         holder = "torchrun's agent" if self.launch.shares_store else "rank 0"
         return found[0] if found else f"{holder} on {self.launch.address} does not answer"
 
