@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from annotated_types import MinLen
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from workbench.core.options.bounds import Name
 from workbench.models.attention.key_values import KeyValueHook, KeyValues
 from workbench.models.context import Context
 from workbench.models.layer_checks import STREAMS
+from workbench.models.tensor_cut import TensorCuts
 
 States = dict[str, Tensor]
 
@@ -132,6 +133,22 @@ class Adapter(nn.Module):
     def forward(self, given: Any, made: Any) -> Any:
         """The input and the output of the module -> the new output."""
         raise NotImplementedError(f"{type(self).__name__} must define forward")
+
+    def cuts_at(self, place: Literal["columns", "rows", "heads"], blocks: int) -> TensorCuts:
+        """The cuts of the adapter where tensor parallelism cuts its module.
+
+        Args:
+            place: the module is a linear layer of which the outputs (columns) or the inputs (rows) are cut, or the keys
+                and values of some heads.
+            blocks: of the cut dimension (`workbench.models.tensor_cut.CutDim`).
+
+        Raises:
+            WorkbenchError: it cannot be cut.
+        """
+        raise WorkbenchError(
+            f"the adapter {named(self)} changes a module that tensor parallelism cuts, and does not state how it is "
+            "cut itself (`cuts_at`); choose other targets, or set train.parallel.tensor: 1"
+        )
 
     def merge(self, module: Any) -> None:
         """Merge the adapter into the weights of the module.

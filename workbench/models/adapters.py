@@ -22,6 +22,7 @@ from workbench.models.context import Context
 from workbench.models.initialisation import initialise
 from workbench.models.layers.self import SelfLayer
 from workbench.models.layout import Layout, layout_of
+from workbench.models.tensor_cut import CutDim, TensorCuts
 from workbench.sequences.batch import Stream
 
 
@@ -51,6 +52,11 @@ class BottleneckAdapter(Adapter):
         for zero in (self.down.bias, self.up.weight, self.up.bias):
             nn.init.zeros_(zero)
 
+    def cuts_at(self, place: str, blocks: int) -> TensorCuts:
+        if place == "rows":  # the outputs are whole
+            return TensorCuts()
+        return TensorCuts(columns={"up": blocks}, rows={"down": blocks}, entering=("up",))
+
     def forward(self, given: Tensor, made: Tensor) -> Tensor:
         return made + self.up(self.function(self.down(made)))
 
@@ -77,6 +83,11 @@ class LoraAdapter(Adapter):
     def initialise(self, scale: float) -> None:
         nn.init.kaiming_uniform_(self.down.weight, a=math.sqrt(5))
         nn.init.zeros_(self.up.weight)
+
+    def cuts_at(self, place: str, blocks: int) -> TensorCuts:
+        if place == "rows":
+            return TensorCuts(rows={"down": blocks}, features={"dropout": blocks})
+        return TensorCuts(columns={"up": blocks}, summed=("down.weight",))
 
     def forward(self, given: Tensor, made: Tensor) -> Tensor:
         return made + self.scale * self.up(self.down(self.dropout(given)))
@@ -113,6 +124,9 @@ class PrefixAdapter(Adapter):
     def initialise(self, scale: float) -> None:
         for rows in (self.keys, self.values):
             nn.init.normal_(rows, std=scale)
+
+    def cuts_at(self, place: str, blocks: int) -> TensorCuts:
+        return TensorCuts(tensors={"keys": CutDim(1), "values": CutDim(1)})
 
     def forward(self, given: KeyValues, made: KeyValues) -> KeyValues:
         if "doc" in made.layout.integers:

@@ -29,6 +29,7 @@ from workbench.models.attention.score_bias import ScoreBias
 from workbench.models.context import Context
 from workbench.models.dropout import dropout
 from workbench.models.layout import Layout, rotate
+from workbench.models.tensor_cut import CutModule, HeadRange, TensorCuts
 
 Ungated = Literal["gelu", "gelu_tanh", "quick_gelu", "relu", "tanh"]
 Activation = Literal[Ungated, "swiglu", "geglu", "geglu_tanh"]
@@ -76,7 +77,7 @@ def activation(name: Activation) -> Callable[[Tensor], Tensor]:
     return ACTIVATIONS[name]
 
 
-class FeedForward(nn.Module):
+class FeedForward(CutModule, nn.Module):
     """outer(act(inner(x))); if gated (arXiv:2002.05202) outer(act(gate) * inner), both from one matrix."""
 
     def __init__(
@@ -88,7 +89,13 @@ class FeedForward(nn.Module):
         self.inner = nn.Linear(hidden_size, intermediate_size * (2 if self.gated else 1), bias=bias)
         self.outer = nn.Linear(intermediate_size, hidden_size, bias=bias)
 
+    def tensor_cuts(self) -> TensorCuts:
+        blocks = 2 if self.gated else 1
+        size = {"intermediate_size": self.inner.out_features // blocks}
+        return TensorCuts(size, columns={"inner": blocks}, rows={"outer": 1})
+
     def forward(self, x: Tensor) -> Tensor:
+        x = self.entered(x)
         if self.gated:
             gate, value = self.inner(x).chunk(2, dim=-1)
             return self.outer(self.activation(gate) * value)
@@ -161,7 +168,7 @@ class LayerOptions:
         return Sublayer(self.norm_of(size), dropout=self.dropout, norm_place=self.norm_place)
 
 
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(CutModule, nn.Module):
     """Multi-head attention over rows.
 
     Args:
@@ -169,6 +176,9 @@ class MultiHeadAttention(nn.Module):
         options: of the layer.
         key_size: width of the keys' rows where they are another stream's; None shares one matrix `qkv`.
     """
+
+    heads: HeadRange | None = None
+    """The heads of this rank, where other ranks have the others; `num_heads` counts those of this rank."""
 
     def __init__(self, hidden_size: int, options: LayerOptions, *, key_size: int | None = None) -> None:
         super().__init__()
@@ -195,6 +205,15 @@ class MultiHeadAttention(nn.Module):
         self.seen = KeyValueHook(num_heads, self.head_size)
         self.output = nn.Linear(inner, hidden_size, bias=bias)
 
+    def tensor_cuts(self) -> TensorCuts:
+        columns = {"qkv": 3} if hasattr(self, "qkv") else {"query": 1, "key_value": 2}
+        return TensorCuts({"num_heads": self.num_heads}, columns=columns, rows={"output": 1})
+
+    def take_part(self, rank: int, ranks: int) -> None:
+        count = self.num_heads // ranks
+        self.heads = HeadRange(rank * count, count, self.num_heads)
+        self.num_heads = self.seen.num_heads = count
+
     def forward(
         self,
         query_rows: Tensor,
@@ -209,6 +228,8 @@ class MultiHeadAttention(nn.Module):
 
         `names` are the streams of the queries and of the keys, for kept attention weights and for a KV cache.
         """
+        query_rows = self.entered(query_rows)
+        key_rows = None if key_rows is None else self.entered(key_rows)
         q, k, v = self._heads(query_rows, key_rows)
         if self.rotary is not None:
             q = rotate(q, queries.turns(self.head_size, q.dtype, self.rotary))
@@ -226,9 +247,11 @@ class MultiHeadAttention(nn.Module):
             scale=self.scale,
             need_weights=context.looks,
             label=self._label(context.kind, names),
+            heads=self.heads,
         )
         if weights is not None:  # without the keys that an adapter put before those of each sequence
-            context.look(names, [w[..., w.shape[-1] - n :] for w, n in zip(weights, own.lengths, strict=True)])
+            read = [w[..., w.shape[-1] - n :] for w, n in zip(weights, own.lengths, strict=True)]
+            context.look(names, [self.of_all_ranks(w) for w in read])
         return self.output(out.flatten(1))
 
     def _label(self, kind: str, names: tuple[tuple[str, ...], tuple[str, ...]]) -> str:

@@ -25,9 +25,10 @@ from torch import Tensor, nn
 from workbench.core.options.bounds import Heads, Word
 from workbench.models.blocks import AttentionBlock, FeedForwardBlock, LayerOptions, Ungated
 from workbench.models.context import Context
+from workbench.models.tensor_cut import CutModule, TensorCuts
 
 
-class AggregatorLayer(nn.Module):
+class AggregatorLayer(CutModule, nn.Module):
     """Aggregator of ERNIE-THU (Zhang et al., arXiv:1905.07129): self-attention of the text and of the entities, then
     their fusion. The fused state of an entity and its token is h = act(W_x x + W_e e + b). The new states of both are
     computed from h, each with a residual and a norm.
@@ -72,6 +73,18 @@ class AggregatorLayer(nn.Module):
         self.entity_outer = nn.Linear(inner, entity_size, bias=text.bias) if entity_output else None
         self.entity_residual = entity.sublayer(entity_size) if entity_output or text.norm_place == "pre" else None
 
+    def tensor_cuts(self) -> TensorCuts:
+        """The fused state is cut."""
+        network = "feed_forward.network"
+        outer = ["entity_outer"] if self.entity_outer is not None else []
+        return TensorCuts(
+            {"intermediate_size": self.entity_inner.out_features},
+            columns={f"{network}.inner": 1, "entity_inner": 1},
+            rows=dict.fromkeys([f"{network}.outer", *outer], 1),
+            owns=(network,),
+            complete=False,
+        )
+
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
         """Text rows [tokens, text size] and entity rows [entities, entity size] -> the same, fused.
 
@@ -89,7 +102,7 @@ class AggregatorLayer(nn.Module):
         if self.entity_attention is not None:
             entity = self.entity_attention(entity, context, (self.entity,))
         token = context.fields(self.entity)["token"]
-        entered = entity if self.entity_residual is None else self.entity_residual.enter(entity)
+        entered = self.entered(entity if self.entity_residual is None else self.entity_residual.enter(entity))
         fused = fused.index_add(0, token, F.linear(entered, self.entity_inner.weight).to(fused.dtype))
         fused = self.feed_forward.network.activation(fused)
         new[self.text] = self._text_outer(text, fused)
@@ -99,9 +112,10 @@ class AggregatorLayer(nn.Module):
 
     def _text_inner(self, text: Tensor) -> Tensor:
         """The text's part of the fused state, with both biases [tokens, intermediate_size]."""
+        rows = self.entered(self.feed_forward.residual.enter(text))
         inner = self.feed_forward.network.inner
         bias = None if inner.bias is None else inner.bias + self.entity_inner.bias
-        return F.linear(self.feed_forward.residual.enter(text), inner.weight, bias)
+        return F.linear(rows, inner.weight, bias)
 
     def _text_outer(self, text: Tensor, fused: Tensor) -> Tensor:
         return self.feed_forward.residual.leave(text, self.feed_forward.network.outer(fused))

@@ -15,6 +15,7 @@ kernel and every visibility works. Who has no entities pays nothing for them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -29,6 +30,7 @@ from workbench.models.attention.key_values import KeyValues
 from workbench.models.blocks import AttentionBlock, LayerOptions, MultiHeadAttention
 from workbench.models.layers.joint import JointLayer
 from workbench.models.layout import Layout, rotate
+from workbench.models.tensor_cut import TensorCuts
 
 Names = tuple[str, ...]
 
@@ -79,6 +81,11 @@ class EntityAwareAttention(MultiHeadAttention):
         self.scale = self.head_size**-0.5 if self.scale is None else self.scale
         inner, bias = self.num_heads * self.head_size, self.qkv.bias is not None
         self.w2e_query, self.e2w_query, self.e2e_query = (nn.Linear(hidden_size, inner, bias=bias) for _ in range(3))
+
+    def tensor_cuts(self) -> TensorCuts:
+        cuts = super().tensor_cuts()
+        queries = dict.fromkeys(("w2e_query", "e2w_query", "e2e_query"), 1)
+        return replace(cuts, columns={**cuts.columns, **queries})
 
     @torch.no_grad()
     def fill_in(self, copied: set[str]) -> None:

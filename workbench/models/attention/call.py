@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -31,7 +31,9 @@ from workbench.models.attention.padded import padded
 from workbench.models.attention.request import Request, Result, together
 from workbench.models.attention.score_bias import ScoreBias
 from workbench.models.attention.varlen import varlen, varlen_lacks, varlen_suits
+from workbench.models.dropout import numbers_of_heads
 from workbench.models.layout import Layout
+from workbench.models.tensor_cut import HeadRange
 
 log = logging.getLogger(__name__)
 
@@ -112,15 +114,17 @@ def attend(
     scale: float | None = None,
     need_weights: bool = False,
     label: str = "",
+    heads: HeadRange | None = None,
 ) -> Result:
     """Scaled dot-product attention inside each sequence -> [rows_q, heads, size], weights of each sequence.
 
     The weights, asked for with `need_weights`, are those before dropout: of each sequence [heads, its queries, its
     keys], the rows of joined streams stream after stream. See `Request`.
     """
-    request = Request(q, k, v, queries, keys, dropout, window, score_bias, scale, need_weights, label)
+    request = Request(q, k, v, queries, keys, dropout, window, score_bias, scale, need_weights, label, heads)
     kernel = choose(request)
-    return kernel.run(request if kernel.apart else together(request))
+    with numbers_of_heads(q.device, heads) if heads is not None and dropout > 0.0 else nullcontext():
+        return kernel.run(request if kernel.apart else together(request))
 
 
 def choose(request: Request) -> Kernel:

@@ -26,7 +26,7 @@ def dense(request: Request) -> Result:
     if request.score_bias is not None:
         scores = scores + term(request.score_bias, _pair(request, q, k)).squeeze(0)
     weights = _softmax(scores, mask).to(v.dtype)
-    out = torch.einsum("hqk,khd->qhd", dropout(weights, request.dropout, True), v)
+    out = torch.einsum("hqk,khd->qhd", dropout(weights, request.dropout, True, request.heads), v)
     return queries.restored(out), _by_sequence(weights, queries, keys) if request.need_weights else None
 
 

@@ -84,7 +84,7 @@ def _grid_attention(
     if bias is not None:
         scores = scores + bias
     weights = torch.softmax(scores, -1)
-    return dropout(weights, p, True) @ v, weights.to(v.dtype) if request.need_weights else None
+    return dropout(weights, p, True, request.heads) @ v, weights.to(v.dtype) if request.need_weights else None
 
 
 def _no_weights(request: Request) -> list[Tensor]:

@@ -12,6 +12,7 @@ from workbench.models.attention.key_values import KeyValues
 from workbench.models.attention.score_bias import QueryKeyGrid, ScoreBias
 from workbench.models.layer_checks import TERM
 from workbench.models.layout import Layout
+from workbench.models.tensor_cut import HeadRange
 
 Result = tuple[Tensor, list[Tensor] | None]
 """Rows [rows_q, heads, size], and the weights of each sequence [heads, its queries, its keys] where they are needed."""
@@ -23,7 +24,8 @@ class Request:
 
     `window`: a key further than this many places from its query is not seen, if neither is everywhere. `score_bias`: a
     term that is added to the scaled scores. `scale`: factor of the scores, by default 1 / sqrt(size). `need_weights`:
-    return the weights of each sequence too. `label`: the name of the layer and streams, for messages.
+    return the weights of each sequence too. `label`: the name of the layer and streams, for messages. `heads`: those of
+    this rank, where other ranks compute the others.
     """
 
     q: Tensor
@@ -37,6 +39,7 @@ class Request:
     scale: float | None = None
     need_weights: bool = False
     label: str = ""
+    heads: HeadRange | None = None
 
     @property
     def factor(self) -> float:

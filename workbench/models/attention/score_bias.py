@@ -6,13 +6,15 @@ as one. The visibility of keys is not part of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor, nn
 
+from workbench.core.errors import WorkbenchError
 from workbench.models.layout import Layout
+from workbench.models.tensor_cut import CutDim, CutModule, TensorCuts
 
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -54,18 +56,31 @@ class QueryKeyGrid:
         return q, self.k_places if self.keys.counted else self.keys.positions[self.k_rows]
 
 
-class ScoreBias(nn.Module):
+class ScoreBias(CutModule, nn.Module):
     """Base of the score biases. The `__init__` of a component gets `num_heads` and `head_size` of the attention.
 
     `score_mod(queries, keys)`, where a score bias has it, is the same for flex attention: a function of (score, batch,
     head, query, key) that returns the score with the term, where query and key are numbers of rows of all sequences one
     after another (`Layout.contiguous`). `by_fields` means that the term depends on places, positions and fields alone,
-    and not on `pair.q` and `pair.k`: layers that share the score bias then compute it only once.
+    and not on `pair.q` and `pair.k`: layers that share the score bias then compute it only once. `heads_in` names the
+    parameters and buffers that have an entry, or equal stretches of entries, for each head, and the dimension of the
+    heads; tensor parallelism needs it.
     """
 
     score_mod: ClassVar[Callable[..., ScoreMod] | None] = None
     by_fields: ClassVar[bool] = False
+    heads_in: ClassVar[Mapping[str, int] | None] = None
 
     def forward(self, pair: QueryKeyGrid) -> Tensor:
         """The term, added to the scaled scores [batch or 1, heads, q, k]."""
         raise NotImplementedError(f"{type(self).__name__} must define forward")
+
+    def tensor_cuts(self) -> TensorCuts:
+        if self.heads_in is None:
+            raise WorkbenchError(
+                f"the score bias {type(self).__name__} has no `heads_in`, so its heads cannot be divided over ranks; "
+                "state there the dimension of the heads of each of its tensors ({} without any), or set "
+                "train.parallel.tensor: 1"
+            )
+        tensors = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        return TensorCuts(tensors={name: CutDim(dim) for name, dim in self.heads_in.items() if name in tensors})

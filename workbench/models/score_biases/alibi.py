@@ -23,6 +23,7 @@ class AlibiBias(ScoreBias):
 
     slopes: Tensor
     by_fields = True
+    heads_in = {"slopes": 0}  # noqa: RUF012
 
     def __init__(self, num_heads: Heads) -> None:
         super().__init__()

@@ -40,6 +40,7 @@ class BucketsBias(ScoreBias):
     bucket: Tensor
     edge: Tensor
     by_fields = True
+    heads_in = {"table.weight": 1}  # noqa: RUF012
 
     def __init__(
         self,

@@ -45,12 +45,23 @@ class RelativeBias(ScoreBias):
         segments: whether a term for two rows in one segment is added (XLNet).
     """
 
+    heads_in = {  # noqa: RUF012
+        "project.weight": 0,
+        "segment": 1,
+        "biases.content_bias": 0,
+        "biases.position_bias": 0,
+        "biases.segment_bias": 0,
+    }
+
     def __init__(self, num_heads: Heads, head_size: Size, segments: bool = False) -> None:
         super().__init__()
         self.num_heads, self.head_size = num_heads, head_size
         self.project = nn.Linear(num_heads * head_size, num_heads * head_size, bias=False)
         self.segment = nn.Parameter(torch.zeros(2, num_heads, head_size)) if segments else None
         self.biases = Biases(num_heads, head_size, segments)
+
+    def take_part(self, rank: int, ranks: int) -> None:
+        self.num_heads //= ranks
 
     def initialise(self, scale: float) -> None:
         """Draw all as matrices are drawn, the biases too, as in the published code of both papers."""

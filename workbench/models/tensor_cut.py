@@ -1,0 +1,115 @@
+"""How a module is cut for tensor parallelism (Shoeybi et al., Megatron-LM, arXiv:1909.08053, section 3).
+
+Every rank of a tensor group computes some heads of each attention, and some features of each feed-forward network. A
+module states here which of its linear layers and tensors are cut, and along which dimension. What a module does not
+state is whole on every rank. `workbench.models.tensor_parallel` reads the statements and cuts the parameters; without
+it the hooks of this file do nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class HeadRange:
+    """The heads of an attention that this rank computes: `count` from `first` on, of `total`."""
+
+    first: int
+    count: int
+    total: int
+
+
+class CutDim(NamedTuple):
+    """The dimension of a tensor along which it is cut: `blocks` equal blocks, of which every rank has an equal part.
+
+    A fused matrix of queries, keys and values has three blocks: the heads are cut inside each.
+    """
+
+    dim: int
+    blocks: int = 1
+
+    def part(self, whole: Tensor, rank: int, ranks: int) -> Tensor:
+        """The part of a tensor that a rank has: its parts of all blocks, one after another."""
+        parts = [block.chunk(ranks, self.dim)[rank] for block in whole.chunk(self.blocks, self.dim)]
+        return torch.cat(parts, self.dim) if len(parts) > 1 else parts[0].contiguous()
+
+    def joined(self, parts: Tensor, ranks: int) -> Tensor:
+        """The tensor in its own order, from the parts of all ranks one after another."""
+        split = parts.unflatten(self.dim, (ranks, self.blocks, -1)).transpose(self.dim, self.dim + 1)
+        return split.flatten(self.dim, self.dim + 2)
+
+    def ranges(self, first: int, length: int, size: int, ranks: int) -> Iterator[tuple[int, int, int]]:
+        """The places in the tensor's own order of `length` entries, from entry `first` of the parts of all ranks on.
+
+        Args:
+            size: of the whole tensor along the dimension.
+
+        Yields:
+            Entry of the `length` entries, entry of the whole tensor, how many follow each other.
+        """
+        step = size // (self.blocks * ranks)
+        at = first
+        while at < first + length:
+            part, inside = divmod(at, step)
+            rank, block = divmod(part, self.blocks)
+            count = min(step - inside, first + length - at)
+            yield at - first, (block * ranks + rank) * step + inside, count
+            at += count
+
+
+@dataclass(frozen=True)
+class TensorCuts:
+    """The cuts of a module. Names are relative to it.
+
+    Attributes:
+        divided: the numbers that the ranks must divide, by their names in messages.
+        columns: linear layers whose outputs are cut, with the blocks of the output.
+        rows: linear layers whose inputs are cut, with the blocks of the input; their outputs are summed over the ranks.
+        tensors: other parameters and buffers that are cut.
+        summed: parameters that are whole on every rank and act on cut values: their gradients are summed.
+        entering: those of `columns` that read values which are whole and did not pass `CutModule.entered`.
+        features: dropouts of cut features, with the blocks of these.
+        owns: modules whose own cuts do not apply, since this module computes with their layers.
+        complete: whether the module has no other parameters, so that one without a statement is an error.
+    """
+
+    divided: Mapping[str, int] = field(default_factory=dict)
+    columns: Mapping[str, int] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
+    tensors: Mapping[str, CutDim] = field(default_factory=dict)
+    summed: tuple[str, ...] = ()
+    entering: tuple[str, ...] = ()
+    features: Mapping[str, int] = field(default_factory=dict)
+    owns: tuple[str, ...] = ()
+    complete: bool = True
+
+
+class CutModule:
+    """Base of the modules that tensor parallelism cuts."""
+
+    def tensor_cuts(self) -> TensorCuts:
+        """The cuts of the module.
+
+        Raises:
+            WorkbenchError: it cannot be cut.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define tensor_cuts")
+
+    def take_part(self, rank: int, ranks: int) -> None:
+        """Compute the heads or features of one rank from now on."""
+        return
+
+    def entered(self, rows: Tensor) -> Tensor:
+        """Rows as the module's cut layers read them, here unchanged. Every input of a cut layer passes it, in each
+        forward: under tensor parallelism its gradient is summed over the ranks."""
+        return rows
+
+    def of_all_ranks(self, values: Tensor) -> Tensor:
+        """Values [own heads, ...] -> those of all heads, here unchanged."""
+        return values
