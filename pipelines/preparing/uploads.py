@@ -98,7 +98,8 @@ class CorpusUpload:
             if not known and any(name.endswith(".tar") for name in there):
                 raise WorkbenchError(f"{store} holds shards of another corpus; choose another --output")
             shards = [name for name in there if name.endswith(".tar") and index_name(name) in there]
-            wanted = [*(name for name in (FILE_NAME, STATE) if name in there), *map(index_name, shards)]
+            finished = {*shards, *map(index_name, shards)}
+            wanted = [name for name in there if not name.endswith(".tar") and (name in finished or not _is_work(name))]
             with ThreadPoolExecutor(THREADS) as pool:
                 list(pool.map(lambda name, store=store, folder=folder: store.get(name, folder / name), wanted))
             for name in shards:
@@ -123,6 +124,9 @@ class CorpusUpload:
                 for info in shards:
                     if there.get(info.name) != info.bytes or info.index not in there:
                         self._put_again(part, info)
+                for path in sorted(manifest.parent.iterdir()):
+                    if path.is_file() and not _is_work(path.name) and path != manifest and path.name[0] != ".":
+                        store.put(path, path.name)
                 store.put(manifest, FILE_NAME)
             store.remove(name for name in _working_files(store) if name not in listed)
 
@@ -144,10 +148,14 @@ class CorpusUpload:
             store.remove(_working_files(store))
 
 
+def _is_work(name: str) -> bool:
+    """Whether it is a shard or an index."""
+    return name.startswith("part-") and name.endswith((".tar", ".index"))
+
+
 def _working_files(store: Store) -> list[str]:
     """Shards, indexes and the note of a preparation; the note last."""
-    names = [name for name in store.files() if name.startswith("part-") and name.endswith((".tar", ".index"))]
-    return [*names, STATE]
+    return [*filter(_is_work, store.files()), STATE]
 
 
 def _make_hole(path: Path, size: int) -> None:
