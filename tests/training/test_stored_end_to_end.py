@@ -92,7 +92,7 @@ def train_until(url: str, step: int, words: list[str]) -> None:
 
 @pytest.mark.scale
 def test_all_of_it_on_an_object_store(server: None, tmp_path: Path) -> None:
-    """What the command line does on the store, beside the same in Python in folders."""
+    """What the command line does on the store, compared with the same in Python in folders."""
     lines = ["--option", "document=line", "--shard-size", "60", "--workers", "2"]
     run("prepare", "text", "notes.txt", "--output", "s3://bucket/text", *lines)
     for place in ("local", "s3://bucket"):
