@@ -95,3 +95,19 @@ def test_a_slow_rank_is_seen(make_recipe: Any, launch: Launch, tmp_path: Path) -
         assert 0 < last[f"{name}_min"] <= last[f"{name}_mean"] <= last[f"{name}_max"]
     assert "rank 1 1." in ends[0][1]
     assert "x slower" in ends[0][1]
+
+
+def test_a_rank_that_waits_for_others_ends_at_once(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
+    port = free_port()
+    rank = launch(make_recipe(), tmp_path / "run", rank=0, size=2, port=port)
+    deadline = time.monotonic() + SOON
+    with socket.socket() as probe:
+        while probe.connect_ex(("127.0.0.1", port)):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    time.sleep(0.3)
+    rank.signal(signal.SIGTERM)
+    start = time.monotonic()
+    assert rank.wait(SOON)[0] == -signal.SIGTERM
+    assert time.monotonic() - start < 5
+    assert not (tmp_path / "run").exists()

@@ -5,6 +5,7 @@ Importing torch takes seconds: inputs are checked before it is imported.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from workbench.cli.app import Commands, Entry, needed_packages, typer_app
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.urls import is_url
 from workbench.core.packages import PREFIX
+from workbench.core.processes.launch import check_launch
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.options import MeasuringOptions, Scoring, Tuning
 from workbench.evaluation.task_modules import line_of, options_of_task, task_modules, trained_tasks
@@ -77,6 +79,7 @@ def _run_among(words: Sequence[str]) -> Path | None:
 
 def _finetune(find: FindTask, options: type[Any]) -> Function:
     def finetune(tuning: Any) -> None:
+        check_launch(os.environ)
         check_tuning(tuning)
         task = find()
         from workbench.evaluation.finetuning.finetuning import fine_tune
@@ -92,6 +95,7 @@ def _finetune(find: FindTask, options: type[Any]) -> Function:
 
 def _evaluate(find: FindTask, options: type[Any]) -> Function:
     def evaluate(scoring: Any) -> None:
+        check_launch(os.environ)
         check_scoring(scoring)
         task = find()
         from workbench.evaluation.scoring.evaluation import evaluate as evaluate_run

@@ -5,6 +5,7 @@ Importing torch takes seconds: inputs are checked before it is imported.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from annotated_types import Ge, Le
 from workbench.api import checked_recipe, default_run
 from workbench.core.options.bounds import Assignment, Location, OutputPlace
 from workbench.core.options.command import Trust
+from workbench.core.processes.launch import check_launch
 from workbench.core.terminal import Terminal
 from workbench.pretraining.task_corpora import places_named
 
@@ -60,6 +62,7 @@ def pretrain(
 
       torchrun --nproc-per-node 8 -m workbench pretrain bert tasks.text.corpora=[corpora/notes] --output runs/notes
     """
+    check_launch(os.environ)
     loaded = checked_recipe(recipe, overrides or (), trust=trust)
     from workbench.training import pretrain as runs
 
@@ -102,6 +105,7 @@ def verify_resume(
 
       workbench verify-resume bert tasks.text.corpora=[corpora/notes] --steps 20
     """
+    check_launch(os.environ)
     loaded = checked_recipe(recipe, overrides or (), trust=trust)
     from workbench.training import verify_resume as verify
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import distributed as dist
 
 from tests.training.command_processes import SERVER
 from tests.training.test_ranks import free_port
-from workbench.core.processes.distributed import distributed
+from workbench.core.processes.distributed import distributed, raise_file_limit
 
 Found = dict[str, Any]
 LIMIT = 60
@@ -69,6 +70,16 @@ def test_sums_of_ranks(size: int) -> None:
     assert whole[2] == pytest.approx(0.1 * sum(range(size)))
     assert all(each["sum"] == whole for each in found)
     assert all(each["gathered"] == list(range(size)) for each in found)
+
+
+def test_the_limit_of_open_files_is_raised() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, hard - 1), hard))
+        raise_file_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.scale

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from workbench.core.errors import WorkbenchError
-from workbench.core.processes.launch import Launch, first_node, is_first, launch_of
+from workbench.core.processes.launch import Launch, check_launch, first_node, is_first, launch_of, patience
 
 TORCHRUN = {
     "RANK": "3",
@@ -126,3 +126,10 @@ def test_first_node(nodes: str, first: str) -> None:
 )
 def test_the_first_process(environment: dict[str, str], first: bool) -> None:
     assert is_first(environment) == first
+
+
+@pytest.mark.parametrize("given", ["0", "soon", "-3", "1.5"])
+def test_patience_is_a_number(given: str) -> None:
+    assert patience({}) == 1800
+    with pytest.raises(WorkbenchError, match="a whole number of seconds"):
+        check_launch({"WORKBENCH_PATIENCE": given})

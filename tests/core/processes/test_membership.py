@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from torch import distributed as dist
 
-from workbench.core.errors import WorkbenchError
 from workbench.core.processes import membership
 from workbench.core.processes.launch import Launch
 from workbench.core.processes.membership import LostRanksError, Membership
@@ -132,10 +131,3 @@ def test_a_store_that_is_gone_is_named(store: dist.TCPStore, monkeypatch: pytest
     monkeypatch.setattr(Membership, "_beats", lambda self: (_ for _ in ()).throw(dist.DistNetworkError("gone")))
     assert members[0].missing() == "torchrun's agent on 127.0.0.1 does not answer"
     leave(*members)
-
-
-@pytest.mark.parametrize("given", ["0", "soon", "-3", "1.5"])
-def test_patience_is_a_number(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORKBENCH_PATIENCE", given)
-    with pytest.raises(WorkbenchError, match="a whole number of seconds"):
-        membership.patience()

@@ -22,6 +22,11 @@ SPECIAL_STEPS = 0xFFFFFFF0
 FIRST_PORT, PORTS = 10_000, 20_000
 """Ports below those that Linux uses for outgoing connections (32768 and above)."""
 
+PATIENCE = "WORKBENCH_PATIENCE"
+"""The environment variable with the seconds that a rank waits for the others."""
+LONGEST_WAIT = 1800
+"""The default of `WORKBENCH_PATIENCE`. It is longer than any save, so that only a rank that hangs is given up."""
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -58,6 +63,28 @@ def launch_of(environment: Mapping[str, str]) -> Launch:
     if "RANK" in environment or (tasks := _tasks(environment)) == 1:
         return _torch(environment)
     return _slurm(environment, tasks)
+
+
+def check_launch(environment: Mapping[str, str]) -> None:
+    """Refuse what `launch_of` or `patience` refuses, before torch is loaded.
+
+    Raises:
+        WorkbenchError: as these.
+    """
+    launch_of(environment)
+    patience(environment)
+
+
+def patience(environment: Mapping[str, str]) -> int:
+    """How many seconds a rank waits for the others.
+
+    Raises:
+        WorkbenchError: `WORKBENCH_PATIENCE` is not a whole number above 0.
+    """
+    given = environment.get(PATIENCE, str(LONGEST_WAIT))
+    if not given.isascii() or not given.isdigit() or not 0 < int(given) < 10**7:
+        raise WorkbenchError(f"{PATIENCE} = {given!r}; allowed: a whole number of seconds from 1 to 9999999")
+    return int(given)
 
 
 def is_first(environment: Mapping[str, str]) -> bool:

@@ -28,7 +28,7 @@ from typing import Any
 import torch.distributed as dist
 
 from workbench.core.errors import MachineError, WorkbenchError
-from workbench.core.processes.launch import Launch
+from workbench.core.processes.launch import PATIENCE, Launch, patience
 from workbench.core.processes.signals import WATCHED
 
 logger = logging.getLogger(__name__)
@@ -36,25 +36,9 @@ PREFIX = "workbench"
 GENERATION = "generation"
 LONGEST_PAUSE = 0.25
 """Seconds between two looks at the store, at most."""
-PATIENCE = "WORKBENCH_PATIENCE"
-"""The environment variable with the seconds that a rank waits for the others."""
-LONGEST_WAIT = 1800
-"""The default of `WORKBENCH_PATIENCE`. It is longer than any save, so that only a rank that hangs is given up."""
 ENDS_WITHIN, ANSWERS_WITHIN = 1.0, 10.0
 """Seconds in which the heartbeat must end, and in which the store must answer who is missing."""
 SHOWN = 8
-
-
-def patience() -> timedelta:
-    """How long a rank waits for the others.
-
-    Raises:
-        WorkbenchError: `WORKBENCH_PATIENCE` is not a number of seconds above 0.
-    """
-    given = os.environ.get(PATIENCE, str(LONGEST_WAIT))
-    if not given.isascii() or not given.isdigit() or not 0 < int(given) < 10**7:
-        raise WorkbenchError(f"{PATIENCE} = {given!r}; allowed: a whole number of seconds from 1 to 9999999")
-    return timedelta(seconds=int(given))
 
 
 _stores: dict[tuple[str, int], tuple[dist.Store, dist.Store]] = {}
@@ -77,7 +61,7 @@ class Membership:
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
-        self.patience = patience()
+        self.patience = timedelta(seconds=patience(os.environ))
         self.host = socket.gethostname()
         self.step, self.calls, self._ended = 0, 0, ""
         server, self._client = _connected(launch, self.patience)
