@@ -22,6 +22,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
+from workbench.models.lean_building import Filling
+
 Place = tuple[nn.Module, str]
 """A module and the name of a parameter of it."""
 
@@ -87,6 +89,7 @@ class Shards:
             root's forward. Their gradients are the caller's affair.
         param_dtype: in which parameters are gathered; gradients are reduced in float32. None: the parameters' own.
         offload: where the shards live.
+        filling: gives a unit its values before it is sharded.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class Shards:
         replicated: Collection[nn.Parameter] = (),
         param_dtype: torch.dtype | None = None,
         offload: OffloadPolicy | None = None,
+        filling: Filling | None = None,
     ) -> None:
         self.root = root
         own, of_root = units_of(root, layers, replicated)
@@ -107,9 +111,13 @@ class Shards:
         self._outputs: list[Tensor] | None = None
         self._sharded: dict[int, nn.Parameter] = {}
         for layer, parameters in own.items():
+            if filling is not None:
+                filling.fill((*parameters, *layer.buffers()))
             self.units[layer] = Unit(parameters, layer.modules())
             layer.register_forward_hook(self._touched)  # before FSDP's own, which must see what it returns
             fully_shard(layer, ignored_params=set(layer.parameters()) - set(parameters), **options)
+        if filling is not None:
+            filling.fill((*root.parameters(), *root.buffers()))
         self.units[root] = Unit(of_root, root.modules())
         root.register_forward_hook(self._joined)
         # FSDP does not look into layers that are sharded already: what they share is shown to it here

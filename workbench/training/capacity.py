@@ -23,7 +23,7 @@ GROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit
 GIB = 2**30
 
 
-def check_memory(make: Callable[[], nn.Module], spec: TrainSpec, device: torch.device) -> None:
+def check_memory(make: Callable[[], nn.Module], spec: TrainSpec, device: torch.device, parts: int = 1) -> None:
     """Build the model without memory (on torch's meta device) and compare the memory that training takes with the free
     memory.
 
@@ -32,6 +32,7 @@ def check_memory(make: Callable[[], nn.Module], spec: TrainSpec, device: torch.d
     Args:
         make: builds the model.
         spec: what is frozen, and which optimizer trains the rest.
+        parts: over which the model is sharded.
 
     Raises:
         WorkbenchError: it does not fit. The message has its size, the memory it needs and the memory that is free.
@@ -43,13 +44,13 @@ def check_memory(make: Callable[[], nn.Module], spec: TrainSpec, device: torch.d
     except Exception as error:  # a component needs real numbers to be built; other errors are raised when it is built
         logger.debug("the model's size is not known before it is built: %s", error)
         return
-    needed, free = resident(model, spec), free_memory(device)
+    needed, free = resident(model, spec) // parts, free_memory(device)
     if needed > free:
         raise WorkbenchError(
             f"the model has {sum(p.numel() for p in model.parameters()):,} parameters: weights, gradients and the "
             f"optimizer's moments take {needed / GIB:,.1f} GiB, and {free / GIB:,.1f} GiB are free on {device.type}. "
-            "Make it smaller (hidden_size, layers, vocab_size), freeze parts of it (train.freeze), or use a larger "
-            "machine"
+            "Make it smaller (hidden_size, layers, vocab_size), freeze parts of it (train.freeze), shard it over more "
+            "ranks (train.parallel.shard=full), or use a larger machine"
         )
 
 

@@ -25,6 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import ROWS, World, data_parallel
+from workbench.models.lean_building import Filling, mapped_tensors, skeleton
 from workbench.models.network import Network
 from workbench.models.sharding import Shards, local
 from workbench.pretraining.loader import MicroBatches, MicroBatchId
@@ -193,6 +194,7 @@ class ShardedModel(ParallelModel):
             replicated=whole | rows_sharded(root),
             param_dtype=autocast_dtype(spec.precision, world.device),
             offload=CPUOffloadPolicy() if spec.parallel.offload else None,
+            filling=Filling(root, world.device),
         )
         for parameter in whole:
             parameter.data = parameter.data.to(world.device)
@@ -298,9 +300,22 @@ def parallel_of(root: PretrainingModel, spec: TrainSpec, world: World) -> Parall
     Raises:
         WorkbenchError: the ranks do not fit `train.parallel`.
     """
-    if world.size == 1 or spec.parallel.shard == "none":
-        return ReplicatedModel(root, world)
-    return ShardedModel(root, world, spec)
+    return ShardedModel(root, world, spec) if is_sharded(spec, world) else ReplicatedModel(root, world)
+
+
+def is_sharded(spec: TrainSpec, world: World) -> bool:
+    """Whether no rank has the whole model."""
+    return world.size > 1 and spec.parallel.shard != "none"
+
+
+def built(make: Callable[[], PretrainingModel], spec: TrainSpec, world: World) -> PretrainingModel:
+    """The model on the CPU; a sharded one has its values on the main rank alone, until it is placed."""
+    if not is_sharded(spec, world):
+        return make()
+    if not world.is_main:
+        return skeleton(make)
+    with mapped_tensors():
+        return make()
 
 
 def rows_sharded(root: nn.Module) -> set[nn.Parameter]:
@@ -308,23 +323,29 @@ def rows_sharded(root: nn.Module) -> set[nn.Parameter]:
     return {p for module in root.modules() if hasattr(module, ROWS) for p in getattr(module, ROWS)()}
 
 
-def mesh_of(spec: ParallelSpec, world: World) -> DeviceMesh:
-    """The ranks as a mesh: (shard), or (replicate, shard) where each node has a copy of the model.
+def parts_of(spec: ParallelSpec, world: World) -> int:
+    """The number of parts that a model is divided into.
 
     Raises:
         WorkbenchError: nodes with different numbers of ranks.
     """
-    if spec.shard == "full":
-        return init_device_mesh(world.device.type, (world.size,), mesh_dim_names=("shard",))
-    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", world.size))
-    if world.size % local_size:
+    if spec.shard == "none":
+        return 1
+    parts = world.size if spec.shard == "full" else int(os.environ.get("LOCAL_WORLD_SIZE", world.size))
+    if world.size % parts:
         raise WorkbenchError(
-            f"train.parallel.shard = node, but {world.size} ranks are no multiple of the {local_size} on this node; "
-            "start equally many ranks on every node, or set train.parallel.shard=full"
+            f"train.parallel.shard = node, but {world.size} ranks are no multiple of the {parts} on this node; start "
+            "equally many ranks on every node, or set train.parallel.shard=full"
         )
-    if local_size == world.size:
-        return init_device_mesh(world.device.type, (world.size,), mesh_dim_names=("shard",))
-    shape = (world.size // local_size, local_size)
+    return parts
+
+
+def mesh_of(spec: ParallelSpec, world: World) -> DeviceMesh:
+    """The ranks as a mesh: (shard), or (replicate, shard) where each node has a copy of the model."""
+    parts = parts_of(spec, world)
+    if parts == world.size:
+        return init_device_mesh(world.device.type, (parts,), mesh_dim_names=("shard",))
+    shape = (world.size // parts, parts)
     return init_device_mesh(world.device.type, shape, mesh_dim_names=("replicate", "shard"))
 
 

@@ -42,6 +42,7 @@ from workbench.training.arithmetic import Arithmetic, arithmetic_of
 from workbench.training.capacity import check_memory
 from workbench.training.data import held_out_pass, reader_of
 from workbench.training.micro_batch import as_begun, with_micro_batch
+from workbench.training.parallel import built, is_sharded, parts_of
 
 ALONE = World()
 
@@ -107,14 +108,16 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
         readers = {name: reader_of(recipe, task) for name, task in tasks.items()}
         check_fields(tasks.values())
         check_links(tasks.values(), recipe.control)
-        check_memory(lambda: make_model(recipe, tasks, tokenizer), recipe.train, world.device)
-        model = make_model(recipe, tasks, tokenizer)
+        make = partial(make_model, recipe, tasks, tokenizer)
+        check_memory(make, recipe.train, world.device, parts_of(recipe.train.parallel, world))
+        model = built(make, recipe.train, world)
     with noted() as read_held_out:
         passes = {name: held_out_pass(recipe, task) for name, task in tasks.items() if task.spec.held_out}
     read |= {} if resume.path is None else recorded_base_identity(run)
     data = check_data(run, read, read_held_out, resume.step, world, accept=accept_changes)
     if resume.path is None:
-        _start(recipe, tasks, model, tokenizer, read)
+        start = partial(_start, recipe, tasks, model, tokenizer, read)
+        world.from_main(start) if is_sharded(recipe.train, world) else start()
     _check_optimizer(model, recipe, world)
     _check_held_out(recipe, passes)
     found = tokenizer, tasks, readers, passes, model, schedule, lr_schedule

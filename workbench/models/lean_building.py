@@ -1,0 +1,91 @@
+"""Building a model that is larger than the memory of one process.
+
+The initial values of a model come from one stream of random numbers, so one process draws them: the main rank, into
+files that the system pages in and out (`mapped_tensors`). All others build the model without memory (`skeleton`), and
+receive one unit after the other while it is sharded (`Filling`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+M = TypeVar("M", bound=nn.Module)
+logger = logging.getLogger(__name__)
+
+LARGE = 2**20
+"""Bytes from which a tensor is worth a file."""
+
+
+@contextmanager
+def mapped_tensors() -> Iterator[None]:
+    """A block in which large new tensors of the CPU live in files without a name, in the folder for temporary files."""
+    with _Mapped():
+        yield
+
+
+class _Mapped(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func not in (torch.empty, torch.zeros) or kwargs.get("device") is not None:
+            return func(*args, **kwargs)
+        with torch.device("meta"):
+            like = func(*args, **kwargs)
+        size = like.numel() * like.element_size()
+        if size < LARGE or torch.get_default_device().type != "cpu":
+            return func(*args, **kwargs)
+        number, path = tempfile.mkstemp(prefix="workbench-")
+        try:
+            storage = torch.UntypedStorage.from_file(path, True, size)
+        finally:
+            os.close(number)
+            os.unlink(path)
+        return torch.empty(0, dtype=like.dtype).set_(storage).view(like.shape)  # type: ignore[arg-type]
+
+
+def skeleton(make: Callable[[], M]) -> M:
+    """A model whose tensors have shapes but no memory; the whole model where a component needs real numbers."""
+    try:
+        with torch.device("meta"):
+            return make()
+    except Exception as error:  # an error of the recipe is raised when it is built whole
+        logger.debug("the model cannot be built without memory: %s", error)
+        return make()
+
+
+class Filling:
+    """Gives tensors without memory the values that they have on the main rank.
+
+    Args:
+        root: the model, the same on all ranks but for memory.
+        device: where values are received.
+    """
+
+    def __init__(self, root: nn.Module, device: torch.device) -> None:
+        self.device = device
+        tensors = [*root.named_parameters(), *root.named_buffers()]
+        missing = torch.tensor([float(tensor.is_meta) for _, tensor in tensors])
+        if len(tensors):
+            dist.all_reduce(missing)
+        self.missing = {id(t): t for (_, t), ranks in zip(tensors, missing.tolist(), strict=True) if ranks}
+
+    @torch.no_grad()
+    def fill(self, tensors: Iterable[Tensor]) -> None:
+        """Fill those of these tensors that are missing on some rank, in place; every rank takes part."""
+        for tensor in tensors:
+            if self.missing.pop(id(tensor), None) is None:
+                continue
+            held = torch.empty_like(tensor, device=self.device) if tensor.is_meta else tensor.to(self.device)
+            dist.broadcast(held.contiguous(), 0)
+            if tensor.is_meta:
+                whole = nn.Parameter(held, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else held
+                torch.utils.swap_tensors(tensor, whole)
