@@ -87,5 +87,5 @@ class Filling:
             held = torch.empty_like(tensor, device=self.device) if tensor.is_meta else tensor.to(self.device)
             dist.broadcast(held.contiguous(), 0)
             if tensor.is_meta:
-                whole = nn.Parameter(held, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else held
+                whole = nn.Parameter(held, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else held.detach()
                 torch.utils.swap_tensors(tensor, whole)

@@ -11,6 +11,7 @@ collective.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import sys
 from collections import Counter
@@ -25,7 +26,9 @@ from torch import Tensor, nn
 from workbench.components.build_context import build_record_of, named
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import digest
+from workbench.core.processes.distributed import World
 
+logger = logging.getLogger(__name__)
 VARIABLE = "WORKBENCH_COLLECTIVES"
 WATCHED = (
     "all_reduce",
@@ -116,8 +119,11 @@ class CollectiveCheck:
 
 
 @contextmanager
-def checked_collectives() -> Iterator[CollectiveCheck]:
-    """A block in which the collectives of this process are compared with those of the others."""
+def collective_check(world: World) -> Iterator[CollectiveCheck | None]:
+    """A block in which collectives are compared, where the environment asks for it; logs their number at its end."""
+    if not is_checked() or world.size == 1:
+        yield None
+        return
     check = CollectiveCheck()
     before = {name: getattr(dist, name) for name in WATCHED}
     for name, function in before.items():
@@ -127,6 +133,9 @@ def checked_collectives() -> Iterator[CollectiveCheck]:
     finally:
         for name, function in before.items():
             setattr(dist, name, function)
+        if world.is_main:
+            made = (f"{count} {name} ({check.sizes[name]:,} bytes)" for name, count in sorted(check.counts.items()))
+            logger.info("collectives of this rank: %s", ", ".join(made))
 
 
 def _in_words(tensor: Tensor) -> str:

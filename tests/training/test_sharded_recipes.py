@@ -1,0 +1,110 @@
+"""Sharded ranks give one rank's losses: every recipe, with dropout, lanes that the ranks do not divide, an empty lane,
+and a task that has no turn."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.recipes.conftest import World as Data
+from tests.recipes.conftest import write_world
+from tests.training.sharded_recipes import Losses, steps
+from tests.training.test_ranks import free_port
+from workbench.core.processes.distributed import World
+from workbench.recipe.reading import recipe_names
+
+TIMEOUT_S = 240
+OF_EACH_KIND = [
+    "bert",  # tied tables, two objectives
+    "ernie-thu",  # a frozen table, fusion
+    "k-adapter",  # adapters on a frozen network
+    "kepler",  # two tasks
+    "albert",  # one layer many times
+    "electra",  # two networks, tied
+    "t5",  # encoder and decoder, shared score biases, Adafactor
+    "transformer-xl",  # memory, shared biases
+    "modernbert",  # StableAdamW
+    "albef",  # a follower, global-batch and additive objectives
+    "clip",  # a global-batch objective alone
+    "lxmert",  # several streams and objectives
+]
+CLOSE = {"rel": 1e-6, "abs": 1e-6}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    return write_world(tmp_path_factory.mktemp("world"))
+
+
+def on_ranks(
+    data: Data, names: list[str], folder: Path, size: int, nodes: int, **options: Any
+) -> list[dict[str, Losses]]:
+    """The losses of each rank, by recipe. Processes that do not end are killed."""
+    file = folder / "asked.pickle"
+    file.write_bytes(pickle.dumps((data, names, nodes, options)))
+    settings = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    common = {**os.environ, **settings, "OMP_NUM_THREADS": "1", "WORKBENCH_COLLECTIVES": ""}
+    command = [sys.executable, "-m", "tests.training.sharded_recipes", str(file)]
+    ranks = [
+        subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    try:
+        outputs = [rank.communicate(timeout=TIMEOUT_S)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [rank.returncode for rank in ranks] == [0] * size, "\n".join(outputs)[-4000:]
+    return [pickle.loads(file.with_suffix(f".{rank}").read_bytes()) for rank in range(size)]
+
+
+def compare(data: Data, names: list[str], folder: Path, size: int, nodes: int = 1, **options: Any) -> None:
+    """One rank's losses and norms are those of each of several."""
+    options = {"lanes": 3, "count": 3, **options}
+    ranks = on_ranks(data, names, folder, size, nodes, **options)
+    for name in names:
+        expected = steps(name, data, World(), **{**options, "shard": "none"})
+        for found in ranks:
+            for one, other in zip(expected, found[name], strict=True):
+                assert other == {key: pytest.approx(value, **CLOSE) for key, value in one.items()}, name
+
+
+def test_two_ranks_that_hold_half_of_every_parameter_equal_one(data: Data, tmp_path: Path) -> None:
+    compare(data, OF_EACH_KIND, tmp_path, 2, shard="full")
+
+
+def test_two_nodes_of_two_ranks_equal_one(data: Data, tmp_path: Path) -> None:
+    compare(data, ["ernie-thu", "clip"], tmp_path, 4, nodes=2, shard="node", lanes=5)
+
+
+def test_sharded_layers_that_are_recomputed_equal_others(data: Data, tmp_path: Path) -> None:
+    compare(data, ["bert", "transformer-xl"], tmp_path, 2, shard="full", activation_checkpointing=True)
+
+
+@pytest.mark.scale
+@pytest.mark.parametrize(("size", "nodes", "shard"), [(2, 1, "full"), (4, 1, "full"), (4, 2, "node")])
+def test_every_recipe_on_sharded_ranks_equals_one(
+    data: Data, tmp_path: Path, size: int, nodes: int, shard: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "TIMEOUT_S", 1200)
+    names = [name for name in recipe_names() if not name.startswith("demo-")]
+    compare(data, names, tmp_path, size, nodes, shard=shard, lanes=size + 1)
+
+
+@pytest.mark.scale
+def test_compiled_sharded_layers_equal_others(data: Data, tmp_path: Path) -> None:
+    compare(data, ["bert", "ernie-thu"], tmp_path, 2, shard="full", compile=True)
