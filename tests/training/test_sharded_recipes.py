@@ -36,6 +36,9 @@ OF_EACH_KIND = [
     "lxmert",  # several streams and objectives
 ]
 CLOSE = {"rel": 1e-6, "abs": 1e-6}
+NORM = {"rel": 1e-4}
+"""torch's norm of a large float32 tensor on a CPU is off by 4e-5, shards' norms by less (videobert: 8.039882 in double
+precision, 8.039569 on one rank, 8.039726 on two)."""
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +83,8 @@ def compare(data: Data, names: list[str], folder: Path, size: int, nodes: int = 
         expected = steps(name, data, World(), **{**options, "shard": "none"})
         for found in ranks:
             for one, other in zip(expected, found[name], strict=True):
-                assert other == {key: pytest.approx(value, **CLOSE) for key, value in one.items()}, name
+                close = {k: pytest.approx(v, **(NORM if k == "norm" else CLOSE)) for k, v in one.items()}
+                assert other == close, name
 
 
 def test_two_ranks_that_hold_half_of_every_parameter_equal_one(data: Data, tmp_path: Path) -> None:

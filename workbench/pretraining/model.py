@@ -90,10 +90,10 @@ class PretrainingModel(nn.Module):
     @torch.no_grad()
     def start_followers(self) -> None:
         """Initialise every follower with the current weights of its network."""
-        for own, followed, _ in self._following():
+        for own, followed, _ in self.following():
             own.load_state_dict(followed.state_dict())
 
-    def _following(self) -> Iterator[tuple[nn.Module, nn.Module, float]]:
+    def following(self) -> Iterator[tuple[nn.Module, nn.Module, float]]:
         """Each moving average, the module that it follows, and its decay."""
         for name, follower in self.followers.items():
             yield self.network(name), self.network(follower.follows), follower.decay
@@ -185,7 +185,7 @@ class PretrainingModel(nn.Module):
         Args:
             made: by objective, the outputs that its head `keeps`.
         """
-        for average, followed, decay in self._following():
+        for average, followed, decay in self.following():
             follow(average, followed, decay)
         heads = {id(head): name for name, head in self.heads.items()}
         still = set(self.averages.modules())

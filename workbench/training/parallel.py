@@ -175,7 +175,7 @@ class ShardedModel(ParallelModel):
     """A part of every parameter on each rank (FSDP2), within each node or over all of them.
 
     Parameters without a dimension, and those of global-batch heads, which compute outside of the forward, stay whole on
-    every rank; their gradients are averaged here.
+    every rank, and so do moving averages of them; their gradients are averaged here.
     """
 
     alone = False
@@ -187,6 +187,9 @@ class ShardedModel(ParallelModel):
         wide = [head for head in root.heads.values() if isinstance(head, GlobalBatchHead)]
         whole = {p for head in wide for p in head.parameters()} - of_networks
         whole |= {p for p in root.parameters() if p.ndim == 0}
+        for average, followed, _ in root.following():
+            pairs = zip(average.parameters(), followed.parameters(), strict=True)
+            whole |= {own for own, other in pairs if other in whole}
         self.shards = Shards(
             root,
             [layer for network in networks for layer in network.layers],
