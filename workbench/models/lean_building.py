@@ -63,7 +63,7 @@ def skeleton(make: Callable[[], M]) -> M:
 
 
 class Filling:
-    """Gives tensors without memory the values that they have on the main rank.
+    """Sets tensors without memory to the values that they have on the main rank.
 
     Args:
         root: the model, the same on all ranks but for memory.

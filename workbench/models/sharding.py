@@ -5,8 +5,8 @@ Everything else belongs to the root's unit, which stays whole during a pass: emb
 parameters that several layers share. So heads may read tables, and a network may be used outside its forward.
 
 Ranks that make different collectives wait for each other for ever. A rank may have no labels for a head, or none that
-reach a layer. So every unit takes part in every backward: `_Touch` gives the parameters of a unit that ran a zero
-gradient, and `_Joined` leads a zero gradient to the output of every unit. `Shards.used` says which parameters really
+reach a layer. So every unit takes part in every backward: the parameters of a unit that ran get a zero
+gradient (`_Touch`), and so does the output of every unit (`_Joined`). `Shards.used` says which parameters really
 had a gradient; those that no rank used get None, as with DDP.
 """
 
@@ -89,7 +89,7 @@ class Shards:
             root's forward. Their gradients are the caller's affair.
         param_dtype: in which parameters are gathered; gradients are reduced in float32. None: the parameters' own.
         offload: where the shards live.
-        filling: gives a unit its values before it is sharded.
+        filling: sets the values of a unit before it is sharded.
     """
 
     def __init__(
@@ -105,8 +105,8 @@ class Shards:
     ) -> None:
         self.root = root
         own, of_root = units_of(root, layers, replicated)
-        policy = MixedPrecisionPolicy(param_dtype, torch.float32, cast_forward_inputs=False)
-        options: dict[str, Any] = {"mesh": mesh, "mp_policy": policy, "offload_policy": offload or OffloadPolicy()}
+        mixed = MixedPrecisionPolicy(param_dtype, torch.float32, cast_forward_inputs=False)
+        options: dict[str, Any] = {"mesh": mesh, "mp_policy": mixed, "offload_policy": offload or OffloadPolicy()}
         self.units: dict[nn.Module, Unit] = {}
         self._outputs: list[Tensor] | None = None
         self._sharded: dict[int, nn.Parameter] = {}
@@ -201,7 +201,7 @@ class Shards:
 
 
 class _Touch(torch.autograd.Function):
-    """The identity; its backward gives the parameters zero gradients, so that all ranks reduce the same ones."""
+    """The identity; in its backward the parameters get zero gradients, so that all ranks reduce the same ones."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, *parameters: nn.Parameter) -> Tensor:
@@ -214,7 +214,7 @@ class _Touch(torch.autograd.Function):
 
 
 class _Joined(torch.autograd.Function):
-    """The scalar 0; its backward gives every input a zero gradient."""
+    """The scalar 0; in its backward every input gets a zero gradient."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Tensor) -> Tensor:
