@@ -11,12 +11,6 @@ from benchmarks.entity_table import on_ranks
 ROWS, SIZE = 2_000_000, 64
 
 
-def test_a_table_on_two_ranks_is_trained() -> None:
-    found = on_ranks(2, 2000, 8, 4)
-    assert [rank.failure for rank in found] == ["", ""]
-    assert all(len(rank.steps) == 3 for rank in found)
-
-
 @pytest.mark.scale
 def test_ranks_train_a_table_that_none_of_them_could_hold() -> None:
     """Each rank may allocate half of the table and its moments: one rank fails, four use less than they may."""
