@@ -29,6 +29,10 @@ _RATES = {
     "memory_gib": "memory, GiB",
     "model_flops_utilisation": "model FLOPs utilisation",
     "data_wait_share": "share of the time spent waiting for data",
+    "rank_forward_seconds_mean": "forwards of a step, s, mean of the ranks",
+    "rank_forward_seconds_max": "forwards of a step, s, slowest rank",
+    "rank_data_wait_seconds_max": "waiting for data in a step, s, rank that waits longest",
+    "rank_memory_gib_max": "memory, GiB, rank with most",
 }
 
 

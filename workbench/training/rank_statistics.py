@@ -15,7 +15,7 @@ import torch
 from workbench.runs.metrics_file import Record
 
 FORWARD = "rank_forward_seconds"
-"""The name of the forward time of a step in metrics.jsonl, before `_min`, `_mean`, `_max` and `_slowest`."""
+"""The name of the forward time of a step in metrics.jsonl, before `_min`, `_mean`, `_max` and `_max_rank`."""
 SHOWN_FROM = 1.05
 """A rank is shown in the progress line from this ratio of its time to the mean."""
 
@@ -58,13 +58,13 @@ class ForwardClock:
 
 
 def statistics(ranks: Sequence[Mapping[str, float]]) -> Record:
-    """The smallest, mean and largest value of each name over the ranks, and the rank of the largest (`_slowest`)."""
+    """The smallest, mean and largest value of each name over the ranks, and the rank of the largest (`_max_rank`)."""
     record: Record = {}
     for name in ranks[0] if ranks else ():
         values = [rank[name] for rank in ranks if name in rank]
         record[f"{name}_min"], record[f"{name}_max"] = min(values), max(values)
         record[f"{name}_mean"] = sum(values) / len(values)
-        record[f"{name}_slowest"] = values.index(max(values))
+        record[f"{name}_max_rank"] = values.index(max(values))
     return record
 
 
@@ -73,4 +73,4 @@ def slowest(record: Record) -> str:
     mean, most = record.get(f"{FORWARD}_mean", 0.0), record.get(f"{FORWARD}_max", 0.0)
     if not mean or most < SHOWN_FROM * mean:
         return ""
-    return f"rank {record[f'{FORWARD}_slowest']} {most / mean:.2f}x slower"
+    return f"rank {record[f'{FORWARD}_max_rank']} {most / mean:.2f}x slower"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from torch import distributed as dist
 
+from workbench.core.errors import WorkbenchError
 from workbench.core.processes import membership
 from workbench.core.processes.launch import Launch
 from workbench.core.processes.membership import LostRanksError, Membership
@@ -50,8 +53,9 @@ def join(store: dist.TCPStore, *ranks: int, size: int = 2) -> list[Membership]:
 
 
 @pytest.fixture(autouse=True)
-def several_on_one_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Membership, "_local", lambda self: (0, 1))
+def host_of_each_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every thread is a node of its own, as a pod of Kubernetes."""
+    monkeypatch.setattr(socket, "gethostname", lambda: threading.current_thread().name)
 
 
 def leave(*members: Membership) -> None:
@@ -100,6 +104,15 @@ def test_another_number_of_ranks_is_another_generation(store: dist.TCPStore, end
     old, new = join(store, 0, 1), join(store, 0, 1, 2, size=3)
     assert {member.generation for member in new} == {1}
     leave(*old, *new)
+
+
+def test_a_local_rank_is_derived_or_asked_for(store: dist.TCPStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    members = join(store, 0, 1)
+    assert [(member.local_rank, member.local_size) for member in members] == [(0, 1), (0, 1)]
+    leave(*members)
+    monkeypatch.setattr(socket, "gethostname", lambda: "one")
+    with pytest.raises(WorkbenchError, match="2 processes run on one, and LOCAL_RANK is not set"):
+        join(store, 0, 1)
 
 
 def test_who_does_not_come_is_named(store: dist.TCPStore, monkeypatch: pytest.MonkeyPatch) -> None:
