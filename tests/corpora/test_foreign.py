@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import webdataset
 
 from workbench.core.errors import WorkbenchError
+from workbench.core.files.stores import Store
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
 from workbench.corpora.reading.reader import Reader
@@ -58,6 +60,27 @@ def test_a_text_set_is_cut_into_windows(make_tar: Any, tmp_path: Path) -> None:
         assert len(sample["text"]) <= 100
         joined[sample["key"]] = joined.get(sample["key"], "") + sample["text"]
     assert joined == texts
+
+
+def test_set_at_a_url_is_indexed_there_or_here(make_tar: Any, tmp_path: Path) -> None:
+    store = Store(f"memory://{uuid.uuid4().hex}/set")
+    for shard in range(2):
+        tar = make_tar([(f"{shard}-{i}.txt", f"Text {i}.".encode()) for i in range(3)], name=f"set/{shard}.tar")
+        store.put(tar, f"{shard}.tar")
+    here = index_foreign([tar.parent], tar.parent)
+    for output in (store.url, tmp_path / "indexed", f"{store.url}-index"):
+        manifest = index_foreign([store.url], output)
+        assert [info.sha256 for info in manifest.shards] == [info.sha256 for info in here.shards]
+        corpus = Corpus.open(output)
+        assert [sample["text"] for sample in corpus] == ["Text 0.", "Text 1.", "Text 2."] * 2
+        assert list(verify(corpus)) == []
+    assert [info.name for info in Corpus.open(store.url).shards] == ["0.tar", "1.tar"]
+    assert [info.name for info in Corpus.open(tmp_path / "indexed").shards] == [store.at("0.tar"), store.at("1.tar")]
+    assert index_foreign([store.at("1.tar")], tmp_path / "one").records == 3
+    with pytest.raises(WorkbenchError, match=r"memory://nothing/here: no .tar files here"):
+        index_foreign(["memory://nothing/here"], tmp_path / "none")
+    with pytest.raises(WorkbenchError, match=r"is on this machine, so its index must be too: --output FOLDER"):
+        index_foreign([tar], store.url)
 
 
 def test_the_kind_of_json_records_is_detected(make_tar: Any) -> None:

@@ -10,20 +10,23 @@ from annotated_types import Ge, Le, MinLen
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import write_text
-from workbench.core.options.bounds import Location, Seed, Word
+from workbench.core.files.stores import fetched
+from workbench.core.files.urls import url_of
+from workbench.core.options.bounds import Place, Seed, Word
 from workbench.core.terminal import Terminal
 from workbench.evaluation.analysis.comparison import SAMPLES, compare
 from workbench.runs.output_places import OutputFile
+from workbench.runs.stored_run import fetched_run
 
 
 def compare_sides(
     sides: Annotated[
-        list[Location],
+        list[Place],
         MinLen(1),
         typer.Argument(
             metavar="FIRST OTHER...",
-            help="Runs, results (evaluations/NAME.json), files of --predictions, or NAME-seeds.json. Commas join the "
-            "seeds of a side.",
+            help="Runs, results (evaluations/NAME.json), files of --predictions, or NAME-seeds.json; also URLs. "
+            "Commas join the seeds of a side.",
         ),
     ],
     samples: Annotated[
@@ -58,8 +61,22 @@ def compare_sides(
     """
     if len(sides) < 2:
         raise WorkbenchError(f"compare takes two sides or more; found {sides[0]} alone")
-    found = compare(sides, samples=samples, seed=seed, task=task, across_variants=across_variants)
+    found = compare(
+        [",".join(map(_local, side.split(","))) for side in sides],
+        samples=samples,
+        seed=seed,
+        task=task,
+        across_variants=across_variants,
+    )
     for comparison in found:
         Terminal().print(comparison.table())
     if output is not None:
         write_text(output, json.dumps([each.record() for each in found], indent=1, ensure_ascii=False) + "\n")
+
+
+def _local(place: str) -> str:
+    """The path of a run or a file; that of a URL is fetched."""
+    url = url_of(place)
+    if url is None:
+        return place
+    return str(fetched(url) if url.endswith((".json", ".jsonl")) else fetched_run(url))

@@ -14,7 +14,8 @@ from rich.markup import escape
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.text_files import read_lines
-from workbench.core.options.bounds import Count, Place, Seed
+from workbench.core.files.urls import local_path, url_of
+from workbench.core.options.bounds import Count, OutputPlace, Place, Seed
 from workbench.core.terminal import Terminal
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
@@ -27,9 +28,9 @@ LISTED = 20
 
 
 def index(
-    inputs: Annotated[list[Path], typer.Argument(help="Folders with .tar files, or .tar files.")],
+    inputs: Annotated[list[Place], typer.Argument(help="Folders with .tar files, or .tar files; also URLs.")],
     output: Annotated[
-        Path | None, typer.Option(help="Where corpus.json and the index files go; by default next to the tars.")
+        OutputPlace | None, typer.Option(help="Where corpus.json and the index files go; by default next to the tars.")
     ] = None,
     kind: Annotated[
         Literal["text", "image-text", "video-text", "speech-text", "triples"] | None,
@@ -47,14 +48,23 @@ def index(
       workbench index cc3m/
       workbench index shards/part-0.tar shards/part-1.tar --output corpora/cc3m --kind image-text
       workbench index laion/ --on-error skip
+      workbench index s3://bucket/cc3m --output corpora/cc3m
     """
-    folder = output or (inputs[0] if inputs[0].is_dir() else inputs[0].parent)
+    places = [url_of(place) or local_path(place) for place in inputs]
+    folder = (url_of(output) or local_path(output)) if output is not None else _folder_of(places[0])
     command = shlex.join(["workbench", *sys.argv[1:]])
-    manifest = index_foreign(inputs, folder, kind=kind, on_error=on_error, provenance={"command": command})
+    manifest = index_foreign(places, folder, kind=kind, on_error=on_error, provenance={"command": command})
     console.print(
         f"{escape(str(folder))}: {manifest.records:,} {manifest.kind} records in {len(manifest.shards)} shards"
         + "".join(f"; {count:,} left out: {escape(reason)}" for reason, count in sorted(manifest.dropped.items()))
     )
+
+
+def _folder_of(place: Path | str) -> Path | str:
+    """The folder in which tars lie."""
+    if isinstance(place, str):
+        return place.rpartition("/")[0] if place.endswith(".tar") else place.rstrip("/")
+    return place if place.is_dir() else place.parent
 
 
 def verify(

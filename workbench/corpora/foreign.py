@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.drafts import real_path, sha256_of
+from workbench.core.files.stores import Store
 from workbench.corpora.foreign_record import FOREIGN_MEMBERS, decode_foreign, foreign_fields, several_media
 from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo, finish_corpus
 from workbench.corpora.reading.source import OnError
@@ -36,8 +39,8 @@ _COMPRESSED = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 
 
 def index_foreign(
-    inputs: Sequence[Path],
-    output: Path,
+    inputs: Sequence[Path | str],
+    output: Path | str,
     *,
     kind: str | None = None,
     on_error: OnError = "stop",
@@ -45,9 +48,11 @@ def index_foreign(
 ) -> Manifest:
     """Index tars, or folders of tars, into a corpus at `output` (index files and corpus.json only).
 
+    Tars at URLs are fetched one after another, and removed again.
+
     Args:
-        inputs: `.tar` files, or folders that are searched for them.
-        output: the corpus folder; it may be the folder of the tars.
+        inputs: `.tar` files, or folders that are searched for them; paths or URLs.
+        output: the corpus folder, a path or a URL; it may be the folder of the tars.
         kind: `text`, `image-text` or `triples`; None detects it from the members of the first records.
         on_error: whether an unusable record (no image, text that is not UTF-8) stops the indexing, or is left out and
             counted by its reason.
@@ -60,21 +65,73 @@ def index_foreign(
         raise unknown("kind of corpus", kind, KINDS)
     _refuse_own(output)
     for folder in (output, *inputs):
-        if (unfinished := preparation_in(folder)) is not None:
+        if not isinstance(folder, str) and (unfinished := preparation_in(folder)) is not None:
             raise WorkbenchError(unfinished)
-    tars = find_tars(inputs)
+    tars = [tar for place in inputs for tar in (stored_tars(place) if isinstance(place, str) else find_tars([place]))]
     kind = kind or _guess_kind(tars)
     shards = []
     bare: Counter[str] = Counter()
-    for number, tar in enumerate(tars):
-        inside = real_path(tar).is_relative_to(real_path(output))
-        name = real_path(tar).relative_to(real_path(output)).as_posix() if inside else os.path.abspath(tar)
-        index = index_name(name if "/" not in name else f"{number:06d}-{tar.name}")
-        shards.append(_index_shard(tar, name, output / index, kind, on_error, bare))
-        logger.info("indexed %s: %d records", tar, shards[-1].records)
-    _warn_bare(bare.total(), sum(shard.records for shard in shards), kind)
-    stated = {"inputs": [str(path) for path in inputs], **(provenance or {})}
-    return finish_corpus(output, kind=kind, shards=shards, provenance=stated, foreign=True)
+    with _written_at(output) as here:
+        for number, tar in enumerate(tars):
+            name = _name_in(output, tar)
+            index = index_name(name if "/" not in name else f"{number:06d}-{name.rpartition('/')[2]}")
+            with _fetched(tar) as local:
+                shards.append(_index_shard(local, name, here / index, kind, on_error, bare))
+            logger.info("indexed %s: %d records", tar, shards[-1].records)
+        _warn_bare(bare.total(), sum(shard.records for shard in shards), kind)
+        stated = {"inputs": [str(path) for path in inputs], **(provenance or {})}
+        return finish_corpus(here, kind=kind, shards=shards, provenance=stated, foreign=True)
+
+
+def _name_in(output: Path | str, tar: Path | str) -> str:
+    """The name of a tar in corpus.json: relative to the corpus's folder where it is in it."""
+    if isinstance(tar, str):
+        return tar.removeprefix(f"{output}/")
+    if isinstance(output, str):
+        raise WorkbenchError(f"{tar} is on this machine, so its index must be too: --output FOLDER, not {output}")
+    inside = real_path(tar).is_relative_to(real_path(output))
+    return real_path(tar).relative_to(real_path(output)).as_posix() if inside else os.path.abspath(tar)
+
+
+@contextmanager
+def _fetched(tar: Path | str) -> Iterator[Path]:
+    """A tar as a local file; that of a URL is removed at the end."""
+    if isinstance(tar, Path):
+        yield tar
+        return
+    folder, _, name = tar.rpartition("/")
+    with tempfile.TemporaryDirectory() as scratch:
+        Store(folder).get(name, local := Path(scratch, name))
+        yield local
+
+
+@contextmanager
+def _written_at(output: Path | str) -> Iterator[Path]:
+    """The local folder of the index files. Those of a URL are uploaded at the end, corpus.json last."""
+    if isinstance(output, Path):
+        yield output
+        return
+    store = Store.writable(output)
+    with tempfile.TemporaryDirectory() as scratch:
+        yield Path(scratch)
+        names = sorted(path.name for path in Path(scratch).iterdir() if path.name != FILE_NAME)
+        for name in (*names, FILE_NAME):
+            store.put(Path(scratch, name), name)
+
+
+def stored_tars(url: str) -> list[str]:
+    """The URLs of the tars below a URL, sorted; or the URL itself.
+
+    Raises:
+        WorkbenchError: there is none.
+    """
+    if url.endswith(".tar"):
+        return [url]
+    store = Store(url.rstrip("/"))
+    found = sorted(name for name in store.files() if name.endswith(".tar"))
+    if not found:
+        raise WorkbenchError(f"{url}: no .tar files here")
+    return [store.at(name) for name in found]
 
 
 def find_tars(inputs: Sequence[Path]) -> list[Path]:
@@ -101,20 +158,28 @@ def find_tars(inputs: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _refuse_own(output: Path) -> None:
-    manifest = output / FILE_NAME
-    if manifest.is_file() and b'"foreign": true' not in manifest.read_bytes():
+def _refuse_own(output: Path | str) -> None:
+    if isinstance(output, str):
+        data = Store(output).read(FILE_NAME)
+    else:
+        data = (output / FILE_NAME).read_bytes() if (output / FILE_NAME).is_file() else None
+    if data is not None and b'"foreign": true' not in data:
         raise WorkbenchError(
             f"{output} is a corpus that `workbench prepare` wrote, with its index; it needs no indexing. "
             "Choose another --output for the index of another WebDataset"
         )
 
 
-def _guess_kind(tars: Sequence[Path]) -> str:
+def _guess_kind(tars: Sequence[Path | str]) -> str:
     """The kind that the members of the first records imply. Several are examined, since one may have lost its image."""
-    tar = next((tar for tar in tars if next(records(tar), None) is not None), None)
-    if tar is None:
-        raise WorkbenchError(f"no records in {len(tars)} tars; the first is {tars[0]}")
+    for place in tars:
+        with _fetched(place) as tar:
+            if next(records(tar), None) is not None:
+                return _kind_of(tar)
+    raise WorkbenchError(f"no records in {len(tars)} tars; the first is {tars[0]}")
+
+
+def _kind_of(tar: Path) -> str:
     first = list(islice(records(tar), EXAMINED))
     for kind, distinctive in DISTINCTIVE.items():
         if any(
