@@ -9,6 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from workbench.cli.app import Commands, Entry
+from workbench.core.errors import WorkbenchError
+from workbench.core.options.command import options_of
 from workbench.core.terminal import Terminal
 
 GROUPS = {
@@ -66,12 +68,25 @@ class Preparing(Commands):
 
     def run(self, arguments: list[str], called: str) -> None:
         log_output()
+        if arguments and arguments[0] in self.entries and any(a.split("=")[0] == "--engine" for a in arguments[1:]):
+            self._check_engine(arguments[0], called)
         try:
             super().run(arguments, called)
         except SystemExit as ended:
             if ended.code in (0, None) and arguments[0] in READING and "--help" in arguments:
                 show_formats(arguments[0])
             raise
+
+    def _check_engine(self, name: str, called: str) -> None:
+        """
+        Raises:
+            WorkbenchError: the work of this command cannot be divided.
+        """
+        if all(option.name != "engine" for option in options_of(self.target(called, name))):
+            raise WorkbenchError(
+                f"'{called} {name}' is one unit of work, so it has no --engine; remove the option. Commands that write "
+                "a corpus shard by shard have it"
+            )
 
     def _explain(self, called: str) -> None:
         console = Terminal()

@@ -11,15 +11,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from pipelines.preparing.chunks import Conversion, Limits
 from pipelines.preparing.duplicates import Duplicates
 from pipelines.preparing.engines.engine import Engine
-from pipelines.preparing.engines.local import LocalEngine
-from pipelines.preparing.engines.ray_core import RayEngine
+from pipelines.preparing.engines.ray_core import chosen_engine
 from pipelines.preparing.progress import show
 from pipelines.preparing.runner import check, check_beside, run
 from pipelines.preparing.splits import Splits
@@ -40,7 +39,6 @@ from workbench.core.files.urls import LOCAL_ONLY, local_path, url_of
 from workbench.core.files.yaml_values import parse_value
 from workbench.core.options.bounds import (
     Assignment,
-    ClusterAddress,
     Count,
     Name,
     OutputPlace,
@@ -49,6 +47,7 @@ from workbench.core.options.bounds import (
     Processes,
     Title,
 )
+from workbench.core.options.command import Address, EngineName
 from workbench.core.options.values import is_text
 
 
@@ -79,13 +78,8 @@ class WritingOptions:
 
     output: Output
     workers: Workers = 0
-    engine: Annotated[
-        Literal["local", "ray"], typer.Option(help="local: processes of this machine. ray: a Ray cluster.")
-    ] = "local"
-    address: Annotated[
-        ClusterAddress | None,
-        typer.Option(help="auto or HOST:PORT of a running Ray cluster; default: start one here.", show_default=False),
-    ] = None
+    engine: EngineName = "local"
+    address: Address = None
     shard_size: ShardSize = 5_000
     shard_bytes: Annotated[Count, typer.Option(help="Approximate bytes of raw input per shard.")] = 128 << 20
     limit: Limit = None
@@ -103,13 +97,9 @@ class WritingOptions:
     def chosen_engine(self) -> Engine:
         """
         Raises:
-            WorkbenchError: Ray is not installed, or an address is given without it.
+            WorkbenchError: as `chosen_engine`.
         """
-        if self.engine == "ray":
-            return RayEngine(self.workers, self.address)
-        if self.address is not None:
-            raise WorkbenchError(f"--address {self.address} is for --engine ray; add it, or remove the address")
-        return LocalEngine(self.workers)
+        return chosen_engine(self.engine, self.workers, self.address)
 
     def prepare(
         self,

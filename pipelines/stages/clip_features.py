@@ -8,7 +8,7 @@ from functools import lru_cache
 import torch
 
 from pipelines.readers.reader import Drop
-from pipelines.stages.stored_features import FeatureType, OnError, stored, unusable
+from pipelines.stages.stored_features import FeatureType, OnError, device_of, stored, unusable
 from pipelines.stages.truncation import LATE, are_late
 from vision.features import backbones
 from vision.video.clip_encoder import ClipEncoder
@@ -72,4 +72,4 @@ def _source(stage: ClipFeatures) -> ClipEncoder:
     """The network, loaded once in each process; random weights are the same in each."""
     torch.manual_seed(stage.seed)
     network = backbones.load(stage.backbone, stage.weights, size=stage.size, grid=1, stage=stage.stage)
-    return ClipEncoder(network.to(stage.device), stage.seconds, stage.rate, stage.batch_size)
+    return ClipEncoder(network.to(device_of(stage.device)), stage.seconds, stage.rate, stage.batch_size)

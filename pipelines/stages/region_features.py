@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pipelines.readers.reader import Drop
-from pipelines.stages.stored_features import FeatureType, OnError, stored, unusable
+from pipelines.stages.stored_features import FeatureType, OnError, device_of, stored, unusable
 from vision.features import backbones
 from vision.features.region_sources import DETECTORS, GridRegions, RegionSource, load_detector
 from vision.sequences.transforms.boxes_in_text import PREFIX
@@ -76,7 +76,7 @@ class RegionFeatures:
             if self.caption_boxes:
                 pairs = zip(part, seen, strict=True)
                 drawn = [boxes_of(sample) for sample, found in pairs if not isinstance(found, Drop) for _ in found]
-            with torch.autocast("cuda", torch.float16, enabled=self.half and self.device.startswith("cuda")):
+            with torch.autocast("cuda", torch.float16, enabled=self.half and device_of(self.device).startswith("cuda")):
                 found = iter(self.source(usable, drawn) if usable else ())
             for sample, images in zip(part, seen, strict=True):
                 if isinstance(images, Drop):
@@ -168,9 +168,9 @@ def _source(features: RegionFeatures) -> RegionSource:
             max_regions=features.max_regions,
             scores=features.scores,
         )
-        detector.network.to(features.device)
+        detector.network.to(device_of(features.device))
         return detector
     network = backbones.load(
         features.backbone, features.weights, size=features.size, grid=features.grid, stage=features.stage
     )
-    return GridRegions(network.to(features.device), features.scores)
+    return GridRegions(network.to(device_of(features.device)), features.scores)

@@ -8,11 +8,17 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+import torch
 
 from pipelines.readers.reader import Drop
 from workbench.core.errors import BadValueError, WorkbenchError
 
 FeatureType = Literal["float16", "float32"]
+
+
+def device_of(name: str) -> str:
+    """The device of a stage in this process: `auto` is its GPU, where it has one."""
+    return name if name != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def stored(features: np.ndarray, dtype: FeatureType, where: str, maker: str) -> np.ndarray:

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from workbench.core.options.bounds import Count, Word
-from workbench.core.options.command import Trust, WhichNetwork
+from workbench.core.options.bounds import Count, Processes, Word
+from workbench.core.options.command import Address, EngineName, Trust, WhichNetwork
+from workbench.core.packages import library
 from workbench.core.terminal import Terminal
 from workbench.corpora.stored_corpus import CorpusOrFile
 from workbench.evaluation.scoring.inputs import input_corpus
@@ -30,6 +31,11 @@ def encode(
     network: WhichNetwork = None,
     batch_size: Annotated[Count, typer.Option(help="Samples per batch.")] = 64,
     limit: Annotated[Count | None, typer.Option(help="Only the first samples.")] = None,
+    engine: EngineName = "local",
+    workers: Annotated[
+        Processes, typer.Option(help="Processes; 0 = one per core (of the Ray cluster, or per GPU).")
+    ] = 1,
+    address: Address = None,
     trust: Trust = False,
 ) -> None:
     """Compute vectors of texts or images with a trained model.
@@ -42,20 +48,15 @@ def encode(
       workbench encode runs/bert sentences.txt --output vectors.safetensors
 
       workbench encode runs/clip corpora/flickr-dev --stream image --pool itc --output images.safetensors
+
+      workbench encode runs/bert corpora/wiki --engine ray --address auto --workers 0 --output vectors.safetensors
     """
     check_place(run)
     input_corpus(source)
-    from workbench.evaluation.analysis.encoding import encode_file
+    engines = library("pipelines.preparing.engines.ray_core", "text", "engines")
+    chosen = engines.chosen_engine(engine, workers, address)
+    from workbench.evaluation.analysis.encoding import Encoding
 
-    count, size = encode_file(
-        run,
-        source,
-        output,
-        stream=stream,
-        pool=pool,
-        network=network,
-        batch_size=batch_size,
-        limit=limit,
-        trust=trust,
-    )
+    encoding = Encoding(run, source, stream, pool, network, batch_size, limit, trust)
+    count, size = encoding.write(output, chosen)
     Terminal().print(f"{escape(str(output))}: {count:,} vectors of size {size}", highlight=False)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from pipelines.commands.images.features import FeatureWriting, feature_stage
+from pipelines.commands.images.features import FeatureWriting, backbone_of, feature_stage
 from pipelines.commands.options import OnError
 from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
@@ -54,6 +54,6 @@ def clips(
     opened = open_corpus(str(corpus))
     if opened.kind != "video-text":
         raise WorkbenchError(f"{corpus} is a corpus of kind {opened.kind}; clips need videos (kind video-text)")
-    stage = feature_stage("pipelines.stages.clip_features:ClipFeatures", "clip features", **asdict(features))
-    about = {**opened.manifest.about, "backbone": stage.source.identity}
+    stage = feature_stage("pipelines.stages.clip_features:ClipFeatures", "clip features", options.engine, features)
+    about = {**opened.manifest.about, "backbone": backbone_of(stage, options.engine)}
     options.prepare(Conversion(CorpusReader(), (stage,)), [corpus], "video-text", about=about)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pipelines.commands.options import ShardSize, Workers, WritingOptions
@@ -18,17 +18,25 @@ class FeatureWriting(WritingOptions):
     shard_size: ShardSize = 1_000
 
 
-def feature_stage(name: str, what: str, *, device: str, **settings: Any) -> Any:
-    """The stage `module:Class` on the named device; the vision packages are an optional extra.
+def feature_stage(name: str, what: str, engine: str, features: Any) -> Any:
+    """The stage `module:Class` with these options, a dataclass; the vision packages are an optional extra.
+
+    Each worker of Ray finds its own device, as the machine of the command may lack what the nodes have.
 
     Raises:
         WorkbenchError: they are not installed; `what` names the feature that needs them.
     """
     module, _, kind = name.partition(":")
     with extra("vision", f"{what} need"):
-        import torch
-
         found = importlib.import_module(module)
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    return getattr(found, kind)(device=device, **settings)
+        from pipelines.stages.stored_features import device_of
+    settings = asdict(features)
+    if engine == "local":
+        settings["device"] = device_of(settings["device"])
+    return getattr(found, kind)(**settings)
+
+
+def backbone_of(stage: Any, engine: str) -> dict[str, Any]:
+    """The identity of a stage's backbone. With Ray this machine runs no unit, and may have no GPU."""
+    found: dict[str, Any] = (replace(stage, device="auto") if engine == "ray" else stage).source.identity
+    return found

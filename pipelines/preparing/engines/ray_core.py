@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 
 from pipelines.preparing.engines.engine import RESUMED, Context, Engine, Item, Value
-from pipelines.preparing.engines.local import GROUP, Answer, held_back
+from pipelines.preparing.engines.local import GROUP, Answer, LocalEngine, held_back
 from workbench.core.errors import MachineError, WorkbenchError
 from workbench.core.packages import extra
 from workbench.core.processes.children import cores
@@ -34,6 +34,8 @@ from workbench.core.shipped import PACKAGES, PROJECT_ROOT
 log = logging.getLogger(__name__)
 LOSSES = 3
 """How often a unit may lose its worker; a unit that loses more is the cause itself, as a rule by its memory."""
+AHEAD, HELD_BYTES = 4, 256 << 20
+"""Items per worker, and bytes of them, that are held at most; a few items are held whatever their size."""
 QUIET = 30.0
 """Seconds without a worker after which the wait for the cluster is logged."""
 STORE = (80 << 20, 2 << 30)
@@ -41,6 +43,19 @@ STORE = (80 << 20, 2 << 30)
 SENT = ("WORKBENCH_", "OMP_", "MKL_", "TOKENIZERS_", "HF_", "AWS_", "FSSPEC_", "GOOGLE_", "AZURE_")
 """The beginnings of the names of environment variables that workers receive."""
 ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
+
+
+def chosen_engine(name: Literal["local", "ray"], workers: int, address: str | None) -> Engine:
+    """The engine that the options of a command name.
+
+    Raises:
+        WorkbenchError: Ray is not installed, or an address is given without it.
+    """
+    if name == "ray":
+        return RayEngine(workers, address)
+    if address is not None:
+        raise WorkbenchError(f"--address {address} is for --engine ray; add it, or remove the address")
+    return LocalEngine(workers)
 
 
 class RayEngine(Engine):
@@ -131,7 +146,7 @@ class RayEngine(Engine):
             with _lost_cluster(ray):
                 for item in items:
                     crew.add(item)
-                    if crew.held >= most + 2:
+                    if crew.full:
                         yield crew.next()
                 while crew.held:
                     yield crew.next()
@@ -240,6 +255,7 @@ class _Actors:
         self._items: dict[int, bytes] = {}
         self._answers: dict[int, Answer] = {}
         self._losses = Counter[int]()
+        self._bytes = 0  # of the items that are held
         self._said: set[tuple[str, str]] = set()
         self._added = self._asked = 0
 
@@ -248,9 +264,17 @@ class _Actors:
         """The number of items that were added and not fetched."""
         return self._added - self._asked
 
+    @property
+    def full(self) -> bool:
+        """Whether an answer has to be fetched before the next item. One slow item would let many workers wait, so more
+        items are held while they are small."""
+        many = self.held >= AHEAD * self._most or self._bytes >= HELD_BYTES
+        return many and self.held >= self._most + 2
+
     def add(self, item: Any) -> None:
         """Add an item; it is sent when an actor is free."""
         self._items[self._added] = pickle.dumps(item, protocol=5)
+        self._bytes += len(self._items[self._added])
         self._unsent.append(self._added)
         self._added += 1
         if len(self._actors) < min(self._most, self._added):
@@ -296,7 +320,7 @@ class _Actors:
                 raise WorkbenchError(found)
             self._idle.append(actor)
             if number is not None:
-                self._items.pop(number, None)
+                self._bytes -= len(self._items.pop(number))
                 self._answers[number] = pickle.loads(found[0])
                 self._say(found[1])
         while self._idle and self._unsent:

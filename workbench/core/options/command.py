@@ -13,7 +13,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from inspect import Parameter
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 from rich.markup import escape
@@ -21,7 +21,7 @@ from typer.models import ArgumentInfo, ParameterInfo
 
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.urls import url_of
-from workbench.core.options.bounds import Word
+from workbench.core.options.bounds import ClusterAddress, Word
 from workbench.core.options.outputs import check_outputs
 from workbench.core.options.path_options import as_paths, is_path
 from workbench.core.options.values import bare_type, check, without_null
@@ -31,6 +31,16 @@ Trust = Annotated[bool, typer.Option("--trust", help="Allow the code of the reci
 
 WhichNetwork = Annotated[Word | None, typer.Option("--network", help="The network to use, where the run has several.")]
 """The name of a network; without one the only network (`PretrainingModel.network_name`)."""
+
+EngineName = Annotated[
+    Literal["local", "ray"], typer.Option("--engine", help="local: processes of this machine. ray: a Ray cluster.")
+]
+"""What runs the units of a command."""
+
+Address = Annotated[
+    ClusterAddress | None,
+    typer.Option("--address", help="auto or HOST:PORT of a running Ray cluster; default: start one on this machine."),
+]
 
 Returned = TypeVar("Returned")
 Options = TypeVar("Options")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -103,12 +104,25 @@ class Encoder:
         self.task: Task = next(iter([*pooling, *reading, *tasks])).evaluating()
 
     @torch.inference_mode()
-    def __call__(self, samples: Iterator[list[Sample]], *, built: bool, alone: bool = True) -> tuple[list[str], Tensor]:
+    def __call__(
+        self,
+        samples: Iterator[list[Sample]],
+        *,
+        built: bool,
+        alone: bool = True,
+        first: int = 0,
+        may_be_empty: bool = False,
+    ) -> tuple[list[str], Tensor]:
         """Keys and vectors [samples, size], in order. A text of several sequences gets the mean of their vectors.
 
         Args:
             built: make sequences with the task's own builder (images with captions), or each text by itself.
             alone: read the stream without the others of the sample (a caption without its image).
+            first: the number of the first group of samples.
+            may_be_empty: samples without a sequence give no vectors, instead of an error.
+
+        Raises:
+            WorkbenchError: no sample gave a sequence.
         """
 
         def read(group: list[Sample], number: tuple[int, ...]) -> list[Sequence]:
@@ -118,7 +132,7 @@ class Encoder:
         keys: list[str] = []
         sums: list[Tensor] = []
         counts: list[int] = []
-        for forward in forward_pass(self.network, read, samples):
+        for forward in forward_pass(self.network, read, samples, first):
             vectors = self._vectors(forward).float().cpu()
             for sequence, vector in zip(forward.sequences, vectors, strict=True):
                 if keys and keys[-1] == sequence.key:
@@ -127,6 +141,8 @@ class Encoder:
                     keys.append(sequence.key)
                     sums.append(vector)
                     counts.append(1)
+        if not keys and may_be_empty:
+            return [], torch.empty(0, 0)
         if not keys:
             raise WorkbenchError("nothing to encode: the input gave no sequences")
         return keys, torch.stack(sums) / torch.tensor(counts)[:, None]
@@ -174,45 +190,90 @@ class Encoder:
         return head.vectors(forward.read, self.stream)
 
 
-def encode_file(
-    run: Path,
-    source: Path,
-    output: Path,
-    *,
-    stream: str = "text",
-    pool: str = "mean",
-    network: str | None = None,
-    batch_size: int = 64,
-    limit: int | None = None,
-    trust: bool = False,
-) -> tuple[int, int]:
-    """The command `workbench encode` (`workbench.cli.encoding`): writes the vectors, and returns their number and size.
+@dataclass(frozen=True)
+class Encoding:
+    """The command `workbench encode` (`workbench.cli.encoding`): its options, which a worker receives once."""
 
-    Raises:
-        WorkbenchError: a wrong input, or as `Encoder`.
-    """
-    loaded = load(run, trust=trust)
-    loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
-    encoder = Encoder(loaded, stream, pool, network)
-    samples, built = _samples(source, batch_size, limit)
-    keys, vectors = encoder(samples, built=built)
-    made = {"keys": json.dumps(keys, ensure_ascii=False), "checkpoint": checkpoint_of(run), "input": str(source)}
-    with atomic(output) as file:
-        file.write(save({"vectors": vectors.contiguous()}, {**made, "stream": stream, "pool": pool}))
-    return len(keys), vectors.shape[1]
+    run: Path
+    source: Path
+    stream: str = "text"
+    pool: str = "mean"
+    network: str | None = None
+    batch_size: int = 64
+    limit: int | None = None
+    trust: bool = False
+
+    def write(self, output: Path, engine: Any) -> tuple[int, int]:
+        """Write the vectors; returns their number and size.
+
+        Args:
+            engine: what runs the units, such as `pipelines.preparing.engines.local.LocalEngine`; a unit is `UNIT`
+                batches, so that vectors do not depend on the number of workers.
+
+        Raises:
+            WorkbenchError: a wrong input, or as `Encoder`.
+        """
+        _encoder.cache_clear()
+        _text_lines.cache_clear()
+        total = items_of(self.source, self.limit)
+        per_unit = UNIT * self.batch_size
+        with engine.opened([output.parent]):
+            found = list(engine.each(encoded_unit, self, range(0, max(total, 1), per_unit), "auto"))
+        keys = [key for part, _ in found for key in part]
+        if not keys:
+            raise WorkbenchError("nothing to encode: the input gave no sequences")
+        vectors = torch.cat([torch.from_numpy(part) for _, part in found if len(part)])
+        made = {"keys": json.dumps(keys, ensure_ascii=False), "checkpoint": checkpoint_of(self.run)}
+        made |= {"input": str(self.source), "stream": self.stream, "pool": self.pool}
+        with atomic(output) as file:
+            file.write(save({"vectors": vectors.contiguous()}, made))
+        return len(keys), vectors.shape[1]
+
+    def samples(self, first: int, count: int) -> tuple[Iterator[list[Sample]], bool]:
+        """Groups of samples from one on, and whether the task's own builder makes their sequences."""
+        corpus = input_corpus(self.source)
+        if corpus is None:
+            return text_samples(_text_lines(self.source)[: self.limit][first : first + count], self.batch_size), False
+        left = count if self.limit is None else min(count, self.limit - first)
+        groups = sample_pass([corpus], size=self.batch_size, unit=None, first=first, limit=left)
+        return (_with_one_caption(g) for g in groups) if corpus.kind == "image-text" else groups, corpus.kind != "text"
 
 
-def _samples(source: Path, size: int, limit: int | None) -> tuple[Iterator[list[Sample]], bool]:
-    """Groups of samples, and whether the task's own builder makes their sequences.
+UNIT = 16
+"""Batches in a unit of work of `workbench encode`."""
+
+
+@lru_cache(maxsize=1)
+def _text_lines(source: Path) -> list[tuple[int, str]]:
+    """The lines of a text, read once in each process."""
+    return text_lines(source)
+
+
+def items_of(source: Path, limit: int | None) -> int:
+    """The number of samples to encode.
 
     Raises:
         WorkbenchError: neither a corpus of texts or images nor a text file in UTF-8.
     """
     corpus = input_corpus(source)
-    if corpus is not None:
-        groups = sample_pass([corpus], size=size, unit=None, limit=limit)
-        return (_with_one_caption(g) for g in groups) if corpus.kind == "image-text" else groups, corpus.kind != "text"
-    return text_samples(text_lines(source)[:limit], size), False
+    total = corpus.records if corpus is not None else len(_text_lines(source))
+    return total if limit is None else min(total, limit)
+
+
+@lru_cache(maxsize=1)
+def _encoder(encoding: Encoding) -> Encoder:
+    """The model, loaded once in each process."""
+    loaded = load(encoding.run, trust=encoding.trust)
+    loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
+    return Encoder(loaded, encoding.stream, encoding.pool, encoding.network)
+
+
+def encoded_unit(encoding: Encoding, first: int) -> tuple[list[str], np.ndarray]:
+    """Keys and vectors [samples, size] of the samples of a unit, which begins with the sample numbered `first`."""
+    encoder = _encoder(encoding)
+    samples, built = encoding.samples(first, UNIT * encoding.batch_size)
+    keys, vectors = encoder(samples, built=built, first=first // encoding.batch_size, may_be_empty=True)
+    return keys, vectors.numpy()
 
 
 def _with_one_caption(samples: list[Sample]) -> list[Sample]:
