@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
-from pipelines.preparing.chunks import Limits
+from pipelines.commands.app import app as preparing
+from pipelines.preparing.chunks import Chunk, Conversion, Limits, Outcome, ShardTask, work
 from pipelines.preparing.engines import ray_core
 from pipelines.preparing.engines.engine import Engine
 from pipelines.preparing.engines.local import LocalEngine
 from pipelines.preparing.engines.ray_core import RayEngine
+from pipelines.preparing.splits import Splits
 from pipelines.stages.text_cleaning import MinimumLength
 from tests.pipelines.jobs import prepare
 from tests.pipelines.test_commands import prepare as command
@@ -151,3 +153,41 @@ def test_without_ray_nothing_is_begun(tmp_path, json_lines, monkeypatch):
     with pytest.raises(WorkbenchError, match="--address auto is for --engine ray"):
         command("text", path, "-o", tmp_path / "out", "--address", "auto")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_unit_that_another_copy_has_finished_is_discarded(tmp_path, json_lines, text_job):
+    """A node that was given up as lost may go on writing: one output stays, and nothing half-written."""
+    path = json_lines("docs.jsonl", ROWS)
+    reader = text_job(path).reader
+    task = ShardTask(Conversion(reader), "text", tmp_path, Splits())
+    chunk = Chunk(0, list(reader.records([path])))
+    first: list[Outcome] = []
+
+    def meanwhile(sample: Any) -> Any:
+        if not first:
+            first.append(work(task, chunk))
+        return {**sample, "text": "what a lost node has read"}
+
+    late = ShardTask(Conversion(reader, (meanwhile,)), "text", tmp_path, Splits())
+    found = work(late, chunk)
+    assert found.shards == first[0].shards
+    assert task.finished(0) == found
+    assert not list(tmp_path.glob(".*part"))
+
+
+def test_a_draft_of_another_node_stays_until_it_is_old(tmp_path, json_lines, text_job):
+    path = json_lines("docs.jsonl", ROWS)
+    job = text_job(path)
+    job.output.mkdir()
+    fresh, old = (job.output / f".part-000000.tar.7@{node}.abc.part" for node in ("node-1", "node-2"))
+    for draft in (fresh, old):
+        draft.touch()
+    os.utime(old, (0, 0))
+    prepare(job, [path], Limits())
+    assert fresh.exists()
+    assert not old.exists()
+
+
+def test_work_that_cannot_be_divided_refuses_the_engine() -> None:
+    with pytest.raises(WorkbenchError, match=r"'workbench prepare linker' is one unit of work, so it has no --engine"):
+        preparing.run(["linker", "graph", "--output", "out", "--engine=ray"], "workbench prepare")

@@ -91,3 +91,14 @@ def test_help_has_examples() -> None:
     app = typer.Typer()
     app.command()(encode)
     assert "workbench encode runs/bert" in CliRunner().invoke(app, ["--help"]).output
+
+
+def test_units_on_two_processes_give_the_same_vectors(runs: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("\n".join(f"{LINES[i % 3]} {i}" for i in range(40)))
+    for workers in (1, 2):
+        output = tmp_path / f"{workers}.safetensors"
+        encode(runs["tiny-text"], tmp_path / "lines.txt", output, batch_size=2, workers=workers)
+    with safe_open(tmp_path / "1.safetensors", "pt") as one, safe_open(tmp_path / "2.safetensors", "pt") as two:
+        assert one.metadata() == two.metadata()
+        assert torch.equal(one.get_tensor("vectors"), two.get_tensor("vectors"))
+        assert len(json.loads(two.metadata()["keys"])) == 40

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from workbench.core.errors import WorkbenchError
+from workbench.core.files import drafts
 from workbench.core.files.drafts import check_writable, write_text
 
 
@@ -64,3 +68,21 @@ def test_a_place_that_can_be_written_is_left_as_it_is(tmp_path: Path) -> None:
     check_writable(tmp_path / "file")
     check_writable(tmp_path / "a" / "b" / "file")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("file", "words")]
+
+
+def test_drafts_whose_writer_may_live(tmp_path: Path) -> None:
+    host = socket.gethostname()
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+
+    def written(owner: str, age: float = 0.0) -> bool:
+        path = tmp_path / f".shard.tar.{owner}.a1b2c3.part"
+        path.touch()
+        os.utime(path, (time.time() - age,) * 2)
+        return drafts.may_be_written(path)
+
+    assert written(f"{os.getpid()}@{host}", age=2 * drafts.FORGOTTEN), "a living process of this machine"
+    assert not written(f"{gone.pid}@{host}")
+    assert written("1@node-7.example.org", age=drafts.FORGOTTEN / 2), "another machine"
+    assert not written("1@node-7.example.org", age=2 * drafts.FORGOTTEN)
+    assert not drafts.may_be_written(tmp_path / ".shard.tar.abc.part")
