@@ -93,7 +93,7 @@ def units(text: Path, output: Path, shard_size: int) -> dict[str, Any]:
             moments.append(time.perf_counter())
         work(plan.task, sent)
         moments.append(time.perf_counter())
-        for name, begin, end in zip(rows, moments, moments[1:], strict=True):
+        for name, begin, end in zip(rows, moments[:-1], moments[1:], strict=True):
             rows[name].append(round(end - begin, 6))
         started = time.perf_counter()
     return {"seconds": rows, "bytes_of_records": sizes[0], "bytes_of_place": sizes[1]}
