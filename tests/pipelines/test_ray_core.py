@@ -156,7 +156,7 @@ def test_without_ray_nothing_is_begun(tmp_path, json_lines, monkeypatch):
 
 
 def test_a_unit_that_another_copy_has_finished_is_discarded(tmp_path, json_lines, text_job):
-    """A node that was given up as lost may go on writing: one output stays, and nothing half-written."""
+    """A node that was given up as lost may continue to write: one output stays, and nothing half-written."""
     path = json_lines("docs.jsonl", ROWS)
     reader = text_job(path).reader
     task = ShardTask(Conversion(reader), "text", tmp_path, Splits())

@@ -55,8 +55,8 @@ def encode(
     input_corpus(source)
     engines = library("pipelines.preparing.engines.ray_core", "text", "engines")
     chosen = engines.chosen_engine(engine, workers, address)
-    from workbench.evaluation.analysis.encoding import Encoding
+    from workbench.evaluation.analysis.encoding import EncodeTask
 
-    encoding = Encoding(run, source, stream, pool, network, batch_size, limit, trust)
+    encoding = EncodeTask(run, source, stream, pool, network, batch_size, limit, trust)
     count, size = encoding.write(output, chosen)
     Terminal().print(f"{escape(str(output))}: {count:,} vectors of size {size}", highlight=False)

@@ -191,7 +191,7 @@ class Encoder:
 
 
 @dataclass(frozen=True)
-class Encoding:
+class EncodeTask:
     """The command `workbench encode` (`workbench.cli.encoding`): its options, which a worker receives once."""
 
     run: Path
@@ -261,14 +261,14 @@ def items_of(source: Path, limit: int | None) -> int:
 
 
 @lru_cache(maxsize=1)
-def _encoder(encoding: Encoding) -> Encoder:
+def _encoder(encoding: EncodeTask) -> Encoder:
     """The model, loaded once in each process."""
     loaded = load(encoding.run, trust=encoding.trust)
     loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
     return Encoder(loaded, encoding.stream, encoding.pool, encoding.network)
 
 
-def encoded_unit(encoding: Encoding, first: int) -> tuple[list[str], np.ndarray]:
+def encoded_unit(encoding: EncodeTask, first: int) -> tuple[list[str], np.ndarray]:
     """Keys and vectors [samples, size] of the samples of a unit, which begins with the sample numbered `first`."""
     encoder = _encoder(encoding)
     samples, built = encoding.samples(first, UNIT * encoding.batch_size)
