@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.contracts.case_finder import cases_of
 from tests.optimization.sharded_ranks import Uneven, differences, on_ranks, placed, shard, spec_of
 from workbench.core.errors import WorkbenchError
+from workbench.core.processes.distributed import World
 from workbench.models.adaptation import adapt
 from workbench.models.network import Network
 from workbench.optimization.clipping import clip_gradients
@@ -24,7 +26,8 @@ from workbench.optimization.factory import make_optimizer
 from workbench.optimization.groups import freeze
 from workbench.optimization.optimizers import Lamb
 from workbench.optimization.parameter_shards import ELEMENTWISE, check_works_on_shards, make_step_local
-from workbench.recipe.spec import GroupSpec, NetworkSpec
+from workbench.recipe.spec import GroupSpec, NetworkSpec, ParallelSpec
+from workbench.training.plan import _check_optimizer
 
 OF_TORCH = sorted(kind.__name__ for kind in ELEMENTWISE)
 
@@ -165,6 +168,14 @@ def test_what_is_not_known_to_be_right_is_refused(kind: type) -> None:
     with pytest.raises(WorkbenchError, match=message):
         check_works_on_shards(kind, "mine")
     check_works_on_shards(States, "mine")
+
+
+def test_the_plan_of_a_sharded_run_refuses_it() -> None:
+    train = replace(spec_of({"optimizer": "torch.optim:Adafactor"}), global_batch_size=2, parallel=ParallelSpec("full"))
+    recipe: Any = SimpleNamespace(train=train)
+    with pytest.raises(WorkbenchError, match=r"'torch\.optim:Adafactor' is not known to be right"):
+        _check_optimizer(Uneven(), recipe, World(0, 2))  # type: ignore[arg-type]
+    _check_optimizer(Uneven(), recipe, World())  # type: ignore[arg-type]
 
 
 class Refused(torch.optim.SGD):

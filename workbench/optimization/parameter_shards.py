@@ -240,7 +240,7 @@ def check_works_on_shards(kind: type, name: str) -> None:
     raise WorkbenchError(
         f"train.optimizer: {name!r} is not known to be right where parameters are sharded; allowed: adafactor, adamw, "
         f"lamb, stable_adamw, {known}, and own classes with `works_on_shards = True`. Take one of these, or train "
-        "without shards (train.parallel)"
+        "without shards (train.parallel.shard=none)"
     )
 
 

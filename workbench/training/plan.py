@@ -24,6 +24,7 @@ from workbench.models.sharded_table import table_part
 from workbench.optimization.factory import make_lr_schedule, make_optimizer
 from workbench.optimization.groups import freeze
 from workbench.optimization.lr_schedules import LearningRateSchedule
+from workbench.optimization.parameter_shards import check_works_on_shards
 from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.pretraining.checks import check_fields, check_links, warn_unused_memory
 from workbench.pretraining.model import PretrainingModel
@@ -149,7 +150,9 @@ def _check_optimizer(model: PretrainingModel, recipe: Recipe, world: World) -> N
     """Something must be trained, by an optimizer that accepts it, and every rank must have work."""
     freeze(model, recipe.train)
     world.lanes(recipe.train.lanes)
-    make_optimizer(model, recipe.train)
+    optimizer = make_optimizer(model, recipe.train)
+    if world.size > 1 and recipe.train.parallel.shard != "none":
+        check_works_on_shards(type(optimizer), recipe.train.optimizer["optimizer"])
 
 
 def _check_held_out(recipe: Recipe, passes: Mapping[str, FinitePass]) -> None:
