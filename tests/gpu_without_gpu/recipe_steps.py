@@ -2,6 +2,7 @@
 
     python -m tests.gpu_without_gpu steps bert gpt-2        (by hand; all recipes without a name)
     python -m tests.gpu_without_gpu steps ernie-thu:no-room (its table of entities stays in its file)
+    python -m tests.gpu_without_gpu steps ernie-thu:sharded (it is trained, and its rows could be on several ranks)
 
 Each recipe is shrunk as in `tests/recipes`. Its steps run without dropout in float32 on the CPU, then in float32 and
 bfloat16 on the device, from the same weights on the same batches. A fourth run has dropout and the precision that a GPU
@@ -57,6 +58,8 @@ def prepared(name: str, data: Data, precision: str, dropout: float) -> Recipe:
     name, _, variant = name.partition(":")
     entity_table.SHARE = 0.0 if variant == "no-room" else SHARE
     plain = dataclasses.asdict(small_recipe(name, data))
+    if variant == "sharded":
+        plain["model"]["streams"]["entity"] |= {"trainable": True, "rows": "sharded"}
     plain["train"] |= {"groups": [], "train_only": [], "precision": precision}
     recipe = recipe_from_dict(_with_dropout(plain, dropout), name)
     for network in recipe.networks.values():

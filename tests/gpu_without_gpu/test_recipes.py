@@ -71,9 +71,13 @@ def test_a_step_launches_as_many_kernels_as_is_allowed(name: str, found: dict[st
     )
 
 
-def test_a_table_in_its_file_is_read_by_the_loader(steps_of: Steps) -> None:
-    """A GPU without room for the entities' vectors waits as seldom as one with room, and gets the same numbers."""
-    found = steps_of(["ernie-thu:no-room"])["ernie-thu:no-room"]
+TABLES = ["ernie-thu:no-room", "ernie-thu:sharded"]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_of_entities_are_looked_up_before_the_forward(name: str, steps_of: Steps) -> None:
+    """The host waits for no row, neither of a frozen table in its file nor of a sharded one that is trained."""
+    found = steps_of(TABLES)[name]
     assert not found["errors"]
     assert found["float32"] < FLOAT32
     assert found["waits"] == allowed("waits")["ernie-thu"], found["sites"]
