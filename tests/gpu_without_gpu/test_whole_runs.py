@@ -98,17 +98,20 @@ def test_a_resumed_run_equals_an_uninterrupted_one(name: str, world: Any, on_dev
     assert "equal" in done.stdout + done.stderr
 
 
+SHARDED = ["model.streams.entity.trainable=true", "model.streams.entity.rows=sharded"]
+"""A table whose rows are exchanged by all-to-all."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bert", "gpt", "k-bert", "clip", "transformer-xl"])
+@pytest.mark.parametrize("name", ["bert", "gpt", "k-bert", "clip", "transformer-xl", "ernie-thu"])
 def test_two_devices_train_as_one(name: str, world: Any, on_device: Run, tmp_path: Path) -> None:
     """Two ranks with half of the lanes each, over NCCL; one rank with all of them."""
     recipe = written(name, world, tmp_path, micro_batch_size=4)
     one, two = tmp_path / "one", tmp_path / "two"
-    on_device(*EMULATED, "pretrain", recipe, "--output", str(one), "train.precision=float32")
+    options = ["train.precision=float32", *(SHARDED if name == "ernie-thu" else [])]
+    on_device(*EMULATED, "pretrain", recipe, "--output", str(one), *options)
     launched = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    on_device(
-        *launched, *EMULATED, "pretrain", recipe, "--output", str(two), "train.precision=float32", PRETEND_GPUS="2"
-    )
+    on_device(*launched, *EMULATED, "pretrain", recipe, "--output", str(two), *options, PRETEND_GPUS="2")
     for a, b in zip(checked(one), checked(two), strict=True):
         losses = [key for key in a if key.endswith(("loss", "grad_norm"))]
         assert losses

@@ -1,8 +1,8 @@
 /* NCCL among processes of one machine: collectives that really exchange and add.
 
    The processes of a communicator share a file in memory with a slot for each of them. A collective writes a piece
-   into its own slot, waits for the others, reads what it needs of all slots, and waits again. Sends and receives are
-   refused. A collective that others don't join ends with an error after two minutes. */
+   into its own slot, waits for the others, reads what it needs of all slots, and waits again. Each pair of processes has
+   a box for what one sends the other, a piece at a time. What others don't join ends with an error after two minutes. */
 
 #define _GNU_SOURCE
 #include "pretend.h"
@@ -24,7 +24,7 @@ enum { SUM, PROD, MAX, MIN, AVG };
 enum { INT8, UINT8, INT32, UINT32, INT64, UINT64, FLOAT16, FLOAT32, FLOAT64, BFLOAT16 };
 typedef struct { char bytes[128]; } Id;
 
-enum { SLOT = 1 << 20, PATIENCE_S = 120 };
+enum { SLOT = 1 << 20, BOX = 1 << 16, PATIENCE_S = 120 };
 typedef struct {
     volatile int arrived, round; /* of the barrier */
 } Meeting;
@@ -33,7 +33,12 @@ typedef struct {
     char name[200];
     Meeting *meeting;
     char *slots; /* size x SLOT bytes */
+    struct Box *boxes; /* size x size: from, to */
 } Comm;
+typedef struct Box {
+    volatile size_t full; /* bytes that were sent and not received */
+    char bytes[BOX];
+} Box;
 
 static Result meet(Comm *c) {
     int round = c->meeting->round;
@@ -54,13 +59,13 @@ static Result meet(Comm *c) {
 }
 
 static Result join(Comm *c) {
-    size_t bytes = 4096 + (size_t)c->size * SLOT;
+    size_t slots = 4096 + (size_t)c->size * SLOT, bytes = slots + (size_t)c->size * c->size * sizeof(Box);
     int file = open(c->name, O_CREAT | O_RDWR, 0600);
     if (file < 0 || ftruncate(file, bytes)) return SYSTEM_ERROR; /* new bytes are zeros: a barrier nobody came to */
     char *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
     if (start == MAP_FAILED) return SYSTEM_ERROR;
-    c->meeting = (Meeting *)start, c->slots = start + 4096;
+    c->meeting = (Meeting *)start, c->slots = start + 4096, c->boxes = (Box *)(start + slots);
     Result result = meet(c);
     unlink(c->name); /* all have it open; nothing stays behind */
     return result;
@@ -245,9 +250,75 @@ static Result refused(const char *what) {
     fprintf(stderr, "pretend NCCL: %s is not emulated\n", what);
     return INVALID_USAGE;
 }
-Result ncclSend() { return refused("send"); }
-Result ncclRecv() { return refused("receive"); }
-Result ncclAlltoAll() { return refused("all-to-all"); }
+
+/* ---- sends and receives: those of a group go on side by side, until all are done ---- */
+
+enum { MOST = 4096 };
+typedef struct {
+    Comm *comm;
+    char *at;
+    size_t left;
+    int peer, sends;
+} Passing;
+static __thread Passing passing[MOST];
+static __thread int passings, groups;
+
+/* Whether a piece was moved. */
+static int moved(Passing *p) {
+    int from = p->sends ? p->comm->rank : p->peer, to = p->sends ? p->peer : p->comm->rank;
+    Box *box = p->comm->boxes + from * p->comm->size + to;
+    if (!p->left || p->sends == (box->full > 0)) return 0;
+    size_t n = p->sends ? (p->left < BOX ? p->left : BOX) : box->full;
+    if (p->sends) memcpy(box->bytes, p->at, n);
+    else memcpy(p->at, box->bytes, n);
+    __sync_synchronize();
+    box->full = p->sends ? n : 0;
+    p->at += n, p->left -= n;
+    return 1;
+}
+static Result pass(void) {
+    time_t end = time(NULL) + PATIENCE_S;
+    for (int left = 1; left;) {
+        int any = left = 0;
+        for (int i = 0; i < passings; i++) {
+            int earlier = 0; /* of the same pair: pieces come in the order in which they were sent */
+            for (int j = 0; j < i; j++)
+                earlier |= passing[j].left && passing[j].peer == passing[i].peer && passing[j].sends == passing[i].sends;
+            if (!earlier) any |= moved(passing + i);
+            left |= passing[i].left > 0;
+        }
+        if (any) end = time(NULL) + PATIENCE_S;
+        else if (left) usleep(20);
+        if (time(NULL) > end) {
+            fprintf(stderr, "pretend NCCL: a send or receive waited %d s for its peer\n", PATIENCE_S);
+            passings = 0;
+            return SYSTEM_ERROR;
+        }
+    }
+    passings = 0;
+    return SUCCESS;
+}
+static Result add(Comm *c, char *at, size_t bytes, int peer, int sends) {
+    if (passings == MOST) return refused("a group of so many sends");
+    if (bytes) passing[passings++] = (Passing){c, at, bytes, peer, sends};
+    return groups ? SUCCESS : pass();
+}
+Result ncclGroupStart() { groups++; return SUCCESS; }
+Result ncclGroupEnd() { return --groups ? SUCCESS : pass(); }
+Result ncclSend(char *from, size_t count, int type, int peer, Comm *c, void *stream) {
+    pretend_count(COLLECTIVE);
+    return add(c, from, count * width(type), peer, 1);
+}
+Result ncclRecv(char *to, size_t count, int type, int peer, Comm *c, void *stream) {
+    return add(c, to, count * width(type), peer, 0);
+}
+Result ncclAlltoAll(char *from, char *to, size_t count, int type, Comm *c, void *stream) {
+    size_t bytes = count * width(type);
+    pretend_count(COLLECTIVE);
+    groups++;
+    for (int r = 0; r < c->size; r++) add(c, from + r * bytes, bytes, r, 1), add(c, to + r * bytes, bytes, r, 0);
+    return ncclGroupEnd();
+}
 Result ncclRedOpCreatePreMulSum() { return refused("a sum with a factor"); }
 
 /* Everything else that torch asks for (groups, registration, ends) is granted and does nothing. */
