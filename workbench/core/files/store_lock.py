@@ -34,6 +34,16 @@ BEAT, STALE, SETTLE, POLL = 20.0, 70.0, 2.0, 1.0
 """Seconds between beats; without a beat until a lock is taken over; until a take-over is read again; between looks."""
 
 
+_writing = threading.Lock()  # held over a fork, so that no child inherits a half-written request
+
+
+def _leave() -> None:
+    _writing.__exit__(None, None, None)
+
+
+os.register_at_fork(before=_writing.__enter__, after_in_parent=_leave, after_in_child=_leave)
+
+
 class StoreLock:
     """The lock of a folder. Between `start` and `end` a thread writes the counter."""
 
@@ -42,7 +52,6 @@ class StoreLock:
         self.token = uuid.uuid4().hex
         self._since, self._beats = time.strftime("%F %T"), 0
         self._ended = threading.Event()
-        self._writing = threading.Lock()  # held over a fork, so that no child inherits a half-written request
         self._taken = ""
 
     def start(self) -> None:
@@ -61,19 +70,15 @@ class StoreLock:
             time.sleep(SETTLE)
             break
         self.check()
-        os.register_at_fork(before=self._writing.__enter__, after_in_parent=self._leave, after_in_child=self._leave)
         threading.Thread(target=self._beat, name="store lock", daemon=True).start()
 
     def end(self) -> None:
         """Remove the lock if it is still this one."""
         self._ended.set()
-        with self._writing, suppress(WorkbenchError):
+        with _writing, suppress(WorkbenchError):
             holder = self._read()
             if holder is not None and holder.get("token") == self.token:
                 self.store.remove([NAME])
-
-    def _leave(self) -> None:
-        self._writing.__exit__(None, None, None)
 
     def check(self) -> None:
         """Look at the lock in the store.
@@ -118,7 +123,7 @@ class StoreLock:
 
     def _beat(self) -> None:
         while not self._ended.wait(BEAT):
-            with self._writing, suppress(WorkbenchError):  # a beat that fails is made up for by the next
+            with _writing, suppress(WorkbenchError):  # a beat that fails is made up for by the next
                 if self._ended.is_set():
                     return
                 holder = self._read()

@@ -43,7 +43,7 @@ def refuse_unshared(folder: Path, world: World) -> None:
     raise WorkbenchError(
         f"the run folder of rank 0 ({quoted(ranks[0][2])} on {host}) is not that of {'; '.join(blind[:SHOWN])}{more}. "
         "All ranks need one run folder on a shared file system: give the same --output on every node, as an absolute "
-        "path to a folder that all of them mount"
+        "path to a folder that all of them mount; where it is a URL, give the same WORKBENCH_SCRATCH"
     )
 
 
