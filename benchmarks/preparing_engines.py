@@ -146,9 +146,12 @@ def simulated(workers: int, drawn: list[tuple[float, float]], ahead: int) -> tup
     return max(ended), busy / max(ended)
 
 
-def simulate(record: Path, count: int) -> None:
+def simulate(record: Path, count: int, times: float) -> None:
+    """Args: times: as large as this are the units, compared with the recorded ones."""
     made = json.loads(record.read_text())
     rows, empty = made["seconds"], made["overhead"]["ray"]
+    for name in ("cut", "pickle_records", "unit"):
+        rows[name] = [seconds * times for seconds in rows[name]]
     rng = random.Random(0)
     picks = [rng.randrange(len(rows["unit"])) for _ in range(count)]
     costs = {
@@ -181,11 +184,12 @@ def main() -> None:
     other = ways.add_parser("simulate")
     other.add_argument("record", type=Path)
     other.add_argument("--units", type=int, default=80_000)
+    other.add_argument("--times", type=float, default=1.0, help="units as many times as large as the recorded ones")
     given = parser.parse_args()
     if given.way == "measure":
         measure(given.output, given.documents, given.shard_size)
     else:
-        simulate(given.record, given.units)
+        simulate(given.record, given.units, given.times)
 
 
 if __name__ == "__main__":

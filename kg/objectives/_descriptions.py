@@ -17,15 +17,19 @@ from workbench.sequences.sequence import Sample
 log = logging.getLogger(__name__)
 
 
-def encoded(parts: Sequence[CastMember], task: Task, network: Network, stream: str, batch_size: int) -> Tensor:
+def encoded(
+    parts: Sequence[CastMember], task: Task, network: Network, stream: str, batch_size: int, first: int = 0
+) -> Tensor:
     """The summary of each description [parts, hidden_size] float32, on the CPU; zeros where there is no text.
 
     Args:
         task: has the builder `kg.described_triple`, in evaluation mode.
+        first: the number of the first of them, where they are a range of more; a multiple of `batch_size`.
     """
     vectors = torch.zeros(len(parts), network.sizes[stream])
     read = 0
-    for forward in forward_pass(network, task.sequences, _samples(parts, batch_size)):
+    samples = _samples(parts, batch_size, first)
+    for forward in forward_pass(network, task.sequences, samples, first // batch_size):
         rows = torch.tensor([int(sequence.key) for sequence in forward.sequences])
         vectors[rows] = network.summary_rows(forward.states, forward.batch, stream).float().cpu()
         read += len(rows)
@@ -36,7 +40,7 @@ def encoded(parts: Sequence[CastMember], task: Task, network: Network, stream: s
     return vectors
 
 
-def _samples(parts: Sequence[CastMember], size: int) -> Iterator[list[Sample]]:
+def _samples(parts: Sequence[CastMember], size: int, first: int) -> Iterator[list[Sample]]:
     for begin in range(0, len(parts), size):
         numbered = enumerate(parts[begin : begin + size], begin)
-        yield [{"key": str(number), "draw": (number,), CAST: [part]} for number, part in numbered]
+        yield [{"key": str(number), "draw": (first + number,), CAST: [part]} for number, part in numbered]

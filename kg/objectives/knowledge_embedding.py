@@ -20,10 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Literal
 
 import numpy as np
+from torch import Tensor
 
 from kg.graph.entity_facts import Direction
 from kg.graph.negatives import right_entities, stated_entities, wrong_entities
@@ -137,21 +138,43 @@ class KnowledgeEmbedding(Objective):
         relations = self.graph.num_relations if self.relations == "vectors" else None
         return TranslationHead(network.sizes[self.stream], relations, self.margin, self.norm, self.stream)
 
+    def described(
+        self, task: Task, network: Network, graph: GraphStore, batch_size: int, first: int = 0, count: int | None = None
+    ) -> Tensor:
+        """[entities, hidden_size]: vectors of `count` entities of a graph, read from their descriptions.
+
+        Args:
+            first: the number of the first one, a multiple of `batch_size`.
+
+        Raises:
+            WorkbenchError: the task has another builder than `kg.described_triple`.
+        """
+        ids = islice(graph.ids, first, None if count is None else first + count)
+        members = [CastMember("entity", entity) for entity in ids]
+        return encoded(members, _reading(task, graph), network, self.stream, batch_size, first)
+
     def entity_vectors(
-        self, task: Task, network: Network, head: Head, graph: GraphStore, batch_size: int
+        self,
+        task: Task,
+        network: Network,
+        head: Head,
+        graph: GraphStore,
+        batch_size: int,
+        entities: Tensor | None = None,
     ) -> GraphVectors:
         """Vectors of a graph's entities, read from their descriptions, and of its relations.
+
+        Args:
+            entities: the vectors of all entities (`described`), where they are known.
 
         Raises:
             WorkbenchError: a vector of each relation was learned, and the graph has others; or the task has another
                 builder than `kg.described_triple`.
         """
         assert isinstance(head, TranslationHead)
-        if not isinstance(task.builder, DescribedTripleBuilder):
-            raise WorkbenchError(f"tasks.{task.name} reads no descriptions; its builder must be kg.described_triple")
-        task = task.with_builder(task.builder.reading(graph))
-        read = partial(encoded, task=task, network=network, stream=self.stream, batch_size=batch_size)
-        entities = read([CastMember("entity", entity) for entity in graph.ids])
+        read = partial(encoded, task=_reading(task, graph), network=network, stream=self.stream, batch_size=batch_size)
+        if entities is None:
+            entities = self.described(task, network, graph, batch_size)
         if head.relations is None:
             relations = read([CastMember("relation", relation=relation) for relation in graph.relation_ids])
         else:
@@ -291,3 +314,14 @@ def _distinct(sequences: list[Sequence]) -> tuple[list[int], np.ndarray]:
             first.append(number)
         places.append(numbers[held])
     return places, np.array(first, np.int64)
+
+
+def _reading(task: Task, graph: GraphStore) -> Task:
+    """The task with the descriptions of a graph.
+
+    Raises:
+        WorkbenchError: it has another builder than `kg.described_triple`.
+    """
+    if not isinstance(task.builder, DescribedTripleBuilder):
+        raise WorkbenchError(f"tasks.{task.name} reads no descriptions; its builder must be kg.described_triple")
+    return task.with_builder(task.builder.reading(graph))

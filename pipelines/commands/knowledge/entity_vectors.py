@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
+from pipelines.commands.options import Workers
+from pipelines.preparing.engines.ray_core import chosen_engine
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count
-from workbench.core.options.command import Trust
+from workbench.core.options.command import Address, EngineName, Trust
 from workbench.core.packages import extra
 from workbench.runs.output_places import OutputFile
 from workbench.runs.stored_run import StoredFolder
 
+if TYPE_CHECKING:
+    from kg.graph.store import GraphStore
+    from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
+
 log = logging.getLogger(__name__)
+UNIT = 64
+"""Batches in a unit of work."""
 
 
 def entity_vectors(
@@ -23,6 +34,9 @@ def entity_vectors(
     graph: Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
     batch_size: Annotated[Count, typer.Option(help="Descriptions in a batch.")] = 64,
+    engine: EngineName = "local",
+    workers: Workers = 1,
+    address: Address = None,
     trust: Trust = False,
 ) -> None:
     """Encode the descriptions of all entities of a graph into vectors, and add those of its relations.
@@ -36,24 +50,22 @@ def entity_vectors(
     """
     if output.suffix != ".safetensors":
         raise WorkbenchError(f"--output {output}: vectors are written to a .safetensors file; choose that suffix")
+    chosen = chosen_engine(engine, workers, address)
     with extra("kg"):
-        from kg.graph.store import GraphStore
-        from kg.objectives.knowledge_embedding import KnowledgeEmbedding
         from kg.vectors.vectors import TRAINED_ON, GraphVectors, save_vectors
-    from workbench.evaluation.scoring.evaluated_run import find_fitting_objective
-    from workbench.interop.run_or_checkpoint import load
 
-    store = GraphStore.open(graph)
-    found = find_fitting_objective(
-        load(run, trust=trust),
-        run,
-        lambda task, placed: isinstance(placed.objective, KnowledgeEmbedding),
-        "an objective that encodes entity descriptions",
-        "pretrain a recipe that has one, such as kepler",
-    )
-    objective = found.objective.objective
-    assert isinstance(objective, KnowledgeEmbedding)
-    made = objective.entity_vectors(found.task, found.network, found.head, store, batch_size)
+    task = DescriptionTask(run, graph, batch_size, trust)
+    _opened.cache_clear()
+    found, store = _opened(task)
+    objective: Any = found.objective.objective
+    entities = None
+    if not chosen.in_process:
+        import torch
+
+        units = range(0, store.num_entities, UNIT * batch_size)
+        with chosen.opened([output.absolute().parent]):
+            entities = torch.from_numpy(np.concatenate(list(chosen.each(described_unit, task, units, "auto"))))
+    made = objective.entity_vectors(found.task, found.network, found.head, store, batch_size, entities)
     provenance = {
         **made.provenance,
         "checkpoint": found.checkpoint,
@@ -62,3 +74,42 @@ def entity_vectors(
     }
     save_vectors(GraphVectors(made.ids, made.vectors, made.relation_ids, made.relations, provenance), output)
     log.info("%s: %d vectors of size %d", output, *made.vectors.shape)
+
+
+@dataclass(frozen=True)
+class DescriptionTask:
+    """What a worker needs to encode descriptions; it receives this once."""
+
+    run: Path
+    graph: Path
+    batch_size: int
+    trust: bool
+
+
+@lru_cache(maxsize=1)
+def _opened(task: DescriptionTask) -> tuple[EvaluatedRun, GraphStore]:
+    """The objective of the run that encodes descriptions, and the graph; opened once in each process."""
+    with extra("kg"):
+        from kg.graph.store import GraphStore
+        from kg.objectives.knowledge_embedding import KnowledgeEmbedding
+    from workbench.evaluation.scoring.evaluated_run import find_fitting_objective
+    from workbench.interop.run_or_checkpoint import load
+
+    store = GraphStore.open(task.graph)
+    found = find_fitting_objective(
+        load(task.run, trust=task.trust),
+        task.run,
+        lambda _, placed: isinstance(placed.objective, KnowledgeEmbedding),
+        "an objective that encodes entity descriptions",
+        "pretrain a recipe that has one, such as kepler",
+    )
+    return found, store
+
+
+def described_unit(task: DescriptionTask, first: int) -> np.ndarray:
+    """[entities, hidden_size]: the vectors of a unit's entities, which begins with the entity numbered `first`."""
+    found, store = _opened(task)
+    objective: Any = found.objective.objective
+    count = UNIT * task.batch_size
+    vectors: np.ndarray = objective.described(found.task, found.network, store, task.batch_size, first, count).numpy()
+    return vectors

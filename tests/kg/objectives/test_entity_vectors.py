@@ -124,6 +124,22 @@ def test_vectors_are_the_first_states_of_descriptions_seen_or_not(run: Path, wor
     assert "checkpoint" in vectors.provenance
 
 
+def test_units_are_the_vectors_of_one_pass(run: Path, world: Path, tmp_path: Path) -> None:
+    loaded, store = workbench.load(run), GraphStore.open(world / "all")
+    task = loaded.transforms["triples"].evaluating()
+    network, objective = loaded.torch.network("main"), task.objectives[0].objective
+    with torch.inference_mode():
+        whole = objective.described(task, network, store, 3)
+        units = [objective.described(task, network, store, 3, first, 6) for first in (0, 6)]
+    assert torch.equal(torch.cat(units), whole)
+    for workers in (1, 2):
+        written = write(run, world / "all", tmp_path / f"{workers}.safetensors", "--workers", workers)
+        assert written.exit_code == 0
+    one, two = (load_vectors(tmp_path / f"{workers}.safetensors") for workers in (1, 2))
+    assert torch.equal(one.vectors, two.vectors)
+    assert torch.equal(one.relations, two.relations)
+
+
 def test_a_run_and_its_vectors_score_triples_alike(run: Path, world: Path, tmp_path: Path) -> None:
     """By the distance of the run's norm, unseen entities included."""
     output = tmp_path / "v.safetensors"
