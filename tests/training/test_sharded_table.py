@@ -20,6 +20,7 @@ from workbench.optimization.factory import make_optimizer
 from workbench.optimization.optimizers import Adamw
 from workbench.recipe.spec import TrainSpec
 from workbench.sequences.fetched_rows import FetchedRows
+from workbench.training import capacity
 from workbench.training.table_rows import TableSteps
 
 
@@ -137,6 +138,24 @@ def test_a_step_never_has_a_gradient_of_the_size_of_the_table() -> None:
         step(steps, table, optimizer, [torch.arange(0, 10**6, 10**4)], 1.0)
     assert table.weight.grad is None
     assert 1000 <= largest <= 2000
+
+
+def test_the_memory_of_a_rank_is_that_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """4 of 13 MB: the check before a run counts neither other ranks' rows nor a gradient, nor the host's on a GPU."""
+
+    def refused(on_host: bool, free: int, device: str = "cpu") -> bool:
+        monkeypatch.setattr(capacity, "free_memory", lambda _: free)
+        with table_part(0, 4):
+            try:
+                capacity.check_memory(lambda: ShardedTable(10**5, 32, on_host), spec(), torch.device(device), parts=4)
+            except WorkbenchError:
+                return True
+        return False
+
+    needed = 25_000 * 32 * 4 * 3
+    assert [refused(False, free) for free in (needed - 1, needed)] == [True, False]
+    assert not refused(True, 0, "cuda")
+    assert refused(True, needed - 1)
 
 
 def test_rows_that_were_not_looked_up_are_seen_in_the_loss() -> None:

@@ -116,6 +116,12 @@ class ShardedTable(nn.Module):
             places = torch.arange(first, min(first + BLOCK, self.last))
             self.weight[places - self.first] = values(self.rows_at(places)).to(self.weight)
 
+    def needed(self, device: torch.device) -> int:
+        """Bytes of the device that this rank's rows take, and their moments where they are trained."""
+        if self.on_host and device.type != "cpu":
+            return 0
+        return self.weight.nbytes * (3 if self.weight.requires_grad else 1)
+
     def rows_sharded_parameters(self) -> list[nn.Parameter]:
         """The parameters that DDP and FSDP leave alone: every rank has other rows."""
         return [self.weight]

@@ -14,6 +14,7 @@ from torch import nn
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World
+from workbench.models.sharded_table import ShardedTable
 from workbench.optimization.factory import moments
 from workbench.optimization.groups import freeze
 from workbench.recipe.spec import TrainSpec
@@ -44,7 +45,7 @@ def check_memory(make: Callable[[], nn.Module], spec: TrainSpec, device: torch.d
     except Exception as error:  # a component needs real numbers to be built; other errors are raised when it is built
         logger.debug("the model's size is not known before it is built: %s", error)
         return
-    needed, free = resident(model, spec) // parts, free_memory(device)
+    needed, free = resident(model, spec) // parts + of_tables(model, device), free_memory(device)
     if needed > free:
         raise WorkbenchError(
             f"the model has {sum(p.numel() for p in model.parameters()):,} parameters: weights, gradients and the "
@@ -55,9 +56,15 @@ def check_memory(make: Callable[[], nn.Module], spec: TrainSpec, device: torch.d
 
 
 def resident(model: nn.Module, spec: TrainSpec) -> int:
-    """Bytes of the weights and buffers, and of the gradients and optimizer moments of trained weights."""
-    held = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
+    """Bytes of the weights and buffers, and of the gradients and optimizer moments of trained weights; without sharded
+    tables."""
+    held = sum(t.nbytes for t in (*model.parameters(), *model.buffers()) if not hasattr(t, "rows_sharded"))
     return held + round((1 + moments(spec)) * _trained(model))
+
+
+def of_tables(model: nn.Module, device: torch.device) -> int:
+    """Bytes of the device that this rank's rows of sharded tables take, with their moments."""
+    return sum(table.needed(device) for table in model.modules() if isinstance(table, ShardedTable))
 
 
 def step_peak(
@@ -78,7 +85,9 @@ def step_peak(
     trained = _trained(model)
     moved = 0.0 if optimizer.state else moments(spec)
     accumulates = spec.lanes > world.size
-    return peak + round((moved + accumulates + (world.size > 1)) * trained)
+    tables = [table for table in model.modules() if isinstance(table, ShardedTable) and not table.moments]
+    rows = sum(table.needed(device) - (0 if table.on_host else table.weight.nbytes) for table in tables)
+    return peak + round((moved + accumulates + (world.size > 1)) * trained) + rows
 
 
 def forget_trials(device: torch.device) -> None:
@@ -90,7 +99,8 @@ def forget_trials(device: torch.device) -> None:
 
 
 def _trained(model: nn.Module) -> int:
-    return sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
+    trained = (p for p in model.parameters() if p.requires_grad and not hasattr(p, "rows_sharded"))
+    return sum(parameter.nbytes for parameter in trained)
 
 
 def free_memory(device: torch.device) -> int:

@@ -15,7 +15,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.models.attention.call import chosen
 from workbench.models.network import Network
 from workbench.recipe.recipe_listing import stack
-from workbench.training.capacity import GIB, free_memory, resident
+from workbench.training.capacity import GIB, free_memory, of_tables, resident
 from workbench.training.plan import Plan
 
 RECORDS = {"text": "texts", "image-text": "images", "video-text": "videos", "speech-text": "recordings"}
@@ -124,7 +124,8 @@ class Preamble:
                 return "not known: a trial on the first micro-batch failed, as the first step may"
             free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
             return f"about {_gib(self.memory)} of {_gib(free)}, by a trial on the first micro-batch"
-        held, free = resident(self.plan.model, self.plan.recipe.train), free_memory(device)
+        model, free = self.plan.model, free_memory(device)
+        held = resident(model, self.plan.recipe.train) + of_tables(model, device)
         return f"weights, gradients and moments take {_gib(held)} of {_gib(free)}; activations are not included"
 
 
