@@ -29,8 +29,10 @@ from workbench.models.context import Context
 from workbench.models.kv_cache import KVCache
 from workbench.models.network import Network
 from workbench.models.tensor_cut import CutDim
-from workbench.models.tensor_parallel import boxes, own, shard_tensors, whole
+from workbench.models.tensor_parallel import shard_tensors, whole
 from workbench.recipe.spec import NetworkSpec
+from workbench.runs.checkpoint import content_of, restore, write_state
+from workbench.runs.pieces import StoredTensors
 
 TERMS: dict[str, dict[str, Any]] = {
     "": {"dropout": 0.0, "attention_dropout": 0.0},
@@ -81,7 +83,7 @@ def names(data: int) -> list[str]:
     if data > 1:
         apart = {"layer self + relative", "adapter lora columns", "adapter bottleneck columns", "adapter prefix"}
         every = [name for name in every if name.endswith(" + dropout") or name in apart or name.startswith("share")]
-    return [name for name in every if not name.startswith("layer ") or _options(name) is not None]
+    return [*(name for name in every if not name.startswith("layer ") or _options(name) is not None), "stored"]
 
 
 def _options(case: str) -> dict[str, Any] | None:
@@ -203,17 +205,49 @@ def _of_parameters(module: nn.Module, expected: nn.Module, cuts: dict[str, CutDi
     assert [name for name, _ in module.named_parameters()] == list(others)
     for name, parameter in module.named_parameters():
         gradient, other = parameter.grad, others[name]
-        result[f"value {name}"] = difference(complete(parameter, cuts.get(name)), other)
-        if name in cuts:
-            part = own(other.detach(), parameter, cuts[name])
-            result[f"own {name}"] = difference(part, parameter.to_local())
-            for values, offsets in boxes(parameter, cuts[name]):
-                at = tuple(slice(o, o + size) for o, size in zip(offsets, values.shape, strict=True))
-                result[f"box {name} {offsets}"] = difference(values, other[at])
+        result[f"{'cut' if name in cuts else 'whole'} {name}"] = difference(complete(parameter, cuts.get(name)), other)
         if (gradient is None) != (other.grad is None):
             raise AssertionError(f"{name} has a gradient on one side alone")
         if gradient is not None:
             result[f"gradient {name}"] = difference(complete(gradient, cuts.get(name)) * data, other.grad)
+    return result
+
+
+def stored(folder: Path, rank: int, data: int, mesh: Any) -> dict[str, float]:
+    """The differences of a checkpoint from the tensors in their own order, and of what is restored from it."""
+    text = {"embedding": "token", "hidden_size": 8, "vocab_size": 20, "dropout": 0.0}
+    layer = {"layer": "self", "stream": "text", "num_heads": 2, "activation": "swiglu", "repeat": 2}
+    torch.manual_seed(0)
+    network = Network(NetworkSpec({"text": text}, [layer], init_range=0.3))
+    cuts = shard_tensors(network, mesh["tensor"])
+    if data > 1:
+        fully_shard(network, mesh=mesh["data"])
+    optimizer = torch.optim.AdamW(network.parameters(), lr=0.1, foreach=False)
+    network(adapters.batch())["text"].square().mean().backward()
+    optimizer.step()
+    expected = {}
+    for name, p in network.named_parameters():
+        expected[name] = complete(p.detach(), cuts.get(name)).clone()
+        expected[f"{name}/exp_avg"] = complete(optimizer.state[p]["exp_avg"], cuts.get(name)).clone()
+    draft = folder / "step-1"
+    draft.mkdir(exist_ok=True)
+    content = content_of(network, {"step": 1}, {}, optimizer, rank=rank)
+    sums: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(sums, content.write(draft))
+    if rank == 0:
+        write_state(draft, content.state, {name: found for of_rank in sums for name, found in of_rank.items()})
+    dist.barrier()
+    files = StoredTensors(sorted(draft.glob("*/rank-*.safetensors")))
+    result = {f"stored {name}": difference(files[name], tensor) for name, tensor in expected.items()}
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.zero_()
+            optimizer.state[parameter]["exp_avg"].zero_()
+    restore(draft, network, optimizer)
+    for name, p in network.named_parameters():
+        result[f"restored {name}"] = difference(complete(p.detach(), cuts.get(name)), expected[name])
+        moment = complete(optimizer.state[p]["exp_avg"], cuts.get(name))
+        result[f"restored {name}/exp_avg"] = difference(moment, expected[f"{name}/exp_avg"])
     return result
 
 
@@ -243,7 +277,11 @@ def run_rank(folder: Path, rank: int, data: int, tensor: int) -> None:
     found: dict[str, Any] = {}
     for name in names(data):
         try:
-            found[name] = differences(name, data, mesh["data"].get_local_rank(), mesh)
+            found[name] = (
+                stored(folder, rank, data, mesh)
+                if name == "stored"
+                else differences(name, data, mesh["data"].get_local_rank(), mesh)
+            )
         except Exception:
             found[name] = traceback.format_exc()
     (folder / f"{rank}.json").write_text(json.dumps(found))

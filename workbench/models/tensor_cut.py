@@ -8,7 +8,7 @@ it the hooks of this file do nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -43,24 +43,6 @@ class CutDim(NamedTuple):
         """The tensor in its own order, from the parts of all ranks one after another."""
         split = parts.unflatten(self.dim, (ranks, self.blocks, -1)).transpose(self.dim, self.dim + 1)
         return split.flatten(self.dim, self.dim + 2)
-
-    def ranges(self, first: int, length: int, size: int, ranks: int) -> Iterator[tuple[int, int, int]]:
-        """The places in the tensor's own order of `length` entries, from entry `first` of the parts of all ranks on.
-
-        Args:
-            size: of the whole tensor along the dimension.
-
-        Yields:
-            Entry of the `length` entries, entry of the whole tensor, how many follow each other.
-        """
-        step = size // (self.blocks * ranks)
-        at = first
-        while at < first + length:
-            part, inside = divmod(at, step)
-            rank, block = divmod(part, self.blocks)
-            count = min(step - inside, first + length - at)
-            yield at - first, (block * ranks + rank) * step + inside, count
-            at += count
 
 
 @dataclass(frozen=True)

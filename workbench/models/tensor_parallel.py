@@ -11,9 +11,10 @@ heads or features the ranks do not divide.
 
 A cut parameter is a DTensor with the placement `Shard(dim)` and the name and shape of the whole one. Its order is that
 of the ranks: the parts of rank 0, then those of rank 1. Where a matrix has several blocks (queries, keys and values;
-gate and value), a rank has a part of each, so this order is not the matrix's own. `whole` and `boxes` return the
-matrix's own order for checkpoints, `own` is the way back, and `cut_parameters` lists the parameters by name. All other
-parameters stay plain tensors, equal on all ranks of the group.
+gate and value), a rank has a part of each, so this order is not the matrix's own. `whole` returns the matrix in its
+own order. Checkpoints store it so (`in_own_order`, `in_rank_order`), and any number of ranks reads them.
+`cut_parameters` lists the cut parameters by name. All other parameters stay plain tensors, equal on all ranks of the
+group.
 
 Dropout between the cut layers, which is that of attention weights, draws the numbers of its own heads: on a CPU those
 of one rank, on other devices numbers that no other rank draws. All other dropout is drawn equally on all ranks, if
@@ -23,7 +24,6 @@ their generators are seeded equally.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, cast
@@ -417,24 +417,43 @@ def whole(parameter: DTensor, cut: CutDim) -> Tensor:
     return cut.joined(parameter.full_tensor(), tensor_ranks(parameter))
 
 
-def own(tensor: Tensor, parameter: DTensor, cut: CutDim) -> Tensor:
-    """The part that this rank has of a whole tensor in its own order, along a cut parameter."""
-    ranks = tensor_ranks(parameter)
-    ordered = torch.cat([cut.part(tensor, rank, ranks) for rank in range(ranks)], cut.dim)
-    (chunk,) = parameter.__create_chunk_list__()
-    return ordered[tuple(slice(at, at + size) for at, size in zip(chunk.offsets, chunk.sizes, strict=True))]
+def in_own_order(values: Tensor, cut: CutDim | None) -> Tensor:
+    """A cut parameter, or a state of it, with the elements in the tensor's own order, as checkpoints store them. Other
+    tensors are returned as they are. Every rank calls it."""
+    if not _in_rank_order(values, cut):
+        return values
+    assert isinstance(values, DTensor)
+    assert cut is not None
+    return _reordered(values, whole(values, cut))
 
 
-def boxes(parameter: DTensor, cut: CutDim) -> Iterator[tuple[Tensor, tuple[int, ...]]]:
-    """The values of a cut parameter that this rank has, as boxes of the whole tensor in its own order.
+def in_rank_order(values: Tensor, cut: CutDim | None) -> Tensor:
+    """The inverse of `in_own_order`."""
+    if not _in_rank_order(values, cut):
+        return values
+    assert isinstance(values, DTensor)
+    assert cut is not None
+    ranks, full = tensor_ranks(values), values.full_tensor()
+    return _reordered(values, torch.cat([cut.part(full, rank, ranks) for rank in range(ranks)], cut.dim))
 
-    Yields:
-        Values, and the place of their first element in the whole tensor. The values share the parameter's memory.
-    """
-    (chunk,) = parameter.__create_chunk_list__()
-    with torch.no_grad():
-        values, dim = parameter.to_local(), cut.dim
-    ranges = cut.ranges(chunk.offsets[dim], chunk.sizes[dim], parameter.shape[dim], tensor_ranks(parameter))
-    for first, place, count in ranges:
-        offsets = (*chunk.offsets[:dim], place, *chunk.offsets[dim + 1 :])
-        yield values.narrow(dim, first, count), offsets
+
+def _in_rank_order(values: Tensor, cut: CutDim | None) -> bool:
+    """Whether the order of the elements is that of the ranks, and another one than the tensor's own."""
+    along = isinstance(values, DTensor) and values.placements[-1].is_shard(cut.dim if cut is not None else None)
+    return cut is not None and cut.blocks > 1 and along
+
+
+def _reordered(values: Any, full: Tensor) -> Tensor:
+    (chunk,) = values.__create_chunk_list__()
+    own = full[tuple(slice(at, at + size) for at, size in zip(chunk.offsets, chunk.sizes, strict=True))].contiguous()
+    mesh, placements, stride = values.device_mesh, values.placements, values.stride()
+    return DTensor.from_local(own, mesh, placements, run_check=False, shape=values.shape, stride=stride)
+
+
+def place_in_group(root: nn.Module) -> tuple[int, int]:
+    """The number of this rank in its tensor group, and the number of ranks in it; (0, 1) where nothing is cut."""
+    cuts = cut_parameters(root)
+    for name, parameter in root.named_parameters():
+        if name in cuts and isinstance(parameter, DTensor):
+            return (parameter.device_mesh.get_coordinate() or [0])[-1], tensor_ranks(parameter)
+    return 0, 1

@@ -121,12 +121,12 @@ def content_of(
         if ties:
             content.state[TIES] = ties
         own = {name: tensor for name, tensor in tensors.items() if name not in ties}
-        content.files.update(_pieces(MODEL_PIECES, own, rank, hold))
+        content.files.update(_pieces(MODEL_PIECES, own, root, rank, hold))
         flat = {f"{name}/{key}": value for name, of in moments.items() for key, value in of.items()}
         values = {name: value for name, value in flat.items() if not isinstance(value, Tensor)}
         if optimizer is not None:
             content.files.update(
-                _pieces(TRAINER_PIECES, {n: t for n, t in flat.items() if n not in values}, rank, hold)
+                _pieces(TRAINER_PIECES, {n: t for n, t in flat.items() if n not in values}, root, rank, hold)
             )
         if values and main:
             content.files[f"{TRAINER_PIECES}/{VALUES}"] = partial(write_text, text=json.dumps(values))
@@ -140,10 +140,22 @@ def content_of(
 
 
 def _pieces(
-    folder: str, tensors: Mapping[str, Tensor], rank: int, hold: Callable[[Mapping[str, Any]], dict[str, Any]]
+    folder: str,
+    tensors: Mapping[str, Tensor],
+    root: nn.Module,
+    rank: int,
+    hold: Callable[[Mapping[str, Any]], dict[str, Any]],
 ) -> dict[str, Callable[[Path], str]]:
-    """The file of this rank's pieces of tensors, if it has any."""
-    found = {name: own_piece(tensor, i, is_main=rank == 0) for i, (name, tensor) in enumerate(tensors.items())}
+    """The file of this rank's pieces of tensors, if it has any. The ranks of a tensor group have equal pieces of
+    tensors that are not cut, and take turns."""
+    from workbench.models.tensor_parallel import cut_parameters, in_own_order, place_in_group
+
+    cuts, (place, places) = cut_parameters(root), place_in_group(root)
+    found = {}
+    for i, (name, tensor) in enumerate(tensors.items()):
+        cut = cuts.get(name.rpartition("/")[0] or name)
+        if cut is not None or not is_spread(tensor) or i % places == place:
+            found[name] = own_piece(in_own_order(tensor, cut), i, is_main=rank == 0)
     pieces = {name: piece for name, piece in found.items() if piece is not None}
     values = hold({name: piece.values for name, piece in pieces.items()})
     pieces = {name: replace(piece, values=values[name]) for name, piece in pieces.items()}
@@ -327,7 +339,10 @@ def restore(folder: Path, root: nn.Module, optimizer: torch.optim.Optimizer) -> 
     state = read_state(folder)
     load_checkpoint(folder, root)
     read_tables(root, stored_tables(folder), state.get(TABLES, {}))
-    load_optimizer_state(root, optimizer, _moments(folder, state, dict(root.named_parameters())))
+    order, moments = _order(root), _moments(folder, state, dict(root.named_parameters()))
+    for name, of in moments.items():
+        of.update({key: order(name, value) for key, value in of.items() if isinstance(value, Tensor)})
+    load_optimizer_state(root, optimizer, moments)
     return {key: value for key, value in state.items() if key not in (CHECKSUMS, TIES)}
 
 
@@ -340,10 +355,23 @@ def load_checkpoint(folder: Path, root: nn.Module) -> None:
     kept = frozen_of(folder)
     stored, frozen = stored_weights(folder), stored_frozen(_run_of(folder), kept)
     check_fits(root, stored.shapes | {name: frozen.shapes[other] for name, other in kept.items()}, str(folder))
+    order = _order(root)
     with torch.no_grad():
         for name, own in root.state_dict(keep_vars=True).items():
             box = box_of(own)
             fill(own, frozen.read(kept[name], box) if name in kept else stored.read(name, box))
+            if (ordered := order(name, own)) is not own:
+                own.copy_(ordered)
+
+
+def _order(root: nn.Module) -> Callable[[str, Tensor], Tensor]:
+    """What makes of a stored tensor of a parameter the one that tensor parallelism computes with."""
+    if not is_sharded(root):
+        return lambda name, tensor: tensor
+    from workbench.models.tensor_parallel import cut_parameters, in_rank_order
+
+    cuts = cut_parameters(root)
+    return lambda name, tensor: in_rank_order(tensor, cuts.get(name))
 
 
 def _moments(folder: Path, state: State, parameters: Mapping[str, nn.Parameter]) -> dict[str, State]:
