@@ -125,14 +125,15 @@ def collective_check(world: World) -> Iterator[CollectiveCheck | None]:
         yield None
         return
     check = CollectiveCheck()
-    before = {name: getattr(dist, name) for name in WATCHED}
-    for name, function in before.items():
-        setattr(dist, name, check.watch(name, function))
+    places: list[tuple[Any, str]] = [*((dist, name) for name in WATCHED), (World, "sum_in_pairs")]
+    before = [(place, name, getattr(place, name)) for place, name in places]
+    for place, name, function in before:
+        setattr(place, name, check.watch(name, function))
     try:
         yield check
     finally:
-        for name, function in before.items():
-            setattr(dist, name, function)
+        for place, name, function in before:
+            setattr(place, name, function)
         if world.is_main:
             made = (f"{count} {name} ({check.sizes[name]:,} bytes)" for name, count in sorted(check.counts.items()))
             logger.info("collectives of this rank: %s", ", ".join(made))

@@ -14,7 +14,9 @@ from torch import distributed as dist
 
 from tests.training.command_processes import SERVER
 from tests.training.test_ranks import free_port
-from workbench.core.processes.distributed import distributed, raise_file_limit
+from workbench.core.errors import WorkbenchError
+from workbench.core.processes.distributed import World, distributed, raise_file_limit
+from workbench.training.collectives import collective_check
 
 Found = dict[str, Any]
 LIMIT = 60
@@ -48,7 +50,7 @@ def _rank(environment: dict[str, str], queue: Any, work: Callable[..., None], ar
     queue.put(found)
 
 
-def sums(world: Any, found: Found, repeats: int) -> None:
+def sums(world: World, found: Found, repeats: int) -> None:
     """Sums as a step makes them, and the connections to other ranks."""
     values = torch.tensor([1.0, 10.0 ** (16 - world.rank), 0.1 * world.rank], dtype=torch.float64)
     found["sum"] = world.sum(values).tolist()
@@ -70,6 +72,23 @@ def test_sums_of_ranks(size: int) -> None:
     assert whole[2] == pytest.approx(0.1 * sum(range(size)))
     assert all(each["sum"] == whole for each in found)
     assert all(each["gathered"] == list(range(size)) for each in found)
+
+
+def checked(world: World, found: Found) -> None:
+    with collective_check(world) as check:
+        assert check is not None
+        world.sum(torch.ones(3))
+        found["counts"] = dict(check.counts)
+        try:
+            world.sum(torch.ones(4 - world.rank))
+        except WorkbenchError as error:
+            found["refused"] = str(error)
+
+
+def test_sums_of_pairs_are_checked() -> None:
+    for each in ranks(checked, 3, WORKBENCH_COLLECTIVES="check"):
+        assert each["counts"] == {"sum_in_pairs": 1}
+        assert "ranks make different collectives: rank 0: sum_in_pairs" in each["refused"]
 
 
 def test_the_limit_of_open_files_is_raised() -> None:

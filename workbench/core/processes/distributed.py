@@ -51,12 +51,12 @@ class World:
             return values
         self._arrive()
         if values.device.type == "cpu" and self.size > 2 and values.numel() <= SMALL:
-            self._sum_in_pairs(values)
+            self.sum_in_pairs(values)
         else:
             dist.all_reduce(values)
         return values
 
-    def _sum_in_pairs(self, values: Tensor) -> None:
+    def sum_in_pairs(self, values: Tensor) -> None:
         """The sum of a few numbers by recursive doubling: log2(ranks) messages one after the other, to as many peers.
 
         gloo's ring sends 2 (ranks - 1) messages one after the other. The sum has the same bits on every rank. Ranks
