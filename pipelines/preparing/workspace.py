@@ -25,7 +25,7 @@ from workbench.core.files.checksums import matches
 from workbench.core.files.drafts import atomic, explained, may_be_written
 from workbench.core.files.lock import locked
 from workbench.core.processes.signals import Ended
-from workbench.corpora.manifest import FILE_NAME, Manifest, parse_manifest
+from workbench.corpora.manifest import FILE_NAME, Manifest, is_whole, parse_manifest
 from workbench.corpora.shards.writer import STATE, finished_shard
 
 log = logging.getLogger(__name__)
@@ -148,7 +148,8 @@ class Workspace:
         if place.exists():
             self._refuse_other(parse_manifest(place.read_bytes(), str(place)).provenance)
             self.before = self._manifests()
-            return None if self._broken() else self.before
+            whole = all(is_whole(self.folders[part], found) for part, found in self.before.items())
+            return self.before if whole and not self._broken() else None
         state = self.output / STATE
         if state.exists():
             self._refuse_other(_read_state(state))

@@ -6,17 +6,21 @@ import logging
 import mmap
 import operator
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, overload
 
 from workbench.components.build_context import note
 from workbench.core.errors import WorkbenchError
-from workbench.core.files.cache import copy_of, default_folder, fetch, fetch_bytes
+from workbench.core.files.cache import FileCache, RemoteFile, default_folder, on_shortage
 from workbench.core.files.checksums import matches
 from workbench.core.files.urls import is_url, local_path, url_of
 from workbench.corpora.foreign_record import decode_foreign
-from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo, parse_manifest
+from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo
+from workbench.corpora.opened_manifests import manifest_at, remote_manifest
+from workbench.corpora.remote_copies import RemoteCopies
+from workbench.corpora.shards.bundle import IndexBundle
 from workbench.corpora.shards.index import ShardIndex
 from workbench.corpora.shards.record import BadRecordError, decode
 from workbench.corpora.shards.writer import preparation_in
@@ -28,13 +32,20 @@ OPEN_SHARDS = 128
 LONG_RECORD = 1 << 16
 """The size in bytes from which the last decoded records are cached for their other windows."""
 CACHED_RECORDS = 16
+SMALL_BUNDLE = 64 << 20
+"""Bytes up to which the indexes of a remote corpus are fetched together when one of them is needed."""
+INDEXES_AHEAD = 32
+"""Remote indexes that are fetched before they are needed, where all are and there is no bundle."""
+SHARDS_AHEAD = 2
+"""Remote shards that are fetched before they are needed, where records are read in their own order."""
 
 
 class Shard:
     """An open shard. `raw` is the hot path: slices of the mapped tar, without parsing tar headers."""
 
-    def __init__(self, path: Path, index: ShardIndex, info: ShardInfo) -> None:
+    def __init__(self, path: Path, index: ShardIndex, info: ShardInfo, held: object = None) -> None:
         self.name, self.index, self.path = info.name, index, path
+        self._held = held  # the lock on a cached copy
         size = path.stat().st_size
         if size != info.bytes:
             raise WorkbenchError(_wrong_size(path, size, index, info))
@@ -75,6 +86,12 @@ class Corpus:
         self._shards: OrderedDict[int, Shard] = OrderedDict()
         self._indexes: OrderedDict[int, ShardIndex] = OrderedDict()
         self._cached: OrderedDict[tuple[int, int], Sample] = OrderedDict()
+        self._bundle: IndexBundle | None = None
+        self._needed: frozenset[int] = frozenset()
+        self._all_indexes = False
+        self.is_remote = is_url(place) or any("://" in info.name and is_url(info.name) for info in manifest.shards)
+        self._copies = RemoteCopies(cache)
+        on_shortage(self._release)
 
     @classmethod
     def open(cls, place: str | Path, *, cache: str | Path | None = None, verify: bool = True) -> Self:
@@ -91,13 +108,12 @@ class Corpus:
         where = url_of(place) or str(local_path(place))
         folder = Path(cache) if cache is not None else default_folder()
         if is_url(where):
-            url = f"{where.rstrip('/')}/{FILE_NAME}"
-            manifest = parse_manifest(fetch_bytes(url), url)
+            manifest = remote_manifest(f"{where.rstrip('/')}/{FILE_NAME}", folder)
         else:
             path = Path(where).absolute()
             if not (path / FILE_NAME).is_file():
                 raise WorkbenchError(_no_corpus(path))
-            where, manifest = str(path), parse_manifest((path / FILE_NAME).read_bytes(), str(path / FILE_NAME))
+            where, manifest = str(path), manifest_at(path / FILE_NAME)
         note("corpus", place, manifest.identity)
         return cls(where, manifest, folder, verify=verify)
 
@@ -110,6 +126,7 @@ class Corpus:
     def __iter__(self) -> Iterator[Sample]:
         """Every stored record, in the order of the shards."""
         for shard, info in enumerate(self.shards):
+            self.expect_next(shard)
             for record in range(info.records):
                 yield self.read(shard, record)
 
@@ -156,10 +173,14 @@ class Corpus:
         index = self._indexes.get(shard)
         if index is None:
             info = self.shards[shard]
-            path = self._local(info.index, info.index_sha256)
-            if not matches(path, info.index_sha256):
-                raise WorkbenchError(self._changed(path, "index"))
-            index = ShardIndex(path)
+            where = self._where(info.index)
+            if is_url(where):
+                index = self._remote_index(shard, where)
+            else:
+                path = self._local(info.index)
+                if not matches(path, info.index_sha256):
+                    raise WorkbenchError(self._changed(path, "index"))
+                index = ShardIndex(path)
             _keep(self._indexes, shard, index, OPEN_SHARDS)
         return index
 
@@ -172,12 +193,88 @@ class Corpus:
         opened = self._shards.get(shard)
         if opened is None:
             info = self.shards[shard]
-            path = self._local(info.name, info.sha256)
-            opened = Shard(path, self.index(shard), info)
-            if self.verify and not matches(path, info.sha256):
-                raise WorkbenchError(self._changed(path, "shard"))
+            where = self._where(info.name)
+            if is_url(where):
+                held = self._copies.copy(RemoteFile(where, info.sha256, info.bytes))
+                opened = Shard(held.path, self.index(shard), info, held)
+            else:
+                path = self._local(info.name)
+                opened = Shard(path, self.index(shard), info)
+                if self.verify and not matches(path, info.sha256):
+                    raise WorkbenchError(self._changed(path, "shard"))
             _keep(self._shards, shard, opened, OPEN_SHARDS)
         return opened
+
+    def expect(self, now: Iterable[int], soon: Iterable[int]) -> None:
+        """Say which shards are read now, and which soon: those of a remote corpus are fetched in the background, in
+        this order. Open shards that are neither are closed, so that they may leave the cache."""
+        if not self.is_remote:
+            return
+        now, soon = list(now), list(soon)
+        self._needed = frozenset(now)
+        for closed in [shard for shard in self._shards if shard not in {*now, *soon}]:
+            del self._shards[closed]
+        self._copies.expect(*(self._files(shards) for shards in (now, soon)))
+
+    def expect_next(self, shard: int) -> None:
+        """Say that the shards are read in their own order, and this one is next."""
+        if self.is_remote:
+            self.expect([shard], range(shard + 1, min(shard + 1 + SHARDS_AHEAD, len(self.shards))))
+
+    @contextmanager
+    def all_indexes(self) -> Iterator[None]:
+        """A block in which every index is used, in the order of the shards: remote ones are fetched together."""
+        self._all_indexes = True
+        try:
+            yield
+        finally:
+            self._all_indexes = False
+            if self._bundle is not None and self.manifest.bundle["bytes"] > SMALL_BUNDLE:
+                self._bundle = None
+                self._indexes.clear()
+
+    def _files(self, shards: Iterable[int]) -> list[RemoteFile]:
+        """The remote files that reading these shards takes."""
+        found = []
+        for shard in shards:
+            info = self.shards[shard]
+            found.append(RemoteFile(self._where(info.name), info.sha256, info.bytes))
+            if not self._bundled:
+                found.append(RemoteFile(self._where(info.index), info.index_sha256))
+        return [file for file in found if is_url(file.url)]
+
+    @property
+    def _bundled(self) -> bool:
+        """Whether remote indexes are read from the bundle."""
+        bundle = self.manifest.bundle
+        if not bundle or not is_url(self._where(bundle["name"])):
+            return False
+        return bool(self._all_indexes or self._bundle is not None or bundle["bytes"] <= SMALL_BUNDLE)
+
+    def _remote_index(self, shard: int, where: str) -> ShardIndex:
+        info, bundle = self.shards[shard], self.manifest.bundle
+        if self._bundled:
+            if self._bundle is None:
+                held = self._copies.copy(RemoteFile(self._where(bundle["name"]), bundle["sha256"], bundle["bytes"]))
+                self._bundle = IndexBundle(held.path, len(self.shards))
+                self._bundle.held = held
+            return self._bundle.index(shard, info.index_sha256)
+        if self._all_indexes:
+            near = self.shards[shard : shard + INDEXES_AHEAD]
+            files = [RemoteFile(self._where(each.index), each.index_sha256) for each in near]
+            self._copies.expect(files[:1], files[1:])
+        held = self._copies.copy(RemoteFile(where, info.index_sha256))
+        index = ShardIndex(held.path)
+        index.held = held
+        return index
+
+    def _release(self) -> None:
+        """Close what is not needed now, as there is no room in the cache."""
+        if self.is_remote:
+            for closed in [shard for shard in self._shards if shard not in self._needed]:
+                del self._shards[closed]
+            self._indexes.clear()
+            self._copies.release()
 
     def wrong_sizes(self) -> list[str]:
         """Messages about the local shards whose size differs from corpus.json. No file is opened, so this also works
@@ -185,7 +282,7 @@ class Corpus:
         found = []
         for info in self.shards:
             where = self._where(info.name)
-            path = copy_of(where, info.sha256, self.cache) if is_url(where) else Path(where)
+            path = FileCache(self.cache).path(RemoteFile(where, info.sha256)) if is_url(where) else Path(where)
             if path.is_file() and (size := path.stat().st_size) != info.bytes:
                 found.append(_other_size(path, size, info))
         return found
@@ -217,24 +314,12 @@ class Corpus:
             return dict(sample)
         return sample
 
-    def _local(self, name: str, sha256: str) -> Path:
-        where = self._where(name)
-        if is_url(where):
-            return self._fetched(where, sha256)
-        path = Path(where)
+    def _local(self, name: str) -> Path:
+        path = Path(self._where(name))
         if not path.is_file():
             raise WorkbenchError(
                 f"{path} is listed in {self.place}/{FILE_NAME} but is missing; restore it, or {self._repair}"
             )
-        return path
-
-    def _fetched(self, url: str, sha256: str) -> Path:
-        """The cached copy of a remote file. A copy that was changed or damaged is fetched again."""
-        path = fetch(url, sha256, self.cache)
-        if not matches(path, sha256):
-            logger.warning("the cached copy %s of %s was changed or damaged; it is fetched again", path, url)
-            path.unlink(missing_ok=True)
-            path = fetch(url, sha256, self.cache)
         return path
 
     @property
@@ -254,7 +339,11 @@ class Corpus:
 
     def __getstate__(self) -> dict[str, Any]:
         empty: dict[str, Any] = {"_shards": OrderedDict(), "_indexes": OrderedDict(), "_cached": OrderedDict()}
-        return self.__dict__ | empty
+        return self.__dict__ | empty | {"_bundle": None, "_needed": frozenset()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        on_shortage(self._release)
 
 
 def _keep(store: OrderedDict[Any, Any], key: Any, value: Any, limit: int) -> None:

@@ -36,7 +36,8 @@ def opened_corpus(url: str) -> Iterator[Path]:
         replace(info, name=_absolute(store, info.name), index=_absolute(store, info.index)) for info in manifest.shards
     ]
     folder = default_folder() / "corpora" / hash_of(url) / (store.url.rsplit("/", 1)[-1] or "root")
-    linked = replace(manifest, shards=shards)
+    bundle = manifest.bundle and {**manifest.bundle, "name": _absolute(store, manifest.bundle["name"])}
+    linked = replace(manifest, shards=shards, bundle=bundle)
     place = folder / FILE_NAME
     if not place.is_file() or parse_manifest(place.read_bytes(), str(place)) != linked:
         linked.write(folder)

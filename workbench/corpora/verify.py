@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.checksums import damage
 from workbench.core.files.drafts import sha256_of
+from workbench.core.files.urls import is_url
 from workbench.core.images import FAILURES, PIXEL_LIMIT, TooManyPixelsError, open_image
 from workbench.corpora.corpus import Corpus, Shard
 from workbench.corpora.manifest import ShardInfo
@@ -18,6 +20,7 @@ from workbench.corpora.schema.field_values import times
 from workbench.corpora.schema.members import AS_ARRAYS, AS_IMAGE, AS_MEDIA, IMAGES, ArraysCodec, medium_kind
 from workbench.corpora.schema.places import linked_entities
 from workbench.corpora.schema.schema import FIELDS
+from workbench.corpora.shards.bundle import BUNDLE_NAME
 from workbench.corpora.shards.record import check_sample, cuts_of, lengths_of
 from workbench.corpora.shards.tars import records
 from workbench.sequences.sequence import Sample
@@ -44,7 +47,11 @@ def verify(corpus: Corpus, graph_entities: Container[str] | None = None) -> Iter
     """
     corpus = Corpus(corpus.place, corpus.manifest, corpus.cache, verify=False)  # a changed shard is checked too
     shards_by_key: dict[str, str] = {}
+    if corpus.manifest.bundle and (problem := _bundle_problem(corpus)):
+        yield Problem(BUNDLE_NAME, "", problem)
+        corpus.manifest = replace(corpus.manifest, bundle={})  # the indexes of the shards are read
     for number, info in enumerate(corpus.shards):
+        corpus.expect_next(number)
         try:
             shard = corpus.shard(number)
         except WorkbenchError as error:
@@ -55,6 +62,21 @@ def verify(corpus: Corpus, graph_entities: Container[str] | None = None) -> Iter
     graph = Path(corpus.place, GRAPH)
     if corpus.kind == "triples" and graph.is_dir():
         yield from (Problem(f"{GRAPH}/{file}", "", reason) for file, reason in damage(graph, GRAPH_SEAL))
+
+
+def _bundle_problem(corpus: Corpus) -> str:
+    """What is wrong with the bundle of indexes; empty if nothing is."""
+    if is_url(corpus.place) or is_url(corpus.manifest.bundle["name"]):
+        try:
+            with corpus.all_indexes():
+                for number in range(len(corpus.shards)):
+                    corpus.index(number)
+        except WorkbenchError as error:
+            return str(error)
+        return ""
+    place = Path(corpus.place, BUNDLE_NAME)
+    intact = place.is_file() and sha256_of(place) == corpus.manifest.bundle["sha256"]
+    return "" if intact else "the bundle of indexes is missing, or its checksum differs from the one in corpus.json"
 
 
 def check_image(data: bytes) -> str | None:
@@ -97,7 +119,7 @@ def _records(
 def _structure(shard: Shard, info: ShardInfo, foreign: bool) -> Iterator[Problem]:
     if sha256_of(shard.path) != info.sha256:
         yield Problem(info.name, "", "the checksum differs from the one in corpus.json: the tar was changed or damaged")
-    if sha256_of(shard.index.path) != info.index_sha256:
+    if shard.index.sha256() != info.index_sha256:
         yield Problem(info.name, "", "the index's checksum differs from the one in corpus.json: it was damaged")
     if shard.index.records != info.records:
         yield Problem(info.name, "", f"the index has {shard.index.records} records, corpus.json has {info.records}")

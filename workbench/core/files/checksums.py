@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.errors import WorkbenchError
-from workbench.core.files.cache import default_folder
+from workbench.core.files.cache import default_folder, version_of
 from workbench.core.files.drafts import real_path, sha256_of
 
 logger = logging.getLogger(__name__)
@@ -57,17 +57,12 @@ def matches(path: Path, checksum: str, digest: Callable[[Path], str] = sha256_of
         if _known(record, checksum, path):
             return True
         started = time.time_ns()
-        before = _version(path)
+        before = version_of(path)
         if digest(path) != checksum:
             return False
-        if started - path.stat().st_ctime_ns > SETTLED and _version(path) == before:
+        if started - path.stat().st_ctime_ns > SETTLED and version_of(path) == before:
             _remember(record, _line(checksum, before, path))
         return True
-
-
-def _version(path: Path) -> str:
-    found = path.stat()
-    return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
 
 
 def _line(checksum: str, version: str, path: Path) -> str:
@@ -81,7 +76,7 @@ def _record(path: Path) -> Path:
 
 
 def _known(record: Path, checksum: str, path: Path) -> bool:
-    line = _line(checksum, _version(path), path)
+    line = _line(checksum, version_of(path), path)
     if line not in _remembered.get(record, ()):
         with contextlib.suppress(OSError):
             _read_new_lines(record)

@@ -30,9 +30,12 @@ _OWNER = re.compile(r"\..*\.(\d+)@(.+?)\.[^.]*(?:\.part)?")
 
 
 @contextlib.contextmanager
-def draft(path: Path) -> Iterator[Path]:
+def draft(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """A temporary path next to `path`. When the block ends, its file is renamed to `path`; when the block fails, it is
     deleted. Drafts of killed processes are removed.
+
+    Args:
+        durable: the content is on the disk before the file is renamed. A cache can do without.
 
     Raises:
         MachineError: the disk is full.
@@ -45,7 +48,8 @@ def draft(path: Path) -> Iterator[Path]:
         os.close(handle)
         try:
             yield Path(name)
-            sync(Path(name))
+            if durable:
+                sync(Path(name))
             os.chmod(name, 0o666 & ~_umask())
             os.replace(name, path)
         except BaseException:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from workbench.core.errors import WorkbenchError
+from workbench.corpora.reading.shards_ahead import Needed, ShardsAhead
 from workbench.corpora.reading.source import SamplePlace, SampleSource
 from workbench.sequences.sequence import Sample, Slot
 
@@ -96,6 +97,7 @@ class FinitePass:
         self._ends = np.cumsum(np.concatenate([items.counts for items in source.items]))
         self._shards = [(c, shard) for c, items in enumerate(source.items) for shard in range(len(items.counts))]
         self._starts = np.cumsum([0, *(items.total for items in source.items)]).tolist()
+        self._ahead = ShardsAhead([items.corpus for items in source.items], self._shards_at, cut.steps)
 
     @property
     def skipped(self) -> Counter[str]:
@@ -123,7 +125,14 @@ class FinitePass:
 
     def micro_batch(self, number: int, lane: int) -> list[Sample]:
         """The samples of a micro-batch; [] beyond the end."""
+        if self._ahead.wanted:
+            self._ahead.reach(number, lane)
         return self._source.read(self.places(number, lane))
+
+    def _shards_at(self, number: int, lane: int) -> Needed:
+        """(corpus, shard) of every item of a micro-batch."""
+        at = np.searchsorted(self._ends, self._cut.batch(number, lane).at, side="right")
+        return {self._shards[n] for n in at.tolist()}
 
     def places(self, number: int, lane: int) -> list[SamplePlace]:
         """The places of the samples of a micro-batch, without reading them."""

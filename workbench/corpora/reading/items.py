@@ -104,13 +104,15 @@ class CorpusItems:
         """The windows of each shard, counted in every index; cached on disk if there are many records."""
         shards = self.corpus.shards
         if self.corpus.records < REMEMBERED:
-            return np.array([len(self._table(shard)[0]) for shard in range(len(shards))], np.int64)
+            with self.corpus.all_indexes():
+                return np.array([len(self._table(shard)[0]) for shard in range(len(shards))], np.int64)
         name = f"{digest('windows', self.window or 0, *(info.index_sha256 for info in shards)):032x}"
         path = self.corpus.cache / "windows" / name
         known = _read_counts(path)
         if known is not None:
             return known
-        counts = np.array([len(self._load(shard)[0]) for shard in range(len(shards))], np.int64)
+        with self.corpus.all_indexes():
+            counts = np.array([len(self._load(shard)[0]) for shard in range(len(shards))], np.int64)
         try:
             with atomic(path) as file:
                 file.write(hashlib.sha256(counts.tobytes()).digest() + counts.tobytes())

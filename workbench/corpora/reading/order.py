@@ -66,6 +66,17 @@ class EpochOrder:
             item[here] = place - (order.ends[slot] - self.counts[found])
         return shard, item
 
+    def groups(self, epoch: int, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The number of the group at each index of an epoch's order, and the index at which that group ends."""
+        ends = self._epoch(epoch).group_ends
+        group = np.searchsorted(ends, index, side="right")
+        return group, ends[group]
+
+    def shards_of(self, epoch: int, group: int) -> list[int]:
+        """The shards of a group."""
+        first = group * self.group_shards
+        return [int(shard) for shard in self._epoch(epoch).shards[first : first + self.group_shards]]
+
     def _epoch(self, epoch: int) -> _Epoch:
         known = self._epochs.get(epoch)
         if known is None:

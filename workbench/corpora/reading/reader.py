@@ -17,6 +17,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.corpora.reading.finite_pass import EvenRuns, FinitePass, ParallelRanges
 from workbench.corpora.reading.lanes import ContinuousLanes, ShuffledLanes
 from workbench.corpora.reading.order import EpochOrder
+from workbench.corpora.reading.shards_ahead import GroupsAhead
 from workbench.corpora.reading.source import OnError, SamplePlace, SampleSource
 from workbench.sequences.sequence import Sample, Slot
 
@@ -81,6 +82,8 @@ class Reader:
                     "micro_batch_size, a smaller global_batch_size or more data"
                 )
 
+        self._ahead = GroupsAhead([each.corpus for each in items], self._orders, self._cut)
+
     @property
     def corpora(self) -> list[Corpus]:
         """The corpora, in the order of `items` and `epochs`."""
@@ -113,6 +116,8 @@ class Reader:
         Raises:
             BadRecordError: a record cannot be read; the message names shard, key and reason.
         """
+        if self._ahead.wanted:
+            self._ahead.reach(number, lane)
         return self._source.read(self.places(number, lane))
 
     def places(self, number: int, lane: int) -> list[SamplePlace]:

@@ -8,6 +8,7 @@ the file.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import mmap
 from collections.abc import Mapping, Sequence
@@ -98,14 +99,22 @@ class IndexBuilder:
 class ShardIndex:
     """A shard's index, mapped into memory. Attributes are arrays over records or members (see `IndexBuilder`).
 
+    Args:
+        path: the file.
+        view: the bytes of the index, if they are a part of the file; the file is mapped without it.
+
     Raises:
         WorkbenchError: the file is missing or damaged.
     """
 
-    def __init__(self, path: Path) -> None:
+    held: object = None
+    """What must live as long as the index: the lock on a cached copy."""
+
+    def __init__(self, path: Path, view: memoryview | None = None) -> None:
         self.path = path
         try:
-            arrays, about = read_layout(path)
+            self._view = _mapped(path) if view is None else view
+            arrays, about = read_layout(self._view)
             self.names: list[str] = about["names"]
             self.shard: dict[str, Any] = about["shard"]
             self.member_starts = arrays["member_starts"]
@@ -119,6 +128,10 @@ class ShardIndex:
             raise WorkbenchError(f"{path}: the shard's index is missing; {HOW_TO_FIX_INDEX}") from error
         except ValueError as error:
             raise WorkbenchError(f"{path}: the index is damaged ({error}); {HOW_TO_FIX_INDEX}") from error
+
+    def sha256(self) -> str:
+        """The checksum of the index's bytes."""
+        return hashlib.sha256(self._view).hexdigest()
 
     @property
     def records(self) -> int:
@@ -169,18 +182,25 @@ _PREFIX = 8  # bytes of the header's length
 Arrays = dict[str, np.ndarray]
 
 
-def read_layout(path: Path) -> tuple[Arrays, dict[str, Any]]:
-    """The arrays of an index file as views of the mapped file, and its metadata (`names`, `shard`).
-
+def _mapped(path: Path) -> memoryview:
+    """
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is damaged; the message says how.
+        ValueError: it is empty.
     """
     with open(path, "rb") as file:
         try:
-            view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         except ValueError as error:
             raise ValueError("it is empty") from error
+
+
+def read_layout(view: memoryview) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays of an index as views of its bytes, and its metadata (`names`, `shard`).
+
+    Raises:
+        ValueError: the index is damaged; the message says how.
+    """
     header, start = _header(view)
     about = _about(header.pop("__metadata__", None))
     arrays = {name: _array(view, start, name, entry) for name, entry in header.items()}
@@ -191,12 +211,12 @@ def read_layout(path: Path) -> tuple[Arrays, dict[str, Any]]:
     return arrays, about
 
 
-def _header(view: mmap.mmap) -> tuple[dict[str, Any], int]:
+def _header(view: memoryview) -> tuple[dict[str, Any], int]:
     """The header, and the offset of the arrays' bytes."""
     size = int.from_bytes(view[:_PREFIX], "little")
     if len(view) < _PREFIX or size > len(view) - _PREFIX:
         raise ValueError("it is truncated")
-    header = _json(view[_PREFIX : _PREFIX + size])
+    header = _json(bytes(view[_PREFIX : _PREFIX + size]))
     if not isinstance(header, dict):
         raise ValueError("its header is not a table of arrays")
     return header, _PREFIX + size
@@ -222,7 +242,7 @@ def _json(data: bytes | str) -> Any:
         raise ValueError("its header is nested too deeply") from error
 
 
-def _array(view: mmap.mmap, start: int, name: str, entry: Any) -> np.ndarray:
+def _array(view: memoryview, start: int, name: str, entry: Any) -> np.ndarray:
     allowed = ("I64",) if name.startswith(LENGTH) else _ARRAYS.get(name, ())
     kind = entry.get("dtype") if isinstance(entry, dict) else None
     if kind not in allowed:

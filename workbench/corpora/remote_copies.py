@@ -1,0 +1,73 @@
+"""The local copies of a remote corpus's files: fetched on use, or before it in the background."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from workbench.core.files.cache import FileCache, HeldCopy, RemoteFile
+from workbench.core.files.checksums import matches
+from workbench.core.files.downloads import Download, pool
+
+logger = logging.getLogger(__name__)
+
+
+class RemoteCopies:
+    """The copies of the remote files of a corpus that this process uses, or will use soon.
+
+    Args:
+        folder: the folder of the cache.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._cache = FileCache(folder)
+        self._downloads: dict[str, Download] = {}  # by checksum
+        self._needed: frozenset[str] = frozenset()
+
+    def copy(self, file: RemoteFile) -> HeldCopy:
+        """The copy of a file. A copy that was changed or damaged is fetched again.
+
+        Raises:
+            MachineError, WorkbenchError: see `FileCache.hold`.
+        """
+        download = self._downloads.get(file.sha256)
+        try:
+            held = self._cache.hold(file) if download is None else pool().copy(download)
+        except Exception:  # the next use tries again, also other files that met the same trouble
+            for sha256 in [known for known, other in self._downloads.items() if other.error or other is download]:
+                del self._downloads[sha256]
+            raise
+        if not held.as_fetched and not matches(held.path, file.sha256):
+            said = (held.path, file.url)
+            logger.warning("the cached copy %s of %s was changed or damaged; it is fetched again", *said)
+            self._downloads.pop(file.sha256, None)
+            self._cache.drop(file)
+            held = self._cache.hold(file)
+        return held
+
+    def expect(self, now: Iterable[RemoteFile], soon: Iterable[RemoteFile]) -> None:
+        """Fetch files in the background: those that are used now, then those that are used soon. Earlier ones that are
+        neither are let go."""
+        files = {file.sha256: file for file in (*now, *soon)}
+        self._needed = frozenset(file.sha256 for file in now)
+        self._forget(files.keys())
+        first = [self._downloads[sha256] for sha256 in self._needed & self._downloads.keys()]
+        for sha256, file in files.items():
+            if sha256 not in self._downloads:
+                download = Download(self._cache, file, () if sha256 in self._needed else first)
+                if sha256 in self._needed:
+                    first.append(download)
+                self._downloads[sha256] = download
+                pool().add(download)
+
+    def release(self) -> None:
+        """Let go of the copies that are not used now."""
+        self._forget(self._needed)
+
+    def _forget(self, but: Collection[str]) -> None:
+        for sha256 in [known for known in self._downloads if known not in but]:
+            pool().cancel(self._downloads.pop(sha256))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"_cache": self._cache, "_downloads": {}, "_needed": frozenset()}
