@@ -17,10 +17,10 @@ from workbench.core.files.cache import FileCache, RemoteFile, default_folder, on
 from workbench.core.files.checksums import matches
 from workbench.core.files.urls import is_url, local_path, url_of
 from workbench.corpora.foreign_record import decode_foreign
+from workbench.corpora.index_bundle import IndexBundle
 from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo
 from workbench.corpora.opened_manifests import manifest_at, remote_manifest
 from workbench.corpora.remote_copies import RemoteCopies
-from workbench.corpora.shards.bundle import IndexBundle
 from workbench.corpora.shards.index import ShardIndex
 from workbench.corpora.shards.record import BadRecordError, decode
 from workbench.corpora.shards.writer import preparation_in
@@ -258,7 +258,10 @@ class Corpus:
                 held = self._copies.copy(RemoteFile(self._where(bundle["name"]), bundle["sha256"], bundle["bytes"]))
                 self._bundle = IndexBundle(held.path, len(self.shards))
                 self._bundle.held = held
-            return self._bundle.index(shard, info.index_sha256)
+            index = ShardIndex(self._bundle.path, self._bundle.index(shard))
+            if index.sha256() != info.index_sha256:
+                raise WorkbenchError(self._changed(self._bundle.path, f"index of {info.name}"))
+            return index
         if self._all_indexes:
             near = self.shards[shard : shard + INDEXES_AHEAD]
             files = [RemoteFile(self._where(each.index), each.index_sha256) for each in near]
@@ -328,7 +331,7 @@ class Corpus:
         return f"{again} again with the same command"
 
     def _changed(self, path: Path, what: str) -> str:
-        unless = "" if what == "index" else "; train.verify=false reads it as it is"
+        unless = "" if what != "shard" else "; train.verify=false reads it as it is"
         return (
             f"{path}: the checksum of this {what} differs from the one in {self.place}/{FILE_NAME}: it was changed or "
             f"damaged after it was written. Restore it, or {self._repair}{unless}"

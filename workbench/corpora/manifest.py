@@ -19,8 +19,8 @@ import orjson
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.checksums import matches
 from workbench.core.files.drafts import atomic
+from workbench.corpora.index_bundle import BUNDLE_NAME, write_bundle
 from workbench.corpora.schema.schema import KINDS
-from workbench.corpora.shards.bundle import BUNDLE_NAME, write_bundle
 
 FILE_NAME = "corpus.json"
 _CHECKSUM, _SHA256 = re.compile("[0-9a-f]{128}"), re.compile("[0-9a-f]{64}")
@@ -61,7 +61,7 @@ class Manifest:
 
     `provenance` is {command, options, inputs, ...}. `about` holds facts on the whole corpus that other code checks (the
     backbone of its region features, its linker). `foreign` says that the shards are an indexed WebDataset with another
-    schema. `bundle` is {name, bytes, sha256} of the file with all indexes (`workbench.corpora.shards.bundle`); it is
+    schema. `bundle` is {name, bytes, sha256} of the file with all indexes (`workbench.corpora.index_bundle`); it is
     empty where there is none.
     """
 

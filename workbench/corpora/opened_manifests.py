@@ -16,7 +16,7 @@ from typing import Any
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.cache import FileCache, version_at, version_of
 from workbench.core.files.checksums import SETTLED
-from workbench.core.files.transfers import DamagedError
+from workbench.core.files.transfers import DamagedTransferError
 from workbench.corpora.manifest import Manifest, parse_manifest
 
 KEPT = 16
@@ -50,7 +50,7 @@ def remote_manifest(url: str, folder: Path) -> Manifest:
         try:
             parsed.append(parse_manifest(data, url))
         except WorkbenchError as error:
-            raise DamagedError(str(error), str(error).removeprefix(f"{url} ")) from error
+            raise DamagedTransferError(str(error), str(error).removeprefix(f"{url} ")) from error
 
     file = version_at(url, check)
     if (known := _known(url, file.sha256)) is not None:

@@ -15,12 +15,12 @@ from workbench.core.files.drafts import sha256_of
 from workbench.core.files.urls import is_url
 from workbench.core.images import FAILURES, PIXEL_LIMIT, TooManyPixelsError, open_image
 from workbench.corpora.corpus import Corpus, Shard
+from workbench.corpora.index_bundle import BUNDLE_NAME
 from workbench.corpora.manifest import ShardInfo
 from workbench.corpora.schema.field_values import times
 from workbench.corpora.schema.members import AS_ARRAYS, AS_IMAGE, AS_MEDIA, IMAGES, ArraysCodec, medium_kind
 from workbench.corpora.schema.places import linked_entities
 from workbench.corpora.schema.schema import FIELDS
-from workbench.corpora.shards.bundle import BUNDLE_NAME
 from workbench.corpora.shards.record import check_sample, cuts_of, lengths_of
 from workbench.corpora.shards.tars import records
 from workbench.sequences.sequence import Sample

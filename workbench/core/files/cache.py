@@ -28,7 +28,7 @@ from weakref import WeakMethod
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import draft, explained, is_at, is_draft, sha256_of
-from workbench.core.files.transfers import LIMIT, DamagedError, StoreOptions, download, facts_of, repeated
+from workbench.core.files.transfers import LIMIT, DamagedTransferError, StoreOptions, download, facts_of, repeated
 from workbench.core.files.urls import url_of
 
 logger = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class NoRoomError(Exception):
 class RemoteFile(NamedTuple):
     """A remote file with its checksum, and its size in bytes if it is known.
 
-    A file without a known checksum has a `check` instead, which raises a DamagedError for bytes that are not whole;
+    A file without a known checksum has a `check` instead, which raises a DamagedTransferError for bytes that are not whole;
     `sha256` is then that of its address and version.
     """
 
@@ -318,7 +318,7 @@ def _fetched(file: RemoteFile, copy: Path, stop: threading.Event | None) -> None
             elif found != file.sha256:
                 found = sha256_of(target)  # some libraries write the parts of a file in another order
             if file.check is None and found != file.sha256:
-                raise DamagedError(found, _other_checksum(found, file.sha256))
+                raise DamagedTransferError(found, _other_checksum(found, file.sha256))
         except Exception as error:
             if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
                 raise

@@ -102,7 +102,7 @@ def _size(name: str) -> int | None:
     return int(float(found[1]) * _UNITS[found[2].upper()])
 
 
-class DamagedError(Exception):
+class DamagedTransferError(Exception):
     """What was read is not what was written. `found` identifies it, to tell damage on the way from a changed file."""
 
     def __init__(self, found: str, detail: str) -> None:
@@ -118,7 +118,7 @@ def repeated(url: str, attempt: Callable[[], T], stop: threading.Event | None = 
     """The result of `attempt`, which reads `url`; it is tried again after errors that may pass.
 
     Args:
-        attempt: raises a DamagedError where the content is wrong.
+        attempt: raises a DamagedTransferError where the content is wrong.
         stop: ends the waits between tries.
 
     Raises:
@@ -135,9 +135,9 @@ def repeated(url: str, attempt: Callable[[], T], stop: threading.Event | None = 
         except Exception as error:  # each store's library has its own errors
             if _is_final(error):
                 raise unreachable(url, error) from error
-            damages.add(error.found if isinstance(error, DamagedError) else "")
+            damages.add(error.found if isinstance(error, DamagedTransferError) else "")
             if number == options.tries:
-                if number > 1 and len(damages) == 1 and isinstance(error, DamagedError):
+                if number > 1 and len(damages) == 1 and isinstance(error, DamagedTransferError):
                     raise WorkbenchError(f"{url}: {error} ({number} reads found the same)") from error
                 raise MachineError(_given_up(url, error, number, time.monotonic() - started)) from error
             delay = _wait(number) * random.uniform(0.5, 1)
@@ -173,7 +173,7 @@ def read_bytes(url: str, check: Callable[[bytes], None] = lambda data: None) -> 
     """The content of a remote file, read with repeated tries.
 
     Args:
-        check: raises a DamagedError where the content is wrong.
+        check: raises a DamagedTransferError where the content is wrong.
 
     Raises:
         MachineError, WorkbenchError: see `repeated`.
@@ -316,7 +316,7 @@ _FINAL_NAMES = ("NoCredentials", "PartialCredentials", "ProfileNotFound", "Param
 
 def _is_final(error: BaseException) -> bool:
     """Whether another try would end the same way: no such file, no access, a wrong address or configuration."""
-    if isinstance(error, DamagedError | TimeoutError | ConnectionError):
+    if isinstance(error, DamagedTransferError | TimeoutError | ConnectionError):
         return False
     status = _status(error)
     if status is not None:

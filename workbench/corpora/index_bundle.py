@@ -17,7 +17,6 @@ import numpy as np
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import atomic, sha256_of
-from workbench.corpora.shards.index import HOW_TO_FIX_INDEX, ShardIndex
 
 BUNDLE_NAME = "index.bundle"
 _MAGIC = b"WBINDEX1"
@@ -60,17 +59,10 @@ class IndexBundle:
             self._view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         head = len(_MAGIC) + 8
         if bytes(self._view[:head]) != _MAGIC + count.to_bytes(8, "little") or len(self._view) < head + 16 * count:
-            raise WorkbenchError(f"{path} is not a bundle of {count} indexes; {HOW_TO_FIX_INDEX}")
+            raise WorkbenchError(f"{path} is not a bundle of {count} indexes; write the corpus again")
         self._places = np.frombuffer(self._view, "<i8", 2 * count, head).reshape(count, 2)
 
-    def index(self, number: int, sha256: str) -> ShardIndex:
-        """The index of a shard.
-
-        Raises:
-            WorkbenchError: it is not the index with this checksum.
-        """
+    def index(self, number: int) -> memoryview:
+        """The bytes of a shard's index."""
         start, end = self._places[number].tolist()
-        index = ShardIndex(self.path, self._view[max(0, start) : max(0, end)])
-        if index.sha256() != sha256:
-            raise WorkbenchError(f"{self.path}: index {number} is not the one in corpus.json; {HOW_TO_FIX_INDEX}")
-        return index
+        return self._view[max(0, start) : max(0, end)]
