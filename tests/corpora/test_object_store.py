@@ -192,6 +192,7 @@ def test_wrong_options_are_refused(name: str, value: str, message: str, monkeypa
 
 
 def test_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORKBENCH_STORE_TIMEOUT", raising=False)
     assert StoreOptions.of_environment() == StoreOptions(30.0, 5, None)
     assert 165 <= StoreOptions().longest_silence < 166
     for value, size in (("200GB", 2 * 10**11), ("1.5TiB", 3 << 39), ("7", 7), ("500 mb", 5 * 10**8)):

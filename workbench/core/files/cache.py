@@ -92,7 +92,7 @@ class NoRoomError(Exception):
 class RemoteFile(NamedTuple):
     """A remote file with its checksum, and its size in bytes if it is known.
 
-    A file without a known checksum has a `check` instead, which raises a DamagedTransferError for bytes that are not whole;
+    A file without a known checksum has a `check` instead, which raises a DamagedTransferError for damaged bytes.
     `sha256` is then that of its address and version.
     """
 
