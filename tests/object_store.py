@@ -84,10 +84,12 @@ class ProxyHandler(BaseHTTPRequestHandler):
                 self.proxy.ended.wait()
             self.close_connection = True
         elif way.startswith("slow"):
+            self.proxy.count(1)
             step = max(1, len(data) // 20)
             for start in range(0, len(data), step):
                 self.wfile.write(data[start : start + step])
                 time.sleep(float(way[4:]) / 20)
+            self.proxy.count(-1)
         else:
             self.wfile.write(data)
 
@@ -107,6 +109,13 @@ class Proxy:
         with self._lock:
             self.way, self.target, self.left = way, target, times
             self.asked.clear()
+            self.at_once = self.most_at_once = 0
+
+    def count(self, more: int) -> None:
+        """Count the slow answers that are sent at the same time."""
+        with self._lock:
+            self.at_once += more
+            self.most_at_once = max(self.most_at_once, self.at_once)
 
     def behave(self) -> None:
         self.misbehave("", "", 0)
