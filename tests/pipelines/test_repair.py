@@ -49,6 +49,16 @@ def cut(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [missing, changed, cut])
+def test_preparing_again_writes_a_damaged_bundle(finished: Any, damage: Any) -> None:
+    job, path = finished
+    before = contents(job.output)
+    damage(job.output / "index.bundle")
+    assert [problem.shard for problem in verify(Corpus.open(job.output))] == ["index.bundle"]
+    prepare(job, [path], FIVE)
+    assert contents(job.output) == before
+
+
+@pytest.mark.parametrize("damage", [missing, changed, cut])
 @pytest.mark.parametrize("suffix", ["tar", "index"])
 def test_preparing_again_mends_that_shard_alone(finished: Any, damage: Any, suffix: str) -> None:
     job, path = finished

@@ -54,7 +54,8 @@ def test_corpus_holds_every_sample_in_order(json_lines, text_job, stored):
     assert provenance["command"] == "a command"
     assert provenance["source"] == {"url": "u"}
     assert provenance["inputs"][0]["name"] == "docs.jsonl"
-    assert sorted(p.name for p in job.output.iterdir() if not p.name.startswith("part-")) == ["corpus.json"]
+    others = sorted(p.name for p in job.output.iterdir() if not p.name.startswith("part-"))
+    assert others == ["corpus.json", "index.bundle"]
 
 
 def job_input(job) -> Path:
