@@ -11,8 +11,8 @@ heads or features the ranks do not divide.
 
 A cut parameter is a DTensor with the placement `Shard(dim)` and the name and shape of the whole one. Its order is that
 of the ranks: the parts of rank 0, then those of rank 1. Where a matrix has several blocks (queries, keys and values;
-gate and value), a rank has a part of each, so this order is not the matrix's own. `whole` returns the matrix in its
-own order. Checkpoints store it so (`in_own_order`, `in_rank_order`), and any number of ranks reads them.
+gate and value), a rank has a part of each, so this order is not the matrix's own. Checkpoints store it in its own
+order (`workbench.models.tensor_order`), and any number of ranks reads them.
 `cut_parameters` lists the cut parameters by name. All other parameters stay plain tensors, equal on all ranks of the
 group.
 
@@ -405,55 +405,3 @@ def cut_parameters(root: nn.Module) -> dict[str, CutDim]:
             if module._parameters.get(name) is not None:
                 found[f"{path}.{name}" if path else name] = cut
     return found
-
-
-def tensor_ranks(parameter: DTensor) -> int:
-    """The number of ranks over which a cut parameter is cut: the size of the last dimension of its mesh."""
-    return int(parameter.device_mesh.size(parameter.device_mesh.ndim - 1))
-
-
-def whole(parameter: DTensor, cut: CutDim) -> Tensor:
-    """A cut parameter, or a state of its shape and mesh, in its own order; every rank calls it."""
-    return cut.joined(parameter.full_tensor(), tensor_ranks(parameter))
-
-
-def in_own_order(values: Tensor, cut: CutDim | None) -> Tensor:
-    """A cut parameter, or a state of it, with the elements in the tensor's own order, as checkpoints store them. Other
-    tensors are returned as they are. Every rank calls it."""
-    if not _in_rank_order(values, cut):
-        return values
-    assert isinstance(values, DTensor)
-    assert cut is not None
-    return _reordered(values, whole(values, cut))
-
-
-def in_rank_order(values: Tensor, cut: CutDim | None) -> Tensor:
-    """The inverse of `in_own_order`."""
-    if not _in_rank_order(values, cut):
-        return values
-    assert isinstance(values, DTensor)
-    assert cut is not None
-    ranks, full = tensor_ranks(values), values.full_tensor()
-    return _reordered(values, torch.cat([cut.part(full, rank, ranks) for rank in range(ranks)], cut.dim))
-
-
-def _in_rank_order(values: Tensor, cut: CutDim | None) -> bool:
-    """Whether the order of the elements is that of the ranks, and another one than the tensor's own."""
-    along = isinstance(values, DTensor) and values.placements[-1].is_shard(cut.dim if cut is not None else None)
-    return cut is not None and cut.blocks > 1 and along
-
-
-def _reordered(values: Any, full: Tensor) -> Tensor:
-    (chunk,) = values.__create_chunk_list__()
-    own = full[tuple(slice(at, at + size) for at, size in zip(chunk.offsets, chunk.sizes, strict=True))].contiguous()
-    mesh, placements, stride = values.device_mesh, values.placements, values.stride()
-    return DTensor.from_local(own, mesh, placements, run_check=False, shape=values.shape, stride=stride)
-
-
-def place_in_group(root: nn.Module) -> tuple[int, int]:
-    """The number of this rank in its tensor group, and the number of ranks in it; (0, 1) where nothing is cut."""
-    cuts = cut_parameters(root)
-    for name, parameter in root.named_parameters():
-        if name in cuts and isinstance(parameter, DTensor):
-            return (parameter.device_mesh.get_coordinate() or [0])[-1], tensor_ranks(parameter)
-    return 0, 1
