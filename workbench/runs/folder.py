@@ -46,6 +46,7 @@ MAY_CHANGE = (
             "save_every",
             "keep_last",
             "async_save",
+            "parallel.*",
             "best",
             "on_error",
             "skip_limit",
