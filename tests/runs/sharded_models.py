@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from workbench.core.errors import MachineError
 from workbench.core.processes.distributed import World
+from workbench.runs import checkpoint
 from workbench.runs.checkpoint import restore
 from workbench.runs.checkpoints import Checkpoints
+
+CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree"}
+"""What changes a folder: Python's audit events, each with the path first."""
 
 
 class Mixed(nn.Module):
@@ -101,3 +113,67 @@ def resume(world: World, runs: list[Path], way: str, exact: bool) -> None:
             assert all(torch.equal(found[name], tensor) for name, tensor in after["weights"].items())
         else:
             assert max(abs(one - other) for one, other in zip(losses, after["losses"], strict=True)) < 1e-6
+
+
+def save_watched(world: World, run: Path, snapshots: Path, background: bool) -> None:
+    """Save step 1, and then step 2 while the folder is copied before every change in it, as a kill would leave it."""
+    model = made("full", world, seed=0)
+    optimizer = optimizer_of(model)
+    checkpoints = Checkpoints(run, keep_last=1, world=world)
+    for step in (1, 2):
+        trained(model, optimizer, range(step, step + 1))
+        whole = {n: t.full_tensor() if hasattr(t, "full_tensor") else t for n, t in model.state_dict().items()}
+        if world.is_main:
+            run.parent.mkdir(exist_ok=True)
+            torch.save(whole, run.with_name(f"weights-{step}.pt"))
+        with watched(run, snapshots / f"rank-{world.rank}") if step == 2 else nullcontext():
+            checkpoints.start(model, optimizer, {"step": step}, background=background)
+            trained(model, optimizer, range(8, 9))  # what is saved is the state before
+            checkpoints.finish()
+
+
+@contextmanager
+def watched(run: Path, copies: Path) -> Iterator[None]:
+    """A block in which a folder is copied before every change that this process makes in it."""
+    active, copying = True, False
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal copying
+        if not active or copying or event not in CHANGES or not str(arguments[0]).startswith(str(run)):
+            return
+        if event == "open" and not (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR):
+            return
+        copying = True
+        with suppress(shutil.Error):  # a file of another rank has just been renamed
+            shutil.copytree(run, copies / f"{len(list(copies.glob('*'))):03d}-{event}")
+        copying = False
+
+    copies.mkdir(parents=True)
+    sys.addaudithook(hook)
+    yield
+    active = False
+
+
+def save_with_a_full_disk(world: World, run: Path, background: bool) -> None:
+    """The disk of the last rank is full: every rank says so, and nothing half-written stays."""
+    model = made("full", world, seed=0)
+    optimizer = optimizer_of(model)
+    trained(model, optimizer, range(1))
+    checkpoints = Checkpoints(run, world=world)
+    checkpoints.save(model, optimizer, {"step": 1})
+    real = checkpoint.write_pieces
+
+    def full(path: Path, pieces: Any) -> str:
+        if world.rank == world.size - 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(path, pieces)
+
+    checkpoint.write_pieces = full
+    checkpoints.start(model, optimizer, {"step": 2}, background=background)
+    with pytest.raises(MachineError, match=r"step-2: the disk is full.*earlier checkpoints are whole"):
+        checkpoints.finish()
+    world.barrier()
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-1"]
+    checkpoint.write_pieces = real
+    checkpoints.save(model, optimizer, {"step": 2})
+    assert checkpoints.whole().step == 2

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import workbench
-from tests.training.test_ranks import columns, free_port, keep_until, run_ranks
+from tests.training.test_ranks import columns, keep_until, run_ranks
 from workbench.recipe.reading import load_recipe
 from workbench.runs.checkpoint import read_checkpoint
 from workbench.training.pretrain import pretrain

@@ -218,11 +218,11 @@ class StoredTensors(Mapping[str, Tensor]):
     def _add(self, path: Path, file: Any) -> None:
         try:
             metadata = file.metadata() or {}
-            offsets = json.loads(metadata.get(OFFSETS, "{}"))
+            offsets = json.loads(metadata[OFFSETS]) if OFFSETS in metadata else None
             self.tied |= json.loads(metadata.get(TIED, "{}"))
             for name in file.keys():  # noqa: SIM118 (not a mapping)
                 shape = tuple(file.get_slice(name).get_shape())
-                offset = tuple(map(int, offsets[name]["saved_offsets"])) if offsets else (0,) * len(shape)
+                offset = (0,) * len(shape) if offsets is None else tuple(map(int, offsets[name]["saved_offsets"]))
                 if len(offset) != len(shape) or min(offset, default=0) < 0:
                     raise ValueError(f"{name} of shape {shape} lies at {offset}")
                 self._pieces.setdefault(name, []).append((path, (offset, shape)))
