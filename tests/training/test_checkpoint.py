@@ -12,10 +12,11 @@ from safetensors.torch import load_file
 from torch import nn
 
 from workbench.core.errors import WorkbenchError
+from workbench.core.processes.distributed import World
 from workbench.optimization.factory import make_optimizer
 from workbench.recipe.spec import TrainSpec
 from workbench.runs import checkpoint
-from workbench.runs.checkpoint import restore
+from workbench.runs.checkpoint import Content, restore
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.weights import read_weights, save_weights
 from workbench.training.held_out import improves
@@ -154,3 +155,56 @@ def test_improves_knows_which_way() -> None:
     assert improves("held_out/mlm/loss", 1.0, 2.0)
     assert not improves("held_out/mlm/accuracy", 1.0, 2.0)
     assert improves("held_out/itm/accuracy", 0.1, None)
+
+
+def test_what_is_saved_in_the_background_is_the_state_at_the_call(tmp_path: Path) -> None:
+    model, optimizer = trained()
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    moments = {id(p): optimizer.state[p]["exp_avg"].clone() for p in model.parameters()}
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.start(model, optimizer, state(1), background=True)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+            optimizer.state[parameter]["exp_avg"].zero_()
+    path = checkpoints.finish()
+    assert checkpoints.saving is None
+    fresh = Tied()
+    again = make_optimizer(fresh, SPEC)
+    restore(path, fresh, again)
+    assert all(torch.equal(fresh.state_dict()[name], tensor) for name, tensor in weights.items())
+    for one, two in zip(model.parameters(), fresh.parameters(), strict=True):
+        assert torch.equal(again.state[two]["exp_avg"], moments[id(one)])
+
+
+def test_a_background_save_that_fails_is_reported_where_it_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, optimizer = trained()
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(model, optimizer, state(1))
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def bug(*_: Any) -> None:
+        raise AttributeError("a bug")
+
+    for failure, kind, words in ((full, WorkbenchError, "earlier checkpoints are whole"), (bug, AttributeError, "bug")):
+        monkeypatch.setattr(checkpoint, "save_weights", failure)
+        checkpoints.start(model, optimizer, state(2), background=True)
+        with pytest.raises(kind, match=words):
+            checkpoints.finish()
+        assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["step-1"]
+
+
+def test_a_background_save_is_completed_when_the_run_ends_with_an_error(tmp_path: Path) -> None:
+    model, optimizer = trained()
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.start(model, optimizer, state(1), background=True)
+    checkpoints.abandon()
+    assert checkpoints.whole().step == 1
+    two = Checkpoints(tmp_path, world=World(0, 2))  # the other rank may be lost
+    two.saving = checkpoints._begun(two.path(2), Content(state(2)), consolidated=False, background=True)
+    two.abandon()
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["step-1"]

@@ -15,7 +15,18 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import atomic, real_path, write_text
 from workbench.core.files.yaml_values import read_yaml
 from workbench.runs.metrics_file import Record, read_json, read_metrics, read_results, results_in
-from workbench.runs.names import CHECKPOINTS, EVALUATIONS, FIGURES, FROZEN, METRICS, MODEL, RECIPE, inside, is_run
+from workbench.runs.names import (
+    CHECKPOINTS,
+    EVALUATIONS,
+    FIGURES,
+    FROZEN,
+    METRICS,
+    MODEL,
+    MODEL_PIECES,
+    RECIPE,
+    inside,
+    is_run,
+)
 
 HELD_OUT = "held_out/"
 
@@ -78,12 +89,16 @@ class Run:
 
     def parameters(self) -> int | None:
         """The number of parameters in its checkpoints, including frozen ones; None if there is no valid checkpoint."""
-        steps = (self.folder / CHECKPOINTS).glob(f"step-*/{MODEL}")
-        last = max(steps, key=lambda path: path.parent.name.partition("-")[2].zfill(20), default=None)
-        if last is None:
+        steps = (self.folder / CHECKPOINTS).glob("step-*/")
+        for step in sorted(steps, key=lambda path: path.name.partition("-")[2].zfill(20), reverse=True):
+            weights = [step / MODEL] if (step / MODEL).is_file() else sorted(step.glob(f"{MODEL_PIECES}/*.safetensors"))
+            if weights:
+                break
+        else:
             return None
+        frozen = self.folder / FROZEN
         try:
-            files = [inside(self.folder, path) for path in (last, self.folder / FROZEN) if path.is_file()]
+            files = [inside(self.folder, path) for path in [*weights, *([frozen] if frozen.is_file() else [])]]
             return sum(map(_numbers_in, files))
         except (SafetensorError, OSError):
             return None

@@ -55,7 +55,7 @@ from workbench.runs.weights import check_fits, read_weights, save_weights
 CHECKSUMS, KEPT, TIES = "sha256", "kept", "tied"
 NAME = re.compile("step-(0|[1-9][0-9]*)")
 """The name of a checkpoint's folder, with the number of finished updates. `best` has another name."""
-PIECES = re.compile(rf"({MODEL_PIECES}|{TRAINER_PIECES})/rank-[0-9]+\.safetensors")
+PIECES = re.compile(rf"({MODEL_PIECES}|{TRAINER_PIECES}|{TABLES})/rank-[0-9]+\.safetensors")
 State = dict[str, Any]
 Sums = dict[str, str]
 """The checksum of each file, by its path in the checkpoint."""
@@ -313,13 +313,17 @@ def stored_tables(folder: Path) -> StoredTensors:
     Raises:
         WorkbenchError: a file is missing or damaged.
     """
-    return StoredTensors(folder / name for name in read_state(folder)[CHECKSUMS] if name.startswith(f"{TABLES}/"))
+    return StoredTensors(_pieces_in(folder, read_state(folder), TABLES))
 
 
 def _files(folder: Path, state: State, whole: str, pieces: str) -> list[Path]:
     """The files with the pieces of tensors, or the file with whole ones."""
-    found = [name for name in state[CHECKSUMS] if name.startswith(f"{pieces}/") and PIECES.fullmatch(name)]
-    return [folder / name for name in found or [whole]]
+    return _pieces_in(folder, state, pieces) or [folder / whole]
+
+
+def _pieces_in(folder: Path, state: State, pieces: str) -> list[Path]:
+    """The files of pieces that a checkpoint lists; other paths in the list lead nowhere."""
+    return [folder / name for name in state[CHECKSUMS] if name.startswith(f"{pieces}/") and PIECES.fullmatch(name)]
 
 
 def step_of(folder: Path) -> int:

@@ -241,7 +241,10 @@ class Checkpoints:
         return saving.path
 
     def abandon(self) -> None:
-        """Drop a checkpoint that is being written."""
+        """Drop a checkpoint that is being written, as another rank may be lost; on one rank it is completed."""
+        if self.saving is not None and self.world.size == 1:
+            with suppress(Exception):
+                self.finish()
         saving, self.saving = self.saving, None
         if saving is not None:
             with suppress(Exception):
