@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import workbench
+from tests.training.test_frozen_weights import with_a_teacher
 from tests.training.test_kill import wait_for_step
 from tests.training.test_ranks import columns, free_port, keep_until, run_ranks
 from workbench.recipe.reading import load_recipe
@@ -25,11 +26,9 @@ Launch = Callable[..., Any]
 SHARDED = "train.parallel.shard=full"
 
 
-def with_frozen(tree: dict[str, Any]) -> None:
-    """A frozen network next to the trained one, which checkpoints leave out."""
-    main = tree["model"]
-    tree["model"] = {"main": main, "other": {**main, "freeze": True}}
-    tree["tasks"]["text"]["objectives"] = [{"objective": "mlm", "network": "main", "rate": 0.4}]
+def frozen(tree: dict[str, Any]) -> None:
+    """A frozen network next to the trained one; checkpoints leave it out."""
+    with_a_teacher(tree)
     tree["train"].update(max_steps=6, save_every=2, keep_last=9)
 
 
@@ -52,12 +51,12 @@ def test_a_sharded_run_is_resumed_by_other_ranks(make_recipe: Any, launch: Launc
 
 
 def test_frozen_weights_of_a_sharded_run_are_stored_once(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
-    recipe = make_recipe(with_frozen)
+    recipe = make_recipe(frozen)
     run = tmp_path / "many"
     run_ranks(launch, 2, recipe, run, SHARDED)
     names = set(stored_weights(run / "checkpoints" / "step-4"))
     assert names
-    assert not [name for name in names if name.startswith("networks.other.")]
+    assert not [name for name in names if name.startswith("networks.teacher.")]
     assert read_state(run / "checkpoints" / "step-4")["kept"]
     pretrain(load_recipe(str(recipe)), tmp_path / "one")
     keep_until(run, 4)
@@ -65,7 +64,7 @@ def test_frozen_weights_of_a_sharded_run_are_stored_once(make_recipe: Any, launc
     one, many = (columns(place, "mlm/loss", "grad_norm") for place in (tmp_path / "one", run))
     np.testing.assert_allclose(many, one, atol=1e-6, rtol=1e-6)
     before, after = (read_checkpoint(run / "checkpoints" / f"step-{step}") for step in (4, 6))
-    assert all(torch.equal(before[name], after[name]) for name in before if name.startswith("networks.other."))
+    assert all(torch.equal(before[name], after[name]) for name in before if name.startswith("networks.teacher."))
 
 
 @pytest.mark.scale
