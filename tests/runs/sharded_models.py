@@ -19,6 +19,9 @@ from torch.distributed.fsdp import fully_shard
 
 from workbench.core.errors import MachineError
 from workbench.core.processes.distributed import World
+from workbench.models.blocks import FeedForward, LayerOptions, MultiHeadAttention
+from workbench.models.sharding import local
+from workbench.models.tensor_parallel import shard_tensors
 from workbench.runs import checkpoint
 from workbench.runs.checkpoint import restore
 from workbench.runs.checkpoints import Checkpoints
@@ -177,3 +180,46 @@ def save_with_a_full_disk(world: World, run: Path, background: bool) -> None:
     checkpoint.write_pieces = real
     checkpoints.save(model, optimizer, {"step": 2})
     assert checkpoints.whole().step == 2
+
+
+def cut_model(world: World, tensor: int, seed: int) -> nn.Module:
+    """Blocks of a Transformer, cut over `tensor` ranks and sharded over the others; its weights are those of one
+    rank."""
+    torch.manual_seed(seed)
+    blocks = {"attention": MultiHeadAttention(8, LayerOptions(num_heads=4)), "feed": FeedForward(8, 12, "swiglu")}
+    root = nn.ModuleDict({**blocks, "norm": nn.LayerNorm(8)})
+    if tensor > 1:
+        mesh = init_device_mesh("cpu", (world.size // tensor, tensor), mesh_dim_names=("data", "tensor"))
+        shard_tensors(root, mesh["tensor"])
+        if world.size > tensor:
+            for part in root.values():
+                fully_shard(part, mesh=mesh["data"])
+    return root
+
+
+def moved(root: nn.Module) -> torch.optim.Optimizer:
+    """An optimizer with moments that are functions of the weights."""
+    optimizer = torch.optim.AdamW(root.parameters(), lr=0.0, foreach=False)
+    for parameter in root.parameters():
+        parameter.grad = parameter.detach() * 2
+    optimizer.step()
+    return optimizer
+
+
+def save_cut(world: World, run: Path, tensor: int) -> None:
+    root = cut_model(world, tensor, seed=3)
+    Checkpoints(run, world=world).save(root, moved(root), {"step": 1})
+
+
+def resume_cut(world: World, runs: list[Path], tensor: int) -> None:
+    """Each rank gets what it would have of the model that was saved, and of its moments."""
+    expected = cut_model(world, tensor, seed=3)
+    moments = moved(expected).state
+    for run in runs:
+        root = cut_model(world, tensor, seed=4)
+        optimizer = torch.optim.AdamW(root.parameters(), foreach=False)
+        restore(run / "checkpoints" / "step-1", root, optimizer)
+        for one, other in zip(root.parameters(), expected.parameters(), strict=True):
+            kept, wanted = optimizer.state[one], moments[other]
+            pairs = [(one, other), *((kept[key], wanted[key]) for key in wanted)]
+            assert all(torch.equal(local(found), local(expected)) for found, expected in pairs)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.runs.gloo_ranks import Phase, on_ranks
-from tests.runs.sharded_models import resume, save_and_go_on, save_watched, save_with_a_full_disk
+from tests.runs.sharded_models import resume, resume_cut, save_and_go_on, save_cut, save_watched, save_with_a_full_disk
 from workbench.core.errors import WorkbenchError
 from workbench.runs.checkpoint import read_checkpoint, read_state
 from workbench.runs.checkpoints import Checkpoints
@@ -79,6 +79,19 @@ def test_a_file_of_a_rank_that_is_missing_or_changed(tmp_path: Path) -> None:
             with pytest.raises(WorkbenchError, match=r"Restore it from a copy, or move it away"):
                 read_checkpoint(folder)
             shutil.rmtree(tmp_path / "damaged")
+
+
+def test_parameters_that_tensor_parallelism_cuts(tmp_path: Path) -> None:
+    """They are stored in their own order, whatever the order of the heads on the ranks."""
+    sizes = {1: 1, 2: 2, 4: 2}
+    runs = [tmp_path / str(size) for size in sizes]
+    saved = [Phase(size, save_cut, (run, tensor)) for run, (size, tensor) in zip(runs, sizes.items(), strict=True)]
+    resumed = [Phase(size, resume_cut, (runs, tensor)) for size, tensor in sizes.items()]
+    on_ranks([*saved, *resumed], tmp_path / "ranks")
+    one, *others = [read_checkpoint(run / "checkpoints" / "step-1") for run in runs]
+    for other in others:
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[name], tensor) for name, tensor in other.items())
 
 
 WAYS = [(size, way) for size in (1, 2, 3, 4) for way in ("full", "node", "none") if (size, way) != (3, "node")]
