@@ -444,7 +444,7 @@ def test_the_copy_used_longest_ago_leaves_and_open_ones_stay(store: Any, tmp_pat
     *_, local = store
     files, cache = files_of(local), FileCache(tmp_path / "cache")
     monkeypatch.setenv("WORKBENCH_CACHE_LIMIT", str(sum(file.size or 0 for file in files[:3])))
-    monkeypatch.setattr(cache_module, "release_all", lambda: None)
+    monkeypatch.setattr(cache_module, "close_spare", lambda: None)
     held = cache.hold(files[0])
     for file in (files[1], files[2], files[1]):
         cache.hold(file)

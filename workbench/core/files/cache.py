@@ -8,7 +8,7 @@ name and renamed once its checksum is right, so a killed process leaves no half 
 the draft.
 
 With `WORKBENCH_CACHE_LIMIT` the space of a copy is reserved before it is fetched. If the copies in use leave no room,
-a process first lets go of what it does not need at once, and waits; then it refuses to go on.
+a process first closes the copies that it does not need at once, and waits. Then it stops with a message.
 """
 
 from __future__ import annotations
@@ -113,20 +113,20 @@ def version_at(url: str, check: Callable[[bytes], None]) -> RemoteFile:
     return RemoteFile(url, hashlib.sha256(version.encode()).hexdigest(), facts["size"], check)
 
 
-_releases: list[WeakMethod[Callable[[], None]]] = []
+_closing: list[WeakMethod[Callable[[], None]]] = []
 
 
-def on_shortage(release: Callable[[], None]) -> None:
-    """Call a bound method when this process needs room in the cache: it lets go of copies that it can do without."""
-    _releases[:] = [known for known in _releases if known() is not None]
-    _releases.append(WeakMethod(release))
+def on_shortage(close: Callable[[], None]) -> None:
+    """Call a bound method when this process needs room in the cache: it closes copies that it can do without."""
+    _closing[:] = [known for known in _closing if known() is not None]
+    _closing.append(WeakMethod(close))
 
 
-def release_all() -> None:
-    """Let go of all copies that this process can do without."""
-    for known in list(_releases):
-        if (release := known()) is not None:
-            release()
+def close_spare() -> None:
+    """Close all copies that this process can do without."""
+    for known in list(_closing):
+        if (close := known()) is not None:
+            close()
 
 
 class FileCache:
@@ -218,7 +218,7 @@ class FileCache:
 
     def _reserve(self, size: int, note: Path, limit: int, url: str, ahead: bool) -> None:
         patience, since = StoreOptions.of_environment().timeout, time.monotonic()
-        released = False
+        closed = False
         while True:
             with self._alone():
                 in_use = self._make_room(limit - size)
@@ -229,9 +229,9 @@ class FileCache:
                     return
             if ahead:
                 raise NoRoomError
-            if not released:
-                release_all()
-                released = True
+            if not closed:
+                close_spare()
+                closed = True
             elif size > limit or time.monotonic() - since > patience:
                 raise WorkbenchError(
                     f"{LIMIT} = {limit:,} bytes is too small: the copies in use take {in_use:,} bytes, and {url} needs "

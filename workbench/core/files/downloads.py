@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 
-from workbench.core.files.cache import BusyError, FileCache, HeldCopy, NoRoomError, RemoteFile, release_all
+from workbench.core.files.cache import BusyError, FileCache, HeldCopy, NoRoomError, RemoteFile, close_spare
 from workbench.core.files.transfers import AbandonedError
 
 THREADS = 4
@@ -159,7 +159,7 @@ def pool() -> DownloadPool:
 
 def _before_fork() -> None:
     _pool.stop()
-    release_all()
+    close_spare()
 
 
 def _in_child() -> None:

@@ -1,7 +1,7 @@
 """Reading files of object stores: bounded waiting, and repeated tries.
 
 A try ends when no byte arrives for a while (connecting included), whatever the library of the store does itself. The
-read runs beside a watchdog, which cancels it: on the event loop of fsspec for asynchronous file systems (s3, gs,
+read runs under a watchdog, which cancels it: on the event loop of fsspec for asynchronous file systems (s3, gs,
 https), or in a thread that is abandoned for the others. Between tries the wait doubles, with jitter, so that many
 processes don't return to a busy server at once. What another try can't change (a missing file, no access, a wrong
 address) is refused at once.
@@ -103,7 +103,7 @@ def _size(name: str) -> int | None:
 
 
 class DamagedTransferError(Exception):
-    """What was read is not what was written. `found` identifies it, to tell damage on the way from a changed file."""
+    """Wrong content of a file. `found` identifies the content: equal content in every try means a changed file."""
 
     def __init__(self, found: str, detail: str) -> None:
         super().__init__(detail)
