@@ -63,6 +63,8 @@ class StoreLock:
             holder = self._read()
             if holder is None:
                 continue
+            if holder.get("token") == self.token:  # its answer was lost, and it was written twice
+                break
             if not _ended_here(holder):
                 self._watch(holder)
             logger.warning("%s: taking over the lock of %s, which has ended", self.store, _described(holder))

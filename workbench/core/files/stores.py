@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fsspec.core import url_to_fs
 from rich.markup import escape
 
-from workbench.core.errors import MachineError, WorkbenchError
+from workbench.core.errors import WorkbenchError
 from workbench.core.files.cache import default_folder
 from workbench.core.files.drafts import draft
+from workbench.core.files.transfers import download, opened, repeated
 from workbench.core.files.urls import WRITABLE, WRITTEN, url_of
 from workbench.core.terminal import Terminal
 
@@ -31,6 +31,10 @@ Answer = TypeVar("Answer")
 
 class NoSuchFileError(WorkbenchError):
     """There is no such file in the store."""
+
+
+class _ExistsError(WorkbenchError):
+    """There is such a file already."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +94,8 @@ class Store:
         Raises:
             NoSuchFileError: there is none.
         """
-        files, path = self._opened(name)
         with draft(target) as temporary:
-            self._said(name, lambda: files.get_file(path, str(temporary)))
+            self._said(name, lambda: download(self.at(name), temporary))
 
     def version(self, name: str) -> str:
         """What changes when a file is written again: its size and, where the store has them, its ETag or its time.
@@ -111,7 +114,7 @@ class Store:
     def put(self, source: Path, name: str) -> None:
         """Write a local file to the store."""
         files, path = self._opened(name)
-        self._said(name, lambda: files.put_file(str(source), path))
+        self._said(name, lambda: files.put_file(str(source), path), writes=True)
 
     def put_bytes(self, data: bytes, name: str, *, new: bool = False) -> bool:
         """Write a small file.
@@ -123,12 +126,10 @@ class Store:
             Whether it was written.
         """
         files, path = self._opened(name)
+        mode = {"mode": "create"} if new else {}
         try:
-            if new:
-                self._said(name, lambda: files.pipe_file(path, data, mode="create"))
-            else:
-                self._said(name, lambda: files.pipe_file(path, data))
-        except FileExistsError:
+            self._said(name, lambda: files.pipe_file(path, data, **mode), writes=True)
+        except _ExistsError:
             return False
         return True
 
@@ -137,37 +138,35 @@ class Store:
         for name in names:
             files, path = self._opened(name)
             try:
-                self._said(name, lambda files=files, path=path: files.rm_file(path))  # type: ignore[misc]
+                self._said(name, lambda files=files, path=path: files.rm_file(path), writes=True)  # type: ignore[misc]
             except NoSuchFileError:
                 continue
 
     def _opened(self, name: str) -> tuple[Any, str]:
         try:
-            files, path = url_to_fs(self.at(name))
+            files, path = opened(self.at(name))
         except (ImportError, ValueError) as error:
             raise WorkbenchError(f"{self.url} cannot be opened: {error}") from error
         return files, str(path)
 
-    def _said(self, name: str, action: Callable[[], Answer]) -> Answer:
-        """The result of an action on a file.
+    def _said(self, name: str, action: Callable[[], Answer], *, writes: bool = False) -> Answer:
+        """The result of an action on a file, tried again after errors that may pass.
 
         Raises:
             NoSuchFileError: there is no such file.
-            FileExistsError: as such.
             WorkbenchError: the store refuses the access.
-            MachineError: another error of the store.
+            MachineError: the store does not answer.
         """
-        try:
-            return action()
-        except FileExistsError:
-            raise
-        except FileNotFoundError as error:
-            raise NoSuchFileError(f"there is no {self.at(name)} ({error}); check the address") from error
-        except Exception as error:  # each store's library has its own errors
-            said = f"{self.at(name)}: {error or type(error).__name__}"
-            if isinstance(error, PermissionError):
-                raise WorkbenchError(f"{said}. Check the address and the access rights") from error
-            raise MachineError(f"{said}. Run the same command again when the store answers") from error
+
+        def attempt() -> Answer:
+            try:
+                return action()
+            except FileExistsError as error:
+                raise _ExistsError(f"{self.at(name)} exists already") from error
+            except FileNotFoundError as error:
+                raise NoSuchFileError(f"there is no {self.at(name)} ({error}); check the address") from error
+
+        return repeated(self.at(name), attempt, writes=writes)
 
 
 @contextmanager

@@ -114,8 +114,8 @@ class AbandonedError(Exception):
     """The caller of a read wants its result no more."""
 
 
-def repeated(url: str, attempt: Callable[[], T], stop: threading.Event | None = None) -> T:
-    """The result of `attempt`, which reads `url`; it is tried again after errors that may pass.
+def repeated(url: str, attempt: Callable[[], T], stop: threading.Event | None = None, *, writes: bool = False) -> T:
+    """The result of `attempt`, which reads or writes `url`; it is tried again after errors that may pass.
 
     Args:
         attempt: raises a DamagedTransferError where the content is wrong.
@@ -134,12 +134,12 @@ def repeated(url: str, attempt: Callable[[], T], stop: threading.Event | None = 
             raise
         except Exception as error:  # each store's library has its own errors
             if _is_final(error):
-                raise unreachable(url, error) from error
+                raise unreachable(url, error, writes=writes) from error
             damages.add(error.found if isinstance(error, DamagedTransferError) else "")
             if number == options.tries:
                 if number > 1 and len(damages) == 1 and isinstance(error, DamagedTransferError):
                     raise WorkbenchError(f"{url}: {error} ({number} reads found the same)") from error
-                raise MachineError(_given_up(url, error, number, time.monotonic() - started)) from error
+                raise MachineError(_given_up(url, error, number, time.monotonic() - started, writes)) from error
             delay = _wait(number) * random.uniform(0.5, 1)
             said = (url, _said(error), number, options.tries, delay)
             logger.warning("%s: %s (try %d of %d); the next try is in %.1f s", *said)
@@ -343,13 +343,15 @@ def _said(error: BaseException) -> str:
     return text[:SHOWN] or type(error).__name__
 
 
-def unreachable(url: str, error: BaseException) -> WorkbenchError:
-    """The error for a file that cannot be read, now or later."""
-    return WorkbenchError(f"{url} cannot be read: {_said(error)}. Check the address and the access rights")
+def unreachable(url: str, error: BaseException, *, writes: bool = False) -> WorkbenchError:
+    """The error for a file that cannot be read or written, now or later."""
+    verb = "written" if writes else "read"
+    return WorkbenchError(f"{url} cannot be {verb}: {_said(error)}. Check the address and the access rights")
 
 
-def _given_up(url: str, error: BaseException, tries: int, seconds: float) -> str:
+def _given_up(url: str, error: BaseException, tries: int, seconds: float, writes: bool) -> str:
+    verb = "written" if writes else "read"
     return (
-        f"{url} cannot be read: {_said(error)}. It was tried {tries} times in {seconds:.0f} s ({TRIES}, {TIMEOUT}). "
+        f"{url} cannot be {verb}: {_said(error)}. It was tried {tries} times in {seconds:.0f} s ({TRIES}, {TIMEOUT}). "
         "Start the same command again when the store answers: finished work is kept"
     )
