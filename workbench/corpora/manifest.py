@@ -224,7 +224,7 @@ def _check_bundle(bundle: Mapping[str, Any]) -> None:
 
 def _tree(data: bytes, where: str) -> dict[str, Any]:
     try:
-        tree = _parsed(data)
+        tree = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise WorkbenchError(f"{where} is not valid JSON: {error}. {HOW_TO_FIX_CORPUS}") from error
     if not isinstance(tree, dict) or not isinstance(tree.get("shards"), list) or "kind" not in tree:
@@ -232,13 +232,6 @@ def _tree(data: bytes, where: str) -> dict[str, Any]:
             f"{where} is not a corpus manifest: it needs the keys kind and shards. {HOW_TO_FIX_CORPUS}"
         )
     return tree
-
-
-def _parsed(data: bytes) -> Any:
-    try:
-        return orjson.loads(data)
-    except ValueError:  # also for infinity and NaN, which only the slower parser reads
-        return json.loads(data)
 
 
 def _digest(tree: Mapping[str, Any]) -> str:
