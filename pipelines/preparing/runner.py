@@ -182,12 +182,13 @@ def _outcomes(plan: PreparationPlan, meter: ProgressBar) -> list[Outcome]:
     """The outcomes of all chunks, in order."""
     task, limits = plan.task, plan.limits
     repeated: dict[int, Repeated] = {}
+    cut: list[Chunk] = []
     if plan.duplicates.wanted:
         meter.say("searching for duplicates")
-        repeated = _repeated(plan)
+        repeated = _repeated(plan, cut)
     outcomes = []
     media = MediaVersions(plan.output)
-    own = (plan.sent(_to_do(task, chunk, repeated, media)) for chunk in _own_chunks(plan))
+    own = (plan.sent(_to_do(task, chunk, repeated, media)) for chunk in _own_chunks(plan, cut))
     for outcome in plan.engine.each(work, task, own, task.conversion.device):
         outcomes.append(outcome)
         infos = outcome.shards.values()
@@ -204,10 +205,14 @@ def _outcomes(plan: PreparationPlan, meter: ProgressBar) -> list[Outcome]:
     return outcomes
 
 
-def _repeated(plan: PreparationPlan) -> dict[int, Repeated]:
-    """The duplicates in all chunks. A job of --part hashes its own chunks first; it finds the hashes of jobs ahead."""
+def _repeated(plan: PreparationPlan, cut: list[Chunk]) -> dict[int, Repeated]:
+    """The duplicates in all chunks. A job of --part hashes its own chunks first; it finds the hashes of jobs ahead.
+
+    Args:
+        cut: as for `_remembered`.
+    """
     notes = plan.workspace.notes
-    chunks = _cut_once(plan) or _chunks(plan)
+    chunks = _cut_once(plan) or _remembered(plan, cut)
     named = ((plan.sent(chunk), f"{chunk.number:06d}-{digest(chunk)}.npy") for chunk in chunks)
     folder = plan.output / HASHES if notes is None else notes.hashes
     if notes is not None and (plan.duplicates.near_images, plan.duplicates.near_captions) != (None, None):
@@ -215,9 +220,26 @@ def _repeated(plan: PreparationPlan) -> dict[int, Repeated]:
     return find_repeated(plan.duplicates, plan.task.conversion, named, plan.engine, folder)
 
 
-def _own_chunks(plan: PreparationPlan) -> Iterator[Chunk]:
-    """The chunks of this part."""
-    return (chunk for chunk in _cut_once(plan) or _chunks(plan) if plan.limits.has(chunk.number))
+def _remembered(plan: PreparationPlan, cut: list[Chunk]) -> Iterator[Chunk]:
+    """All chunks.
+
+    Args:
+        cut: receives them as places in the inputs, so that the input is not cut again; empty where one has none.
+    """
+    placed = True
+    for chunk in _chunks(plan):
+        sent = chunk.to_send()
+        placed = placed and bool(sent.ranges)
+        if placed:
+            cut.append(sent)
+        yield chunk if plan.engine.in_process else sent
+    if not placed:
+        cut.clear()
+
+
+def _own_chunks(plan: PreparationPlan, cut: list[Chunk]) -> Iterator[Chunk]:
+    """The chunks of this job."""
+    return (chunk for chunk in _cut_once(plan) or cut or _chunks(plan) if plan.limits.has(chunk.number))
 
 
 def _cut_once(plan: PreparationPlan) -> list[Chunk] | None:

@@ -112,6 +112,19 @@ def test_each_record_is_hashed_by_one_part(tmp_path, json_lines, monkeypatch):
     assert Corpus.open(tmp_path / "joined").identity == Corpus.open(tmp_path / "whole").identity
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_search_for_duplicates_cuts_the_input_for_the_work_too(tmp_path, json_lines, monkeypatch, workers):
+    texts = json_lines("docs.jsonl", [{"id": f"d{i}", "text": f"document {i}"} for i in range(20)])
+    cut: list[Any] = []
+    records = TextJsonLines.records
+    monkeypatch.setattr(TextJsonLines, "records", lambda self, paths: cut.append(paths) or records(self, paths))
+    shared = ("text", texts, "--shard-size", 3, "--workers", workers)
+    prepare(*shared, "--dedupe", "-o", tmp_path / "once")
+    assert len(cut) == 1
+    prepare(*shared, "-o", tmp_path / "plain")
+    assert Corpus.open(tmp_path / "once").identity == Corpus.open(tmp_path / "plain").identity
+
+
 def test_parts_of_an_input_that_cannot_be_read_from_the_middle(tmp_path, texts, caplog):
     packed = tmp_path / "docs.jsonl.gz"
     packed.write_bytes(gzip.compress(texts.read_bytes()))
