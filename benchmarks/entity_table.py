@@ -12,8 +12,8 @@ checksum is computed at the first opening alone, which is a line of its own.
 
 With `--trained`, tables of these numbers of rows are divided over ranks (gloo, on this machine) and trained: a step
 looks up, sends back and updates the rows of two micro-batches. A line has the seconds to draw the first values, the
-median time of a step, and the memory of the rank that has most. With `--limit` a rank may allocate no more than this
-share of the table and its moments.
+median time of a step with the processor's, and the memory of the rank that has most. With `--limit` a rank may allocate
+no more than this share of the table and its moments.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def main() -> None:
             if failures := [rank.failure for rank in found if rank.failure]:
                 print(f"{rows:>12,} rows of size {options.size}, {options.ranks} ranks: {failures[0]}")
                 continue
-            step = statistics.median(found[0].steps)
+            step, busy = (statistics.median(times) * 1e3 for times in zip(*found[0].steps, strict=True))
             print(
                 f"{rows:>12,} rows of size {options.size}, {options.ranks} ranks: filled in "
-                f"{max(rank.filled for rank in found):6.1f} s, {step * 1e3:7.2f} ms a step, at most "
-                f"{max(rank.own for rank in found):8.1f} of {3 * rows * options.size / 2**18:,.1f} MiB"
+                f"{max(rank.filled for rank in found):6.1f} s, {step:7.2f} ms a step ({busy:.2f} of the processor), "
+                f"at most {max(rank.own for rank in found):8.1f} of {3 * rows * options.size / 2**18:,.1f} MiB"
             )
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -139,10 +139,13 @@ def copied(path: str) -> Callable[[np.ndarray], object]:
 
 @dataclass
 class RankCost:
-    """The seconds to draw the first values, those of each step, and MiB that the rank allocated; or what failed."""
+    """The seconds to draw the first values, those of each step with the processor's, and MiB that the rank allocated.
+
+    `failure` says what failed.
+    """
 
     filled: float = 0.0
-    steps: list[float] = field(default_factory=list)
+    steps: list[tuple[float, float]] = field(default_factory=list)
     own: float = 0.0
     failure: str = ""
 
@@ -194,7 +197,7 @@ def train(rank: int, ranks: int, port: int, rows: int, size: int, steps: int, li
     costs.put(cost)
 
 
-def _trained_steps(embedding: EntityTableEmbedding, world: World, rows: int, steps: int) -> list[float]:
+def _trained_steps(embedding: EntityTableEmbedding, world: World, rows: int, steps: int) -> list[tuple[float, float]]:
     table = embedding.table
     assert table is not None
     rounds, draws = TableSteps(nn.ModuleDict({"entity": embedding}), world), np.random.default_rng(world.rank)
@@ -203,14 +206,14 @@ def _trained_steps(embedding: EntityTableEmbedding, world: World, rows: int, ste
     for step in range(steps):
         asked = [torch.from_numpy(draws.integers(rows, size=ROWS)) for _ in range(2)]
         dist.barrier()
-        start = time.perf_counter()
+        start, busy = time.perf_counter(), time.thread_time()
         rounds.look_up(MicroBatch("", {}, {}, tables={"entity": FetchedRows(each.unique())}) for each in asked)
         for each in asked:
             embedding({"entity_ids": each + 1}).square().sum().backward()
         rounds.reduce(optimizer, step)
         clip_gradients([], 1.0, rounds.row_gradients)
         rounds.update(optimizer)
-        taken.append(time.perf_counter() - start)
+        taken.append((time.perf_counter() - start, time.thread_time() - busy))
     return taken[len(taken) // 4 :]  # the first steps touch pages that nobody has touched
 
 
