@@ -148,6 +148,8 @@ def _checked(hint: Any, value: Any, where: str, places: ExitStack) -> Any:
     """A value that its annotation allows; the URLs of paths are opened in `places`."""
     if value is None:
         return check(hint, value, where)
+    if isinstance(value, os.PathLike) and not is_path(hint):
+        value = os.fspath(value)
     return check(without_null(hint), as_paths(hint, value, where, places) if is_path(hint) else value, where)
 
 
