@@ -110,12 +110,14 @@ class Shards:
         self.units: dict[nn.Module, Unit] = {}
         self._outputs: list[Tensor] | None = None
         self._sharded: dict[int, nn.Parameter] = {}
-        for layer, parameters in own.items():
+        for layer in list(own):
+            parameters = own.pop(layer)  # no list may hold whole parameters longer than their unit needs
             if filling is not None:
                 filling.fill((*parameters, *layer.buffers()))
             self.units[layer] = Unit(parameters, layer.modules())
             layer.register_forward_hook(self._touched)  # before FSDP's own, which must see what it returns
             fully_shard(layer, ignored_params=set(layer.parameters()) - set(parameters), **options)
+            del parameters
         if filling is not None:
             filling.fill((*root.parameters(), *root.buffers()))
         self.units[root] = Unit(of_root, root.modules())
@@ -124,7 +126,7 @@ class Shards:
         holder = nn.ParameterList(of_root)
         root.add_module("_shared", holder)
         fully_shard(root, ignored_params=set(root.parameters()) - set(of_root), **options)
-        del root._modules["_shared"]
+        del root._modules["_shared"], holder, of_root
         root.register_forward_hook(self._freed)
         self._shards = {unit: unit.parameters() for unit in self.units.values()}
 

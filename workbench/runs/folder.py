@@ -54,6 +54,7 @@ MAY_CHANGE = (
             "micro_batch_size_by",
             "compile",
             "activation_checkpointing",
+            "parallel.*",
         )
     ),
 )

@@ -183,13 +183,7 @@ class ShardedModel(ParallelModel):
     def __init__(self, root: PretrainingModel, world: World, spec: TrainSpec) -> None:
         super().__init__(root, world)
         networks = [network for network in root.networks.values() if isinstance(network, Network)]
-        of_networks = {p for network in networks for p in network.parameters()}
-        wide = [head for head in root.heads.values() if isinstance(head, GlobalBatchHead)]
-        whole = {p for head in wide for p in head.parameters()} - of_networks
-        whole |= {p for p in root.parameters() if p.ndim == 0}
-        for average, followed, _ in root.following():
-            pairs = zip(average.parameters(), followed.parameters(), strict=True)
-            whole |= {own for own, other in pairs if other in whole}
+        whole = _whole(root, networks)
         self.shards = Shards(
             root,
             [layer for network in networks for layer in network.layers],
@@ -319,6 +313,18 @@ def built(make: Callable[[], PretrainingModel], spec: TrainSpec, world: World) -
         return skeleton(make)
     with mapped_tensors():
         return make()
+
+
+def _whole(root: PretrainingModel, networks: list[Network]) -> set[nn.Parameter]:
+    """The parameters that every rank keeps."""
+    of_networks = {p for network in networks for p in network.parameters()}
+    wide = [head for head in root.heads.values() if isinstance(head, GlobalBatchHead)]
+    whole = {p for head in wide for p in head.parameters()} - of_networks
+    whole |= {p for p in root.parameters() if p.ndim == 0}
+    for average, followed, _ in root.following():
+        pairs = zip(average.parameters(), followed.parameters(), strict=True)
+        whole |= {own for own, other in pairs if other in whole}
+    return whole
 
 
 def rows_sharded(root: nn.Module) -> set[nn.Parameter]:
