@@ -12,8 +12,9 @@ had a gradient; those that no rank used get None, as with DDP.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -207,12 +208,12 @@ class _Touch(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, *parameters: nn.Parameter) -> Tensor:
-        ctx.zeros = [(p.shape, p.dtype, p.device) for p in parameters]
+        ctx.zeros = [_zeros_like(p) for p in parameters]
         return rows.view_as(rows)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
-        return gradient, *_zeros(ctx.zeros)
+        return gradient, *(zeros() for zeros in ctx.zeros)
 
 
 class _Joined(torch.autograd.Function):
@@ -220,16 +221,33 @@ class _Joined(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Tensor) -> Tensor:
-        ctx.zeros = [(t.shape, t.dtype, t.device) for t in inputs]
+        ctx.zeros = [_zeros_like(t) for t in inputs]
         return torch.zeros((), device=inputs[0].device)
 
     @staticmethod
     def backward(ctx: Any, _: Tensor) -> tuple[Tensor, ...]:
-        return tuple(_zeros(ctx.zeros))
+        return tuple(zeros() for zeros in ctx.zeros)
 
 
-def _zeros(of: Iterable[tuple[torch.Size, torch.dtype, torch.device]]) -> list[Tensor]:
-    return [torch.zeros((), dtype=dtype, device=device).expand(shape) for shape, dtype, device in of]
+def _zeros_like(tensor: Tensor) -> Callable[[], Tensor]:
+    """Makes zeros like a tensor, which is not kept until then. They take the memory of one number."""
+    shape, dtype, device = local(tensor).shape, tensor.dtype, tensor.device
+    spread = None
+    if isinstance(tensor, DTensor):
+        spread = partial(
+            DTensor.from_local,
+            device_mesh=tensor.device_mesh,
+            placements=tensor.placements,
+            run_check=False,
+            shape=tensor.shape,
+            stride=tensor.stride(),
+        )
+
+    def zeros() -> Tensor:
+        found = torch.zeros((), dtype=dtype, device=device).expand(shape)
+        return found if spread is None else spread(found)
+
+    return zeros
 
 
 def local(tensor: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from workbench.core.options.bounds import (
     EveryNth,
     Figure,
     FileName,
+    Heads,
     LearningRate,
     Location,
     Means,
@@ -251,9 +252,11 @@ class ParallelSpec:
 
     `shard` splits parameters, gradients and optimizer state over all ranks (`full`) or over the ranks of each node
     (`node`); with `none` every rank has the whole model. `offload` stores the shards in the memory of the host.
+    `tensor` processes in a row compute a micro-batch together: each some heads and features of every layer.
     """
 
     shard: Literal["none", "full", "node"] = "none"
+    tensor: Heads = 1
     offload: bool = False
 
 

@@ -265,7 +265,7 @@ class Meter:
         with self.spared("reading how much memory is held"):
             record["memory_gib"] = memory_gib(self.world.device)
         if self.peak and self.flops_per_row:
-            per_device = self._rows * self.flops_per_row / seconds / self.world.size
+            per_device = self._rows * self.flops_per_row / seconds / self.world.devices
             record["model_flops_utilisation"] = per_device / self.peak
         self._reset()
         return record

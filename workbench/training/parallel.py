@@ -28,6 +28,7 @@ from workbench.core.processes.distributed import ROWS, World, data_parallel
 from workbench.models.lean_building import Filling, mapped_tensors, skeleton
 from workbench.models.network import Network
 from workbench.models.sharding import Shards, local
+from workbench.models.tensor_parallel import shard_tensors
 from workbench.pretraining.loader import MicroBatches, MicroBatchId
 from workbench.pretraining.memory import Memory
 from workbench.pretraining.model import PretrainingModel
@@ -182,12 +183,15 @@ class ShardedModel(ParallelModel):
 
     def __init__(self, root: PretrainingModel, world: World, spec: TrainSpec) -> None:
         super().__init__(root, world)
+        mesh = mesh_of(spec.parallel, world)
+        if spec.parallel.tensor > 1:
+            shard_tensors(root.to(world.device), mesh["tensor"])
         networks = [network for network in root.networks.values() if isinstance(network, Network)]
         whole = _whole(root, networks)
         self.shards = Shards(
             root,
             [layer for network in networks for layer in network.layers],
-            mesh_of(spec.parallel, world),
+            _of_data(mesh),
             replicated=whole | rows_sharded(root),
             param_dtype=autocast_dtype(spec.precision, world.device),
             offload=CPUOffloadPolicy() if spec.parallel.offload else None,
@@ -301,13 +305,18 @@ def parallel_of(root: PretrainingModel, spec: TrainSpec, world: World) -> Parall
 
 
 def is_sharded(spec: TrainSpec, world: World) -> bool:
-    """Whether no rank has the whole model."""
-    return world.size > 1 and spec.parallel.shard != "none"
+    """Whether no process has the whole model."""
+    return spec.parallel.tensor > 1 or (world.size > 1 and spec.parallel.shard != "none")
+
+
+def is_lean(spec: TrainSpec, world: World) -> bool:
+    """Whether the main rank alone builds the model with its values."""
+    return is_sharded(spec, world) and spec.parallel.tensor == 1
 
 
 def built(make: Callable[[], PretrainingModel], spec: TrainSpec, world: World) -> PretrainingModel:
     """The model on the CPU; a sharded one has its values on the main rank alone, until it is placed."""
-    if not is_sharded(spec, world):
+    if not is_lean(spec, world):
         return make()
     if not world.is_main:
         return skeleton(make)
@@ -333,14 +342,20 @@ def rows_sharded(root: nn.Module) -> set[nn.Parameter]:
 
 
 def parts_of(spec: ParallelSpec, world: World) -> int:
-    """The number of parts that a model is divided into.
+    """The number of parts that a model is divided into, besides tensor parallelism.
 
     Raises:
-        WorkbenchError: nodes with different numbers of ranks.
+        WorkbenchError: nodes with different numbers of ranks, or whole models on ranks of several processes.
     """
     if spec.shard == "none":
+        if spec.tensor > 1 and world.size > 1:
+            raise WorkbenchError(
+                f"train.parallel: tensor = {spec.tensor} with shard = none, and {world.size} ranks of that many "
+                "processes; set train.parallel.shard=full or node"
+            )
         return 1
-    parts = world.size if spec.shard == "full" else int(os.environ.get("LOCAL_WORLD_SIZE", world.size))
+    on_node = int(os.environ.get("LOCAL_WORLD_SIZE", world.devices)) // spec.tensor
+    parts = world.size if spec.shard == "full" else max(1, on_node)
     if world.size % parts:
         raise WorkbenchError(
             f"train.parallel.shard = node, but {world.size} ranks are no multiple of the {parts} on this node; start "
@@ -350,12 +365,18 @@ def parts_of(spec: ParallelSpec, world: World) -> int:
 
 
 def mesh_of(spec: ParallelSpec, world: World) -> DeviceMesh:
-    """The ranks as a mesh: (shard), or (replicate, shard) where each node has a copy of the model."""
+    """The processes as a mesh of (replicate, shard, tensor). `replicate` is there where each node has a copy of the
+    model, `tensor` where several processes compute together."""
     parts = parts_of(spec, world)
-    if parts == world.size:
-        return init_device_mesh(world.device.type, (parts,), mesh_dim_names=("shard",))
-    shape = (world.size // parts, parts)
-    return init_device_mesh(world.device.type, shape, mesh_dim_names=("replicate", "shard"))
+    sizes = {"replicate": world.size // parts, "shard": parts, "tensor": spec.tensor}
+    named = {name: size for name, size in sizes.items() if size > 1 or name == "shard"}
+    return init_device_mesh(world.device.type, tuple(named.values()), mesh_dim_names=tuple(named))
+
+
+def _of_data(mesh: DeviceMesh) -> DeviceMesh:
+    """The mesh without tensor parallelism."""
+    names = mesh.mesh_dim_names or ()
+    return mesh[tuple(name for name in names if name != "tensor")] if "tensor" in names else mesh
 
 
 def _first_of(task: str, batches: MicroBatches) -> MicroBatch:

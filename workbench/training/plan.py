@@ -16,11 +16,12 @@ from pathlib import Path
 from workbench.components.build_context import Identities, components_within, noted
 from workbench.components.controls import check_control
 from workbench.core.errors import WorkbenchError
-from workbench.core.processes.distributed import World
+from workbench.core.processes.distributed import World, data_world
 from workbench.corpora.reading.reader import FinitePass, Reader
 from workbench.interop.init_from import initialise, refuse_foreign
 from workbench.interop.weight_sources import note_weight_sources
 from workbench.models.sharded_table import table_part
+from workbench.models.tensor_parallel import check_tensors
 from workbench.optimization.factory import make_lr_schedule, make_optimizer
 from workbench.optimization.groups import freeze
 from workbench.optimization.lr_schedules import LearningRateSchedule
@@ -43,7 +44,7 @@ from workbench.training.arithmetic import Arithmetic, arithmetic_of
 from workbench.training.capacity import check_memory
 from workbench.training.data import held_out_pass, reader_of
 from workbench.training.micro_batch import as_begun, with_micro_batch
-from workbench.training.parallel import built, is_sharded, parts_of
+from workbench.training.parallel import built, is_lean, is_sharded, parts_of
 
 ALONE = World()
 
@@ -55,7 +56,8 @@ class Plan:
     Attributes:
         recipe: resolved: the options that its corpora and the device decide (`null`, `auto`) are filled in.
         run: its folder, which need not exist.
-        world: the ranks, and the device of this one.
+        world: the processes, and the device of this one.
+        data_world: the ranks that read different micro-batches: the processes, without tensor parallelism.
         arithmetic: number types and kernels on that device.
         resume: the checkpoint that the run resumes from, if it has one.
         data: the record of the data that will be written to the folder.
@@ -69,6 +71,7 @@ class Plan:
     recipe: Recipe
     run: Path
     world: World
+    data_world: World
     arithmetic: Arithmetic
     resume: Whole
     data: DataRecord
@@ -100,29 +103,30 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
     resume = Checkpoints(run, world=world).whole()
     lr_schedule = make_lr_schedule(recipe.train)
     schedule = TaskSchedule(recipe.schedule, recipe.tasks, recipe.seed)
-    with noted() as read, table_part(world.rank, world.size):
+    ranks = data_world(world, recipe.train.parallel.tensor)
+    with noted() as read, table_part(ranks.rank, ranks.size):
         tokenizer = _tokenizer(recipe, run, resume)
         if recipe.train.micro_batch_size == AUTO:
-            recipe = with_micro_batch(recipe, tokenizer, world)
+            recipe = with_micro_batch(recipe, tokenizer, ranks)
         note_weight_sources(recipe)
         tasks = tasks_of(recipe, tokenizer)
         readers = {name: reader_of(recipe, task) for name, task in tasks.items()}
         check_fields(tasks.values())
         check_links(tasks.values(), recipe.control)
         make = partial(make_model, recipe, tasks, tokenizer)
-        check_memory(make, recipe.train, world.device, parts_of(recipe.train.parallel, world))
-        model = built(make, recipe.train, world)
+        check_memory(make, recipe.train, world.device, parts_of(recipe.train.parallel, ranks))
+        model = built(make, recipe.train, ranks)
     with noted() as read_held_out:
         passes = {name: held_out_pass(recipe, task) for name, task in tasks.items() if task.spec.held_out}
     read |= {} if resume.path is None else recorded_base_identity(run)
     data = check_data(run, read, read_held_out, resume.step, world, accept=accept_changes)
     if resume.path is None:
         start = partial(_start, recipe, tasks, model, tokenizer, read)
-        world.from_main(start) if is_sharded(recipe.train, world) else start()
-    _check_optimizer(model, recipe, world)
+        world.from_main(start) if is_lean(recipe.train, ranks) else start()
+    _check_optimizer(model, recipe, ranks)
     _check_held_out(recipe, passes)
     found = tokenizer, tasks, readers, passes, model, schedule, lr_schedule
-    return Plan(recipe, run, world, arithmetic, resume, data, *found)
+    return Plan(recipe, run, world, ranks, arithmetic, resume, data, *found)
 
 
 def _tokenizer(recipe: Recipe, run: Path, resume: Whole) -> Tokenizer | None:
@@ -148,10 +152,11 @@ def _start(
 
 def _check_optimizer(model: PretrainingModel, recipe: Recipe, world: World) -> None:
     """Something must be trained, by an optimizer that accepts it, and every rank must have work."""
+    check_tensors(model, recipe.train.parallel.tensor)
     freeze(model, recipe.train)
     world.lanes(recipe.train.lanes)
     optimizer = make_optimizer(model, recipe.train)
-    if world.size > 1 and recipe.train.parallel.shard != "none":
+    if is_sharded(recipe.train, world):
         check_works_on_shards(type(optimizer), recipe.train.optimizer["optimizer"])
 
 

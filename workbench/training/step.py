@@ -177,7 +177,7 @@ class Updater:
             values[len(order)] += sizes[0][0]
             values[len(order) + 1] += sizes[0][1]
         values[-len(flags) :] = torch.tensor(flags, dtype=torch.float64)
-        total = self.world.sum(values).tolist()
+        total = self.world.agree(values).tolist()
         rows, samples = int(total[len(order)]), int(total[len(order) + 1])
         return dict(zip(order, total, strict=False)), rows, samples, total[len(order) + 2 :]
 

@@ -65,12 +65,13 @@ class Trainer:
         frozen = freeze(self.root, self.spec)
         if frozen:
             logger.info("frozen: %d parameters (%s, ...)", len(frozen), frozen[0])
-        self.parallel = parallel_of(self.root, self.spec, self.world)
+        self.parallel = parallel_of(self.root, self.spec, plan.data_world)
+        self.ranks = self.parallel.world
         connect_tables(tasks.values(), self.root, self.world.device)
         self.built = BuiltTensors(self.root)
         set_training(self.root)
         self.schedule, self.lr_schedule = plan.schedule, plan.lr_schedule
-        self.lanes = self.world.lanes(self.spec.lanes)
+        self.lanes = self.ranks.lanes(self.spec.lanes)
         self.optimizer = make_optimizer(self.root, self.spec)
         self.held_out = HeldOut(self.parallel, tasks, plan.held_out, self.spec, self.recipe.seed)
         self.checkpoints = Checkpoints(self.run, self.spec.keep_last, kept, self.world)
@@ -96,7 +97,7 @@ class Trainer:
         self.first = None if self.step else first
         seed = self.recipe.seed
         options: dict[str, Any] = {"seed": seed, "weights": weights, "parallel": self.parallel}
-        self.updater = Updater(self.root, self.optimizer, tasks, self.spec, self.world, **options)
+        self.updater = Updater(self.root, self.optimizer, tasks, self.spec, self.ranks, **options)
         if self.updater.loss_scale is not None and scale is not None:
             self.updater.loss_scale.load(scale)
 
@@ -254,24 +255,24 @@ class Trainer:
             at = range(self.step, self.step + 1)
             places = training_places(self.schedule, at, self.lanes[:1], self.spec.max_steps)
             work = [Work(place.task, place.lane, self.batches.micro_batch(place)) for place in places]
-            first += [item.micro for item in self.parallel.even(work, self.world.size) if item.micro is not None]
+            first += [item.micro for item in self.parallel.even(work, self.ranks.size) if item.micro is not None]
             flops = flops_per_row(self.parallel, first, dtype)
         forget_trials(device)
         with trial_rows(), spared("measuring the memory of a step", later=True):
             if device.type == "cuda" and first:
                 trial = partial(trial_pass, self.parallel, first[:1], dtype)
-                memory = step_peak(trial, self.root, self.optimizer, self.spec, self.world)
+                memory = step_peak(trial, self.root, self.optimizer, self.spec, self.ranks)
         with spared("measuring the device's speed", later=True):
             if self.world.is_main and flops:
                 # autocast leaves some products in float32, which on a CPU are the faster ones
                 peak = max(measured_peak(device, each) for each in {dtype, None if device.type == "cpu" else dtype})
         forget_trials(device)
-        return Meter(self.world, self.seconds, spared, flops, peak), memory
+        return Meter(self.ranks, self.seconds, spared, flops, peak), memory
 
     def _metrics(self, lr: float, meter: Meter) -> Record:
         """The line of metrics.jsonl on the steps since the last one; every rank takes part."""
         measured = meter.of_this_rank() if self.world.size > 1 else {}
-        ranks = self.window.merge(self.world, measured)
+        ranks = self.window.merge(self.ranks, measured)
         record: Record = {"step": self.step, **self.window.means(), "lr": lr, "grad_norm": self.window.grad_norm}
         if self.updater.loss_scale is not None:
             record |= {"loss_scale": self.updater.loss_scale.scale, "skipped_steps": self.window.skipped}
@@ -314,7 +315,7 @@ class Trainer:
         """
         self.complete_checkpoint()
         self.built.check()
-        self.window.merge(self.world)
+        self.window.merge(self.ranks)
         self.checkpoints.start(
             self.root,
             self.optimizer,

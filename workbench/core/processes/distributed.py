@@ -45,6 +45,15 @@ class World:
     def is_main(self) -> bool:
         return self.rank == 0
 
+    @property
+    def devices(self) -> int:
+        """The processes that compute together."""
+        return self.size
+
+    def agree(self, values: Tensor) -> Tensor:
+        """As `sum`, with the same result on every process."""
+        return self.sum(values)
+
     def sum(self, values: Tensor) -> Tensor:
         """The element-wise sum over ranks, in place (gloo for a CPU tensor, nccl for a CUDA tensor)."""
         if self.size == 1:
@@ -205,6 +214,92 @@ class World:
                 found[lane] = gathered[start : start + shapes[lane][0]]
                 start += shapes[lane][0]
         return [found[lane] for lane in range(total) if lane in found]
+
+
+@dataclass(frozen=True)
+class DataWorld(World):
+    """The ranks that read different micro-batches, where each of them is several processes (tensor parallelism).
+
+    `rank` and `size` count these ranks. Processes with the same place in their rank exchange numbers with each other;
+    only the first process of all is the main one.
+    """
+
+    whole: World = field(default_factory=World)
+    alike: Any = None  # the process group of this place in all ranks
+    together: Any = None  # the process group of this rank
+
+    @property
+    def is_main(self) -> bool:
+        return self.whole.is_main
+
+    @property
+    def devices(self) -> int:
+        return self.whole.size
+
+    def sum(self, values: Tensor) -> Tensor:
+        if self.size > 1:
+            self._arrive()
+            dist.all_reduce(values, group=self.alike)
+        return values
+
+    def agree(self, values: Tensor) -> Tensor:
+        """A flag of one process counts for its rank."""
+        self._arrive()
+        dist.all_reduce(values, dist.ReduceOp.MAX, group=self.together)
+        return self.sum(values)
+
+    def gather(self, value: Any) -> list[Any]:
+        if self.size == 1:
+            return [value]
+        self._arrive()
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value, group=self.alike)
+        return values
+
+    def gather_on_main(self, value: Any) -> list[Any]:
+        found = self.gather(value)
+        return found if self.is_main else []
+
+    def exchange(self, rows: Tensor, sent: list[int], received: list[int]) -> Tensor:
+        if self.size == 1:
+            return rows
+        self._arrive()
+        found = rows.new_empty((sum(received), *rows.shape[1:]))
+        dist.all_to_all_single(found, rows.contiguous(), received, sent, group=self.alike)
+        return found
+
+    def gather_rows(self, mine: dict[int, Tensor], total: int) -> list[Tensor]:
+        lanes = {
+            lane: rows
+            for rank in self.gather({n: t.detach().cpu() for n, t in mine.items()})
+            for lane, rows in rank.items()
+        }
+        return [lanes[lane].to(self.device) for lane in sorted(lanes)]
+
+    def barrier(self) -> None:
+        self.whole.barrier()
+
+    def from_main(self, make: Callable[[], T]) -> T:
+        return self.whole.from_main(make)
+
+
+def data_world(world: World, tensor: int) -> World:
+    """The ranks that read different micro-batches, where `tensor` processes in a row are one; every process calls it.
+
+    Raises:
+        WorkbenchError: the processes are no multiple of it.
+    """
+    if tensor == 1:
+        return world
+    if world.size % tensor:
+        raise WorkbenchError(
+            f"train.parallel.tensor = {tensor}, but there are {world.size} processes; start a multiple of {tensor}"
+        )
+    places = range(0, world.size, tensor)
+    alike, _ = dist.new_subgroups_by_enumeration([[first + i for first in places] for i in range(tensor)])
+    together, _ = dist.new_subgroups_by_enumeration([[first + i for i in range(tensor)] for first in places])
+    rank, size = world.rank // tensor, world.size // tensor
+    return DataWorld(rank, size, world.device, world.membership, whole=world, alike=alike, together=together)
 
 
 def data_parallel(module: nn.Module) -> DistributedDataParallel:
