@@ -17,17 +17,17 @@ import torch
 
 from tests.recipes.conftest import World as Data
 from tests.recipes.test_recipes import small_recipe
-from workbench.core.processes.distributed import World, distributed
+from workbench.core.processes.distributed import World, data_world, distributed
 from workbench.optimization.factory import make_optimizer
 from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.pretraining.loader import MicroBatches, MicroBatchId
 from workbench.pretraining.memory import Memory
-from workbench.recipe.spec import ParallelSpec, Recipe
+from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.data import reader_of
 from workbench.training.modes import set_training
-from workbench.training.parallel import Work, built, is_sharded, parallel_of
+from workbench.training.parallel import Work, built, is_lean, parallel_of
 from workbench.training.step import Updater
 from workbench.training.trainer import prepare_layers
 
@@ -55,15 +55,18 @@ def _with_dropout(tree: Any) -> Any:
     return {key: DROPOUT if key in named and value is not None else _with_dropout(value) for key, value in tree.items()}
 
 
-def steps(name: str, data: Data, world: World, *, shard: str, lanes: int, count: int, **train: Any) -> Losses:
+def steps(
+    name: str, data: Data, world: World, *, lanes: int, count: int, parallel: dict[str, Any], **train: Any
+) -> Losses:
     """Losses and the gradient's norm of the first steps. The second has an empty lane; the third, of several tasks,
     only the first task."""
-    recipe = prepared(name, data, lanes, {**train, "parallel": dataclasses.asdict(ParallelSpec(shard=shard))})  # type: ignore[arg-type]
+    recipe = prepared(name, data, lanes, {**train, "parallel": parallel})
+    world = data_world(world, recipe.train.parallel.tensor)
     tokenizer = None if recipe.tokenizer is None else Tokenizer.load(recipe.tokenizer)
     tasks = tasks_of(recipe, tokenizer)
     batches = MicroBatches(tasks, {key: reader_of(recipe, task) for key, task in tasks.items()})
     root = built(lambda: make_model(recipe, tasks, tokenizer), recipe.train, world)
-    if world.is_main or not is_sharded(recipe.train, world):
+    if world.is_main or not is_lean(recipe.train, world):
         root.start_followers()
     parallel = parallel_of(root, recipe.train, world)
     set_training(root)

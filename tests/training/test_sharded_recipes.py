@@ -75,12 +75,14 @@ def on_ranks(
     return [pickle.loads(file.with_suffix(f".{rank}").read_bytes()) for rank in range(size)]
 
 
-def compare(data: Data, names: list[str], folder: Path, size: int, nodes: int = 1, **options: Any) -> None:
+def compare(
+    data: Data, names: list[str], folder: Path, size: int, shard: str, nodes: int = 1, tensor: int = 1, **options: Any
+) -> None:
     """One rank's losses and norms are those of each of several."""
-    options = {"lanes": 3, "count": 3, **options}
+    options = {"lanes": 3, "count": 3, "parallel": {"shard": shard, "tensor": tensor}, **options}
     ranks = on_ranks(data, names, folder, size, nodes, **options)
     for name in names:
-        expected = steps(name, data, World(), **{**options, "shard": "none"})
+        expected = steps(name, data, World(), **{**options, "parallel": {}})
         for found in ranks:
             for one, other in zip(expected, found[name], strict=True):
                 close = {k: pytest.approx(v, **(NORM if k == "norm" else CLOSE)) for k, v in one.items()}
@@ -88,15 +90,24 @@ def compare(data: Data, names: list[str], folder: Path, size: int, nodes: int = 
 
 
 def test_two_ranks_that_hold_half_of_every_parameter_equal_one(data: Data, tmp_path: Path) -> None:
-    compare(data, OF_EACH_KIND, tmp_path, 2, shard="full")
+    compare(data, OF_EACH_KIND, tmp_path, 2, "full")
 
 
 def test_two_nodes_of_two_ranks_equal_one(data: Data, tmp_path: Path) -> None:
-    compare(data, ["ernie-thu", "clip"], tmp_path, 4, nodes=2, shard="node", lanes=5)
+    compare(data, ["ernie-thu", "clip"], tmp_path, 4, "node", nodes=2, lanes=5)
 
 
 def test_sharded_layers_that_are_recomputed_equal_others(data: Data, tmp_path: Path) -> None:
-    compare(data, ["bert", "transformer-xl"], tmp_path, 2, shard="full", activation_checkpointing=True)
+    compare(data, ["bert", "transformer-xl"], tmp_path, 2, "full", activation_checkpointing=True)
+
+
+def test_two_processes_that_compute_together_equal_one(data: Data, tmp_path: Path) -> None:
+    compare(data, ["bert", "ernie-thu", "clip"], tmp_path, 2, "none", tensor=2)
+
+
+@pytest.mark.scale
+def test_two_ranks_of_two_processes_equal_one(data: Data, tmp_path: Path) -> None:
+    compare(data, OF_EACH_KIND, tmp_path, 4, "full", tensor=2)
 
 
 @pytest.mark.scale
@@ -106,9 +117,9 @@ def test_every_recipe_on_sharded_ranks_equals_one(
 ) -> None:
     monkeypatch.setattr(sys.modules[__name__], "TIMEOUT_S", 1200)
     names = [name for name in recipe_names() if not name.startswith("demo-")]
-    compare(data, names, tmp_path, size, nodes, shard=shard, lanes=size + 1)
+    compare(data, names, tmp_path, size, shard, nodes, lanes=size + 1)
 
 
 @pytest.mark.scale
 def test_compiled_sharded_layers_equal_others(data: Data, tmp_path: Path) -> None:
-    compare(data, ["bert", "ernie-thu"], tmp_path, 2, shard="full", compile=True)
+    compare(data, ["bert", "ernie-thu"], tmp_path, 2, "full", compile=True)

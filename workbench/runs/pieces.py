@@ -114,8 +114,6 @@ def own_piece(tensor: Tensor, number: int, *, is_main: bool) -> Piece | None:
         whole = _local(tensor).detach().reshape(tensor.shape)
         return Piece(whole, (0,) * tensor.ndim) if is_main else None
     mesh = tensor.device_mesh
-    if 0 not in mesh.mesh.flatten().tolist():
-        return None  # a tensor that tensor parallelism does not cut: the ranks of the first place save it
     replica, replicas = 0, 1
     for size, place, placement in zip(mesh.shape, mesh.get_coordinate() or (), tensor.placements, strict=True):
         if placement.is_replicate():
