@@ -49,7 +49,7 @@ def on_ranks(phases: Sequence[Phase], folder: Path, *, killed: bool = False) -> 
     ranks = [SERVER.Process(target=_rank, args=(phases, rank, folder)) for rank in range(size)]
     for process in ranks:
         process.start()
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + PATIENCE + 15 * len(phases)
     while any(process.is_alive() for process in ranks) and time.monotonic() < deadline:
         if any(process.exitcode for process in ranks):
             deadline = min(deadline, time.monotonic() + 1)  # the others wait for it in vain
