@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from workbench.cli import corpora as commands
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import sha256_of
+from workbench.core.options.command import command as as_command
 from workbench.corpora import verify
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.preview import describe, marked, preview, previews
@@ -185,7 +186,7 @@ def test_show_counts_and_previews(write: Any, texts: Any, images: Any) -> None:
 
 def command(function: Callable[..., None]) -> typer.Typer:
     app = typer.Typer()
-    app.command()(function)
+    app.command()(as_command(function))
     return app
 
 

@@ -68,14 +68,15 @@ def test_lost_checkpoints_are_no_new_run(recipe: Recipe, tmp_path: Path, emptied
     assert [record["step"] for record in read_metrics(run)] == [1, 2]
 
 
+@pytest.mark.parametrize("moment", ["start", "finish"])
 def test_a_run_that_ended_before_its_first_checkpoint_begins_again(
-    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    def killed(*_: object) -> None:
+    def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoints, "save", killed)
+        patch.setattr(Checkpoints, moment, killed)
         with pytest.raises(KeyboardInterrupt):
             pretrain(recipe, tmp_path / "run", until=3)
     assert [record["step"] for record in read_metrics(tmp_path / "run")] == [1, 2, 3]
