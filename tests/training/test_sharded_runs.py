@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -32,11 +33,17 @@ def frozen(tree: dict[str, Any]) -> None:
     tree["train"].update(max_steps=6, save_every=2, keep_last=9)
 
 
-def test_a_sharded_run_is_resumed_by_other_ranks(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
+def test_a_sharded_run_is_resumed_by_other_ranks(
+    make_recipe: Any, launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first ranks compare their collectives, and count them in the log."""
     recipe = make_recipe(lambda tree: tree["train"].update(max_steps=12, save_every=4, keep_last=9))
     pretrain(load_recipe(str(recipe)), tmp_path / "one")
     run = tmp_path / "many"
-    run_ranks(launch, 2, recipe, run, SHARDED, "train.async_save=true")
+    with monkeypatch.context() as patched:
+        patched.setenv("WORKBENCH_COLLECTIVES", "check")
+        run_ranks(launch, 2, recipe, run, SHARDED, "train.async_save=true")
+    assert re.search(r"collectives of this rank: [1-9]\d+ all_gather_into_tensor", (run / "log.txt").read_text())
     last = run / "checkpoints" / "step-12"
     assert sorted(path.name for path in last.iterdir()) == ["model.safetensors", "state.json", "trainer-pieces"]
     keep_until(run, 8)

@@ -30,6 +30,7 @@ from workbench.runs.names import TOKENIZER, is_run
 from workbench.runs.stored_run import opened_run
 from workbench.training.arithmetic import arithmetic_of, computing
 from workbench.training.callbacks import Callback, named_callbacks
+from workbench.training.collectives import collective_check
 from workbench.training.display import Display, run_logging
 from workbench.training.failures import Spared, named_failures
 from workbench.training.plan import Plan, check
@@ -81,6 +82,7 @@ def pretrain(
         _held(run, world),
         run_logging(run, world, console) as planned,
         named_failures(world),
+        collective_check(world),
         computing(arithmetic_of(recipe.train, world.device)),
     ):
         plan = check(recipe, run, world, accept_changes=accept_changes)
