@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.training.test_ranks import columns, free_port
 
-HIDDEN, LAYERS = 512, 12
+HIDDEN, LAYERS = 384, 16
 STATE_MIB = 16 * LAYERS * 12 * HIDDEN**2 // 2**20
 """Weights, gradients and two moments of the layers, of four bytes each."""
 TIMEOUT_S = 300

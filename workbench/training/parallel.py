@@ -194,7 +194,7 @@ class ShardedModel(ParallelModel):
             _of_data(mesh),
             replicated=whole | rows_sharded(root),
             param_dtype=autocast_dtype(spec.precision, world.device),
-            offload=CPUOffloadPolicy() if spec.parallel.offload else None,
+            offload=CPUOffloadPolicy(world.device.type == "cuda") if spec.parallel.offload else None,
             filling=Filling(root, world.device),
         )
         for parameter in whole:

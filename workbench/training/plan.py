@@ -152,7 +152,13 @@ def _start(
 
 def _check_optimizer(model: PretrainingModel, recipe: Recipe, world: World) -> None:
     """Something must be trained, by an optimizer that accepts it, and every rank must have work."""
-    check_tensors(model, recipe.train.parallel.tensor)
+    if recipe.train.parallel.tensor > 1:
+        check_tensors(model, recipe.train.parallel.tensor)
+        if tables := [name for name, p in model.named_parameters() if hasattr(p, "rows_sharded")]:
+            raise WorkbenchError(
+                f"train.parallel.tensor = {recipe.train.parallel.tensor}, but {tables[0]} is a table whose rows are "
+                "sharded; set train.parallel.tensor=1, or `rows: whole` for the table"
+            )
     freeze(model, recipe.train)
     world.lanes(recipe.train.lanes)
     optimizer = make_optimizer(model, recipe.train)
