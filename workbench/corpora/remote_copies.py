@@ -34,9 +34,10 @@ class RemoteCopies:
         download = self._downloads.get(file.sha256)
         try:
             held = self._cache.hold(file) if download is None else pool().copy(download)
-        except Exception:  # the next use tries again, also other files that met the same trouble
-            for sha256 in [known for known, other in self._downloads.items() if other.error or other is download]:
-                del self._downloads[sha256]
+        except Exception:  # the next use tries again, also files that met the same trouble, or are about to
+            for sha256, other in list(self._downloads.items()):
+                if other.running or other.error or other is download:
+                    del self._downloads[sha256]
             raise
         if not held.as_fetched and not matches(held.path, file.sha256):
             said = (held.path, file.url)

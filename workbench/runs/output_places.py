@@ -67,5 +67,7 @@ def _is_of_corpus(place: Path) -> bool:
 
 
 def _files_of(manifest: bytes, where: str) -> set[str]:
-    """The names of the shards and indexes of a corpus."""
-    return {name for shard in parse_manifest(manifest, where).shards for name in (shard.name, shard.index)}
+    """The names of the shards, their indexes and the bundle of these of a corpus."""
+    parsed = parse_manifest(manifest, where)
+    bundle = {parsed.bundle["name"]} if parsed.bundle else set()
+    return bundle | {name for shard in parsed.shards for name in (shard.name, shard.index)}

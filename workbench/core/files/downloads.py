@@ -23,7 +23,8 @@ BUSY = 0.1
 
 
 class Download:
-    """The download of a file. `copy` is held when it is done; `error` is raised where the file is used.
+    """The download of a file. `copy` is held when it is done; `error` is raised where the file is used. While a thread
+    fetches it, it is `running`.
 
     Args:
         after: downloads that are needed earlier: this one does not take their share of the network.
@@ -33,6 +34,7 @@ class Download:
         self.cache, self.file, self._after = cache, file, list(after)
         self.copy: HeldCopy | None = None
         self.error: Exception | None = None
+        self.running = False
         self.ended = threading.Event()
 
     @property
@@ -42,14 +44,17 @@ class Download:
 
     def run(self, stop: threading.Event) -> bool:
         """Fetch the file. False if another process does so at the moment."""
+        self.running = True
         try:
             self.copy = self.cache.hold(self.file, ahead=True, stop=stop)
         except BusyError:
+            self.running = False
             return False
         except (NoRoomError, AbandonedError):
             pass  # it is fetched when it is used
         except Exception as error:
             self.error = error
+        self.running = False
         self.ended.set()
         return True
 
