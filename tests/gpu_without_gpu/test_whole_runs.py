@@ -103,14 +103,16 @@ SHARDED = ["model.streams.entity.trainable=true", "model.streams.entity.rows=sha
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("shard", ["none", "full"])
 @pytest.mark.parametrize("name", ["bert", "gpt", "k-bert", "clip", "transformer-xl", "ernie-thu"])
-def test_two_devices_train_as_one(name: str, world: Any, on_device: Run, tmp_path: Path) -> None:
+def test_two_devices_train_as_one(name: str, shard: str, world: Any, on_device: Run, tmp_path: Path) -> None:
     """Two ranks with half of the lanes each, over NCCL; one rank with all of them."""
     recipe = written(name, world, tmp_path, micro_batch_size=4)
     one, two = tmp_path / "one", tmp_path / "two"
     options = ["train.precision=float32", *(SHARDED if name == "ernie-thu" else [])]
     on_device(*EMULATED, "pretrain", recipe, "--output", str(one), *options)
     launched = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    options.append(f"train.parallel.shard={shard}")
     on_device(*launched, *EMULATED, "pretrain", recipe, "--output", str(two), *options, PRETEND_GPUS="2")
     for a, b in zip(checked(one), checked(two), strict=True):
         losses = [key for key in a if key.endswith(("loss", "grad_norm"))]

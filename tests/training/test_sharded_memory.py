@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.training.test_ranks import columns, free_port
 
-HIDDEN, LAYERS = 384, 16
+HIDDEN, LAYERS = 384, 28
 STATE_MIB = 16 * LAYERS * 12 * HIDDEN**2 // 2**20
 """Weights, gradients and two moments of the layers, of four bytes each."""
 TIMEOUT_S = 300
@@ -43,6 +43,7 @@ def on_ranks(size: int, recipes: list[Path], run: Path, mib: int, *overrides: st
         *overrides,
     ]
     environment = {**os.environ, **settings, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
+    environment["MALLOC_MMAP_THRESHOLD_"] = str(2**18)  # freed parameters return to the system
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     ranks = [
         subprocess.Popen(command, cwd=ROOT, env={**environment, "RANK": str(r), "LOCAL_RANK": str(r)}, **pipes)

@@ -6,6 +6,7 @@ come first, then those of rank 1 (`workbench.models.tensor_parallel`).
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ def tensor_ranks(parameter: DTensor) -> int:
 
 def whole(parameter: DTensor, cut: CutDim) -> Tensor:
     """A cut parameter, or a state of its shape and mesh, in its own order; every rank calls it."""
-    return cut.joined(parameter.full_tensor(), tensor_ranks(parameter))
+    return cut.joined(_full(parameter), tensor_ranks(parameter))
 
 
 def in_own_order(values: Tensor, cut: CutDim | None) -> Tensor:
@@ -42,8 +43,19 @@ def in_rank_order(values: Tensor, cut: CutDim | None) -> Tensor:
         return values
     assert isinstance(values, DTensor)
     assert cut is not None
-    ranks, full = tensor_ranks(values), values.full_tensor()
+    ranks, full = tensor_ranks(values), _full(values)
     return _reordered(values, torch.cat([cut.part(full, rank, ranks) for rank in range(ranks)], cut.dim))
+
+
+def _full(values: DTensor) -> Tensor:
+    """The whole tensor. torch warns of every gathering over two dimensions of a mesh, on each rank: it is meant here."""
+    advice = logging.getLogger("torch.distributed.tensor._redistribute")
+    before = advice.level
+    advice.setLevel(logging.ERROR)
+    try:
+        return values.full_tensor()
+    finally:
+        advice.setLevel(before)
 
 
 def _in_rank_order(values: Tensor, cut: CutDim | None) -> bool:

@@ -15,6 +15,7 @@ from torch import nn
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World
 from workbench.models.sharded_table import ShardedTable
+from workbench.models.sharding import local
 from workbench.optimization.factory import moments
 from workbench.optimization.groups import freeze
 from workbench.recipe.spec import TrainSpec
@@ -56,9 +57,9 @@ def check_memory(make: Callable[[], nn.Module], spec: TrainSpec, device: torch.d
 
 
 def resident(model: nn.Module, spec: TrainSpec) -> int:
-    """Bytes of the weights and buffers, and of the gradients and optimizer moments of trained weights; without sharded
-    tables."""
-    held = sum(t.nbytes for t in (*model.parameters(), *model.buffers()) if not hasattr(t, "rows_sharded"))
+    """Bytes of the weights and buffers, and of the gradients and optimizer moments of trained weights, that this process
+    holds; without sharded tables."""
+    held = sum(local(t).nbytes for t in (*model.parameters(), *model.buffers()) if not hasattr(t, "rows_sharded"))
     return held + round((1 + moments(spec)) * _trained(model))
 
 
@@ -100,7 +101,7 @@ def forget_trials(device: torch.device) -> None:
 
 def _trained(model: nn.Module) -> int:
     trained = (p for p in model.parameters() if p.requires_grad and not hasattr(p, "rows_sharded"))
-    return sum(parameter.nbytes for parameter in trained)
+    return sum(local(parameter).nbytes for parameter in trained)
 
 
 def free_memory(device: torch.device) -> int:

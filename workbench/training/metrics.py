@@ -315,8 +315,11 @@ def flops_per_row(parallel: ParallelModel, micros: Sequence[MicroBatch], dtype: 
     """Operations of forward and backward per stream row, counted on these micro-batches; see `trial_pass`.
 
     Counted with the padded kernel, whose operations all have formulas. A head that needs a feature which that kernel
-    lacks is counted with the kernels of the run. Layers that recompute their activations count once.
+    lacks is counted with the kernels of the run, and so is a sharded model, of which no forward may end early. Layers
+    that recompute their activations count once.
     """
+    if not parallel.alone:
+        return _counted(parallel, micros, dtype)
     try:
         with use_kernel("padded"):
             return _counted(parallel, micros, dtype)

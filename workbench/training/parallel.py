@@ -116,14 +116,15 @@ class Pass(nn.Module):
     """The module that DDP wraps: one forward of the model, up to the scalar that is backpropagated.
 
     Only that scalar has a graph, since DDP waits for the gradient of every parameter that it can reach from the output:
-    metrics, or an output that no loss uses, must not be among it. The scalar includes a zero that depends on one small
-    parameter, so that a rank whose micro-batch has no labels, or no samples at all, still takes part in the reduction
-    of gradients.
+    metrics, or an output that no loss uses, must not be among it. The scalar includes a zero that depends on a number
+    of its own, so that a rank whose micro-batch has no labels, or no samples at all, still takes part in the reduction
+    of gradients. No parameter of the model may do that: it would get a gradient, and move, in steps that do not use it.
     """
 
-    def __init__(self, root: PretrainingModel) -> None:
+    def __init__(self, root: PretrainingModel, device: torch.device) -> None:
         super().__init__()
         self.root = root
+        self.joined = nn.Parameter(torch.zeros((), device=device))
 
     def forward(
         self,
@@ -132,10 +133,8 @@ class Pass(nn.Module):
         wide: Sequence[str],
         total: Callable[[dict[str, Any]], Tensor],
     ) -> Tensor:
-        trained = (p for p in self.root.parameters() if p.requires_grad and not hasattr(p, "rows_sharded"))
-        smallest = min(trained, key=torch.Tensor.numel)
         outputs = self.root(micro, names, embed=wide) if micro is not None else {}
-        return total(outputs) + smallest.sum() * 0
+        return total(outputs) + self.joined * 0
 
 
 class ReplicatedModel(ParallelModel):
@@ -143,7 +142,7 @@ class ReplicatedModel(ParallelModel):
 
     def __init__(self, root: PretrainingModel, world: World) -> None:
         super().__init__(root.to(world.device), world)
-        self.module: nn.Module = Pass(root)
+        self.module: nn.Module = Pass(root, world.device)
         if world.size > 1:
             self.module = data_parallel(self.module)
 
@@ -350,8 +349,8 @@ def parts_of(spec: ParallelSpec, world: World) -> int:
     if spec.shard == "none":
         if spec.tensor > 1 and world.size > 1:
             raise WorkbenchError(
-                f"train.parallel: tensor = {spec.tensor} with shard = none, and {world.size} ranks of that many "
-                "processes; set train.parallel.shard=full or node"
+                f"train.parallel: shard = none, but {world.size * spec.tensor} processes make {world.size} groups of "
+                f"tensor = {spec.tensor}; set train.parallel.shard=full or node"
             )
         return 1
     on_node = int(os.environ.get("LOCAL_WORLD_SIZE", world.devices)) // spec.tensor

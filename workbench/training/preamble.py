@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import psutil
 import torch
+from torch.distributed.tensor import DTensor
 
 from workbench.core.processes.children import loaders
 from workbench.corpora.corpus import Corpus
@@ -16,6 +17,7 @@ from workbench.models.attention.call import chosen
 from workbench.models.network import Network
 from workbench.recipe.recipe_listing import stack
 from workbench.training.capacity import GIB, free_memory, of_tables, resident
+from workbench.training.parallel import is_sharded, parts_of
 from workbench.training.plan import Plan
 
 RECORDS = {"text": "texts", "image-text": "images", "video-text": "videos", "speech-text": "recordings"}
@@ -48,6 +50,7 @@ class Preamble:
             "precision": self._precision(),
             **{f"task {name}": reported for name in self.plan.readers if (reported := "; ".join(self._corpora(name)))},
             "batch": self._batch(),
+            **self._parallel(),
             **self._kernels(),
             "expected memory": self._memory(),
         }
@@ -105,12 +108,24 @@ class Preamble:
 
     def _batch(self) -> str:
         """The samples of a step; those of a rank are accumulated where it has several micro-batches."""
-        spec, ranks = self.plan.recipe.train, self.plan.world.size
+        spec, ranks, tensor = self.plan.recipe.train, self.plan.data_world.size, self.plan.recipe.train.parallel.tensor
         per_rank = spec.lanes / ranks
         reported = f"{spec.global_batch_size:,} = {spec.micro_batch_size:,} x {per_rank:g} accumulated"
         idle = -spec.lanes % ranks
         waits = f", of which {idle:,} idle in the last of {math.ceil(per_rank)} passes" if idle else ""
-        return f"{reported} x {_counted(ranks, 'rank')}{waits}"
+        together = f" of {tensor} processes" if tensor > 1 else ""
+        return f"{reported} x {_counted(ranks, 'rank')}{together}{waits}"
+
+    def _parallel(self) -> dict[str, str]:
+        """How the model is divided, where it is."""
+        spec, ranks = self.plan.recipe.train.parallel, self.plan.data_world
+        if not is_sharded(self.plan.recipe.train, ranks):
+            return {}
+        parts = parts_of(spec, ranks)
+        copies = f", {ranks.size // parts:,} copies" if ranks.size > parts else ""
+        words = [f"parameters sharded over {_counted(parts, 'rank')}{copies}"] if parts > 1 else []
+        words += [f"{spec.tensor} processes compute a micro-batch together"] if spec.tensor > 1 else []
+        return {"parallel": "; ".join([*words, *(["shards in the host's memory"] if spec.offload else [])])}
 
     def _kernels(self) -> dict[str, str]:
         """The attention kernel on CUDA, where a trial has asked for it."""
@@ -125,7 +140,10 @@ class Preamble:
             free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
             return f"about {_gib(self.memory)} of {_gib(free)}, by a trial on the first micro-batch"
         model, free = self.plan.model, free_memory(device)
-        held = resident(model, self.plan.recipe.train) + of_tables(model, device)
+        held = resident(model, self.plan.recipe.train)
+        if not any(isinstance(p, DTensor) for p in model.parameters()):  # not divided yet
+            held //= parts_of(self.plan.recipe.train.parallel, self.plan.data_world)
+        held += of_tables(model, device)
         return f"weights, gradients and moments take {_gib(held)} of {_gib(free)}; activations are not included"
 
 

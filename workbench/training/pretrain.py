@@ -74,7 +74,8 @@ def pretrain(
     """
     followers = named_callbacks(callbacks)
     console = Terminal(stderr=True)
-    keep_freed_memory()
+    if recipe.train.parallel.shard == "none":  # shards are there to take less memory, and parameters come and go
+        keep_freed_memory()
     with (
         StopRequest() as stop,  # from here on: a run that is still starting makes its first step, and saves it
         distributed() as world,

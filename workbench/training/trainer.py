@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from functools import partial
 from typing import Any
 
@@ -354,6 +354,11 @@ class Trainer:
             "arithmetic": self.plan.arithmetic.state(),
             **({"loss_scale": self.updater.loss_scale.state()} if self.updater.loss_scale is not None else {}),
         }
+
+
+def _ending(_: str) -> AbstractContextManager[Any]:
+    """A block whose failures end the run."""
+    return nullcontext()
 
 
 def prepare_layers(root: PretrainingModel, *, compile: bool, checkpointing: bool) -> None:
