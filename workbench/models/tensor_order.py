@@ -48,7 +48,7 @@ def in_rank_order(values: Tensor, cut: CutDim | None) -> Tensor:
 
 
 def _full(values: DTensor) -> Tensor:
-    """The whole tensor. torch warns of every gathering over two dimensions of a mesh, on each rank: it is meant here."""
+    """The whole tensor. torch warns each rank of a gathering over two dimensions of a mesh, which is meant here."""
     advice = logging.getLogger("torch.distributed.tensor._redistribute")
     before = advice.level
     advice.setLevel(logging.ERROR)

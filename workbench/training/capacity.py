@@ -57,8 +57,8 @@ def check_memory(make: Callable[[], nn.Module], spec: TrainSpec, device: torch.d
 
 
 def resident(model: nn.Module, spec: TrainSpec) -> int:
-    """Bytes of the weights and buffers, and of the gradients and optimizer moments of trained weights, that this process
-    holds; without sharded tables."""
+    """Bytes of the weights and buffers of this process, and of the gradients and optimizer moments of trained weights;
+    without sharded tables."""
     held = sum(local(t).nbytes for t in (*model.parameters(), *model.buffers()) if not hasattr(t, "rows_sharded"))
     return held + round((1 + moments(spec)) * _trained(model))
 

@@ -293,7 +293,8 @@ def data_world(world: World, tensor: int) -> World:
         return world
     if world.size % tensor:
         raise WorkbenchError(
-            f"train.parallel.tensor = {tensor}, and the number of processes is {world.size}; start a multiple of {tensor}"
+            f"train.parallel.tensor = {tensor} does not divide the number of processes, {world.size}; start a multiple "
+            f"of {tensor}"
         )
     places = range(0, world.size, tensor)
     alike, _ = dist.new_subgroups_by_enumeration([[first + i for first in places] for i in range(tensor)])
