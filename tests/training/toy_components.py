@@ -320,3 +320,21 @@ class FaultyLayer(nn.Module):
         if self.here and self.after < self.calls <= self.until:
             _fail(self.how)
         return hidden
+
+
+class Uneven(Objective):
+    """A reading of the network that the first rank alone makes once more."""
+
+    def count(self, batch: Batch) -> float:
+        return float(batch.size)
+
+    def head(self, network: Any) -> Head:
+        return UnevenHead()
+
+
+class UnevenHead(Head):
+    def forward(self, seen: HeadInputs) -> LossOutput:
+        loss = seen.states["text"].square().sum()
+        if os.environ.get("RANK") == "0":
+            loss = loss + seen.run(seen.batch).states["text"].sum()
+        return LossOutput(loss)
