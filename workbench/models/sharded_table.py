@@ -88,7 +88,9 @@ class ShardedTable(nn.Module):
         self.first = min(rows, self.rank * self.share)
         self.last = min(rows, self.first + self.share)
         self.multiplier = next(m for m in range(max(1, round(rows / 1.618034)), rows + 2) if math.gcd(m, rows) == 1)
-        self.weight = nn.Parameter(torch.empty(self.last - self.first, width))
+        # where ranks get the other parameters from the main rank (`workbench.models.lean_building`), each has its rows
+        device = "cpu" if self.ranks > 1 else None
+        self.weight = nn.Parameter(torch.empty(self.last - self.first, width, device=device))
         self.weight.rows_sharded = True  # type: ignore[attr-defined]
         self.moments: tuple[Tensor, ...] = ()
         self.updates = 0
@@ -112,9 +114,10 @@ class ShardedTable(nn.Module):
         """
         if self.weight.is_meta:
             return
-        for first in range(self.first, self.last, BLOCK):
-            places = torch.arange(first, min(first + BLOCK, self.last))
-            self.weight[places - self.first] = values(self.rows_at(places)).to(self.weight)
+        with torch.device("cpu"):
+            for first in range(self.first, self.last, BLOCK):
+                places = torch.arange(first, min(first + BLOCK, self.last))
+                self.weight[places - self.first] = values(self.rows_at(places)).to(self.weight)
 
     def needed(self, device: torch.device) -> int:
         """Bytes of the device that this rank's rows take, and their moments where they are trained."""
