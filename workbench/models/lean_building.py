@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -73,19 +74,37 @@ class Filling:
     def __init__(self, root: nn.Module, device: torch.device) -> None:
         self.device = device
         tensors = [*root.named_parameters(), *root.named_buffers()]
-        missing = torch.tensor([float(tensor.is_meta) for _, tensor in tensors])
+        flags = torch.tensor([[t.is_meta, weakref.getweakrefcount(t) > 0] for _, t in tensors], dtype=torch.float64)
         if len(tensors):
-            dist.all_reduce(missing)
-        self.missing = {id(t): t for (_, t), ranks in zip(tensors, missing.tolist(), strict=True) if ranks}
+            dist.all_reduce(flags)
+        found = [(t, missing, watched) for (_, t), (missing, watched) in zip(tensors, flags.tolist(), strict=True)]
+        self.missing = {id(t): t for t, missing, watched in found if missing and not watched}
+        for tensor in [t for t, missing, watched in found if missing and watched]:
+            _replace(root, tensor, self._received(tensor))  # an LSTM watches its weights: they cannot change in place
 
     @torch.no_grad()
     def fill(self, tensors: Iterable[Tensor]) -> None:
         """Fill those of these tensors that are missing on some rank, in place; every rank takes part."""
         for tensor in tensors:
-            if self.missing.pop(id(tensor), None) is None:
-                continue
-            held = torch.empty_like(tensor, device=self.device) if tensor.is_meta else tensor.to(self.device)
-            dist.broadcast(held.contiguous(), 0)
-            if tensor.is_meta:
-                whole = nn.Parameter(held, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else held.detach()
-                torch.utils.swap_tensors(tensor, whole)
+            if self.missing.pop(id(tensor), None) is not None:
+                whole = self._received(tensor)
+                if tensor.is_meta:
+                    torch.utils.swap_tensors(tensor, whole)
+                del whole
+
+    def _received(self, tensor: Tensor) -> Tensor:
+        """The main rank's values of a tensor."""
+        held = torch.empty_like(tensor, device=self.device) if tensor.is_meta else tensor.detach().to(self.device)
+        held = held.contiguous()
+        dist.broadcast(held, 0)
+        return nn.Parameter(held, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else held.detach()
+
+
+def _replace(root: nn.Module, tensor: Tensor, by: Tensor) -> None:
+    """Put another tensor in the places of one without memory."""
+    if not tensor.is_meta:
+        return
+    for module in root.modules():
+        for name, own in [*module._parameters.items(), *module._buffers.items()]:
+            if own is tensor:
+                setattr(module, name, by)

@@ -185,6 +185,7 @@ class ShardedModel(ParallelModel):
         mesh = mesh_of(spec.parallel, world)
         if spec.parallel.tensor > 1:
             shard_tensors(root.to(world.device), mesh["tensor"])
+        filling = Filling(root, world.device)  # it may replace parameters
         networks = [network for network in root.networks.values() if isinstance(network, Network)]
         whole = _whole(root, networks)
         self.shards = Shards(
@@ -194,7 +195,7 @@ class ShardedModel(ParallelModel):
             replicated=whole | rows_sharded(root),
             param_dtype=autocast_dtype(spec.precision, world.device),
             offload=CPUOffloadPolicy(world.device.type == "cuda") if spec.parallel.offload else None,
-            filling=Filling(root, world.device),
+            filling=filling,
         )
         for parameter in whole:
             parameter.data = parameter.data.to(world.device)
