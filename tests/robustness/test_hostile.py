@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pytest
 import zstandard
@@ -300,8 +301,13 @@ def test_places_that_are_no_stores_are_one_message(
     world: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     """Nor is their library asked, which may start servers or follow further addresses."""
-    asked = []
-    monkeypatch.setattr("fsspec.open", lambda *arguments, **_: asked.append(arguments))
+    asked, real = [], fsspec.core.url_to_fs
+
+    def ask(*arguments: Any, **options: Any) -> Any:
+        asked.append(arguments)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", ask)
     assert url in refused("show", url)
     assert url in refused("pretrain", "recipe.yaml", f"tasks.text.corpora=['{url}']", "--run", "run")
     assert not (world / "run").exists()
@@ -315,7 +321,7 @@ def test_a_store_whose_library_raises_its_own_errors(monkeypatch: pytest.MonkeyP
     def fail(*_: object, **__: object) -> None:
         raise OwnError("no such bucket")
 
-    monkeypatch.setattr("fsspec.open", fail)
+    monkeypatch.setattr("fsspec.core.url_to_fs", fail)
     with pytest.raises(WorkbenchError, match=r"s3://bucket/corpus/corpus\.json cannot be read: no such bucket"):
         Corpus.open("s3://bucket/corpus")
 

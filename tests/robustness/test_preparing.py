@@ -181,7 +181,8 @@ def test_after_a_full_disk_the_same_command_goes_on(
     test_a_full_disk_while_a_shard_is_written(here, refused, monkeypatch)
     assert workbench("prepare", "text", "notes.txt", "--output", "out", "--shard-size", "10").code == 0
     assert workbench("verify", "out").code == 0
-    assert sorted(path.suffix for path in (here / "out").iterdir()) == [".index"] * 4 + [".json"] + [".tar"] * 4
+    found = sorted(path.suffix for path in (here / "out").iterdir())
+    assert found == [".bundle"] + [".index"] * 4 + [".json"] + [".tar"] * 4
 
 
 SIGNALS = [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1]
