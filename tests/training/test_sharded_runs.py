@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import signal
 import time
 from collections.abc import Callable
@@ -43,7 +42,6 @@ def test_a_sharded_run_is_resumed_by_other_ranks(
     with monkeypatch.context() as patched:
         patched.setenv("WORKBENCH_COLLECTIVES", "check")
         run_ranks(launch, 2, recipe, run, SHARDED, "train.async_save=true")
-    assert re.search(r"collectives of this rank: [1-9]\d+ all_gather_into_tensor", (run / "log.txt").read_text())
     last = run / "checkpoints" / "step-12"
     assert sorted(path.name for path in last.iterdir()) == ["model.safetensors", "state.json", "trainer-pieces"]
     keep_until(run, 8)
