@@ -23,7 +23,9 @@ NEED_LESS = (
 )
 GIB = 2**30
 TRIED = re.compile(r"[Tt]ried to allocate [\d.]+ \w+")
-LOST_PEER = re.compile(r"gloo|Connection (closed|reset) by peer|Broken pipe|NCCL", re.IGNORECASE)
+LOST_PEER = re.compile(
+    r"gloo|Connection (closed|reset) by peer|Broken pipe|NCCL|timeout caused pair closure", re.IGNORECASE
+)
 
 
 @contextmanager
