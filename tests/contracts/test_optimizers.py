@@ -13,6 +13,7 @@ import torch
 from tests.contracts.case_finder import case_of, cases_of, over
 from tests.contracts.gradient_descent import Model, train
 from tests.optimization.sharded_ranks import differences, on_ranks, spec_of
+from tests.saved_checkpoints import saved
 from workbench.optimization.factory import make_optimizer
 from workbench.recipe.spec import GroupSpec, TrainSpec
 from workbench.runs.checkpoint import restore
@@ -53,7 +54,7 @@ def test_state_by_name_goes_on_exactly(tmp_path: Path, name: str) -> None:
     train(whole, make_optimizer(whole, spec(name)), range(6))
     optimizer = make_optimizer(separated, spec(name))
     train(separated, optimizer, range(3))
-    path = Checkpoints(tmp_path).save(separated, optimizer, {"step": 3})
+    path = saved(Checkpoints(tmp_path), separated, optimizer, {"step": 3})
     again = Model()
     regrouped = replace(spec(name), groups=[GroupSpec("grid", lr_factor=1.0, start_step=0, weight_decay=None)])
     optimizer = make_optimizer(again, regrouped)

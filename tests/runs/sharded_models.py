@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from tests.saved_checkpoints import saved
 from workbench.core.errors import MachineError
 from workbench.core.processes.distributed import World
 from workbench.models.blocks import FeedForward, LayerOptions, MultiHeadAttention
@@ -163,7 +164,7 @@ def save_with_a_full_disk(world: World, run: Path, background: bool) -> None:
     optimizer = optimizer_of(model)
     trained(model, optimizer, range(1))
     checkpoints = Checkpoints(run, world=world)
-    checkpoints.save(model, optimizer, {"step": 1})
+    saved(checkpoints, model, optimizer, {"step": 1})
     real = checkpoint.write_pieces
 
     def full(path: Path, pieces: Any) -> str:
@@ -178,7 +179,7 @@ def save_with_a_full_disk(world: World, run: Path, background: bool) -> None:
     world.barrier()
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-1"]
     checkpoint.write_pieces = real
-    checkpoints.save(model, optimizer, {"step": 2})
+    saved(checkpoints, model, optimizer, {"step": 2})
     assert checkpoints.whole().step == 2
 
 
@@ -208,7 +209,7 @@ def moved(root: nn.Module) -> torch.optim.Optimizer:
 
 def save_cut(world: World, run: Path, tensor: int) -> None:
     root = cut_model(world, tensor, seed=3)
-    Checkpoints(run, world=world).save(root, moved(root), {"step": 1})
+    saved(Checkpoints(run, world=world), root, moved(root), {"step": 1})
 
 
 def resume_cut(world: World, runs: list[Path], tensor: int) -> None:

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from tests.saved_checkpoints import saved
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World
 from workbench.optimization.factory import make_optimizer
@@ -48,7 +49,7 @@ def state(step: int) -> dict[str, Any]:
 
 def test_weights_and_moments_come_back(tmp_path: Path) -> None:
     model, optimizer = trained()
-    path = Checkpoints(tmp_path).save(model, optimizer, state(4))
+    path = saved(Checkpoints(tmp_path), model, optimizer, state(4))
     assert "decoder.weight" not in load_file(path / "model.safetensors")
     fresh = Tied()
     again = make_optimizer(fresh, SPEC)
@@ -63,7 +64,7 @@ def test_the_last_are_kept(tmp_path: Path) -> None:
     model, optimizer = trained()
     checkpoints = Checkpoints(tmp_path, keep_last=2)
     for step in (2, 10, 4, 12):
-        checkpoints.save(model, optimizer, state(step))
+        saved(checkpoints, model, optimizer, state(step))
     assert checkpoints.steps() == [10, 12]
     assert checkpoints.latest() == tmp_path / "checkpoints" / "step-12"
 
@@ -71,21 +72,21 @@ def test_the_last_are_kept(tmp_path: Path) -> None:
 def test_a_save_that_fails_leaves_the_earlier_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, optimizer = trained()
     checkpoints = Checkpoints(tmp_path)
-    checkpoints.save(model, optimizer, state(1))
+    saved(checkpoints, model, optimizer, state(1))
 
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(checkpoint.torch, "save", full)
     with pytest.raises(WorkbenchError, match="No space left on device"):
-        checkpoints.save(model, optimizer, state(2))
+        saved(checkpoints, model, optimizer, state(2))
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["step-1"]
 
 
 def test_what_a_kill_left_is_cleaned(tmp_path: Path) -> None:
     model, optimizer = trained()
     checkpoints = Checkpoints(tmp_path)
-    checkpoints.save(model, optimizer, state(1))
+    saved(checkpoints, model, optimizer, state(1))
     (tmp_path / "checkpoints" / ".step-2.tmp").mkdir()
     checkpoints.save_best(model, state(1))
     (tmp_path / "best").rename(tmp_path / ".best.old")
@@ -108,7 +109,7 @@ def test_best_is_replaced(tmp_path: Path) -> None:
 
 def test_another_shape_is_named(tmp_path: Path) -> None:
     model, optimizer = trained()
-    path = Checkpoints(tmp_path).save(model, optimizer, state(1))
+    path = saved(Checkpoints(tmp_path), model, optimizer, state(1))
     wider, other = trained(4)
     with pytest.raises(WorkbenchError, match=r"table\.weight: found \[5, 3\], expected \[5, 4\]"):
         restore(path, wider, other)
@@ -116,7 +117,7 @@ def test_another_shape_is_named(tmp_path: Path) -> None:
 
 def test_another_model_is_named(tmp_path: Path) -> None:
     model, optimizer = trained()
-    path = Checkpoints(tmp_path).save(model, optimizer, state(1))
+    path = saved(Checkpoints(tmp_path), model, optimizer, state(1))
     model.more = nn.Linear(2, 2)
     with pytest.raises(WorkbenchError, match=r"Missing: more\.bias, more\.weight"):
         restore(path, model, make_optimizer(model, SPEC))
@@ -125,7 +126,7 @@ def test_another_model_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["model.safetensors", "trainer.pt", "state.json"])
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path, name: str) -> None:
     model, optimizer = trained()
-    path = Checkpoints(tmp_path).save(model, optimizer, state(1))
+    path = saved(Checkpoints(tmp_path), model, optimizer, state(1))
     (path / name).write_bytes((path / name).read_bytes()[:10])
     with pytest.raises(WorkbenchError, match=str(path)):
         restore(path, model, optimizer)
@@ -182,7 +183,7 @@ def test_a_background_save_that_fails_is_reported_where_it_is_finished(
 ) -> None:
     model, optimizer = trained()
     checkpoints = Checkpoints(tmp_path)
-    checkpoints.save(model, optimizer, state(1))
+    saved(checkpoints, model, optimizer, state(1))
 
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

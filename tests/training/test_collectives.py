@@ -35,7 +35,23 @@ def test_a_component_that_decides_by_its_rank_is_named(
         return
     assert {code for code, _ in ends} <= {1, 2}, output
     assert "ranks make different collectives: rank 0: " in output
-    assert "networks.main.layers.0" in output
+    assert "the parameters of networks.main.layers.0 in " in output
+    assert "'toy_components:Uneven', its head" in output
+
+
+def test_a_trial_that_fails_on_one_rank_ends_all(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
+    """A rank that skipped it would continue with the first step, while others wait for it in the trial."""
+
+    def change(tree: dict[str, Any]) -> None:
+        tree["tasks"]["text"]["objectives"].append({"objective": "toy_components:FailingFirst", "weight": 0.001})
+
+    recipe, port = make_recipe(change), free_port()
+    options = ["train.max_steps=2", "train.lr_schedule=constant", "train.parallel.shard=full"]
+    ranks = [launch(recipe, tmp_path / "run", *options, rank=rank, size=2, port=port) for rank in range(2)]
+    (_, first), (code, output) = (rank.wait() for rank in ranks)
+    assert code != 0
+    assert "no room" in output
+    assert "lost the others" in first
 
 
 def test_the_variable_has_one_value(monkeypatch: pytest.MonkeyPatch) -> None:

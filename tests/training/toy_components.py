@@ -337,4 +337,21 @@ class UnevenHead(Head):
         loss = seen.states["text"].square().sum()
         if os.environ.get("RANK") == "0":
             loss = loss + seen.run(seen.batch).states["text"].sum()
-        return LossOutput(loss)
+        return LossOutput(loss, {})
+
+
+class FailingFirst(Uneven):
+    """Its first pass fails on the second rank, as where memory is short."""
+
+    def head(self, network: Any) -> Head:
+        return FailingFirstHead()
+
+
+class FailingFirstHead(Head):
+    failed = False
+
+    def forward(self, seen: HeadInputs) -> LossOutput:
+        if os.environ.get("RANK") == "1" and not self.failed:
+            self.failed = True
+            raise RuntimeError("no room")
+        return LossOutput(seen.states["text"].square().sum(), {})

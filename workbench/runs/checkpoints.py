@@ -194,19 +194,6 @@ class Checkpoints:
                     _delete(rest)
         shutil.rmtree(old, ignore_errors=True)
 
-    def save(
-        self, root: nn.Module, optimizer: torch.optim.Optimizer, state: State, memory: dict[str, Tensor] | None = None
-    ) -> Path:
-        """Write `step-N` under a temporary name, rename it, then remove the oldest beyond `keep_last`.
-
-        Every rank calls it.
-
-        Raises:
-            MachineError: the disk is full or not writable; no partial checkpoint stays, earlier checkpoints are valid.
-        """
-        self.start(root, optimizer, state, memory)
-        return self.finish()
-
     def start(
         self,
         root: nn.Module,
@@ -217,7 +204,8 @@ class Checkpoints:
         consolidated: bool = False,
         background: bool = False,
     ) -> None:
-        """Begin to write `step-N`; `finish` completes it. Every rank calls both, and none before it finished another.
+        """Begin to write `step-N` under a temporary name; `finish` completes it. Every rank calls both, and none before
+        it finished another.
 
         Args:
             memory: the memory of texts; the main rank's counts.
@@ -230,10 +218,11 @@ class Checkpoints:
         self.saving = self._begun(path, content, consolidated=consolidated, background=background)
 
     def finish(self) -> Path:
-        """Wait until every rank has written its files, and complete the checkpoint. Returns its folder.
+        """Wait until every rank has written its files, rename the checkpoint and remove the oldest beyond `keep_last`.
+        Returns its folder.
 
         Raises:
-            MachineError: as `save`.
+            MachineError: the disk is full or not writable; no partial checkpoint stays, earlier checkpoints are valid.
         """
         assert self.saving is not None
         saving, self.saving = self.saving, None

@@ -1,8 +1,9 @@
 """`WORKBENCH_COLLECTIVES=check`: every collective is compared over its ranks before it is made.
 
 Ranks that make different collectives, or the same in another order, wait for each other for ever. With the check each
-rank first exchanges what it is about to do: the operation, its shape and type. A difference ends the run, with the
-component that made it on each rank. The number and bytes of collectives are counted, for the log.
+rank first exchanges what it is about to do: the operation, its shape and type, and the unit of parameters that it is
+for. A difference ends the run, and the message names the component on each rank. The number and bytes of collectives
+are counted, for the log.
 
 It watches the functions of `torch.distributed`, through which DDP's hooks do not pass. It costs an exchange for each
 collective.
@@ -17,13 +18,14 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from workbench.components.build_context import build_record_of, named
+from workbench.components.build_context import named
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import digest
 from workbench.core.processes.distributed import World
@@ -93,14 +95,15 @@ class CollectiveCheck:
             WorkbenchError: another rank makes another one.
         """
         own = f"{name} of {', '.join(map(_in_words, tensors)) or 'a value'}"
-        sums = torch.tensor([digest(name if name in UNEVEN or not tensors else own) % 2**62])
+        unit, by = _caller()
+        sums = torch.tensor([digest(unit, name if name in UNEVEN or not tensors else own) % 2**62])
         checking = self._group(group)
         ranks = [torch.zeros_like(sums) for _ in range(dist.get_world_size(checking))]
         dist.all_gather(ranks, sums, group=checking)
         if len({int(each) for each in ranks}) == 1:
             return
         found: list[Any] = [None] * len(ranks)
-        dist.all_gather_object(found, f"{own}, by {_caller()}", group=checking)
+        dist.all_gather_object(found, f"{own}, by {by}", group=checking)
         numbers = dist.get_process_group_ranks(checking)
         lines = "; ".join(f"rank {rank}: {each}" for rank, each in zip(numbers, found, strict=True))
         raise WorkbenchError(
@@ -143,18 +146,20 @@ def _in_words(tensor: Tensor) -> str:
     return f"{list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 
-def _caller() -> str:
-    """The component or unit for which a collective is made, or the function of the product that makes it."""
-    frame, function = sys._getframe(2), ""
+def _caller() -> tuple[str, str]:
+    """The unit of parameters that a collective is made for; and who makes it, in words: the unit and the outermost
+    component that runs meanwhile, or else the function of the product."""
+    unit = component = function = ""
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         own = frame.f_locals.get("self")
-        unit = getattr(own, "_module_fqn", None)
-        if isinstance(unit, str):
-            return f"the parameters of {unit or 'the root'}"
-        if isinstance(own, nn.Module) and build_record_of(own) is not None:
-            return named(own)
+        place = getattr(own, "_module_fqn", None)
+        if isinstance(place, str) and not unit:
+            unit = f"the parameters of {place or 'the root'}"
+        if isinstance(own, nn.Module) and named(own) != type(own).__name__:
+            component = named(own)
         module = str(frame.f_globals.get("__name__", ""))
         if not function and module.startswith(("workbench.", "kg.", "vision.")) and module != __name__:
             function = f"{module}.{frame.f_code.co_name}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return function or "torch"
+        frame = frame.f_back
+    return unit, " in ".join(filter(None, (unit, component))) or function or "torch"

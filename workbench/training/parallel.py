@@ -24,7 +24,7 @@ from torch.distributed.fsdp import CPUOffloadPolicy
 from torch.nn.parallel import DistributedDataParallel
 
 from workbench.core.errors import WorkbenchError
-from workbench.core.processes.distributed import ROWS, World, data_parallel
+from workbench.core.processes.distributed import ROWS, World, data_parallel, rows_sharded
 from workbench.models.lean_building import Filling, mapped_tensors, skeleton
 from workbench.models.network import Network
 from workbench.models.sharding import Shards, local
@@ -33,11 +33,14 @@ from workbench.pretraining.loader import MicroBatches, MicroBatchId
 from workbench.pretraining.memory import Memory
 from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.objective import GlobalBatchHead
+from workbench.pretraining.task import Task
 from workbench.recipe.spec import ParallelSpec, TrainSpec
 from workbench.sequences.batch import Batch, MicroBatch
 from workbench.training.arithmetic import autocast_dtype
 from workbench.training.nonfinite import dry
 
+Total = Callable[[dict[str, Any]], Tensor]
+"""A function of the heads' outputs by objective that returns a scalar."""
 TRIED = 64
 """Micro-batches of a task that are read to find one with samples."""
 
@@ -73,17 +76,9 @@ class ParallelModel(ABC):
         return work
 
     @abstractmethod
-    def forward(
-        self,
-        micro: MicroBatch | None,
-        *,
-        names: list[str],
-        wide: Sequence[str],
-        total: Callable[[dict[str, Any]], Tensor],
-        stands_in: bool = False,
-    ) -> Tensor:
-        """The scalar that is backpropagated: `total` of the outputs of these objectives (of none without a micro-batch
-        or where it stands in); the ones in `wide` embed."""
+    def forward(self, micro: MicroBatch | None, task: Task, total: Total, *, stands_in: bool = False) -> Tensor:
+        """The scalar that is backpropagated: `total` of the outputs of the task's objectives (of none without a
+        micro-batch or where it stands in); global-batch ones embed."""
 
     @abstractmethod
     def backward(self, last: bool) -> AbstractContextManager[Any]:
@@ -126,14 +121,8 @@ class Pass(nn.Module):
         self.root = root
         self.joined = nn.Parameter(torch.zeros((), device=device))
 
-    def forward(
-        self,
-        micro: MicroBatch | None,
-        names: list[str],
-        wide: Sequence[str],
-        total: Callable[[dict[str, Any]], Tensor],
-    ) -> Tensor:
-        outputs = self.root(micro, names, embed=wide) if micro is not None else {}
+    def forward(self, micro: MicroBatch | None, task: Task, total: Total) -> Tensor:
+        outputs = self.root(micro, task.names, embed=task.global_batch) if micro is not None else {}
         return total(outputs) + self.joined * 0
 
 
@@ -146,16 +135,8 @@ class ReplicatedModel(ParallelModel):
         if world.size > 1:
             self.module = data_parallel(self.module)
 
-    def forward(
-        self,
-        micro: MicroBatch | None,
-        *,
-        names: list[str],
-        wide: Sequence[str],
-        total: Callable[[dict[str, Any]], Tensor],
-        stands_in: bool = False,
-    ) -> Tensor:
-        scalar: Tensor = self.module(micro, names, wide, total)
+    def forward(self, micro: MicroBatch | None, task: Task, total: Total, *, stands_in: bool = False) -> Tensor:
+        scalar: Tensor = self.module(micro, task, total)
         return scalar
 
     def backward(self, last: bool) -> AbstractContextManager[Any]:
@@ -235,18 +216,10 @@ class ShardedModel(ParallelModel):
             for item, keys in zip(work, apart, strict=True)
         ]
 
-    def forward(
-        self,
-        micro: MicroBatch | None,
-        *,
-        names: list[str],
-        wide: Sequence[str],
-        total: Callable[[dict[str, Any]], Tensor],
-        stands_in: bool = False,
-    ) -> Tensor:
+    def forward(self, micro: MicroBatch | None, task: Task, total: Total, *, stands_in: bool = False) -> Tensor:
         assert micro is not None
         with self.shards.training():
-            outputs = self.root(micro, names, embed=wide)
+            outputs = self.root(micro, task.names, embed=task.global_batch)
         joined = Shards.joined(outputs)
         scalar = total({} if stands_in else outputs) + joined
         self.used |= self.shards.used(scalar)
@@ -334,11 +307,6 @@ def _whole(root: PretrainingModel, networks: list[Network]) -> set[nn.Parameter]
         pairs = zip(average.parameters(), followed.parameters(), strict=True)
         whole |= {own for own, other in pairs if other in whole}
     return whole
-
-
-def rows_sharded(root: nn.Module) -> set[nn.Parameter]:
-    """The parameters of which every rank trains other rows, with exchanges of their own."""
-    return {p for module in root.modules() if hasattr(module, ROWS) for p in getattr(module, ROWS)()}
 
 
 def parts_of(spec: ParallelSpec, world: World) -> int:

@@ -146,11 +146,7 @@ class Updater:
         for item in work:
             dropped.update(item.micro.dropped if item.micro else {})
         if what := _not_finite(losses, counts, grad_norm):
-            if self.loss_scale is None or not self.loss_scale.overflowed():
-                raise WorkbenchError(f"step {step + 1}: {what}. {self._cause(step, even)}")
-            if self.root.remembered is not None:
-                self.root.remembered.forget()
-            self.tables.release()
+            self._skip(step, even, what)
             return StepResult({}, {}, grad_norm, rows, samples, agreed, dict(dropped), skipped=True)
         if self.loss_scale is not None:
             self.loss_scale.passed()
@@ -162,6 +158,18 @@ class Updater:
             self.root.remembered.commit()
         named = {self.labels[label]: (losses[label], count) for label, count in counts.items() if count}
         return StepResult(named, metrics, grad_norm, rows, samples, agreed, dict(dropped))
+
+    def _skip(self, step: int, work: list[Work], what: str) -> None:
+        """Leave out an update whose numbers are not finite, with a smaller scale of the loss.
+
+        Raises:
+            WorkbenchError: the loss has no scale, or the smallest.
+        """
+        if self.loss_scale is None or not self.loss_scale.overflowed():
+            raise WorkbenchError(f"step {step + 1}: {what}. {self._cause(step, work)}")
+        if self.root.remembered is not None:
+            self.root.remembered.forget()
+        self.tables.release()
 
     def _agree(self, work: list[Work], flags: list[float]) -> tuple[dict[Label, float], int, int, list[float]]:
         """Counts of every objective, rows, samples and flags, summed over micro-batches and ranks."""
@@ -191,9 +199,7 @@ class Updater:
         later = [*(item.micro for item in present[1:]), following]
         for i, item in enumerate(present):
             task, total = self.tasks[item.task], partial(stepped.total, item.task, item.lane)
-            forward = partial(self.parallel.forward, names=task.names, wide=task.global_batch, total=total)
-            if item.stands_in:
-                forward = partial(forward, stands_in=True)
+            forward = partial(self.parallel.forward, task=task, total=total, stands_in=item.stands_in)
             run = partial(self.micro_pass, step=step, task=item.task, lane=item.lane)
             alone = partial(self.root, objectives=task.names, embed=task.global_batch)  # no sums, and no other rank
             checked = self.first.checked(item.task, partial(run, alone, item.micro))

@@ -251,14 +251,16 @@ class Trainer:
         device, dtype = self.world.device, self.updater.micro_pass.autocast
         first: list[MicroBatch] = []
         flops, peak, memory = 0.0, 0.0, 0
-        with checked_terms(self.root), trial_rows(), spared("counting operations", later=True):
+        # a failure in a pass that others take part in ends this rank: they would wait for it
+        trial_of = partial(spared, later=True) if self.parallel.alone else _ending
+        with checked_terms(self.root), trial_rows(), trial_of("counting operations"):
             at = range(self.step, self.step + 1)
             places = training_places(self.schedule, at, self.lanes[:1], self.spec.max_steps)
             work = [Work(place.task, place.lane, self.batches.micro_batch(place)) for place in places]
             first += [item.micro for item in self.parallel.even(work, self.ranks.size) if item.micro is not None]
             flops = flops_per_row(self.parallel, first, dtype)
         forget_trials(device)
-        with trial_rows(), spared("measuring the memory of a step", later=True):
+        with trial_rows(), trial_of("measuring the memory of a step"):
             if device.type == "cuda" and first:
                 trial = partial(trial_pass, self.parallel, first[:1], dtype)
                 memory = step_peak(trial, self.root, self.optimizer, self.spec, self.ranks)

@@ -40,6 +40,8 @@ class World:
     size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     membership: Membership | None = field(default=None, compare=False)
+    group: Any = None
+    """The process group of these ranks; None for all processes."""
 
     @property
     def is_main(self) -> bool:
@@ -59,10 +61,10 @@ class World:
         if self.size == 1:
             return values
         self._arrive()
-        if values.device.type == "cpu" and self.size > 2 and values.numel() <= SMALL:
+        if self.group is None and values.device.type == "cpu" and self.size > 2 and values.numel() <= SMALL:
             self.sum_in_pairs(values)
         else:
-            dist.all_reduce(values)
+            dist.all_reduce(values, group=self.group)
         return values
 
     def sum_in_pairs(self, values: Tensor) -> None:
@@ -97,7 +99,7 @@ class World:
             return [value]
         self._arrive()
         values: list[Any] = [None] * self.size
-        dist.all_gather_object(values, value)
+        dist.all_gather_object(values, value, group=self.group)
         return values
 
     def gather_on_main(self, value: Any) -> list[Any]:
@@ -105,9 +107,9 @@ class World:
         if self.size == 1:
             return [value]
         self._arrive()
-        values: list[Any] = [None] * self.size if self.is_main else []
-        dist.gather_object(value, values or None)
-        return values
+        values: list[Any] = [None] * self.size if self.rank == 0 else []
+        dist.gather_object(value, values or None, group=self.group, group_dst=0)
+        return values if self.is_main else []
 
     def exchange(self, rows: Tensor, sent: list[int], received: list[int]) -> Tensor:
         """All-to-all: rows [sum(sent), ...], the first sent[0] for rank 0 and so on -> those for this rank, by rank
@@ -116,7 +118,7 @@ class World:
             return rows
         self._arrive()
         found = rows.new_empty((sum(received), *rows.shape[1:]))
-        dist.all_to_all_single(found, rows.contiguous(), received, sent)
+        dist.all_to_all_single(found, rows.contiguous(), received, sent, group=self.group)
         return found
 
     def barrier(self) -> None:
@@ -206,7 +208,7 @@ class World:
             local = torch.cat([mine[lane].detach() for lane in sorted(mine)])
             padded[: len(local)] = local
         everyone = [torch.empty_like(padded) for _ in range(self.size)]
-        dist.all_gather(everyone, padded)
+        dist.all_gather(everyone, padded, group=self.group)
         found: dict[int, Tensor] = {}
         for rank, gathered in zip(about, everyone, strict=True):
             start = 0
@@ -225,8 +227,8 @@ class DataWorld(World):
     """
 
     whole: World = field(default_factory=World)
-    alike: Any = None  # the process group of this place in all ranks
-    together: Any = None  # the process group of this rank
+    together: Any = None
+    """The process group of the processes of this rank."""
 
     @property
     def is_main(self) -> bool:
@@ -236,45 +238,11 @@ class DataWorld(World):
     def devices(self) -> int:
         return self.whole.size
 
-    def sum(self, values: Tensor) -> Tensor:
-        if self.size > 1:
-            self._arrive()
-            dist.all_reduce(values, group=self.alike)
-        return values
-
     def agree(self, values: Tensor) -> Tensor:
         """A flag of one process counts for its rank."""
         self._arrive()
         dist.all_reduce(values, dist.ReduceOp.MAX, group=self.together)
         return self.sum(values)
-
-    def gather(self, value: Any) -> list[Any]:
-        if self.size == 1:
-            return [value]
-        self._arrive()
-        values: list[Any] = [None] * self.size
-        dist.all_gather_object(values, value, group=self.alike)
-        return values
-
-    def gather_on_main(self, value: Any) -> list[Any]:
-        found = self.gather(value)
-        return found if self.is_main else []
-
-    def exchange(self, rows: Tensor, sent: list[int], received: list[int]) -> Tensor:
-        if self.size == 1:
-            return rows
-        self._arrive()
-        found = rows.new_empty((sum(received), *rows.shape[1:]))
-        dist.all_to_all_single(found, rows.contiguous(), received, sent, group=self.alike)
-        return found
-
-    def gather_rows(self, mine: dict[int, Tensor], total: int) -> list[Tensor]:
-        lanes = {
-            lane: rows
-            for rank in self.gather({n: t.detach().cpu() for n, t in mine.items()})
-            for lane, rows in rank.items()
-        }
-        return [lanes[lane].to(self.device) for lane in sorted(lanes)]
 
     def barrier(self) -> None:
         self.whole.barrier()
@@ -300,7 +268,12 @@ def data_world(world: World, tensor: int) -> World:
     alike, _ = dist.new_subgroups_by_enumeration([[first + i for first in places] for i in range(tensor)])
     together, _ = dist.new_subgroups_by_enumeration([[first + i for i in range(tensor)] for first in places])
     rank, size = world.rank // tensor, world.size // tensor
-    return DataWorld(rank, size, world.device, world.membership, whole=world, alike=alike, together=together)
+    return DataWorld(rank, size, world.device, world.membership, alike, whole=world, together=together)
+
+
+def rows_sharded(module: nn.Module) -> set[nn.Parameter]:
+    """The parameters of which every rank trains other rows, with exchanges of their own."""
+    return {p for each in module.modules() if hasattr(each, ROWS) for p in getattr(each, ROWS)()}
 
 
 def data_parallel(module: nn.Module) -> DistributedDataParallel:
@@ -313,8 +286,8 @@ def data_parallel(module: nn.Module) -> DistributedDataParallel:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _Unadvised.apply(torch.zeros(1))
-    own = {id(p) for each in module.modules() if hasattr(each, ROWS) for p in getattr(each, ROWS)()}
-    if ignored := [name for name, p in module.named_parameters() if id(p) in own]:
+    own = rows_sharded(module)
+    if ignored := [name for name, p in module.named_parameters() if p in own]:
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, ignored)
     return DistributedDataParallel(module, broadcast_buffers=False, find_unused_parameters=True)
 
