@@ -178,6 +178,7 @@ def save_with_a_full_disk(world: World, run: Path, background: bool) -> None:
         checkpoints.finish()
     world.barrier()
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-1"]
+    world.barrier()  # no rank begins the next save while another looks
     checkpoint.write_pieces = real
     saved(checkpoints, model, optimizer, {"step": 2})
     assert checkpoints.whole().step == 2
