@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import nn
 
@@ -19,7 +20,7 @@ from workbench.recipe.spec import TrainSpec
 from workbench.runs import checkpoint
 from workbench.runs.checkpoint import Content, restore
 from workbench.runs.checkpoints import Checkpoints
-from workbench.runs.weights import read_weights, save_weights
+from workbench.runs.weights import read_weights, save_tensors, save_weights
 from workbench.training.held_out import improves
 
 SPEC = TrainSpec(max_steps=9, global_batch_size=1, micro_batch_size=1, lr=0.1)
@@ -150,6 +151,17 @@ def test_tied_weights_make_equal_bytes_in_any_order(tmp_path: Path) -> None:
         save_weights(tmp_path / "again.safetensors", tensors)
         written |= {(tmp_path / f"{i}.safetensors").read_bytes(), (tmp_path / "again.safetensors").read_bytes()}
     assert len(written) == 1
+
+
+def test_equal_metadata_make_equal_bytes(tmp_path: Path) -> None:
+    """The library orders its keys at random in each call."""
+    metadata = {name: f"ä {name}\n" for name in "qwertzuiop"}
+    for number in range(4):
+        save_tensors(tmp_path / str(number), {"a": torch.arange(3.0)}, dict(metadata))
+    assert len({(tmp_path / str(number)).read_bytes() for number in range(4)}) == 1
+    with safe_open(tmp_path / "0", "pt") as file:
+        assert file.metadata() == metadata
+        assert file.get_tensor("a").tolist() == [0, 1, 2]
 
 
 def test_improves_knows_which_way() -> None:

@@ -43,7 +43,8 @@ def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a safetensors file, completely or not at all; it is on the disk when this returns.
+    """Write a safetensors file, completely or not at all; it is on the disk when this returns. Equal content becomes
+    equal bytes.
 
     Raises:
         MachineError: the disk is full.
@@ -58,6 +59,20 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str
             if number is None:
                 raise
             raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+        if len(metadata) > 1:
+            _sort_metadata(temporary)
+
+
+def _sort_metadata(path: Path) -> None:
+    """Sort the keys of the metadata: the library writes them in an order that differs from run to run."""
+    with path.open("r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+        if len(text) <= size:
+            file.seek(8)
+            file.write(text.ljust(size))
 
 
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -12,11 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from safetensors.torch import save
 from torch import Tensor
 
 from workbench.core.errors import WorkbenchError, unknown
-from workbench.core.files.drafts import atomic
 from workbench.evaluation.scoring.evaluated_run import checkpoint_of
 from workbench.evaluation.scoring.inputs import input_corpus, text_lines, text_samples
 from workbench.evaluation.scoring.passes import PassOutput, forward_pass, sample_pass
@@ -24,6 +22,7 @@ from workbench.interop.run_or_checkpoint import load
 from workbench.models.network import Network
 from workbench.pretraining.task import Task
 from workbench.runs.loaded_run import LoadedRun
+from workbench.runs.weights import save_tensors
 from workbench.sequences.builders.document import DocumentBuilder
 from workbench.sequences.sequence import Sample, Sequence
 
@@ -225,8 +224,7 @@ class EncodeTask:
         vectors = torch.cat([torch.from_numpy(part) for _, part in found if len(part)])
         made = {"keys": json.dumps(keys, ensure_ascii=False), "checkpoint": checkpoint_of(self.run)}
         made |= {"input": str(self.source), "stream": self.stream, "pool": self.pool}
-        with atomic(output) as file:
-            file.write(save({"vectors": vectors.contiguous()}, made))
+        save_tensors(output, {"vectors": vectors.contiguous()}, made)
         return len(keys), vectors.shape[1]
 
     def samples(self, first: int, count: int) -> tuple[Iterator[list[Sample]], bool]:
