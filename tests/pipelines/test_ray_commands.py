@@ -76,9 +76,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Small inputs of all commands; a server of images runs meanwhile."""
     folder = tmp_path_factory.mktemp("world")
     _write_inputs(folder)
-    films = ("--videos", folder / "films")
-    for name, kind, options in (("pictures", "image-text", ()), ("texts", "text", ()), ("videos", "video-text", films)):
-        command(kind, folder / f"{name}.jsonl", "-o", folder / name, "--workers", 1, *options)
+    for kind in ("image-text", "video-text", "text"):
+        media = () if kind == "text" else (f"--{kind.partition('-')[0]}s", folder / "media")
+        command(kind, folder / f"{kind}.jsonl", *media, "-o", folder / kind, "--workers", 1)
     GraphStore.build(
         [("e1", "lives in", "e3"), ("e2", "lives in", "e3"), ("e2", "lives in", "e4")],
         folder / "graph",
@@ -92,7 +92,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     pretrain(recipe(folder), folder / "kepler")
     (folder / "bert").mkdir()
     pretrain_on(make_texts(folder / "bert"))
-    files = {f"i{n}.jpg": (folder / "images" / f"i{n}.jpg").read_bytes() for n in range(6)}
+    files = {f"i{n}.jpg": (folder / "media" / f"i{n}.jpg").read_bytes() for n in range(6)}
     with serving(files) as (address, _):
         rows = [f"caption {n}\t{address}/{'ok' if n % 4 else 'missing'}/i{n}.jpg\n" for n in range(6)]
         (folder / "list.tsv").write_text("".join(rows))
@@ -100,15 +100,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def _write_inputs(folder: Path) -> None:
-    for name in ("images", "films"):
-        (folder / name).mkdir()
+    (folder / "media").mkdir()
     for n in range(6):
-        (folder / "images" / f"i{n}.jpg").write_bytes(encoded(photo(n // 2), quality=90 - n))
-        (folder / "films" / f"v{n}.mp4").write_bytes(video(n))
-    pictures = [{"image": f"i{n}.jpg", "captions": list(PAIRS[n % 3])} for n in range(6)]
-    films = [{"video": f"v{n}.mp4", "caption": "x"} for n in range(6)]
+        (folder / "media" / f"i{n}.jpg").write_bytes(encoded(photo(n // 2), quality=90 - n))
+        (folder / "media" / f"v{n}.mp4").write_bytes(video(n))
+    images = [{"image": f"i{n}.jpg", "captions": list(PAIRS[n % 3])} for n in range(6)]
+    videos = [{"video": f"v{n}.mp4", "caption": "x"} for n in range(6)]
     texts = [{"text": text, "id": f"{n}"} for n, text in enumerate(TEXTS * 4)]
-    for file, rows in {"pictures": pictures, "videos": films, "texts": texts}.items():
+    for file, rows in {"image-text": images, "video-text": videos, "text": texts}.items():
         (folder / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "templates.tsv").write_text("lives in\t[X] lives in [Y] .\n")
     (folder / "lines.txt").write_text("\n".join(TEXTS * 20))
@@ -117,16 +116,13 @@ def _write_inputs(folder: Path) -> None:
 DETECTOR = "fasterrcnn_mobilenet_v3_large_320_fpn"
 NEAR = ("--dedupe", "--near-images", 4, "--near-captions", 0.8)
 PREPARED: dict[str, tuple[str, tuple[Any, ...]]] = {
-    "region features": (
-        "regions pictures",
-        ("--backbone", DETECTOR, "--max-regions", 3),
-    ),
-    "grid features": ("regions pictures", GRID),
-    "clips": ("clips videos", ("--backbone", "resnet10t", "--size", 32, "--rate", 4)),
-    "links": ("link texts --graph graph", ()),
-    "phrases": ("phrases texts", ("--min-count", 2, "--threshold", 0.5)),
+    "region features": ("regions image-text", ("--backbone", DETECTOR, "--max-regions", 3)),
+    "grid features": ("regions image-text", GRID),
+    "clips": ("clips video-text", ("--backbone", "resnet10t", "--size", 32, "--rate", 4)),
+    "links": ("link text --graph graph", ()),
+    "phrases": ("phrases text", ("--min-count", 2, "--threshold", 0.5)),
     "facts": ("facts graph --templates templates.tsv", ()),
-    "near duplicates": ("corpus pictures", NEAR),
+    "near duplicates": ("corpus image-text", NEAR),
     "fetched images": ("image-text list.tsv", ("--fetch", "--private-hosts", "--resize", 32)),
 }
 
@@ -159,7 +155,7 @@ def test_a_corpus_has_the_same_bytes(name: str, world: Path, tmp_path: Path, clu
     assert len([name for name in compare(write, tmp_path) if name.endswith(".tar")]) > 1
 
 
-@pytest.mark.parametrize("source", ["lines.txt", "texts"])
+@pytest.mark.parametrize("source", ["lines.txt", "text"])
 def test_encoded_vectors_have_the_same_bytes(
     source: str, world: Path, tmp_path: Path, cluster: None, monkeypatch: Any
 ) -> None:
