@@ -91,7 +91,7 @@ def test_a_damaged_copy_in_the_cache_is_fetched_again(write: Any, texts: Any, tm
     local = write([{"text": "Paris is a town"}])
     fsspec.filesystem("memory").put(local.place + "/", "memory://bucket/damaged/", recursive=True)
     cache = tmp_path / "cache"
-    assert Corpus.open("memory://bucket/damaged", cache=cache).read(0, 0)["text"] == "Paris is a town"
+    Corpus.open("memory://bucket/damaged", cache=cache).shard(0)
     (copy,) = cache.rglob("*.tar")
     change(copy, b"Paris", b"Basel")
     assert Corpus.open("memory://bucket/damaged", cache=cache).read(0, 0)["text"] == "Paris is a town"

@@ -25,10 +25,12 @@ from workbench.core.files import transfers
 from workbench.core.files.cache import FileCache, RemoteFile
 from workbench.core.files.downloads import THREADS, pool
 from workbench.core.files.transfers import StoreOptions
+from workbench.corpora import remote_copies
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import FILE_NAME, finish_corpus, parse_manifest
 from workbench.corpora.opened_manifests import forget_manifests
 from workbench.corpora.reading.reader import Reader
+from workbench.corpora.shards.index import ShardIndex
 from workbench.corpora.shards.writer import ShardWriter
 from workbench.corpora.verify import verify
 
@@ -68,7 +70,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Proxy, st
 def store(
     server: tuple[Proxy, str, Corpus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Proxy, str, Corpus]]:
-    """The same, with an empty cache and short bounds of time."""
+    """The same, with an empty cache, short bounds of time, and whole shards only."""
+    monkeypatch.setattr(remote_copies, "PARTS", 0)
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("WORKBENCH_STORE_TIMEOUT", TIMEOUT)
     monkeypatch.setenv("WORKBENCH_STORE_TRIES", "3")
@@ -340,6 +343,65 @@ def test_each_version_of_a_corpus_json_is_parsed_once(store: Any, monkeypatch: p
     forget_manifests()
     Corpus.open(url)
     assert (len(parsed), len(proxy.gets(FILE_NAME))) == (2, 1)  # another process of the node
+
+
+# ---- records before their shard
+
+
+def copies(folder: Path, suffix: str) -> list[Path]:
+    return list((folder / "cache").rglob(f"*{suffix}"))
+
+
+def test_the_first_records_are_read_without_their_shards(store: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    proxy, url, local = store
+    monkeypatch.setattr(remote_copies, "PARTS", 3)
+    corpus = Corpus.open(url)
+    for number in (7, 395, 0):
+        assert corpus[number]["text"] == local[number]["text"]
+    assert not copies(tmp_path, ".tar")
+    assert len(proxy.gets(".tar")) == 3
+    assert corpus[1]["text"] == local[1]["text"]  # one too many: the shard is fetched
+    assert len(copies(tmp_path, ".tar")) == 1
+    assert corpus[2]["text"] == local[2]["text"]
+    assert len(proxy.gets(".tar")) == 4
+
+
+@pytest.mark.parametrize("way", ["busy", "cut", "flip", "silent", "stall"])
+def test_a_part_that_does_not_come_right_is_read_with_the_shard(
+    store: Any, way: str, tmp_path: Path, monkeypatch: Any, caplog: Any
+) -> None:
+    proxy, url, local = store
+    monkeypatch.setattr(remote_copies, "PARTS", 3)
+    monkeypatch.setattr(remote_copies, "PATIENCE", 0.5)
+    corpus = Corpus.open(url)
+    corpus.index(0)
+    proxy.misbehave(way, "part-000000.tar", 1)
+    started = time.monotonic()
+    assert corpus[0]["text"] == local[0]["text"]
+    assert time.monotonic() - started < 10
+    assert len(copies(tmp_path, ".tar")) == 1
+    assert corpus[10]["text"] == local[10]["text"]  # no part is tried again
+    assert len(copies(tmp_path, ".tar")) == 2
+    assert not warnings_of(caplog)
+
+
+def test_a_reader_waits_for_whole_shards(store: Any, monkeypatch: Any) -> None:
+    proxy, url, _ = store
+    monkeypatch.setattr(remote_copies, "PARTS", 1000)
+    corpus = Corpus.open(url)
+    texts_of(Reader([(corpus, 1.0)], seed=0, lanes=1, micro_batch_size=20), 0)
+    requested = proxy.gets(".tar")
+    assert len(requested) == len(set(requested))
+
+
+def test_an_index_of_an_earlier_version_has_no_checksums_of_records(
+    store: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    _, url, local = store
+    monkeypatch.setattr(remote_copies, "PARTS", 3)
+    monkeypatch.setattr(ShardIndex, "checksum", lambda *_: None)
+    assert Corpus.open(url)[0]["text"] == local[0]["text"]
+    assert len(copies(tmp_path, ".tar")) == 1
 
 
 # ---- the cache of a node

@@ -335,6 +335,11 @@ def test_a_remote_corpus_is_fetched_once_and_checked(
     remote = Corpus.open("memory://bucket/remote")
     assert remote.name == "remote"
     expected = [local.read(s, r)["text"] for s in (0, 1) for r in range(5)]
+    assert remote[0]["text"] == expected[0]
+    assert not list((tmp_path / "the cache").rglob("*.tar"))  # it was read by itself
+    assert [remote.shard(s).raw(r) for s in (0, 1) for r in range(5)] == [
+        local.raw(s, r) for s in (0, 1) for r in range(5)
+    ]
     assert [remote.read(s, r)["text"] for s in (0, 1) for r in range(5)] == expected
     cached = sorted(p for p in (tmp_path / "the cache").glob("??/*") if p.is_file())
     assert sorted(p.suffix for p in cached) == [".bundle", ".json", ".tar", ".tar"]

@@ -21,7 +21,7 @@ from workbench.corpora.index_bundle import IndexBundle
 from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo
 from workbench.corpora.opened_manifests import manifest_at, remote_manifest
 from workbench.corpora.remote_copies import RemoteCopies
-from workbench.corpora.shards.index import ShardIndex
+from workbench.corpora.shards.index import ShardIndex, record_checksum
 from workbench.corpora.shards.record import BadRecordError, decode
 from workbench.corpora.shards.writer import preparation_in
 from workbench.sequences.sequence import Sample
@@ -66,10 +66,6 @@ class Shard:
             offset = offsets[m]
             members[names[ids[m]]] = data[offset : offset + sizes[m]]
         return members
-
-    def size_of(self, record: int) -> int:
-        """Bytes of a record's members."""
-        return sum(self._sizes[m] for m in range(self._starts[record], self._starts[record + 1]))
 
 
 class Corpus:
@@ -208,8 +204,11 @@ class Corpus:
     def expect(self, now: Iterable[int], soon: Iterable[int]) -> None:
         """Say which shards are read now, and which soon: those of a remote corpus are fetched in the background, in
         this order. Open shards that are neither are closed, so that they may leave the cache."""
-        if not self.is_remote:
-            return
+        if self.is_remote:
+            self._copies.refuse_parts("shards are expected")
+            self._expect(now, soon)
+
+    def _expect(self, now: Iterable[int], soon: Iterable[int]) -> None:
         now, soon = list(now), list(soon)
         self._needed = frozenset(now)
         for closed in [shard for shard in self._shards if shard not in {*now, *soon}]:
@@ -219,7 +218,7 @@ class Corpus:
     def expect_next(self, shard: int) -> None:
         """Say that the shards are read in their own order, and this one is next."""
         if self.is_remote:
-            self.expect([shard], range(shard + 1, min(shard + 1 + SHARDS_AHEAD, len(self.shards))))
+            self._expect([shard], range(shard + 1, min(shard + 1 + SHARDS_AHEAD, len(self.shards))))
 
     @contextmanager
     def all_indexes(self) -> Iterator[None]:
@@ -292,7 +291,29 @@ class Corpus:
 
     def raw(self, shard: int, record: int) -> dict[str, bytes]:
         """The members of a record as bytes."""
-        return (self._shards.get(shard) or self.shard(shard)).raw(record)
+        opened = self._shards.get(shard)
+        if opened is None:
+            if self.is_remote and (members := self._record_alone(shard, record)) is not None:
+                return members
+            opened = self.shard(shard)
+        return opened.raw(record)
+
+    def _record_alone(self, shard: int, record: int) -> dict[str, bytes] | None:
+        """The members of a record, read without its remote shard, with the right checksum; None if they are not."""
+        info, index = self.shards[shard], self.index(shard)
+        file, checksum = RemoteFile(self._where(info.name), info.sha256, info.bytes), index.checksum(record)
+        if checksum is None or not is_url(file.url):
+            return None
+        places = index.members(record)
+        start, end = min(at for _, at, _ in places), max(at + size for _, at, size in places)
+        part = self._copies.part(file, start, end)
+        if part is None:
+            return None
+        members = {name: part[at - start : at - start + size] for name, at, size in places}
+        if record_checksum(members.values()) != checksum:
+            self._copies.refuse_parts(f"another checksum of record {record} of {file.url}")
+            return None
+        return members
 
     def read(self, shard: int, record: int) -> Sample:
         """A record as a sample. Long records are cached for a while: do not change the sample's lists in place.
@@ -303,16 +324,15 @@ class Corpus:
         cached = self._cached.get((shard, record))
         if cached is not None:
             return dict(cached)
-        opened = self._shards.get(shard) or self.shard(shard)
-        members = opened.raw(record)
-        key = opened.index.key(record)
+        members = self.raw(shard, record)
+        key = self.index(shard).key(record)
         try:
             sample = decode_foreign(members, self.kind) if self.manifest.foreign else decode(members)
         except ValueError as error:
             reason, _, detail = str(error).partition(": ")
-            raise BadRecordError(self._where(opened.name), key, reason, detail) from error
+            raise BadRecordError(self._where(self.shards[shard].name), key, reason, detail) from error
         sample["key"], sample["corpus"] = key, self.name
-        if self.kind == "text" and opened.size_of(record) >= LONG_RECORD:
+        if self.kind == "text" and sum(map(len, members.values())) >= LONG_RECORD:
             _keep(self._cached, (shard, record), sample, CACHED_RECORDS)
             return dict(sample)
         return sample

@@ -21,7 +21,7 @@ from workbench.corpora.reading.source import OnError
 from workbench.corpora.schema.members import IN_JSON, JSON_MEMBER
 from workbench.corpora.schema.places import texts_in
 from workbench.corpora.schema.schema import FIELDS, KINDS, SchemaField, fields_of, lacking, units_of
-from workbench.corpora.shards.index import IndexBuilder, index_name
+from workbench.corpora.shards.index import IndexBuilder, index_name, record_checksum
 from workbench.corpora.shards.record import BadRecordError, characters_of, check_sample, cuts_of, lengths_of
 from workbench.corpora.shards.tars import Member, records
 from workbench.corpora.shards.writer import preparation_in
@@ -198,7 +198,7 @@ def _kind_of(tar: Path) -> str:
 
 
 def _kind_of_json(tar: Path, key: str, members: Sequence[Member]) -> str:
-    stored = _decoded(tar, key, _load(tar, members, {JSON_MEMBER}), "text")
+    stored = _decoded(tar, key, {JSON_MEMBER: _load(tar, members)[JSON_MEMBER]}, "text")
     keys = {*stored, *stored.get("meta", {})}
     if "text" in keys:
         return "text"
@@ -207,13 +207,12 @@ def _kind_of_json(tar: Path, key: str, members: Sequence[Member]) -> str:
     raise WorkbenchError(f"{tar}: the kind cannot be detected from the json keys {sorted(keys)}; add --kind")
 
 
-def _load(tar: Path, members: Sequence[Member], wanted: set[str] | frozenset[str]) -> dict[str, bytes]:
+def _load(tar: Path, members: Sequence[Member]) -> dict[str, bytes]:
     loaded = {}
     with open(tar, "rb") as file:
         for name, offset, size in members:
-            if name in wanted:
-                file.seek(offset)
-                loaded[name] = file.read(size)
+            file.seek(offset)
+            loaded[name] = file.read(size)
     return loaded
 
 
@@ -240,8 +239,10 @@ def _index_shard(tar: Path, name: str, index_path: Path, kind: str, on_error: On
     for key, members in records(tar, left_out):
         names = {member.name for member in members}
         media = several_media(names, kind)
+        loaded = _load(tar, members)
+        read = {name: data for name, data in loaded.items() if name in FOREIGN_MEMBERS and name not in unread}
         try:
-            sample = _decoded(tar, key, _load(tar, members, FOREIGN_MEMBERS - unread.keys()), kind)
+            sample = _decoded(tar, key, read, kind)
             sample |= {field.name: _empty(field) for member, field in unread.items() if member in names}
             sample |= {"media": {}} if media else {}
             _require(sample, kind, tar, key, names)
@@ -253,7 +254,7 @@ def _index_shard(tar: Path, name: str, index_path: Path, kind: str, on_error: On
             dropped[f"{what} that cannot be read" if values else what] += 1
             continue
         bare["records"] += kind in ANNOTATED and not sample.keys() & {*ANNOTATIONS}
-        index.add(key, members, lengths_of(sample, kind), cuts_of(sample))
+        index.add(key, members, record_checksum(loaded.values()), lengths_of(sample, kind), cuts_of(sample))
         fields.update(list(sample))
         characters.update(characters_of(sample))
         strange.update(names - FOREIGN_MEMBERS - set(media))

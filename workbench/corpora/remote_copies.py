@@ -1,4 +1,7 @@
-"""The local copies of a remote corpus's files: fetched on use, or before it in the background."""
+"""The local copies of a remote corpus's files: fetched on use, or before it in the background.
+
+The first records are read by themselves. So whoever looks at a few of them does not wait for a whole shard.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,13 @@ from pathlib import Path
 from workbench.core.files.cache import FileCache, HeldCopy, RemoteFile
 from workbench.core.files.checksums import matches
 from workbench.core.files.downloads import Download, pool
+from workbench.core.files.transfers import read_part
 
 logger = logging.getLogger(__name__)
+PARTS = 8
+"""Parts that are read of the files of a corpus at most; a part takes a request of its own."""
+PATIENCE = 1.0
+"""Seconds after which a part is given up, and the file waited for."""
 
 
 class RemoteCopies:
@@ -24,6 +32,25 @@ class RemoteCopies:
         self._cache = FileCache(folder)
         self._downloads: dict[str, Download] = {}  # by checksum
         self._needed: frozenset[str] = frozenset()
+        self._parts_left = PARTS
+
+    def part(self, file: RemoteFile, start: int, end: int) -> bytes | None:
+        """The bytes from `start` to `end` of a file, not compared with a checksum; None if there is a copy of the file,
+        or it is to be fetched: after `PARTS` parts, or as a part could not be read at once."""
+        if not self._parts_left or self._cache.path(file).is_file():
+            return None
+        self._parts_left -= 1
+        try:
+            return read_part(file.url, start, end, PATIENCE)
+        except Exception as error:  # each store's library has its own; the file is fetched with repeated tries
+            self.refuse_parts(f"{type(error).__name__}: {error}")
+            return None
+
+    def refuse_parts(self, why: str) -> None:
+        """Read no more parts, but whole files."""
+        if self._parts_left:
+            logger.debug("whole files are read instead of parts: %s", why)
+        self._parts_left = 0
 
     def copy(self, file: RemoteFile) -> HeldCopy:
         """The copy of a file. A copy that was changed or damaged is fetched again.
@@ -71,4 +98,4 @@ class RemoteCopies:
             pool().cancel(self._downloads.pop(sha256))
 
     def __getstate__(self) -> dict[str, object]:
-        return {"_cache": self._cache, "_downloads": {}, "_needed": frozenset()}
+        return self.__dict__ | {"_downloads": {}, "_needed": frozenset()}

@@ -169,6 +169,27 @@ def download(url: str, target: Path, stop: threading.Event | None = None) -> str
     return progress.digest()
 
 
+def read_part(url: str, start: int, end: int, patience: float) -> bytes:
+    """The bytes from `start` to `end` of a remote file, in one try.
+
+    Args:
+        patience: seconds after which the try ends.
+
+    Raises:
+        TimeoutError: the bytes did not come in time.
+        Exception: the errors of the store's library.
+    """
+
+    def ask(files: Any, path: str) -> Any:
+        return (files._cat_file if isinstance(files, AsyncFileSystem) else files.cat_file)(path, start=start, end=end)
+
+    running = _started(url, ask)
+    try:
+        return bytes(running.result(patience))
+    finally:
+        running.cancel()
+
+
 def read_bytes(url: str, check: Callable[[bytes], None] = lambda data: None) -> bytes:
     """The content of a remote file, read with repeated tries.
 

@@ -1,4 +1,4 @@
-"""The index of a shard: the places of members, the lengths of records, and the cut points of texts.
+"""The index of a shard: places of members, checksums and lengths of records, and cut points of texts.
 
 There is one safetensors file of flat arrays per shard (`IndexBuilder`), mapped into memory: opening it costs the same
 for ten records as for ten million. Everything in the file is checked on reading. Offsets must lie in the file and in
@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,14 @@ def index_name(shard_name: str) -> str:
     return shard_name.removesuffix(".tar") + SUFFIX
 
 
+def record_checksum(members: Iterable[bytes]) -> int:
+    """A checksum of 64 bits (BLAKE2b) of a record's members, in their order."""
+    hasher = hashlib.blake2b(digest_size=8)
+    for data in members:
+        hasher.update(data)
+    return int.from_bytes(hasher.digest(), "little", signed=True)
+
+
 class IndexBuilder:
     """Collects the index of a shard, record by record."""
 
@@ -38,6 +46,7 @@ class IndexBuilder:
         self.units = tuple(units)
         self.names: dict[str, int] = {}
         self._keys: list[bytes] = []
+        self._checksums: list[int] = []
         self._members: list[tuple[int, int, int]] = []
         self._member_starts = [0]
         self._lengths: dict[str, list[int]] = {unit: [] for unit in self.units}
@@ -52,11 +61,18 @@ class IndexBuilder:
         self,
         key: str,
         members: Sequence[tuple[str, int, int]],
+        checksum: int,
         lengths: Mapping[str, int],
         cuts: Sequence[int] | None = None,
     ) -> None:
-        """Add a record; `members` are (name, offset of the data in the tar, size), both in bytes."""
+        """Add a record.
+
+        Args:
+            members: (name, offset of the data in the tar, size), both in bytes.
+            checksum: see `record_checksum`.
+        """
         self._keys.append(key.encode())
+        self._checksums.append(checksum)
         self._members.extend((self.names.setdefault(n, len(self.names)), offset, size) for n, offset, size in members)
         self._member_starts.append(len(self._members))
         for unit in self.units:
@@ -82,6 +98,7 @@ class IndexBuilder:
         arrays: dict[str, np.ndarray] = {
             "keys": np.frombuffer(b"".join(self._keys), np.uint8),
             "key_starts": np.cumsum([0, *map(len, self._keys)]).astype(np.int64),
+            "checksums": np.array(self._checksums, np.int64),
             "member_starts": np.array(self._member_starts, np.int64),
             "member_names": ids.astype(np.int32),
             "member_offsets": offsets.astype(np.int64),
@@ -117,6 +134,7 @@ class ShardIndex:
             arrays, about = read_layout(self._view)
             self.names: list[str] = about["names"]
             self.shard: dict[str, Any] = about["shard"]
+            self._checksums = arrays.get("checksums")
             self.member_starts = arrays["member_starts"]
             self.member_names = arrays["member_names"]
             self.member_offsets = arrays["member_offsets"]
@@ -140,6 +158,10 @@ class ShardIndex:
     def key(self, record: int) -> str:
         """The key of a record."""
         return bytes(self._keys[self._key_starts[record] : self._key_starts[record + 1]]).decode()
+
+    def checksum(self, record: int) -> int | None:
+        """The checksum of a record (`record_checksum`); None in an index of an earlier version."""
+        return None if self._checksums is None else int(self._checksums[record])
 
     def members(self, record: int) -> list[tuple[str, int, int]]:
         """(name, offset, size) of a record's members."""
@@ -176,6 +198,8 @@ _ARRAYS = {
     "cut_starts": ("I64",),
     "cuts": ("I32", "I64"),
 }
+_LATER = {"checksums": ("I64",)}
+"""Arrays that an index of an earlier version lacks."""
 LENGTH = "length."
 _PREFIX = 8  # bytes of the header's length
 
@@ -243,7 +267,7 @@ def _json(data: bytes | str) -> Any:
 
 
 def _array(view: memoryview, start: int, name: str, entry: Any) -> np.ndarray:
-    allowed = ("I64",) if name.startswith(LENGTH) else _ARRAYS.get(name, ())
+    allowed = ("I64",) if name.startswith(LENGTH) else (_ARRAYS | _LATER).get(name, ())
     kind = entry.get("dtype") if isinstance(entry, dict) else None
     if kind not in allowed:
         raise ValueError(f"its array {name!r} is of type {kind!r}; allowed: {', '.join(allowed) or 'no such array'}")
@@ -279,6 +303,8 @@ def _check(arrays: Arrays, about: dict[str, Any]) -> None:
             raise ValueError("a member has no name")
         if offsets.min() < 0 or sizes.min() < 0 or offsets.max() > size or (sizes > size - offsets).any():
             raise ValueError(f"a member lies outside of the shard of {size} bytes")
+    if "checksums" in arrays and len(arrays["checksums"]) != records:
+        raise ValueError(f"its array of checksums is not of {records} records")
     _check_keys(arrays["keys"], arrays["key_starts"])
     for name, lengths in arrays.items():
         # a text has at most as many characters, and a list at most as many elements, as its record has bytes

@@ -21,7 +21,7 @@ from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.drafts import atomic, explained, sha256_of
 from workbench.corpora.manifest import ShardInfo, parse_shard
 from workbench.corpora.schema.schema import KINDS, READING, units_of
-from workbench.corpora.shards.index import IndexBuilder, ShardIndex, index_name
+from workbench.corpora.shards.index import IndexBuilder, ShardIndex, index_name, record_checksum
 from workbench.corpora.shards.record import NotFiniteError, characters_of, encode, without_nan
 from workbench.sequences.sequence import Sample
 
@@ -169,7 +169,7 @@ class ShardWriter:
         with explained(self.path):
             entries = [(name, self._append(f"{key}.{name}", data), len(data)) for name, data in members.items()]
         self._keys.add(key)
-        self._index.add(key, entries, lengths, cuts)
+        self._index.add(key, entries, record_checksum(members.values()), lengths, cuts)
 
     def _append(self, name: str, data: bytes) -> int:
         entry = tarfile.TarInfo(name)
