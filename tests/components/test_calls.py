@@ -118,3 +118,36 @@ def test_compiled_code_does_not_depend_on_what_is_checked() -> None:
         for _ in range(CHECKED + 2):
             with first.checked("text", lambda: None):
                 assert compiled(late, torch.zeros(2)).tolist() == [1, 1]
+
+
+class Counting(nn.Module):
+    """A layer with a buffer, which its forward pass changes, replaces or leaves alone."""
+
+    def __init__(self, way: str, saved: bool = True) -> None:
+        super().__init__()
+        self.way = way
+        self.register_buffer("seen", torch.zeros(1), persistent=saved)
+
+    def forward(self, value: Tensor) -> Tensor:
+        if self.way == "in place":
+            self.seen += 1
+        elif self.way == "replaced":
+            self.seen = self.seen + 1
+        return value + self.seen
+
+
+@pytest.mark.parametrize("way", ["in place", "replaced"])
+def test_a_buffer_that_changes_in_a_forward_pass_is_refused(way: str) -> None:
+    layer = mark(nn.Sequential(Counting(way)), "model.layers[1]: layer 'mine'")
+    first = FirstMicroBatches(nn.Sequential(layer))
+    with (
+        pytest.raises(WorkbenchError, match=r"model\.layers\[1\]: layer 'mine': the buffer 'seen' of Counting was"),
+        first.checked("text", lambda: None),
+    ):
+        layer(torch.ones(1))
+
+
+def test_buffers_that_are_not_saved_or_stay_are_allowed() -> None:
+    layers = nn.Sequential(Counting("in place", saved=False), Counting("left alone"))
+    with FirstMicroBatches(layers).checked("text", lambda: None):
+        layers(torch.ones(1))

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from workbench.components.build_context import named
+from workbench.components.build_context import build_record_of, named
 from workbench.components.error_context import ErrorContext
 from workbench.core.errors import WorkbenchError
 
@@ -47,11 +47,12 @@ class FirstMicroBatches:
     """The switch of the checks: on in the first micro-batches of each task, and after an error.
 
     Args:
+        root: the model. A micro-batch must not change its buffers, but for those that are not saved.
         repeats: whether a micro-batch can run once more after an error; not where other ranks would have to, too.
     """
 
-    def __init__(self, repeats: bool = True) -> None:
-        self.repeats = repeats
+    def __init__(self, root: nn.Module | None = None, *, repeats: bool = True) -> None:
+        self.root, self.repeats = root, repeats
         self._begun: Counter[str] = Counter()
 
     @contextmanager
@@ -62,13 +63,16 @@ class FirstMicroBatches:
             again: runs the components once more, without lasting effects, to find the wrong one.
 
         Raises:
-            WorkbenchError: the block failed because a component returned a wrong value; the message names it.
+            WorkbenchError: the block failed because a component returned a wrong value, or a component changed a
+                buffer; the message names it.
         """
         global _checking
         self._begun[task] += 1
         before, _checking = _checking, _checking and self._begun[task] <= CHECKED
+        buffers = _saved_buffers(self.root) if _checking and self.root is not None else []
         try:
             yield
+            _check_buffers(self.root, buffers)
         except Exception as error:
             known = isinstance(error, WorkbenchError | MemoryError | torch.OutOfMemoryError)
             if _checking or known or not self.repeats:
@@ -92,6 +96,39 @@ def _look_again(again: Callable[[], Any], error: Exception) -> None:
         raise clear from error
     except Exception:
         return  # a bug; the first error describes it better
+
+
+class _Buffer(NamedTuple):
+    module: nn.Module
+    name: str
+    tensor: Tensor
+    version: int
+
+
+def _saved_buffers(root: nn.Module) -> list[_Buffer]:
+    return [
+        _Buffer(module, name, tensor, tensor._version)
+        for module in root.modules()
+        for name, tensor in module._buffers.items()
+        if tensor is not None and name not in module._non_persistent_buffers_set
+    ]
+
+
+def _check_buffers(root: nn.Module | None, before: list[_Buffer]) -> None:
+    """
+    Raises:
+        WorkbenchError: a buffer was changed.
+    """
+    for module, name, tensor, version in before:
+        if module._buffers.get(name) is not tensor or tensor._version != version:
+            assert root is not None
+            around = [each for each in root.modules() if build_record_of(each) and module in set(each.modules())]
+            raise WorkbenchError(
+                f"{named(around[-1] if around else module)}: the buffer {name!r} of {type(module).__name__} was "
+                "changed in a forward pass. Micro-batches, ranks and layers that are computed twice would change it "
+                "differently. Change a buffer in the method `after_step(update)`, which runs once an update. A buffer "
+                "that need not be saved is registered with persistent=False"
+            )
 
 
 def call(component: Any, method: str, returns: Returns, *arguments: Any) -> Any:

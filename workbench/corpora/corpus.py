@@ -67,6 +67,10 @@ class Shard:
             members[names[ids[m]]] = data[offset : offset + sizes[m]]
         return members
 
+    def size_of(self, record: int) -> int:
+        """Bytes of a record's members."""
+        return sum(self._sizes[m] for m in range(self._starts[record], self._starts[record + 1]))
+
 
 class Corpus:
     """A corpus: the records of all shards in their order, iterable and indexable. `Corpus.open` opens one.

@@ -377,7 +377,8 @@ def surrogate(embedded: EmbeddedFields, gradients: EmbeddedFields) -> Tensor:
 
 
 def _sum_of(before: Tensor | None, more: Tensor | None) -> Tensor | None:
-    return more if before is None else before if more is None else before.add_(more)
+    # autograd may return one tensor for two inputs, or one without memory of its own: no sum is in place
+    return more if before is None else before if more is None else before + more
 
 
 def _over_ranks(sums: list[Tensor | None], inputs: list[Tensor], world: World) -> list[Tensor | None]:
@@ -386,9 +387,13 @@ def _over_ranks(sums: list[Tensor | None], inputs: list[Tensor], world: World) -
         return sums
     used = world.sum(torch.tensor([float(gradient is not None) for gradient in sums])).tolist()
     return [
-        world.sum(torch.zeros_like(leaf) if gradient is None else gradient.contiguous()) if times else None
+        world.sum(torch.zeros_like(leaf) if gradient is None else _own(gradient)) if times else None
         for times, gradient, leaf in zip(used, sums, inputs, strict=True)
     ]
+
+
+def _own(gradient: Tensor) -> Tensor:
+    return gradient.clone(memory_format=torch.contiguous_format)
 
 
 def _detached(output: LossOutput) -> LossOutput:

@@ -334,8 +334,19 @@ def parts_of(spec: ParallelSpec, world: World) -> int:
 
 def mesh_of(spec: ParallelSpec, world: World) -> DeviceMesh:
     """The processes as a mesh of (replicate, shard, tensor). `replicate` is there where each node has a copy of the
-    model, `tensor` where several processes compute together."""
+    model, `tensor` where several processes compute together. Every rank takes part.
+
+    Raises:
+        WorkbenchError: see `parts_of`.
+    """
     parts = parts_of(spec, world)
+    everyone = world.gather(parts)
+    if len(set(everyone)) > 1:
+        found = ", ".join(f"{everyone.count(size) // size} x {size}" for size in sorted(set(everyone)))
+        raise WorkbenchError(
+            f"train.parallel.shard = node, but nodes have different numbers of ranks ({found}); start equally many "
+            "ranks on every node, or set train.parallel.shard=full"
+        )
     sizes = {"replicate": world.size // parts, "shard": parts, "tensor": spec.tensor}
     named = {name: size for name, size in sizes.items() if size > 1 or name == "shard"}
     return init_device_mesh(world.device.type, tuple(named.values()), mesh_dim_names=tuple(named))

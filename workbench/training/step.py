@@ -96,7 +96,7 @@ class Updater:
             for task in tasks.values()
             for placed in task.objectives
         }
-        self.first = FirstMicroBatches(repeats=self.parallel.alone)
+        self.first = FirstMicroBatches(root, repeats=self.parallel.alone)
 
     def run(
         self,
