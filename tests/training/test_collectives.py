@@ -54,6 +54,18 @@ def test_a_trial_that_fails_on_one_rank_ends_all(make_recipe: Any, launch: Launc
     assert "lost the others" in first
 
 
+def test_a_head_that_reads_the_weights_of_a_layer_is_named(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
+    def change(tree: dict[str, Any]) -> None:
+        tree["tasks"]["text"]["objectives"].append({"objective": "toy_components:Weighing"})
+
+    recipe, port = make_recipe(change), free_port()
+    options = ["train.max_steps=2", "train.lr_schedule=constant", "train.parallel.shard=full"]
+    ranks = [launch(recipe, tmp_path / "run", *options, rank=rank, size=2, port=port) for rank in range(2)]
+    for code, output in (rank.wait() for rank in ranks):
+        assert code == 2, output
+        assert "'toy_components:Weighing', its head: it reads the weights of a network's layer" in output
+
+
 def test_the_variable_has_one_value(monkeypatch: pytest.MonkeyPatch) -> None:
     for value, expected in (("", False), ("check", True)):
         monkeypatch.setenv(VARIABLE, value)

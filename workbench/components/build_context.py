@@ -186,6 +186,12 @@ def copied(module: M) -> M:
     return duplicate
 
 
+def component_around(root: nn.Module, module: nn.Module) -> nn.Module:
+    """The innermost component of a model that contains a module; the module itself where there is none."""
+    around = [each for each in root.modules() if build_record_of(each) and module in set(each.modules())]
+    return around[-1] if around else module
+
+
 def components_within(module: nn.Module) -> list[nn.Module]:
     """The components among the modules of a network or a head."""
     return [each for each in module.modules() if (built := build_record_of(each)) is not None and built.kind]

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workbench.components.build_context import build_record_of, named
+from workbench.components.build_context import component_around, named
 from workbench.components.error_context import ErrorContext
 from workbench.core.errors import WorkbenchError
 
@@ -122,12 +122,12 @@ def _check_buffers(root: nn.Module | None, before: list[_Buffer]) -> None:
     for module, name, tensor, version in before:
         if module._buffers.get(name) is not tensor or tensor._version != version:
             assert root is not None
-            around = [each for each in root.modules() if build_record_of(each) and module in set(each.modules())]
             raise WorkbenchError(
-                f"{named(around[-1] if around else module)}: the buffer {name!r} of {type(module).__name__} was "
+                f"{named(component_around(root, module))}: the buffer {name!r} of {type(module).__name__} was "
                 "changed in a forward pass. Micro-batches, ranks and layers that are computed twice would change it "
                 "differently. Change a buffer in the method `after_step(update)`, which runs once an update. A buffer "
-                "that need not be saved is registered with persistent=False"
+                "that need not be saved is registered with persistent=False. A norm must not average over batches: "
+                "choose LayerNorm or GroupNorm"
             )
 
 

@@ -6,6 +6,32 @@ from collections.abc import Iterable
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
+
+from workbench.components.build_context import component_around, named
+from workbench.core.errors import WorkbenchError
+
+
+def check_parameters(root: nn.Module) -> None:
+    """Check that every optimizer and every way of parallel training can train the parameters of a network or a head.
+
+    Raises:
+        WorkbenchError: a parameter has no size yet or is complex, or has sparse gradients.
+    """
+    for module in root.modules():
+        for name, parameter in module._parameters.items():
+            wrong = ""
+            if parameter is None:
+                continue
+            if is_lazy(parameter):
+                wrong = "has no size before the first forward pass; state its size, as of nn.Linear"
+            elif parameter.is_complex():
+                wrong = "is complex; store the real and the imaginary part (torch.view_as_real)"
+            elif getattr(module, "sparse", False) is True and isinstance(module, nn.Embedding | nn.EmbeddingBag):
+                wrong = "has sparse gradients; set sparse=False. A table of entities may set rows: sharded instead"
+            if wrong:
+                kind = type(module).__name__
+                raise WorkbenchError(f"{named(component_around(root, module))}: parameter {name!r} of {kind} {wrong}")
 
 
 def initialise(module: nn.Module, scale: float) -> None:

@@ -18,7 +18,7 @@ from workbench.core.options.values import check
 from workbench.models.adapter import LayerStates, NetworkEnd, States
 from workbench.models.checkpointing import recomputed
 from workbench.models.context import Context
-from workbench.models.initialisation import initialise, scale_residuals
+from workbench.models.initialisation import check_parameters, initialise, scale_residuals
 from workbench.models.layer_checks import STREAMS, rows_of_width
 from workbench.models.layers.tap import TapLayer
 from workbench.models.sharing import SharedStates
@@ -94,6 +94,7 @@ class Network(nn.Module):
         self.checkpointing = False
         self.frozen = False
         self.computes_in: torch.dtype | None = None
+        check_parameters(self)
         initialise(self, spec.init_range)
         if spec.scaled_residuals:
             scale_residuals(self.layers)

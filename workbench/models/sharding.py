@@ -23,6 +23,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
+from workbench.components.error_context import ErrorContext
 from workbench.models.lean_building import Filling
 
 Place = tuple[nn.Module, str]
@@ -79,6 +80,13 @@ def _without(root: nn.Module, layers: set[nn.Module]) -> list[nn.Module]:
     return list(found)
 
 
+def _make_contiguous(parameters: Iterable[nn.Parameter]) -> None:
+    """FSDP divides contiguous parameters only."""
+    for parameter in parameters:
+        if not parameter.is_contiguous():
+            parameter.data = parameter.data.contiguous()
+
+
 class Shards:
     """Shards a model in place over a mesh; its parameters are DTensors afterwards, under the same names.
 
@@ -114,13 +122,17 @@ class Shards:
         for layer in list(own):
             parameters = own.pop(layer)  # no list may hold whole parameters longer than their unit needs
             if filling is not None:
-                filling.fill((*parameters, *layer.buffers()))
+                with ErrorContext(layer):
+                    filling.fill((*parameters, *layer.buffers()))
+            _make_contiguous(parameters)
             self.units[layer] = Unit(parameters, layer.modules())
             layer.register_forward_hook(self._touched)  # before FSDP's own, which must see what it returns
-            fully_shard(layer, ignored_params=set(layer.parameters()) - set(parameters), **options)
+            with ErrorContext(layer):
+                fully_shard(layer, ignored_params=set(layer.parameters()) - set(parameters), **options)
             del parameters
         if filling is not None:
             filling.fill((*root.parameters(), *root.buffers()))
+        _make_contiguous(of_root)
         self.units[root] = Unit(of_root, root.modules())
         root.register_forward_hook(self._joined)
         # FSDP does not look into layers that are sharded already: what they share is shown to it here

@@ -11,7 +11,7 @@ from workbench.components.build_context import build_record_of, building, entere
 from workbench.components.calls import call
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.keyed import digest
-from workbench.models.initialisation import initialise
+from workbench.models.initialisation import check_parameters, initialise
 from workbench.models.network import Network
 from workbench.models.networks import build_networks
 from workbench.pretraining.checks import check_fit
@@ -80,6 +80,7 @@ def _head(placed: TaskObjective, recipe: Recipe, networks: dict[str, Network]) -
         record(objective, replace(own, opened=own.opened | context.built("").opened))
     mark(head, f"{named(objective)}, its head")
     spec = recipe.networks.get(placed.network) or recipe.networks[recipe.followers[placed.network].follows]
+    check_parameters(head)
     initialise(head, spec.init_range)
     return head
 

@@ -21,8 +21,10 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+from workbench.components.build_context import named
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import ROWS, World, data_parallel, rows_sharded
 from workbench.models.lean_building import Filling, mapped_tensors, skeleton
@@ -220,10 +222,24 @@ class ShardedModel(ParallelModel):
         assert micro is not None
         with self.shards.training():
             outputs = self.root(micro, task.names, embed=task.global_batch)
+        self._check_losses(outputs)
         joined = Shards.joined(outputs)
         scalar = total({} if stands_in else outputs) + joined
         self.used |= self.shards.used(scalar)
         return scalar
+
+    def _check_losses(self, outputs: Mapping[str, Any]) -> None:
+        """
+        Raises:
+            WorkbenchError: a head computed with a shard of a layer's weights.
+        """
+        for name, output in outputs.items():
+            if isinstance(getattr(output, "loss", None), DTensor):
+                raise WorkbenchError(
+                    f"{named(self.root.heads[name])}: it reads the weights of a network's layer, which are whole only "
+                    "while the layer runs (train.parallel.shard). Read states or embedding tables, or set "
+                    "train.parallel.shard=none"
+                )
 
     @contextmanager
     def running(self, item: Work) -> Iterator[None]:
@@ -257,6 +273,7 @@ class ShardedModel(ParallelModel):
         self.shards.last_backward(True)
         with self.shards.training():
             loss, outputs = self._trial_loss(micro, dtype)
+        self._check_losses(outputs)
         scalar = loss + Shards.joined(outputs)
         with paused:
             scalar.backward()
