@@ -71,7 +71,7 @@ def store(
     server: tuple[Proxy, str, Corpus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Proxy, str, Corpus]]:
     """The same, with an empty cache, short bounds of time, and whole shards only."""
-    monkeypatch.setattr(remote_copies, "PARTS", 0)
+    monkeypatch.setattr(remote_copies, "RANGES", 0)
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("WORKBENCH_STORE_TIMEOUT", TIMEOUT)
     monkeypatch.setenv("WORKBENCH_STORE_TRIES", "3")
@@ -186,6 +186,8 @@ def test_a_file_system_that_blocks_is_abandoned(store: Any, monkeypatch: pytest.
         ("WORKBENCH_STORE_TRIES", "2.5", "tries are a whole number"),
         ("WORKBENCH_CACHE_LIMIT", "200 apples", "allowed is a size such as 500MB, 200GB or 1.5TiB"),
         ("WORKBENCH_CACHE_LIMIT", "0GB", "allowed is a size such as"),
+        ("WORKBENCH_CACHE_LIMIT", "0.4", "allowed is a size such as"),
+        ("WORKBENCH_CACHE_LIMIT", "9" * 400 + "GB", "allowed is a size such as"),
     ],
 )
 def test_wrong_options_are_refused(name: str, value: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +356,7 @@ def copies(folder: Path, suffix: str) -> list[Path]:
 
 def test_the_first_records_are_read_without_their_shards(store: Any, tmp_path: Path, monkeypatch: Any) -> None:
     proxy, url, local = store
-    monkeypatch.setattr(remote_copies, "PARTS", 3)
+    monkeypatch.setattr(remote_copies, "RANGES", 3)
     corpus = Corpus.open(url)
     for number in (7, 395, 0):
         assert corpus[number]["text"] == local[number]["text"]
@@ -367,11 +369,11 @@ def test_the_first_records_are_read_without_their_shards(store: Any, tmp_path: P
 
 
 @pytest.mark.parametrize("way", ["busy", "cut", "flip", "silent", "stall"])
-def test_a_part_that_does_not_come_right_is_read_with_the_shard(
+def test_a_record_that_does_not_come_right_is_read_with_the_shard(
     store: Any, way: str, tmp_path: Path, monkeypatch: Any, caplog: Any
 ) -> None:
     proxy, url, local = store
-    monkeypatch.setattr(remote_copies, "PARTS", 3)
+    monkeypatch.setattr(remote_copies, "RANGES", 3)
     monkeypatch.setattr(remote_copies, "PATIENCE", 0.5)
     corpus = Corpus.open(url)
     corpus.index(0)
@@ -380,14 +382,14 @@ def test_a_part_that_does_not_come_right_is_read_with_the_shard(
     assert corpus[0]["text"] == local[0]["text"]
     assert time.monotonic() - started < 10
     assert len(copies(tmp_path, ".tar")) == 1
-    assert corpus[10]["text"] == local[10]["text"]  # no part is tried again
+    assert corpus[10]["text"] == local[10]["text"]  # none is tried again
     assert len(copies(tmp_path, ".tar")) == 2
     assert not warnings_of(caplog)
 
 
 def test_a_reader_waits_for_whole_shards(store: Any, monkeypatch: Any) -> None:
     proxy, url, _ = store
-    monkeypatch.setattr(remote_copies, "PARTS", 1000)
+    monkeypatch.setattr(remote_copies, "RANGES", 1000)
     corpus = Corpus.open(url)
     texts_of(Reader([(corpus, 1.0)], seed=0, lanes=1, micro_batch_size=20), 0)
     requested = proxy.gets(".tar")
@@ -398,13 +400,21 @@ def test_an_index_of_an_earlier_version_has_no_checksums_of_records(
     store: Any, tmp_path: Path, monkeypatch: Any
 ) -> None:
     _, url, local = store
-    monkeypatch.setattr(remote_copies, "PARTS", 3)
+    monkeypatch.setattr(remote_copies, "RANGES", 3)
     monkeypatch.setattr(ShardIndex, "checksum", lambda *_: None)
     assert Corpus.open(url)[0]["text"] == local[0]["text"]
     assert len(copies(tmp_path, ".tar")) == 1
 
 
 # ---- the cache of a node
+
+
+def test_a_lock_file_with_other_content_is_no_mark_of_a_checked_copy(store: Any, tmp_path: Path) -> None:
+    _, url, local = store
+    Corpus.open(url).shard(0)
+    for place in (tmp_path / "cache" / "locks").glob("*/*"):
+        place.write_bytes(b"\x9f\xff")
+    assert Corpus.open(url)[0]["text"] == local[0]["text"]
 
 
 def hold_all(url: str, shards: list[int], folder: Path, results: Any) -> None:

@@ -110,6 +110,21 @@ def test_the_best_of_another_run_is_not_used(recipe: Recipe, tmp_path: Path) -> 
     assert all(torch.equal(before[name], tensor) for name, tensor in workbench.load(run).torch.state_dict().items())
 
 
+def test_a_file_that_a_checkpoint_does_not_list_is_not_read(recipe: Recipe, tmp_path: Path) -> None:
+    folder = pretrain(recipe, tmp_path / "run", until=1) / "checkpoints" / "step-1"
+    shutil.copy(folder / "model.safetensors", folder / "memory.safetensors")
+    assert pretrain(recipe, tmp_path / "run", until=2).is_dir()
+
+
+def test_a_state_that_is_nested_too_deeply_is_damaged(recipe: Recipe, tmp_path: Path) -> None:
+    run = pretrain(recipe, tmp_path / "run", until=1)
+    (run / "checkpoints" / "step-1" / "state.json").write_text("[" * 100_000)
+    with pytest.raises(
+        WorkbenchError, match=r"step-1 is no whole checkpoint: state\.json cannot be read \(values are nested"
+    ):
+        workbench.load(run)
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "state.json"])
 def test_damaged_weights_are_not_loaded(recipe: Recipe, tmp_path: Path, name: str) -> None:
     run = pretrain(recipe, tmp_path / "run", until=1)

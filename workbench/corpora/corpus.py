@@ -209,7 +209,7 @@ class Corpus:
         """Say which shards are read now, and which soon: those of a remote corpus are fetched in the background, in
         this order. Open shards that are neither are closed, so that they may leave the cache."""
         if self.is_remote:
-            self._copies.refuse_parts("shards are expected")
+            self._copies.refuse_ranges("shards are expected")
             self._expect(now, soon)
 
     def _expect(self, now: Iterable[int], soon: Iterable[int]) -> None:
@@ -310,12 +310,12 @@ class Corpus:
             return None
         places = index.members(record)
         start, end = min(at for _, at, _ in places), max(at + size for _, at, size in places)
-        part = self._copies.part(file, start, end)
-        if part is None:
+        data = self._copies.byte_range(file, start, end)
+        if data is None:
             return None
-        members = {name: part[at - start : at - start + size] for name, at, size in places}
+        members = {name: data[at - start : at - start + size] for name, at, size in places}
         if record_checksum(members.values()) != checksum:
-            self._copies.refuse_parts(f"another checksum of record {record} of {file.url}")
+            self._copies.refuse_ranges(f"another checksum of record {record} of {file.url}")
             return None
         return members
 

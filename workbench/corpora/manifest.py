@@ -19,6 +19,7 @@ import orjson
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.checksums import matches
 from workbench.core.files.drafts import atomic
+from workbench.core.files.text_files import parse_json
 from workbench.corpora.index_bundle import BUNDLE_NAME, write_bundle
 from workbench.corpora.schema.schema import KINDS
 
@@ -224,8 +225,8 @@ def _check_bundle(bundle: Mapping[str, Any]) -> None:
 
 def _tree(data: bytes, where: str) -> dict[str, Any]:
     try:
-        tree = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        tree = parse_json(data)
+    except ValueError as error:
         raise WorkbenchError(f"{where} is not valid JSON: {error}. {HOW_TO_FIX_CORPUS}") from error
     if not isinstance(tree, dict) or not isinstance(tree.get("shards"), list) or "kind" not in tree:
         raise WorkbenchError(

@@ -12,13 +12,13 @@ from pathlib import Path
 from workbench.core.files.cache import FileCache, HeldCopy, RemoteFile
 from workbench.core.files.checksums import matches
 from workbench.core.files.downloads import Download, pool
-from workbench.core.files.transfers import read_part
+from workbench.core.files.transfers import read_range
 
 logger = logging.getLogger(__name__)
-PARTS = 8
-"""Parts that are read of the files of a corpus at most; a part takes a request of its own."""
+RANGES = 8
+"""Byte ranges that are read of the files of a corpus at most; each takes a request of its own."""
 PATIENCE = 1.0
-"""Seconds after which a part is given up, and the file waited for."""
+"""Seconds after which a byte range is given up, and the file waited for."""
 
 
 class RemoteCopies:
@@ -32,25 +32,25 @@ class RemoteCopies:
         self._cache = FileCache(folder)
         self._downloads: dict[str, Download] = {}  # by checksum
         self._needed: frozenset[str] = frozenset()
-        self._parts_left = PARTS
+        self._ranges_left = RANGES
 
-    def part(self, file: RemoteFile, start: int, end: int) -> bytes | None:
+    def byte_range(self, file: RemoteFile, start: int, end: int) -> bytes | None:
         """The bytes from `start` to `end` of a file, not compared with a checksum; None if there is a copy of the file,
-        or it is to be fetched: after `PARTS` parts, or as a part could not be read at once."""
-        if not self._parts_left or self._cache.path(file).is_file():
+        or it is to be fetched: after `RANGES` byte ranges, or as one could not be read at once."""
+        if not self._ranges_left or self._cache.path(file).is_file():
             return None
-        self._parts_left -= 1
+        self._ranges_left -= 1
         try:
-            return read_part(file.url, start, end, PATIENCE)
+            return read_range(file.url, start, end, PATIENCE)
         except Exception as error:  # each store's library has its own; the file is fetched with repeated tries
-            self.refuse_parts(f"{type(error).__name__}: {error}")
+            self.refuse_ranges(f"{type(error).__name__}: {error}")
             return None
 
-    def refuse_parts(self, why: str) -> None:
-        """Read no more parts, but whole files."""
-        if self._parts_left:
-            logger.debug("whole files are read instead of parts: %s", why)
-        self._parts_left = 0
+    def refuse_ranges(self, why: str) -> None:
+        """Read no more byte ranges, but whole files."""
+        if self._ranges_left:
+            logger.debug("whole files are read instead of byte ranges: %s", why)
+        self._ranges_left = 0
 
     def copy(self, file: RemoteFile) -> HeldCopy:
         """The copy of a file. A copy that was changed or damaged is fetched again.

@@ -34,6 +34,7 @@ from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import check_file, sha256_of, sync, write_text
+from workbench.core.files.text_files import parse_json
 from workbench.optimization.optimizer_state import load_optimizer_state, optimizer_state
 from workbench.runs.frozen_weights import FrozenNames, read_frozen, stored_frozen
 from workbench.runs.names import FROZEN, MEMORY, MODEL, MODEL_PIECES, STATE, TRAINER, TRAINER_PIECES, VALUES
@@ -228,7 +229,7 @@ def read_state(folder: Path) -> State:
     """
     check_file(folder / STATE)
     try:
-        state = json.loads((folder / STATE).read_text("utf-8"))
+        state = parse_json((folder / STATE).read_text("utf-8"))
         sums = state[CHECKSUMS]
         whole = sums[STATE] == _checksum({key: value for key, value in state.items() if key != CHECKSUMS})
     except (OSError, ValueError, LookupError, TypeError) as error:
@@ -408,7 +409,7 @@ def _read_values(folder: Path, state: State) -> dict[str, float | str | None]:
         return {}
     path = folder / TRAINER_PIECES / VALUES
     try:
-        values: dict[str, float | str | None] = json.loads(path.read_text("utf-8"))
+        values: dict[str, float | str | None] = parse_json(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise DamagedError(f"{path} is damaged ({_short(error)})") from error
     return values
@@ -416,7 +417,7 @@ def _read_values(folder: Path, state: State) -> dict[str, float | str | None]:
 
 def read_memory(folder: Path) -> dict[str, Tensor]:
     """The memory of texts in continuous order, from a verified checkpoint."""
-    return read_weights(folder / MEMORY) if (folder / MEMORY).exists() else {}
+    return read_weights(folder / MEMORY) if MEMORY in read_state(folder)[CHECKSUMS] else {}
 
 
 def _read_moments(path: Path, *, mapped: bool) -> dict[str, dict[str, Tensor]]:

@@ -25,6 +25,7 @@ from typing import Any
 from workbench.components.build_context import Identities
 from workbench.core.errors import WorkbenchError, quoted
 from workbench.core.files.drafts import atomic, check_file, real_path
+from workbench.core.files.text_files import parse_json
 from workbench.core.processes.distributed import World
 from workbench.runs.names import DATA, RECIPE
 
@@ -246,7 +247,7 @@ def read_data(run: Path) -> DataRecord | None:
     if not path.is_file():
         return None
     try:
-        record = json.loads(path.read_bytes())
+        record = parse_json(path.read_bytes())
         identities = [i for part in ("read", "held_out") for places in record[part].values() for i in places.values()]
         if isinstance(record["since_step"], int) and all(
             isinstance(i, str) for i in [*identities, record.get(RUN, "")]

@@ -3,7 +3,6 @@ in evaluations/, a JSON object each."""
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -43,9 +42,9 @@ def split_lines(path: Path) -> tuple[list[Record], list[bytes]]:
 
 def _record(line: bytes) -> Record | None:
     try:
-        record = json.loads(line)
+        record = parse_json(line)
         sound = type(record["step"]) is int and all(isinstance(value, int | float) for value in record.values())
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         return None
     return record if sound else None
 

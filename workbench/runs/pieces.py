@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import sync
+from workbench.core.files.text_files import parse_json
 from workbench.runs.weights import TIED, opened
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def _write(
 def _word(dtype: torch.dtype) -> str:
     """The name of a number type in a safetensors file."""
     content = save({"x": torch.empty(0, dtype=dtype)})
-    return str(json.loads(content[8 : 8 + struct.unpack("<Q", content[:8])[0]])["x"]["dtype"])
+    return str(parse_json(content[8 : 8 + struct.unpack("<Q", content[:8])[0]])["x"]["dtype"])
 
 
 class StoredTensors(Mapping[str, Tensor]):
@@ -218,8 +219,8 @@ class StoredTensors(Mapping[str, Tensor]):
     def _add(self, path: Path, file: Any) -> None:
         try:
             metadata = file.metadata() or {}
-            offsets = json.loads(metadata[OFFSETS]) if OFFSETS in metadata else None
-            self.tied |= json.loads(metadata.get(TIED, "{}"))
+            offsets = parse_json(metadata[OFFSETS]) if OFFSETS in metadata else None
+            self.tied |= parse_json(metadata.get(TIED, "{}"))
             for name in file.keys():  # noqa: SIM118 (not a mapping)
                 shape = tuple(file.get_slice(name).get_shape())
                 offset = (0,) * len(shape) if offsets is None else tuple(map(int, offsets[name]["saved_offsets"]))

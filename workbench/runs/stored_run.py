@@ -26,6 +26,7 @@ from workbench.core.files.cache import default_folder
 from workbench.core.files.drafts import sha256_of
 from workbench.core.files.store_lock import StoreLock
 from workbench.core.files.stores import NoSuchFileError, Store, fetched_folder, hash_of
+from workbench.core.files.text_files import parse_json
 from workbench.core.files.urls import local_path, url_of
 from workbench.core.options.path_options import Remote
 from workbench.runs.names import (
@@ -195,7 +196,7 @@ def read_snapshot(store: Store) -> Files | None:
     if data is None:
         return None
     try:
-        return {_inside(name): StoredFile(**file) for name, file in json.loads(data)["files"].items()}
+        return {_inside(name): StoredFile(**file) for name, file in parse_json(data)["files"].items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise WorkbenchError(f"{store.at(SNAPSHOT)} is damaged: {error}") from error
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import clear_drafts, draft
+from workbench.core.files.text_files import parse_json
 
 TIED = "tied"
 """The key of a file's metadata with the names of tied weights. It is a single key, since the library writes several in
@@ -67,7 +68,7 @@ def _sort_metadata(path: Path) -> None:
     """Sort the keys of the metadata: the library writes them in an order that differs from run to run."""
     with path.open("r+b") as file:
         size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(size))
+        header = parse_json(file.read(size))
         header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
         if len(text) <= size:
@@ -95,7 +96,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     """
     with opened(path) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-        tied = json.loads((file.metadata() or {}).get(TIED, "{}"))
+        tied = parse_json((file.metadata() or {}).get(TIED, "{}"))
     return tensors | {name: tensors[first] for name, first in tied.items()}
 
 

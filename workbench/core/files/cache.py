@@ -75,7 +75,7 @@ class HeldCopy:
     def as_fetched(self) -> bool:
         """Whether the copy was not changed since it was fetched and its checksum compared, and the machine has run
         since then: the copy may not have reached the disk before a failure of the power."""
-        return Path(self._lock.name).read_text("utf-8") == _as_fetched(self.path)
+        return Path(self._lock.name).read_bytes() == _as_fetched(self.path).encode()
 
     def __del__(self) -> None:
         self._lock.close()

@@ -31,6 +31,7 @@ from typing import Any
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.cache import default_folder, version_of
 from workbench.core.files.drafts import real_path, sha256_of
+from workbench.core.files.text_files import parse_json
 
 logger = logging.getLogger(__name__)
 
@@ -172,7 +173,7 @@ def _read_seal(place: Path) -> dict[str, Any]:
         ValueError: the seal is damaged, changed or of another format.
     """
     try:
-        meta = json.loads(place.read_bytes())
+        meta = parse_json(place.read_bytes())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is damaged ({error})") from error
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:

@@ -27,6 +27,7 @@ import psutil
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.stores import Store
+from workbench.core.files.text_files import parse_json
 
 logger = logging.getLogger(__name__)
 NAME = "lock.json"
@@ -144,7 +145,7 @@ class StoreLock:
         if data is None:
             return None
         try:
-            found = json.loads(data)
+            found = parse_json(data)
         except ValueError:
             found = None
         return found if isinstance(found, dict) else {}

@@ -97,9 +97,11 @@ def _size(name: str) -> int | None:
     if not stated:
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", stated)
-    if found is None or found[2].upper() not in _UNITS or not float(found[1]):
-        raise WorkbenchError(f"{name} = {stated!r}: allowed is a size such as 500MB, 200GB or 1.5TiB")
-    return int(float(found[1]) * _UNITS[found[2].upper()])
+    unit = None if found is None else _UNITS.get(found[2].upper())
+    size = 0.0 if found is None or unit is None else float(found[1]) * unit
+    if not 1 <= size < 2**63:
+        raise WorkbenchError(f"{name} = {stated[:SHOWN]!r}: allowed is a size such as 500MB, 200GB or 1.5TiB")
+    return int(size)
 
 
 class DamagedTransferError(Exception):
@@ -169,7 +171,7 @@ def download(url: str, target: Path, stop: threading.Event | None = None) -> str
     return progress.digest()
 
 
-def read_part(url: str, start: int, end: int, patience: float) -> bytes:
+def read_range(url: str, start: int, end: int, patience: float) -> bytes:
     """The bytes from `start` to `end` of a remote file, in one try.
 
     Args:

@@ -20,6 +20,7 @@ from safetensors.numpy import save
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import atomic
+from workbench.core.files.text_files import parse_json
 from workbench.corpora.shards.cuts import windows
 
 SUFFIX = ".index"
@@ -240,7 +241,7 @@ def _header(view: memoryview) -> tuple[dict[str, Any], int]:
     size = int.from_bytes(view[:_PREFIX], "little")
     if len(view) < _PREFIX or size > len(view) - _PREFIX:
         raise ValueError("it is truncated")
-    header = _json(bytes(view[_PREFIX : _PREFIX + size]))
+    header = parse_json(bytes(view[_PREFIX : _PREFIX + size]))
     if not isinstance(header, dict):
         raise ValueError("its header is not a table of arrays")
     return header, _PREFIX + size
@@ -249,7 +250,7 @@ def _header(view: memoryview) -> tuple[dict[str, Any], int]:
 def _about(stored: Any) -> dict[str, Any]:
     if not isinstance(stored, dict) or not isinstance(stored.get("index"), str):
         raise ValueError("its header does not describe a shard")
-    about = _json(stored["index"])
+    about = parse_json(stored["index"])
     names = about.get("names") if isinstance(about, dict) else None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("its header does not name the members")
@@ -257,13 +258,6 @@ def _about(stored: Any) -> dict[str, Any]:
     if not isinstance(shard, dict) or not isinstance(shard.get("bytes"), int):
         raise ValueError("its header does not describe a shard")
     return about
-
-
-def _json(data: bytes | str) -> Any:
-    try:
-        return json.loads(data)
-    except RecursionError as error:
-        raise ValueError("its header is nested too deeply") from error
 
 
 def _array(view: memoryview, start: int, name: str, entry: Any) -> np.ndarray:

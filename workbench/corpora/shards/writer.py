@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import json
 import re
 import tarfile
 from collections import Counter
@@ -19,6 +18,7 @@ from typing import Any, BinaryIO
 
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.drafts import atomic, explained, sha256_of
+from workbench.core.files.text_files import parse_json
 from workbench.corpora.manifest import ShardInfo, parse_shard
 from workbench.corpora.schema.schema import KINDS, READING, units_of
 from workbench.corpora.shards.index import IndexBuilder, ShardIndex, index_name, record_checksum
@@ -218,7 +218,7 @@ def preparation_in(folder: Path) -> str | None:
     if not place.is_file():
         return None
     try:
-        command = json.loads(place.read_bytes())["command"]
+        command = parse_json(place.read_bytes())["command"]
     except (OSError, ValueError, KeyError, TypeError):
         command = ""
     named = f": {command}" if isinstance(command, str) and command else ""
