@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from workbench.core.errors import WorkbenchError, unknown
-from workbench.core.files.urls import url_of
+from workbench.core.files.urls import local_path, url_of
 from workbench.core.files.yaml_values import assignments
 from workbench.core.options.arguments import checked
 from workbench.core.options.bounds import Means, OutputPlace
@@ -89,18 +89,22 @@ def create_model(
         <Model bert-tiny: 2 x self(text); ... parameters on cpu>
 
     Args:
-        tokenizer: a tokenizer or its file; by default the recipe's.
-        weights: a run or a Hugging Face folder that the only network starts from (`model.init_from`).
+        tokenizer: a tokenizer, or its file or URL; by default the recipe's.
+        weights: a run or a Hugging Face folder, here or at a URL, that the only network starts from
+            (`model.init_from`).
 
     Raises:
         WorkbenchError: a wrong recipe, a file that it names is not there, or weights that do not fit.
     """
     from workbench.model_api import create
 
-    given = path_here(tokenizer, "tokenizer") if isinstance(tokenizer, str | os.PathLike) else tokenizer
-    return create(
-        load_recipe(recipe, trust=trust), given, None if weights is None else str(path_here(weights, "weights"))
-    )
+    given = _place(tokenizer) if isinstance(tokenizer, str | os.PathLike) else tokenizer
+    return create(load_recipe(recipe, trust=trust), given, None if weights is None else _place(weights))
+
+
+def _place(place: Place) -> str:
+    """A place as a recipe names it, also of a path object that was built from a URL."""
+    return url_of(place) or str(local_path(place))
 
 
 @checked
@@ -198,7 +202,8 @@ def open_run(folder: Place) -> Run:
 
 @checked
 def prepare(command: str, **options: Any) -> Any:
-    """Run a command of `workbench prepare`; returns the corpus that it writes, or else the path of its output.
+    """Run a command of `workbench prepare`; returns the corpus that it writes, or else the path or URL of its
+    output.
 
         >>> prepare("tokenizer", corpora="corpora/text", output="tokenizer.json", vocab_size=200)
         PosixPath('tokenizer.json')
@@ -222,7 +227,7 @@ def prepare(command: str, **options: Any) -> Any:
     try:
         return open_corpus(output)
     except WorkbenchError:  # a tokenizer, vectors, a linker
-        return Path(output)
+        return url_of(output) or Path(output)
 
 
 def prepare_text(inputs: Any, output: Place, **options: Any) -> OpenCorpus:

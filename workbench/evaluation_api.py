@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.api import Place
 from workbench.components.trust import allow
 from workbench.core.errors import WorkbenchError
+from workbench.core.files.stores import path_at
 from workbench.core.options.arguments import checked
 from workbench.core.options.command import options_from_python
 from workbench.core.options.outputs import check_outputs
@@ -133,7 +134,7 @@ def write_report(
 def _written_report(folders: list[Path], output: Place | None, title: str, opening: Place | None, trust: bool) -> Path:
     """As `write_report`, about local runs."""
     path = path_here(output, "output") if output is not None else folders[0] / REPORT
-    chapters = None if opening is None else path_here(opening, "opening")
+    chapters = None if opening is None else path_at(opening)
     loaded = [load_run(folder) for folder in folders]
     check_outputs(
         {"output": OutputFile},

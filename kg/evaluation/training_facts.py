@@ -20,6 +20,8 @@ from kg.graph.store import IN_CORPUS, GraphStore
 from kg.vectors.triple_ranks import rows_of
 from kg.vectors.vectors import TRAINED_ON, GraphVectors
 from workbench.core.errors import WorkbenchError
+from workbench.core.files.stores import Store
+from workbench.core.files.urls import url_of
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 
 logger = logging.getLogger(__name__)
@@ -112,8 +114,9 @@ def _of_run(run: EvaluatedRun) -> Iterator[GraphStore]:
     for place in run.read.get("graph", {}):
         yield GraphStore.open(place)
     for corpus in run.task.spec.corpora:  # those may be gone
-        if (Path(corpus) / IN_CORPUS / META).is_file():
-            yield GraphStore.open(corpus)
+        url = url_of(corpus)
+        if (Path(corpus) / IN_CORPUS / META).is_file() or (url and Store(url).read(f"{IN_CORPUS}/{META}") is not None):
+            yield GraphStore.open(f"{corpus}/{IN_CORPUS}")
 
 
 def _of_vectors(scored: ScoredVectors, graph: GraphStore) -> Iterator[GraphStore]:

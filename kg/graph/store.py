@@ -29,6 +29,7 @@ from kg.graph.strings import open_array, open_strings
 from workbench.components.build_context import note
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.checksums import open_sealed
+from workbench.core.files.stores import path_at
 from workbench.sequences.entities import IdSpace
 from workbench.sequences.missing_fields import how_to_prepare
 
@@ -138,11 +139,12 @@ class GraphStore:
 
     @classmethod
     def open(cls, path: str | Path) -> GraphStore:
-        """The graph at `path`, or that of the triples corpus at `path`: its folder `graph`.
+        """The graph at `path`, or that of the triples corpus at `path`: its folder `graph`. One at a URL is fetched.
 
         Takes milliseconds whatever its size, once its files were found to be intact.
         """
-        inner = Path(path) / IN_CORPUS
+        path = path_at(path)
+        inner = path / IN_CORPUS
         return cls(inner if (inner / META).is_file() and not (Path(path) / META).is_file() else path)
 
     @property

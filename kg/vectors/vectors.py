@@ -28,6 +28,7 @@ from workbench.components.build_context import note
 from workbench.core.errors import WorkbenchError, quoted
 from workbench.core.files.checksums import matches
 from workbench.core.files.drafts import sha256_of
+from workbench.core.files.stores import path_at
 from workbench.runs.weights import save_tensors
 from workbench.sequences.entities import IdSpace, space_of
 
@@ -103,12 +104,12 @@ def check_ending(path: str | Path) -> Path:
 
 
 def load_vectors(path: str | Path) -> GraphVectors:
-    """The vectors of a file; tensors and ids stay memory-mapped until they are used.
+    """The vectors of a file, here or at a URL; tensors and ids stay memory-mapped until they are used.
 
     Raises:
         WorkbenchError: there is no such file, it does not hold vectors with ids, or it was changed or damaged.
     """
-    path = Path(path)
+    path = path_at(path)
     if not path.is_file():
         raise WorkbenchError(
             f"there is no file {path} with entity vectors; `workbench prepare vectors GRAPH --output {quoted(path)}` "

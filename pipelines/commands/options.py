@@ -7,7 +7,7 @@ import shlex
 import sys
 import typing
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -34,7 +34,7 @@ from workbench.components.kinds import import_paths
 from workbench.components.trust import allow
 from workbench.core.errors import WorkbenchError, shown
 from workbench.core.files.drafts import write_text
-from workbench.core.files.stores import Store
+from workbench.core.files.stores import Store, uploaded
 from workbench.core.files.urls import LOCAL_ONLY, local_path, url_of
 from workbench.core.files.yaml_values import parse_value
 from workbench.core.options.bounds import (
@@ -135,15 +135,15 @@ class WritingOptions:
             )
             show(run(plan))
 
-    def local_folder(self, why: str) -> Path:
-        """The output as a path, for a command that writes more than a corpus.
+    def place_of(self, part: str = "") -> str:
+        """The path or URL of the corpus, or of a split."""
+        place = url_of(self.output) or str(local_path(self.output))
+        return f"{place.rstrip('/')}-{part}" if part else place.rstrip("/")
 
-        Raises:
-            WorkbenchError: it is a URL.
-        """
-        if url_of(self.output) is not None:
-            raise WorkbenchError(f"--output = {self.output!r}; allowed: {LOCAL_ONLY}, as {why}")
-        return local_path(self.output)
+    def file_beside(self, name: str) -> AbstractContextManager[Path]:
+        """A block that writes a file next to the corpus; of a URL a local one, which is uploaded."""
+        place = f"{self.place_of()}/{name}"
+        return uploaded(place) if url_of(place) is not None else nullcontext(Path(place))
 
     def add_file(self, name: str, text: str) -> None:
         """Write a text next to the corpus."""

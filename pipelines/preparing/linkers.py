@@ -24,6 +24,7 @@ from pipelines.sources.entity_names import (
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, Location
 from workbench.core.packages import extra
+from workbench.corpora.stored_corpus import CorpusFolder
 
 if TYPE_CHECKING:
     from kg.graph.store import GraphStore
@@ -52,7 +53,8 @@ KnowledgeBase = Annotated[
     Path | None, typer.Option(help="Aliases and their priors from a spaCy knowledge base on disk (InMemoryLookupKB).")
 ]
 Anchors = Annotated[
-    Path | None, typer.Option(help="A text corpus with correct links: its link texts and their counts are used.")
+    CorpusFolder | None,
+    typer.Option(help="A text corpus with correct links: its link texts and their counts are used."),
 ]
 Priors = Annotated[
     Path | None, typer.Option(help="Counts of entities, ENTITY<tab>COUNT; default: triples in the graph.")

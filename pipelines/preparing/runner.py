@@ -31,6 +31,7 @@ from pipelines.stages import stage_name
 from workbench.components.error_context import ErrorContext
 from workbench.components.trust import code_checksums
 from workbench.core.errors import WorkbenchError
+from workbench.core.local_copies import with_urls
 from workbench.corpora.manifest import Manifest, finish_corpus
 
 log = logging.getLogger(__name__)
@@ -142,7 +143,8 @@ def _deciding(task: ShardTask, duplicates: Duplicates, limits: Limits) -> dict[s
     code = code_checksums(f"{type(conversion.reader).__module__}:{type(conversion.reader).__name__}")
     if code:  # the code of a format of the user
         options["format_code"] = code
-    return json.loads(json.dumps(options, default=str))
+    decided: dict[str, Any] = with_urls(json.loads(json.dumps(options, default=str)))
+    return decided
 
 
 def _fields(stage: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from workbench.core.errors import WorkbenchError
-from workbench.core.files.stores import NoSuchFileError, Store, fetched, fetched_folder
+from workbench.core.files.stores import Store, fetched, local_copy
 from workbench.core.files.urls import local_path, url_of
 
 
@@ -30,13 +30,7 @@ def _here(place: str) -> list[str | Path]:
         return [str(local_path(place)) if place.startswith("file:") else place]
     if glob.has_magic(url) and not url.startswith(("http://", "https://")):
         return _matching(url)
-    try:
-        return [fetched(url)]
-    except NoSuchFileError:
-        folder = fetched_folder(Store(url.rstrip("/")))
-        if folder is None:
-            raise
-        return [folder]
+    return [local_copy(url)]
 
 
 def _matching(pattern: str) -> list[str | Path]:

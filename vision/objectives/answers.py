@@ -14,7 +14,6 @@ has no answer and does not count (as in LXMERT's pretraining).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -26,6 +25,7 @@ from vision.answers.answer_vocabulary import AnswerVocabulary
 from vision.metrics.vqa_accuracy import Form
 from vision.sequences.matching import MATCHED
 from workbench.core.errors import WorkbenchError
+from workbench.core.files.stores import path_at
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Epsilon, Location, Name, Size, Word
 from workbench.pretraining.forward import HeadInputs, States
@@ -119,7 +119,7 @@ class Answers(Objective):
 
 
 def _listed(answers: list[str] | str) -> list[str]:
-    return list(AnswerVocabulary.load(Path(answers)).answers) if isinstance(answers, str) else answers
+    return list(AnswerVocabulary.load(path_at(answers)).answers) if isinstance(answers, str) else answers
 
 
 class AnswersHead(Head):

@@ -11,7 +11,7 @@ from rich.table import Table
 from workbench.components.component_listing import component_entries, kind_line, named_in
 from workbench.components.kinds import KINDS
 from workbench.core.errors import WorkbenchError, unknown
-from workbench.core.options.bounds import Location, Word
+from workbench.core.options.bounds import LocalPlace, Word
 from workbench.core.options.command import Trust
 from workbench.core.terminal import Terminal
 from workbench.recipe.reading import load_recipe
@@ -21,7 +21,7 @@ from workbench.recipe.trees import as_tree
 def list_components(
     kind: Annotated[Word | None, typer.Argument(help="Only the components of this kind, with their options.")] = None,
     recipe: Annotated[
-        Location | None,
+        LocalPlace | None,
         typer.Option(help="List the components that this recipe names by import path, such as mine:MyLayer."),
     ] = None,
     trust: Trust = False,

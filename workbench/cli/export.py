@@ -13,12 +13,13 @@ from workbench.core.options.bounds import ComponentName, Word
 from workbench.core.options.command import Trust, WhichNetwork
 from workbench.core.terminal import Terminal
 from workbench.interop.checkpoint_files import check_checkpoint_folder, check_place, family_of
+from workbench.runs.output_places import OutputFolder
 from workbench.runs.stored_run import StoredFolder
 
 
 def export(
     run: Annotated[StoredFolder, typer.Argument(help="The run, or a checkpoint: a folder, a URL or package:NAME.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")],
+    output: Annotated[OutputFolder, typer.Option("--output", "-o", help="The folder to write.")],
     family: Annotated[
         ComponentName, typer.Option("--as", help="The checkpoint family (listed by workbench components family).")
     ],

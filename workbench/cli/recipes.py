@@ -12,7 +12,7 @@ from rich.table import Table
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import write_text
-from workbench.core.options.bounds import Assignment, Location, Name, Word
+from workbench.core.options.bounds import Assignment, LocalPlace, Name, Word
 from workbench.core.options.command import Trust
 from workbench.core.terminal import Terminal
 from workbench.interop.checkpoint_recipe import checkpoint_recipe_yaml, recipe_named
@@ -29,7 +29,7 @@ Kind = Literal["text", "knowledge", "vision-language"]
 
 def list_recipes(
     name: Annotated[
-        Location | None,
+        LocalPlace | None,
         typer.Argument(metavar="[RECIPE]", help="Show this recipe in detail: a name, a YAML file or a checkpoint."),
     ] = None,
     overrides: Annotated[
@@ -40,7 +40,7 @@ def list_recipes(
         Word | None, typer.Option("--filter", metavar="WORD", help="Only the recipes whose description has this word.")
     ] = None,
     checkpoint_folder: Annotated[
-        Location | None,
+        LocalPlace | None,
         typer.Option(
             "--from", metavar="FOLDER", help="Write the recipe that continues pretraining from a Hugging Face folder."
         ),

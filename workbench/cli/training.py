@@ -6,21 +6,21 @@ Importing torch takes seconds: inputs are checked before it is imported.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from annotated_types import Ge, Le
 
 from workbench.api import checked_recipe, default_run
-from workbench.core.options.bounds import Assignment, Location, OutputPlace
+from workbench.core.options.bounds import Assignment, LocalPlace, OutputPlace
 from workbench.core.options.command import Trust
+from workbench.core.options.path_options import LocalPath
 from workbench.core.processes.launch import check_launch
 from workbench.core.terminal import Terminal
 from workbench.pretraining.task_corpora import places_named
 
 RecipeName = Annotated[
-    Location,
+    LocalPlace,
     typer.Argument(help="A recipe's name (see `workbench recipes`), a YAML file, or a Hugging Face folder."),
 ]
 Overrides = Annotated[
@@ -80,7 +80,7 @@ def verify_resume(
     recipe: RecipeName,
     overrides: Overrides = None,
     run: Annotated[
-        Path | None,
+        LocalPath | None,
         typer.Option(
             "--output",
             "--run",

@@ -28,6 +28,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from workbench.core.local_copies import place_of
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -137,10 +139,10 @@ def noted() -> Iterator[Identities]:
 
 
 def note(kind: str, place: str | Path, identity: str) -> None:
-    """Report the identity of data of this kind to the block that collects identities."""
+    """Report the identity of data of this kind to the block that collects identities; a copy by its URL."""
     context = building()
     if context.identities is not None:
-        context.identities.setdefault(kind, {})[str(place)] = identity
+        context.identities.setdefault(kind, {})[place_of(place)] = identity
     if context.opened is not None:
         context.opened.add(kind)
 

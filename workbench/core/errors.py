@@ -9,6 +9,8 @@ import re
 import shlex
 from collections.abc import Iterable
 
+from workbench.core.local_copies import with_urls
+
 SHOWN = 120  # characters of a value in a message
 LONGEST_PATH = 4096  # of Linux; a longer one names nothing
 RAISED_IN = "raised in "
@@ -26,9 +28,15 @@ def choices(option: str, names: Iterable[str]) -> str:
 
 
 class WorkbenchError(Exception):
-    """A wrong input, as opposed to a bug. The command line prints only its message and exits with `exit_code`."""
+    """A wrong input, as opposed to a bug. The command line prints only its message and exits with `exit_code`.
+
+    A message names the URL of a local copy (`workbench.core.local_copies`).
+    """
 
     exit_code = 2
+
+    def __init__(self, *stated: object) -> None:
+        super().__init__(*(with_urls(each) if isinstance(each, str) else each for each in stated))
 
 
 class MachineError(WorkbenchError):
@@ -127,7 +135,7 @@ def memory_error(error: MemoryError | ImportError) -> MachineError | None:
 
 def message(error: WorkbenchError) -> str:
     """The message of an error, followed by its notes (`workbench.components.calls`)."""
-    return "\n".join([str(error), *getattr(error, "__notes__", ())])
+    return str(with_urls("\n".join([str(error), *getattr(error, "__notes__", ())])))
 
 
 def shown(value: object) -> str:

@@ -27,17 +27,20 @@ TOKENIZER = (("tokenizer.json",), ("vocab.txt",))
 
 
 def located(place: str | Path, layouts: Sequence[Sequence[str]]) -> Path:
-    """The path that `place` means: `place` itself, or for `package:NAME` the folder in the package with the files.
+    """The path that `place` means: `place` itself; for `package:NAME` the folder in the package with the files; for a
+    URL its local copy.
 
     Args:
         layouts: sets of file names; the folder has all files of one of them. Earlier sets are preferred.
 
     Raises:
-        WorkbenchError: the package is not installed, or no folder in it has such files.
+        WorkbenchError: the package is not installed, or no folder in it has such files; or there is nothing at the URL.
     """
     text = str(place)
     if not text.startswith(PREFIX):
-        return Path(place)
+        from workbench.core.files.stores import path_at  # loads fsspec, which most users of this file don't need
+
+        return path_at(place)
     name, _, inside = text.removeprefix(PREFIX).partition("/")
     if not name.strip():
         raise WorkbenchError(f"{text!r} has no package name; write {PREFIX}NAME, with the name on the index")

@@ -1,7 +1,8 @@
 """Output to the terminal: rich's console and the log's plain lines, without foreign control characters.
 
 A key, a text or a file's name may contain escape sequences, which clear the screen, set the window's title or write to
-the clipboard. All output passes here, where such characters become visible ones.
+the clipboard. All output passes here, where such characters become visible ones. The local copy of a URL is printed as
+the URL.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
+
+from workbench.core.local_copies import with_urls
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # but tab and line feed
 _DELETE = 0x7F
@@ -34,6 +38,9 @@ class Terminal(Console):
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"emoji": False, **options})
 
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(with_urls(text), **options)
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             if not segment.control and _CONTROL.search(segment.text):
@@ -45,4 +52,4 @@ class PlainFormatter(logging.Formatter):
     """A formatter of log lines for a terminal or a file."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record))
+        return visible(with_urls(super().format(record)))

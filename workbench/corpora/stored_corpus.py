@@ -13,8 +13,9 @@ from typing import Annotated
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.cache import default_folder
-from workbench.core.files.stores import Store, fetched, hash_of
+from workbench.core.files.stores import Store, fetched, hash_of, name_of
 from workbench.core.files.urls import is_url
+from workbench.core.local_copies import stands_for
 from workbench.core.options.path_options import Remote
 from workbench.corpora.manifest import FILE_NAME, parse_manifest
 
@@ -35,7 +36,7 @@ def opened_corpus(url: str) -> Iterator[Path]:
     shards = [
         replace(info, name=_absolute(store, info.name), index=_absolute(store, info.index)) for info in manifest.shards
     ]
-    folder = default_folder() / "corpora" / hash_of(url) / (store.url.rsplit("/", 1)[-1] or "root")
+    folder = stands_for(default_folder() / "corpora" / hash_of(url) / name_of(url), url)
     bundle = manifest.bundle and {**manifest.bundle, "name": _absolute(store, manifest.bundle["name"])}
     linked = replace(manifest, shards=shards, bundle=bundle)
     place = folder / FILE_NAME

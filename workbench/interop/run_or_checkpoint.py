@@ -16,6 +16,7 @@ from typing import Any
 from workbench.components.build_context import Identities, noted
 from workbench.components.building import find
 from workbench.core.errors import WorkbenchError
+from workbench.core.local_copies import place_of
 from workbench.core.packages import PREFIX, TOKENIZER, WEIGHTS, located
 from workbench.interop.checkpoint_files import no_place
 from workbench.interop.checkpoint_reader import PretrainedWeights, names_of, read_checkpoint_folder
@@ -50,7 +51,7 @@ def recipe_at(place: Path) -> Recipe:
     """
     if is_run(place):
         recipe, own = read_recipe(place), place / RUNS_TOKENIZER
-        return replace(recipe, tokenizer=str(own)) if own.is_file() else recipe
+        return replace(recipe, tokenizer=place_of(own)) if own.is_file() else recipe
     folder = _folder(place)
     return _recipe(place, _read(place), Tokenizer.load(folder) if _has_tokenizer(folder) else None)
 

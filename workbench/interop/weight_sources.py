@@ -9,7 +9,8 @@ from torch import Tensor
 
 from workbench.components.build_context import note, noted
 from workbench.components.building import find
-from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.errors import MachineError, WorkbenchError, unknown
+from workbench.core.files.urls import url_of
 from workbench.core.packages import WEIGHTS, located
 from workbench.interop.checkpoint_files import (
     CheckpointFiles,
@@ -29,6 +30,7 @@ from workbench.runs.data_record import START, refuse_other
 from workbench.runs.folder import read_recipe
 from workbench.runs.names import BEST, CHECKPOINTS, MODEL, RECIPE, TOKENIZER, is_run
 from workbench.runs.pieces import StoredTensors
+from workbench.runs.stored_run import fetched_run
 from workbench.text.tokenizer import Tokenizer
 
 RUN = "run"
@@ -75,7 +77,7 @@ class WeightSource:
         """
         with noted() as opened:
             found = classes_of(self.heads[head])
-        refuse_other(located(self.place, WEIGHTS), opened)
+        refuse_other(_folder(self.place), opened)
         return found
 
 
@@ -99,7 +101,7 @@ def read_weight_source(entry: InitFrom, network: str = DEFAULT_NETWORK) -> Weigh
         WorkbenchError: there is neither a run nor a checkpoint, the run has no checkpoint or no such network, or the
             checkpoint is of no known family.
     """
-    place, folder = entry.weights, located(entry.weights, WEIGHTS)
+    place, folder = entry.weights, _folder(entry.weights)
     if is_run(folder):
         if entry.family is not None:
             raise WorkbenchError(f"init_from {place} is a run and no checkpoint; leave out `family`")
@@ -132,7 +134,7 @@ def family_files(place: str, where: str) -> CheckpointFiles | None:
         WorkbenchError: the package is not installed, there are several files of weights or configurations, or they are
             those of a run's checkpoint.
     """
-    folder = located(place, WEIGHTS)
+    folder = _folder(place)
     run = _run_around(folder)
     if run is not None:
         raise WorkbenchError(
@@ -158,8 +160,10 @@ def note_weight_source(entry: InitFrom) -> None:
 
 def _identity(entry: InitFrom) -> str | None:
     try:
-        folder = located(entry.weights, WEIGHTS)
-    except WorkbenchError:  # a package that is not installed (any more)
+        folder = _folder(entry.weights)
+    except MachineError:
+        raise
+    except WorkbenchError:  # a package that is not installed, or a URL where nothing is (any more)
         return None
     if is_run(folder):
         checkpoint = Checkpoints(folder).best_or_last()
@@ -173,6 +177,11 @@ def _identity(entry: InitFrom) -> str | None:
         return None
     family = entry.family or recognised(read_config(files.config), read_names(files.weights), entry.weights)
     return f"{family} {checksum_of([file for file in (files.config, *files.weights) if file])}"
+
+
+def _folder(place: str) -> Path:
+    """The path of weights; those at a URL are fetched."""
+    return located(place, WEIGHTS) if url_of(place) is None else fetched_run(place)
 
 
 def _run_around(place: Path) -> Path | None:

@@ -24,7 +24,6 @@ from workbench.core.options.bounds import (
     FileName,
     Heads,
     LearningRate,
-    Location,
     Means,
     Momentum,
     Name,
@@ -70,7 +69,7 @@ class InitFrom:
     only the source's adapters, into the entries of `adapt` with these numbers.
     """
 
-    weights: Location
+    weights: Place
     family: ComponentName | None = None
     network: Word | None = None
     stream: Word | None = None

@@ -26,6 +26,7 @@ from workbench.components.build_context import Identities
 from workbench.core.errors import WorkbenchError, quoted
 from workbench.core.files.drafts import atomic, check_file, real_path
 from workbench.core.files.text_files import parse_json
+from workbench.core.files.urls import url_of
 from workbench.core.processes.distributed import World
 from workbench.runs.names import DATA, RECIPE
 
@@ -115,8 +116,8 @@ def read_from_here(run: Path) -> Iterator[None]:
         yield
     except WorkbenchError as error:
         read = (read_data(run) or {}).get("read", {})
-        places = [Path(place) for kind in read.keys() - {"corpus", START} for place in read[kind]]
-        lost = sorted(str(place) for place in places if not place.is_absolute() and not place.exists())
+        named = [place for kind in read.keys() - {"corpus", START} for place in read[kind] if url_of(place) is None]
+        lost = sorted(str(place) for place in map(Path, named) if not place.is_absolute() and not place.exists())
         if not lost:
             raise
         raise WorkbenchError(

@@ -10,7 +10,7 @@ from typing import Annotated
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import real_path
 from workbench.core.files.lock import LOCK
-from workbench.core.files.stores import Store, uploaded
+from workbench.core.files.stores import Store, uploaded, uploaded_folder
 from workbench.core.options.outputs import OutputMark
 from workbench.core.options.path_options import Remote
 from workbench.corpora.manifest import FILE_NAME, parse_manifest
@@ -56,6 +56,10 @@ def _on_store(url: str) -> Iterator[Path]:
 OutputFile = Annotated[Path, OutputMark(check_apart), Remote(_on_store)]
 """A file to write: it does not exist, or it is no input of the command and belongs to no run or corpus. Of a URL the
 command writes a local file, which is then written to the store."""
+
+
+OutputFolder = Annotated[Path, Remote(uploaded_folder)]
+"""A folder to write: a path, or the URL of one without files. Of a URL the command writes a local folder."""
 
 
 def _is_of_corpus(place: Path) -> bool:

@@ -11,6 +11,7 @@ it has ended.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
@@ -22,12 +23,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from workbench.core.errors import WorkbenchError
-from workbench.core.files.cache import default_folder
+from workbench.core.files.cache import FileCache, default_folder
 from workbench.core.files.drafts import sha256_of
 from workbench.core.files.store_lock import StoreLock
-from workbench.core.files.stores import NoSuchFileError, Store, fetched_folder, hash_of
+from workbench.core.files.stores import NoSuchFileError, Store, hash_of, local_copy, name_of
 from workbench.core.files.text_files import parse_json
 from workbench.core.files.urls import local_path, url_of
+from workbench.core.local_copies import stands_for
 from workbench.core.options.path_options import Remote
 from workbench.runs.names import (
     CHECKPOINTS,
@@ -242,15 +244,17 @@ def opened_run(place: str | Path, *, new: bool = False) -> Iterator[Path]:
         yield local_path(place)
         return
     store = Store(url.rstrip("/"))
-    run = StoredRun(store, default_folder() / "runs" / hash_of(url) / (store.url.rsplit("/", 1)[-1] or "root"))
+    run = StoredRun(store, stands_for(default_folder() / "runs" / hash_of(url) / name_of(url), url))
     if read_snapshot(store) is None and not (new and not store.files()):
-        folder = fetched_folder(store)
-        if folder is None:
-            raise WorkbenchError(f"there is no run or checkpoint at {store}: no file's name begins so")
-        yield folder
+        try:
+            path = local_copy(store.url)
+        except NoSuchFileError as error:
+            raise WorkbenchError(f"there is no run or checkpoint at {store}: no file's name begins so") from error
+        yield path
         return
-    run.fetch(last=True)
-    run.fetch_results()
+    with FileCache(default_folder()).lock(hash_of(url), fcntl.LOCK_EX):  # one process of the node fetches it
+        run.fetch(last=True)
+        run.fetch_results()
     before = run.results()
     yield run.folder
     run.put_results(before)
@@ -264,7 +268,7 @@ def fetched_run(place: str | Path) -> Path:
 
 def is_fetched(folder: Path) -> bool:
     """Whether a folder is the local copy of a URL (`opened_run`)."""
-    return any(folder.is_relative_to(default_folder() / kind) for kind in ("runs", "folders"))
+    return any(folder.is_relative_to(default_folder() / kind) for kind in ("runs", "folders", "files"))
 
 
 StoredFolder = Annotated[Path, Remote(opened_run)]

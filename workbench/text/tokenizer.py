@@ -25,8 +25,6 @@ import tokenizers
 from workbench.components.build_context import note
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import write_text
-from workbench.core.files.stores import fetched
-from workbench.core.files.urls import url_of
 from workbench.core.packages import TOKENIZER, located
 from workbench.text.segmenters import Segmenter, segmenter_for
 from workbench.text.tokenizer_layouts import ROLES_FILE, read_tokenizer
@@ -143,14 +141,13 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
-        """Read a `tokenizer.json`, a Hugging Face tokenizer folder, a BERT `vocab.txt`, or `package:NAME`; or a file at
-        a URL, which is fetched.
+        """Read a `tokenizer.json`, a Hugging Face tokenizer folder, a BERT `vocab.txt`, or `package:NAME`; what is at a
+        URL is fetched.
 
         Raises:
             WorkbenchError: no such file, not a tokenizer, or one without ordinary tokens.
         """
-        url = url_of(path)
-        place = located(path, TOKENIZER) if url is None else fetched(url)
+        place = located(path, TOKENIZER)
         backend, roles = read_tokenizer(place)
         tokenizer = cls(backend, roles)
         if tokenizer.vocab_size <= FEW and not len(tokenizer.ordinary_ids):

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pipelines.commands.options import command_line
 from pipelines.preparing import joining
+from workbench.core.options.path_options import LocalPath
 
 log = logging.getLogger(__name__)
 
 
 def join(
     parts: Annotated[
-        list[Path], typer.Argument(help="All folders that were prepared with --part.", show_default=False)
+        list[LocalPath], typer.Argument(help="All folders that were prepared with --part.", show_default=False)
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the new corpus.", show_default=False)],
+    output: Annotated[LocalPath, typer.Option("--output", "-o", help="Folder of the new corpus.", show_default=False)],
 ) -> None:
     """Join the parts of a corpus that were prepared with --part, on one machine or several.
 

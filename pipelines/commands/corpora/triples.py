@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -16,7 +17,7 @@ from rich.table import Table
 from pipelines.commands.options import ReadingOptions, ShardSize
 from pipelines.preparing.corpus_reader import open_corpus
 from pipelines.preparing.progress import console
-from pipelines.preparing.splits import HELD_OUT_TAIL, Splits, parse_splits, part_folder
+from pipelines.preparing.splits import HELD_OUT_TAIL, Splits, parse_splits
 from pipelines.readers.reader import RawReader
 from pipelines.readers.triples.graph import OTHER_RELATION, UNNAMED
 from pipelines.readers.triples.wikidata_json import PROPERTY
@@ -25,7 +26,9 @@ from pipelines.stages.fact_filter import EXACT, PAIR, WithoutFacts
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import clear_drafts
 from workbench.core.files.lock import locked
-from workbench.core.options.bounds import Location, Word
+from workbench.core.files.stores import Store, local_copy, uploaded_folder
+from workbench.core.files.urls import url_of
+from workbench.core.options.bounds import Location, Place, Word
 from workbench.core.packages import extra
 from workbench.corpora.corpus import Corpus
 
@@ -83,7 +86,7 @@ def triples(
     types: Annotated[list[Location], typer.Option(help="File with the list of types by entity id.")] = [],  # noqa: B006
     type_names: Annotated[list[Location], typer.Option(help="File with labels by type id.")] = [],  # noqa: B006
     without: Annotated[
-        list[Location],
+        list[Place],
         typer.Option(
             help="Relation extraction test set; its entity pairs are left out in both directions. Repeatable."
         ),
@@ -114,19 +117,19 @@ def triples(
     """
     if strict and not graph:
         raise WorkbenchError("--strict checks the graph store, which --no-graph omits; remove one of them")
-    folder = options.local_folder("the graph store is mapped into memory (--no-graph omits it)") if graph else None
     stages = _without(without)
     options.read("triples", stages, entities=entities, relations=relations, types=types, type_names=type_names)
     for reason in (EXACT, PAIR) if without else ():
         dropped = Corpus.open(options.output).manifest.dropped
         count = sum(lost for found, lost in dropped.items() if found.endswith(reason))
         log.info("left out, %s: %s", reason, f"{count:,}")
-    if folder is not None:
+    if graph:
         parts = [*parse_splits(options.split), *options.own_split]
-        held_out = [part_folder(folder, part) for part in parts]
-        store = build_graph(folder, held_out)
-        _check_triples(store, Corpus.open(options.output), bool(parts))
-        report_faults(store, Corpus.open(options.output), strict)
+        place = options.place_of()
+        with _graph_folder(place) as folder:
+            store = build_graph(place, [options.place_of(part) for part in parts], folder)
+            _check_triples(store, Corpus.open(place), bool(parts))
+            report_faults(store, Corpus.open(place), strict)
 
 
 def _without(places: Sequence[str]) -> list[Stage]:
@@ -176,19 +179,39 @@ def report_faults(store: GraphStore, corpus: Corpus, strict: bool) -> None:
         )
 
 
-def build_graph(corpus: Path, held_out: Sequence[Path] = ()) -> GraphStore:
-    """Build the graph store CORPUS/graph from the records of the corpus, unless it is there already and intact.
+@contextmanager
+def _graph_folder(corpus: str) -> Iterator[Path]:
+    """A block in which the graph store of a corpus is a local folder. One in an object store is fetched, or else
+    written there at the end."""
+    with extra("kg"):
+        from kg.graph.builder import META
+        from kg.graph.store import IN_CORPUS
+    place = f"{corpus}/{IN_CORPUS}"
+    url = url_of(place)
+    if url is None:
+        yield Path(place)
+    elif Store(url).read(META) is not None:
+        yield local_copy(url)
+    else:
+        with uploaded_folder(url, replace=True) as folder:
+            yield folder
 
-    Entities of `held_out` (corpora of triples) have only their texts in it.
+
+def build_graph(corpus: str | Path, held_out: Sequence[str] = (), folder: Path | None = None) -> GraphStore:
+    """Build the graph store of a corpus from its records, unless it is there already and intact.
+
+    Args:
+        held_out: corpora of triples whose entities have only their texts in it.
+        folder: that of the graph; by default CORPUS/graph.
 
     Raises:
         WorkbenchError: the folder holds something else, or another process works in it.
     """
     with extra("kg"):
         from kg.graph.builder import META
-        from kg.graph.store import GraphStore
-    folder = corpus / "graph"
-    with locked(corpus):
+        from kg.graph.store import IN_CORPUS, GraphStore
+    folder = folder or Path(corpus) / IN_CORPUS
+    with locked(folder.parent):
         clear_drafts(folder)
         if folder.exists():
             try:

@@ -11,10 +11,13 @@ from rich.table import Table
 from pipelines.preparing.linkers import LinkerOptions, make_linker
 from pipelines.preparing.progress import console
 from workbench.core.packages import extra
+from workbench.runs.output_places import OutputFolder
 
 
 def linker(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the linker.", show_default=False)],
+    output: Annotated[
+        OutputFolder, typer.Option("--output", "-o", help="Folder or URL of the linker.", show_default=False)
+    ],
     options: LinkerOptions,
     graph: Annotated[
         Path | None, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)

@@ -15,9 +15,10 @@ import typer
 from pipelines.commands.options import SplitShares, WritingOptions
 from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusTexts
-from pipelines.preparing.splits import Splits, part_folder
+from pipelines.preparing.splits import Splits
 from pipelines.readers.reader import RawReader, Record
 from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.files.stores import NoSuchFileError, path_at
 from workbench.core.options.bounds import Name, Place
 from workbench.core.packages import extra
 from workbench.corpora.corpus import Corpus
@@ -86,7 +87,6 @@ def word_pairs(
 
       workbench prepare word-pairs corpora/wordnet --texts corpora/wiki -o corpora/word-pairs --split held-out=0.02
     """
-    folder = options.local_folder("the vectors of the words are written there too")
     with extra("kg"):
         from kg.graph.store import GraphStore
         from kg.lexicons.word_vectors import save_word_vectors
@@ -101,28 +101,34 @@ def word_pairs(
         "corpora": {str(corpus.place): corpus.identity for corpus in opened},
         "gensim": version("gensim"),
     }
-    _refuse_other(folder / VECTORS, provenance)
+    before = _vectors_before(f"{options.place_of()}/{VECTORS}", provenance)
     options.prepare(Conversion(WordPairs(tuple(relation))), [store.path], "text", splits=splits)
-    if (folder / VECTORS).is_file():
-        log.info("%s exists already", folder / VECTORS)
+    if before is not None:
+        log.info("%s exists already", before)
         return
-    words = sorted({word for part in splits.parts for word in _words(part_folder(folder, part))})
+    words = sorted({word for part in splits.parts for word in _words(options.place_of(part))})
     if not words:
         raise WorkbenchError(
             f"the graph {store.path} has no pair of related words; use WordNet's (workbench prepare triples dict "
             "--output CORPUS)"
         )
-    save_word_vectors(folder / VECTORS, words, CorpusTexts(opened), training, provenance)
-    log.info("%s: vectors of %s words", folder / VECTORS, f"{len(words):,}")
+    with options.file_beside(VECTORS) as path:
+        save_word_vectors(path, words, CorpusTexts(opened), training, provenance)
+        log.info("%s: vectors of %s words", path, f"{len(words):,}")
 
 
-def _refuse_other(path: Path, provenance: Mapping[str, Any]) -> None:
-    """
+def _vectors_before(place: str, provenance: Mapping[str, Any]) -> Path | None:
+    """The vectors that an earlier call trained.
+
     Raises:
-        WorkbenchError: the existing vectors were trained with other options or texts.
+        WorkbenchError: they were trained with other options or texts.
     """
+    try:
+        path = path_at(place)
+    except NoSuchFileError:
+        return None
     if not path.is_file():
-        return
+        return None
     from kg.vectors.vectors import load_vectors
 
     made = load_vectors(path).provenance
@@ -133,8 +139,9 @@ def _refuse_other(path: Path, provenance: Mapping[str, Any]) -> None:
             "remove the file to train "
             "these vectors again"
         )
+    return path
 
 
-def _words(folder: Path) -> Iterator[str]:
-    for sample in Corpus.open(folder):
+def _words(place: str) -> Iterator[str]:
+    for sample in Corpus.open(place):
         yield from (sample["text"].lower(), sample["second"].lower())

@@ -17,7 +17,7 @@ from tests.robustness.bad_values import all_commands, bad_values
 from workbench.components import building as parts
 from workbench.components.kinds import KINDS
 from workbench.core.errors import WorkbenchError
-from workbench.core.options.bounds import Count, LearningRate, Location, Means, Share, Word
+from workbench.core.options.bounds import Count, LearningRate, LocalPlace, Means, Share, Word
 from workbench.core.options.command import options_of
 from workbench.core.options.values import check, described
 from workbench.models.network import LayerGroup, Repetition
@@ -126,7 +126,7 @@ def test_every_component_refuses_values_that_it_does_not_allow(kind: str, name: 
         (LearningRate, 1, 1.0),
         (LearningRate, "1e-4", 1e-4),
         (LearningRate | None, None, None),
-        (dict[Location, Share], {"a": 1, "b": "5e-1"}, {"a": 1.0, "b": 0.5}),
+        (dict[LocalPlace, Share], {"a": 1, "b": "5e-1"}, {"a": 1.0, "b": 0.5}),
         (tuple[Word, ...], ["a", "b"], ("a", "b")),
         (bool, False, False),
     ],
@@ -152,7 +152,7 @@ def test_what_is_allowed(hint: Any, value: Any, wanted: Any) -> None:
         (Count | dict[Word, Count], "x", "key = 'x' is of type str; allowed: a whole number .*, or a mapping"),
         (Annotated[list[Count], Len(1, 100)], [], r"key = \[\]; allowed: a list of 1 to 100 \(each: a whole number"),
         (Annotated[list[Count], Len(2, 2)], [1], r"key = \[1\]; allowed: a list of exactly 2 \("),
-        (Location, " ", "key = ' '; allowed: a path on this machine"),
+        (LocalPlace, " ", "key = ' '; allowed: a path on this machine"),
         (TrainSpec, {"max_steps": 3, "lrr": 1}, "unknown key 'lrr' in key.*Did you mean 'lr'"),
         (TrainSpec, {"max_steps": 3}, "key: the key 'global_batch_size' is missing"),
         (dict[Word, TrainSpec], {"a b": {}}, "key: the name = 'a b'; allowed: a word"),

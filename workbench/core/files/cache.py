@@ -19,6 +19,7 @@ import fcntl
 import hashlib
 import logging
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -153,10 +154,10 @@ class FileCache:
             AbandonedError: `stop` was set.
         """
         copy = self.path(file)
-        lock = self._lock(file.sha256, fcntl.LOCK_SH, ahead)
+        lock = self.lock(file.sha256, fcntl.LOCK_SH, ahead)
         try:
             if not copy.is_file():
-                with self._lock(file.sha256 + FETCHING, fcntl.LOCK_EX, ahead) as alone:
+                with self.lock(file.sha256 + FETCHING, fcntl.LOCK_EX, ahead) as alone:
                     if not copy.is_file():
                         self._fetch(file, copy, ahead, stop)
                         Path(lock.name).write_text(_as_fetched(copy), "utf-8")
@@ -175,8 +176,8 @@ class FileCache:
     def _lock_path(self, name: str) -> Path:
         return self.folder / LOCKS / name[:2] / name
 
-    def _lock(self, name: str, mode: int, ahead: bool) -> BinaryIO:
-        """A lock; with `ahead` a BusyError is raised instead of waiting."""
+    def lock(self, name: str, mode: int, ahead: bool = False) -> BinaryIO:
+        """The lock of a name, held until it is closed; with `ahead` a BusyError is raised instead of waiting."""
         place = self._lock_path(name)
         with explained(place):
             while True:
@@ -270,7 +271,7 @@ class FileCache:
         for _, size, copy in sorted(found):
             if taken <= room:
                 break
-            if self._removed(copy):
+            if self.remove_unused(copy.stem, copy):
                 taken -= size
         return taken
 
@@ -283,7 +284,7 @@ class FileCache:
         taken = 0
         for note in (self.folder / RESERVED).glob("*"):
             try:
-                self._lock(note.name + FETCHING, fcntl.LOCK_EX, True).close()
+                self.lock(note.name + FETCHING, fcntl.LOCK_EX, True).close()
                 note.unlink(missing_ok=True)
             except BusyError:
                 with contextlib.suppress(FileNotFoundError):
@@ -295,10 +296,12 @@ class FileCache:
             return self._lock_path(copy.stem).stat().st_mtime
         return copy.stat().st_mtime
 
-    def _removed(self, copy: Path) -> bool:
-        """Remove a copy; False if a process uses it."""
+    def remove_unused(self, name: str, copy: Path) -> bool:
+        """Remove a file or folder, unless a process holds the lock of this name; returns whether it was removed."""
         try:
-            with self._lock(copy.stem, fcntl.LOCK_EX, True) as lock:
+            with self.lock(name, fcntl.LOCK_EX, True) as lock:
+                if copy.is_dir():
+                    shutil.rmtree(copy)
                 copy.unlink(missing_ok=True)
                 Path(lock.name).unlink(missing_ok=True)
         except BusyError:

@@ -6,26 +6,37 @@ sftp, hdfs) show half-written files or cannot be written, so nothing is written 
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from rich.markup import escape
 
-from workbench.core.errors import WorkbenchError
-from workbench.core.files.cache import default_folder
+from workbench.core.errors import MachineError, WorkbenchError
+from workbench.core.files.cache import FileCache, default_folder
 from workbench.core.files.drafts import draft
 from workbench.core.files.transfers import download, opened, repeated
-from workbench.core.files.urls import WRITABLE, WRITTEN, url_of
+from workbench.core.files.urls import WRITABLE, WRITTEN, local_path, url_of
+from workbench.core.local_copies import stands_for
 from workbench.core.terminal import Terminal
 
 SCRATCH = "WORKBENCH_SCRATCH"
+THREADS = 8
+"""Files of a folder that are fetched at once."""
+CORPUS, SHARDS = "corpus.json", (".tar", ".index", ".bundle")
+"""The file that makes a folder a corpus, and how the names of its shards and of their indexes end."""
+CHANGES = 5
+"""Versions of a folder that a process begins to fetch at most."""
 Answer = TypeVar("Answer")
 
 
@@ -69,6 +80,14 @@ class Store:
 
     def files(self) -> dict[str, int]:
         """The sizes of all files below the folder, by name; empty if there is no such folder."""
+        return {name: facts["size"] or 0 for name, facts in self._found().items()}
+
+    def versions(self) -> dict[str, str]:
+        """What changes when one of these files is written again (`version`), by name."""
+        return {name: _version(facts) for name, facts in self._found().items()}
+
+    def _found(self) -> dict[str, dict[str, Any]]:
+        """What the store says about each file below the folder, by name."""
         files, root = self._opened("")
         files.invalidate_cache()
         try:
@@ -76,8 +95,8 @@ class Store:
         except NoSuchFileError:
             return {}
         prefix = root.strip("/") + "/"
-        named = {path.lstrip("/"): info["size"] or 0 for path, info in found.items() if info["type"] == "file"}
-        return {path.removeprefix(prefix): size for path, size in named.items() if path.startswith(prefix)}
+        named = {path.lstrip("/"): info for path, info in found.items() if info["type"] == "file"}
+        return {path.removeprefix(prefix): info for path, info in named.items() if path.startswith(prefix)}
 
     def read(self, name: str) -> bytes | None:
         """The content of a small file; None if there is none."""
@@ -108,8 +127,7 @@ class Store:
         facts = self._said(name, lambda: files.info(path))
         if facts["type"] != "file":
             raise NoSuchFileError(f"{self.at(name)} is no file; name one")
-        stated = [facts.get(key) for key in ("size", "ETag", "etag", "md5Hash", "mtime", "LastModified", "created")]
-        return repr([str(each) for each in stated if each is not None])
+        return _version(facts)
 
     def put(self, source: Path, name: str) -> None:
         """Write a local file to the store."""
@@ -169,6 +187,11 @@ class Store:
         return repeated(self.at(name), attempt, writes=writes)
 
 
+def _version(facts: Mapping[str, Any]) -> str:
+    stated = [facts.get(key) for key in ("size", "ETag", "etag", "md5Hash", "mtime", "LastModified", "created")]
+    return repr([str(each) for each in stated if each is not None])
+
+
 @contextmanager
 def uploaded(url: str) -> Iterator[Path]:
     """A local file that is written to the store when the block ends without an error.
@@ -182,14 +205,73 @@ def uploaded(url: str) -> Iterator[Path]:
         raise WorkbenchError(f"{url} names no file; add one")
     store = Store.writable(folder)
     with tempfile.TemporaryDirectory() as scratch:
-        yield (path := Path(scratch, name))
+        yield (path := stands_for(Path(scratch, name), url))
         if path.is_file():
             store.put(path, name)
             Terminal(stderr=True).print(f"uploaded {escape(url)}", highlight=False)
 
 
+@contextmanager
+def uploaded_folder(url: str, *, replace: bool = False) -> Iterator[Path]:
+    """The path of a local folder, which does not exist yet. When the block ends without an error, its files are written
+    to the store, JSON files last: they say what the others are.
+
+    Args:
+        replace: whether there may be other files at the URL, which are removed first.
+
+    Raises:
+        WorkbenchError: the store refuses the access, or there are files at the URL.
+        MachineError: the store does not answer.
+    """
+    store = Store.writable(url.rstrip("/"))
+    there = sorted(store.files())
+    if there and not replace:
+        raise WorkbenchError(f"{url} has files already, such as {there[0]}; remove them, or name another folder")
+    with tempfile.TemporaryDirectory() as scratch:
+        yield (folder := stands_for(Path(scratch, name_of(url)), url))
+        names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
+        store.remove(there)
+        with ThreadPoolExecutor(THREADS) as pool:
+            for last in (False, True):
+                list(pool.map(lambda name: store.put(folder / name, name), [n for n in names if _is_last(n) == last]))
+        Terminal(stderr=True).print(f"uploaded {escape(url)}", highlight=False)
+
+
+def _is_last(name: str) -> bool:
+    return name.endswith(".json")
+
+
+def local_copy(url: str) -> Path:
+    """The local copy of a file or folder at a URL.
+
+    It is fetched once for all processes of a node, and again when it has changed in the store. Another version has
+    another path, so the copy that a process uses stays as it is while the process lives.
+
+    Raises:
+        WorkbenchError: there is neither.
+        MachineError: the store does not answer, or the disk is full.
+    """
+    try:
+        return fetched(url)
+    except NoSuchFileError:
+        folder = fetched_folder(Store(url.rstrip("/")))
+        if folder is None:
+            raise
+        return folder
+
+
+def path_at(place: str | os.PathLike[str]) -> Path:
+    """The path of a place that is read: a URL's local copy.
+
+    Raises:
+        WorkbenchError, MachineError: as `local_copy`.
+    """
+    url = url_of(place)
+    return local_path(place) if url is None else local_copy(url)
+
+
 def fetched(url: str) -> Path:
-    """The local copy of a file, in the cache's `files`. Another version of it has another folder.
+    """The local copy of a file, in the cache's `files` (`local_copy`).
 
     Raises:
         WorkbenchError: there is no such file.
@@ -197,32 +279,84 @@ def fetched(url: str) -> Path:
     """
     folder, _, name = url.rstrip("/").rpartition("/")
     store = Store(folder)
-    path = default_folder() / "files" / hash_of(url, store.version(name)) / name
-    if not path.is_file():
-        store.get(name, path)
-    return path
+    return _shared("files", url, store.version(name), lambda path: store.get(name, path))
 
 
 def fetched_folder(store: Store) -> Path | None:
-    """The local copy of a folder, in the cache's `folders`; None if there is no file in it. Files of other sizes than
-    before are fetched again, and files that are gone are removed.
+    """The local copy of a folder, in the cache's `folders` (`local_copy`); None if there is no file in it.
+
+    The shards of a corpus are left out: who reads them fetches each (`workbench.corpora.corpus`).
 
     Raises:
         WorkbenchError: a name leads out of the folder.
-        MachineError: the store does not answer, or the disk is full.
+        MachineError: the store does not answer, the folder changes all the time, or the disk is full.
     """
-    found = store.files()
-    folder = default_folder() / "folders" / hash_of(store.url) / (store.url.rsplit("/", 1)[-1] or "root")
-    for name, size in found.items():
-        if any(part in ("", "..") for part in name.split("/")):
-            raise WorkbenchError(f"{store.at(name)} leads out of its folder; rename the file")
-        path = folder / name
-        if not path.is_file() or path.stat().st_size != size:
-            store.get(name, path)
-    for path in [path for path in folder.rglob("*") if path.is_file()]:
-        if path.relative_to(folder).as_posix() not in found:
-            path.unlink()
-    return folder if found else None
+    for _ in range(CHANGES):
+        found = store.versions()
+        for name in found:
+            if any(part in ("", "..") for part in name.split("/")):
+                raise WorkbenchError(f"{store.at(name)} leads out of its folder; rename the file")
+        try:
+            fetch = partial(_fetch_folder, store, found, _with_folder(found))
+            return _shared("folders", store.url, repr(sorted(found.items())), fetch) if found else None
+        except _ChangedError:
+            continue
+    raise MachineError(f"{store} changed {CHANGES} times while it was fetched; start again when it is complete")
+
+
+def _with_folder(names: Iterable[str]) -> list[str]:
+    """The files that are copied with a folder."""
+    listed = list(names)
+    return [name for name in listed if CORPUS not in listed or "/" in name or not name.endswith(SHARDS)]
+
+
+def _fetch_folder(store: Store, found: dict[str, str], wanted: list[str], folder: Path) -> None:
+    """Fetch some files of a version of a folder. What a killed process fetched of it is used.
+
+    Raises:
+        _ChangedError: it is another version by now.
+    """
+    part = folder.with_name(".part")
+
+    def fetch(name: str) -> None:
+        if not (part / name).is_file():
+            store.get(name, part / name)
+
+    try:
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(fetch, wanted))
+    except NoSuchFileError as error:
+        raise _ChangedError from error
+    if store.versions() != found:
+        shutil.rmtree(part)
+        raise _ChangedError
+    part.rename(folder)
+
+
+class _ChangedError(Exception):
+    """A folder of a store changed while it was fetched."""
+
+
+_in_use: dict[Path, BinaryIO] = {}
+
+
+def _shared(kind: str, url: str, version: str, fetch: Callable[[Path], None]) -> Path:
+    """The copy of a version of what is at a URL, which one process of the node fetches.
+
+    Its lock is held as long as this process lives. Earlier versions that no process holds are removed.
+    """
+    cache, key = FileCache(default_folder()), hash_of(url, version)
+    home = cache.folder / kind / hash_of(url)
+    path = home / key / name_of(url)
+    if path not in _in_use:
+        _in_use[path] = cache.lock(key, fcntl.LOCK_SH)
+    if not path.exists():
+        with cache.lock(hash_of(url), fcntl.LOCK_EX):
+            if not path.exists():
+                fetch(path)
+                for other in home.iterdir():
+                    cache.remove_unused(other.name, other)
+    return stands_for(path, url)
 
 
 def scratch_folder(url: str) -> Path:
@@ -235,7 +369,12 @@ def scratch_folder(url: str) -> Path:
     if named and url_of(named) is not None:
         raise WorkbenchError(f"{SCRATCH} = {named!r}; allowed: a folder of this machine")
     root = Path(named) if named else default_folder() / "scratch"
-    return root / hash_of(url) / (url.rstrip("/").rsplit("/", 1)[-1] or "root")
+    return stands_for(root / hash_of(url) / name_of(url), url)
+
+
+def name_of(url: str) -> str:
+    """The last part of a URL."""
+    return url.rstrip("/").rsplit("/", 1)[-1] or "root"
 
 
 def hash_of(url: str, version: str = "") -> str:

@@ -44,6 +44,19 @@ def _local(place: str) -> str:
     return place
 
 
+def _read(place: str) -> str:
+    """The path of a place that is read: a URL's local copy.
+
+    Raises:
+        WorkbenchError, MachineError: the URL cannot be fetched.
+    """
+    if url_of(place) is None:
+        return place
+    from workbench.core.files.stores import path_at  # loads fsspec, which no --help needs
+
+    return str(path_at(place))
+
+
 def _written(place: str) -> str:
     """A place that can be written.
 
@@ -108,9 +121,11 @@ Place = Annotated[str, _PLACE, Means("a path or URL")]
 """A folder or file that is read, here or on a store. Who takes one opens URLs itself (`Corpus.open`)."""
 OutputPlace = Annotated[str, _PLACE, AfterValidator(_written), Means(WRITTEN)]
 """A folder that is written, here or on an object store."""
-Location = Annotated[str, _PLACE, AfterValidator(_local), Means(LOCAL_ONLY)]
-"""A folder or file of this machine; a URL is refused. An option of type `Path` is the same
-(`workbench.core.options.path_options`)."""
+Location = Annotated[str, _PLACE, AfterValidator(_read), Means("a path or URL")]
+"""A folder or file that is read; of a URL its local copy (`workbench.core.files.stores.local_copy`), so who takes one
+needs no code of its own. An option of type `Path` is the same (`workbench.core.options.path_options`)."""
+LocalPlace = Annotated[str, _PLACE, AfterValidator(_local), Means(LOCAL_ONLY)]
+"""A folder or file of this machine; a URL is refused."""
 Name = Annotated[str, MinLen(1), Means("a name, not empty")]
 Source = Annotated[str, StringConstraints(pattern=r"\S"), Means("the source: a paper and its table, a readme")]
 PanelPath = Annotated[

@@ -1,20 +1,20 @@
 """Options whose values are paths: a URL is replaced by a local copy where the option allows it, or refused.
 
-An option of type `Path` names a file or folder of this machine. typer makes a path of a URL too (`s3:/bucket/x`), which
-`workbench.core.files.urls.url_of` undoes. A mark on it (`Remote`) makes a local path of a URL for
-as long as the command works. The other places of commands are texts (`workbench.core.options.bounds.Place`, which the
-command opens itself, and `Location`, which is no URL).
+An option of type `Path` names a file or folder that is read: of a URL it is the local copy. typer makes a path of a URL
+too (`s3:/bucket/x`), which `workbench.core.files.urls.url_of` undoes. A mark on it (`Remote`) makes another local path
+of a URL, for as long as the command works; `LocalPath` is no URL. The other places of commands are texts: `Place` of
+`workbench.core.options.bounds`, which the command opens itself, and `Location`, which is like `Path`.
 """
 
 from __future__ import annotations
 
 import os
 import typing
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.urls import LOCAL_ONLY, local_path, url_of
@@ -27,10 +27,23 @@ class Remote:
 
     Attributes:
         opened: from a URL a block in which it is a local path: a copy that was fetched, or a file whose content is
-            written to the store when the block ends without an error.
+            written to the store when the block ends without an error. None: a URL is refused.
     """
 
-    opened: Callable[[str], AbstractContextManager[Path]]
+    opened: Callable[[str], AbstractContextManager[Path]] | None
+
+
+@contextmanager
+def _read(url: str) -> Iterator[Path]:
+    from workbench.core.files.stores import local_copy  # loads fsspec, which no --help needs
+
+    yield local_copy(url)
+
+
+READ = Remote(_read)
+"""The mark of an option without one."""
+LocalPath = Annotated[Path, Remote(None)]
+"""The type of an option that names a file or folder of this machine; a URL is refused."""
 
 
 def is_path(hint: Any) -> bool:
@@ -58,8 +71,8 @@ def as_paths(hint: Any, value: Any, where: str, open_places: ExitStack) -> Any:
     url = url_of(value)
     if url is None:
         return local_path(value) if isinstance(value, str | Path) else value
-    mark = remote(hint)
-    if mark is None:
+    mark = remote(hint) or READ
+    if mark.opened is None:
         raise WorkbenchError(f"{where} = {url!r}; allowed: {LOCAL_ONLY}. Copy the file or folder")
     try:
         return open_places.enter_context(mark.opened(url))
@@ -74,7 +87,7 @@ def path_here(place: str | os.PathLike[str], where: str) -> Path:
         WorkbenchError: it is a URL; the message names the option or argument `where`.
     """
     with ExitStack() as none:
-        path: Path = as_paths(Path, os.fspath(place), where, none)
+        path: Path = as_paths(LocalPath, os.fspath(place), where, none)
     return path
 
 

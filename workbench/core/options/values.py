@@ -222,6 +222,8 @@ def _leaf(hint: Any, value: Any, where: str) -> Any:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         raise _located(hint, value, where, first["loc"], first["type"]) from None
+    except WorkbenchError as error:  # a URL that cannot be fetched
+        raise type(error)(f"{where}: {error}") from error
     except TypeError:  # a protocol without runtime checks
         return value
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from workbench.core.errors import WorkbenchError, choices, unknown
 from workbench.core.files.urls import local_path, url_of
+from workbench.core.local_copies import place_of, with_urls
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.finetuning.first_samples import check_tuning
 from workbench.evaluation.options import Tuning
@@ -76,10 +77,11 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
     items = manifest.records if setup.unit is None else manifest.lengths.get(setup.unit, 0)
     seen = {task.sequence.visibility for task in base.tasks.values()}
     one_way = seen.pop() if len(seen) == 1 and seen <= {"causal", "anticausal"} else None
+    objective = with_urls(setup.objective)
     spec = TaskSpec(
         corpora={tuning.corpus: 1.0},
         sequence=setup.sequence.with_visibility(one_way) if one_way else setup.sequence,
-        objectives=[setup.objective if name == DEFAULT_NETWORK else {**setup.objective, "network": name}],
+        objectives=[objective if name == DEFAULT_NETWORK else {**objective, "network": name}],
         held_out=[tuning.held_out] if tuning.held_out else [],
     )
     recipe = dataclasses.replace(
@@ -132,7 +134,7 @@ def _network(base: Recipe, tuning: Tuning, setup: Setup) -> tuple[str, NetworkSp
     spec = known[name]
     own = {ours: other for ours, other in spec.tie.items() if other.partition(".")[0] not in {*names} - {*spec.streams}}
     poolers = sorted({*spec.poolers, *setup.poolers})
-    start = [InitFrom(str(tuning.run), heads=None if _same_classes(base, setup.objective) else False)]
+    start = [InitFrom(place_of(tuning.run), heads=None if _same_classes(base, setup.objective) else False)]
     streams = _with_images(spec.streams, setup.images)
     made = dataclasses.replace(spec, streams=streams, init_from=start, poolers=poolers, tie=own, frozen=False)
     for place in tuning.adapters or ():
@@ -160,7 +162,7 @@ def _with_adapters(spec: NetworkSpec, name: str, place: Path) -> NetworkSpec:
             f"--adapters {place}: its network has none; name a run that was trained with `model.adapt`"
         )
     numbers = list(range(len(spec.adapt), len(spec.adapt) + len(theirs.adapt)))
-    start = [*spec.init_from, InitFrom(str(place), adapters=numbers)]
+    start = [*spec.init_from, InitFrom(place_of(place), adapters=numbers)]
     return dataclasses.replace(spec, adapt=[*spec.adapt, *theirs.adapt], init_from=start)
 
 

@@ -18,6 +18,7 @@ from workbench.components.error_context import ErrorContext
 from workbench.core.errors import unknown
 from workbench.core.files.drafts import atomic
 from workbench.core.files.text_files import parse_json
+from workbench.core.local_copies import with_urls
 from workbench.core.terminal import Terminal
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
@@ -139,9 +140,9 @@ class Result(Mapping[str, float]):
         return path
 
     def record(self) -> dict[str, Any]:
-        """The content of the JSON file."""
+        """The content of the JSON file; it names URLs, not their local copies."""
         written = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "predictions"}
-        return {"items" if name == "num_items" else name: value for name, value in written.items()}
+        return with_urls({"items" if name == "num_items" else name: value for name, value in written.items()})
 
     def _name(self) -> str:
         corpus = self.inputs.get("corpus")

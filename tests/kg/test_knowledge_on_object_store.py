@@ -1,0 +1,141 @@
+"""Graphs, linkers, vectors and weights on a real S3 server of this machine: fetched where they are read."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+import workbench
+from kg.graph.store import GraphStore
+from kg.vectors.vectors import GraphVectors, save_vectors
+from tests.object_store import BUCKET, Proxy, object_store, upload
+from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.stores import Store, local_copy
+from workbench.runs.data_record import read_data
+
+pytest.importorskip("moto.server")
+pytest.importorskip("s3fs")
+TOWNS = ["Lyon", "Paris", "Rome", "Turin"]
+TRIPLES = "".join(f"Q{i}\tP1\tQ{(i + 1) % 4}\n" for i in range(4))
+AT = f"s3://{BUCKET}"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """An S3 server with raw files of a graph and of texts."""
+    folder = tmp_path_factory.mktemp("store")
+    with object_store(folder) as (proxy, variables), pytest.MonkeyPatch.context() as patch:
+        for name, value in {**variables, "WORKBENCH_CACHE": str(folder / "cache")}.items():
+            patch.setenv(name, value)
+        raw = folder / "raw"
+        raw.mkdir()
+        (raw / "triples.tsv").write_text(TRIPLES)
+        rows = [{"id": f"Q{i}", "label": name, "description": f"a town called {name}"} for i, name in enumerate(TOWNS)]
+        (raw / "entities.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (raw / "notes.txt").write_text("".join(f"{one} is near {two}.\n" for one in TOWNS for two in TOWNS) * 4)
+        upload(raw, "raw")
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def prepared(server: Proxy) -> None:
+    """A graph, a linker, a linked corpus and a tokenizer, all on the store."""
+    workbench.prepare_triples(f"{AT}/raw/triples.tsv", f"{AT}/graph", entities=f"{AT}/raw/entities.jsonl")
+    made = workbench.prepare("linker", graph=f"{AT}/graph", output=f"{AT}/linker")
+    assert made == f"{AT}/linker"
+    workbench.prepare_text(f"{AT}/raw/notes.txt", f"{AT}/text", option={"document": "line"}, numbered_keys=True)
+    workbench.link(f"{AT}/text", f"{AT}/linked", linker=f"{AT}/linker")
+    workbench.prepare("tokenizer", corpora=f"{AT}/text", output=f"{AT}/tokenizer.json", vocab_size=80)
+
+
+def write(url: str, content: bytes) -> None:
+    Store(url.rpartition("/")[0]).put_bytes(content, url.rpartition("/")[2])
+
+
+def test_graph_and_linker_are_written_and_read(prepared: None) -> None:
+    names = set(Store(f"{AT}/graph").files())
+    assert {"corpus.json", "graph/graph.json", "graph/triples.npy"} <= names
+    store = GraphStore.open(f"{AT}/graph")
+    assert (store.num_triples, store.num_entities) == (4, 4)
+    assert not list(store.path.parent.glob("*.tar")), "shards of a corpus are not copied with its graph"
+    assert store.identity == GraphStore.open(f"{AT}/graph/graph").identity
+    (first, second, *_) = workbench.open_corpus(f"{AT}/linked")[1]["spans"]
+    assert (first[2], second[2]) == ("Q0", "Q1")
+    with pytest.raises(WorkbenchError, match=rf"output: {AT}/linker has files already, such as"):
+        workbench.prepare("linker", graph=f"{AT}/graph", output=f"{AT}/linker")
+
+
+def test_run_reads_graph_and_weights_of_a_store(prepared: None, tmp_path: Path) -> None:
+    keys = {"vars.corpus": f"{AT}/linked", "vars.graph": f"{AT}/graph", "tokenizer": f"{AT}/tokenizer.json"}
+    keys |= {"train.max_steps": 2, "train.num_workers": 1}
+    first = workbench.pretrain("tiny-knowledge", f"{AT}/runs/first", keys)
+    assert len(first.metrics) > 0
+    place = tmp_path / "second"
+    second = workbench.pretrain("tiny-knowledge", place, {**keys, "model.init_from": f"{AT}/runs/first"})
+    read = (read_data(place) or {})["read"]
+    assert read["graph"] == {f"{AT}/graph/graph": GraphStore.open(f"{AT}/graph").identity}
+    assert list(read["weights"]) == [f"{AT}/runs/first"]
+    assert second.recipe["model"]["init_from"][0]["weights"] == f"{AT}/runs/first"
+    local = [path for path in place.rglob("*") if path.is_file() and path.suffix != ".safetensors"]
+    assert not [path for path in local if b"/cache/" in path.read_bytes()], "a record names a copy"
+    found = workbench.evaluate(place, "pseudo-perplexity", f"{AT}/linked", limit=4)
+    assert "/cache/" not in json.dumps(found.record())
+
+
+def test_changed_vectors_are_fetched_again_and_refused_by_their_run(server: Proxy, tmp_path: Path) -> None:
+    import torch
+
+    def vectors(value: float) -> bytes:
+        made = GraphVectors(["Q0", "Q1"], torch.full((2, 4), value), ["P1"], torch.zeros(1, 4))
+        save_vectors(made, tmp_path / "made.safetensors")
+        return (tmp_path / "made.safetensors").read_bytes()
+
+    url = f"{AT}/vectors.safetensors"
+
+    def table() -> Any:
+        return build("embedding", {"embedding": "kg.entity_table", "path": url})
+
+    write(url, vectors(1.0))
+    first = table()
+    server.misbehave("", "", 0)
+    assert float(table().vectors.sum()) == 8.0
+    assert not server.gets("vectors.safetensors"), "fetched once"
+    write(url, vectors(2.0))
+    assert float(table().vectors.sum()) == 16.0
+    assert float(first.vectors.sum()) == 8.0, "a copy in use stays"
+
+
+def test_folder_is_fetched_whole_and_again_where_it_changed(server: Proxy, tmp_path: Path) -> None:
+    """Also where a file changes that keeps its size."""
+    (tmp_path / "x").mkdir()
+    for name, text in (("a.txt", "one"), ("b.txt", "two")):
+        (tmp_path / "x" / name).write_text(text)
+    url = upload(tmp_path / "x", "folder")
+    before = local_copy(url)
+    write(f"{url}/b.txt", b"TWO")
+    after = local_copy(url)
+    assert [path.name for path in sorted(after.iterdir())] == ["a.txt", "b.txt"]
+    assert ((before / "b.txt").read_text(), (after / "b.txt").read_text()) == ("two", "TWO")
+    fsspec.filesystem("s3").rm(f"{url}/a.txt")
+    assert [path.name for path in local_copy(url).iterdir()] == ["b.txt"]
+
+
+def test_slow_or_missing_store_is_said_with_the_key(
+    prepared: None, server: Proxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("WORKBENCH_STORE_TRIES", "2")
+    write(f"{AT}/late.safetensors", b"no vectors")
+    server.misbehave("busy", "late.safetensors", 1)
+    with caplog.at_level(logging.WARNING), pytest.raises(WorkbenchError, match=f"{AT}/late.safetensors is no"):
+        build("embedding", {"embedding": "kg.entity_table", "path": f"{AT}/late.safetensors"})
+    assert "try 1 of 2" in caplog.text
+    server.behave()
+    with pytest.raises(WorkbenchError, match=rf"kg.entity_table': path: .*{AT}/graf"):
+        build("embedding", {"embedding": "kg.entity_table", "path": f"{AT}/graf"})
