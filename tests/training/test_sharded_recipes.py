@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,15 @@ def on_ranks(
 
 
 def compare(
-    data: Data, names: list[str], folder: Path, size: int, shard: str, nodes: int = 1, tensor: int = 1, **options: Any
+    data: Data,
+    names: list[str],
+    folder: Path,
+    size: int,
+    shard: str,
+    nodes: int = 1,
+    tensor: int = 1,
+    close: Mapping[str, float] = CLOSE,
+    **options: Any,
 ) -> None:
     """One rank's losses and norms are those of each of several."""
     options = {"lanes": 3, "count": 3, "parallel": {"shard": shard, "tensor": tensor}, **options}
@@ -85,7 +94,7 @@ def compare(
         expected = steps(name, data, World(), **{**options, "parallel": {}})
         for found in ranks:
             for one, other in zip(expected, found[name], strict=True):
-                close = {k: pytest.approx(v, **(NORM if k == "norm" else CLOSE)) for k, v in one.items()}
+                close = {k: pytest.approx(v, **(NORM if k == "norm" else close)) for k, v in one.items()}
                 assert other == close, name
 
 
@@ -122,4 +131,5 @@ def test_every_recipe_on_sharded_ranks_equals_one(
 
 @pytest.mark.scale
 def test_compiled_sharded_layers_equal_others(data: Data, tmp_path: Path) -> None:
-    compare(data, ["bert", "ernie-thu"], tmp_path, 2, "full", compile=True)
+    """The compiler fuses other operations around the collectives, so the rounding differs a little more."""
+    compare(data, ["bert", "ernie-thu"], tmp_path, 2, "full", close={"rel": 1e-5}, compile=True)

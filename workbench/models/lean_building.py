@@ -19,10 +19,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+from workbench.components.build_context import component_around, named
 
 M = TypeVar("M", bound=nn.Module)
 logger = logging.getLogger(__name__)
 
+_OF_MODULES = {"_parameters", "_buffers", "_modules"}
 LARGE = 2**20
 """Bytes from which a tensor is worth a file."""
 
@@ -57,10 +61,27 @@ def skeleton(make: Callable[[], M]) -> M:
     """A model whose tensors have shapes but no memory; the whole model where a component needs real numbers."""
     try:
         with torch.device("meta"):
-            return make()
+            model = make()
     except Exception as error:  # an error of the recipe is raised when it is built whole
         logger.debug("the model cannot be built without memory: %s", error)
         return make()
+    if found := _empty_attribute(model):
+        logger.warning(
+            "%s is a tensor, and neither a parameter nor a buffer, so every rank builds the whole model in its memory. "
+            "Use register_buffer(..., persistent=False)",
+            found,
+        )
+        return make()
+    return model
+
+
+def _empty_attribute(model: nn.Module) -> str:
+    """An attribute of a module that holds a tensor without memory; "" if there is none."""
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if name not in _OF_MODULES and any(isinstance(t, Tensor) and t.is_meta for t in tree_leaves(value)):
+                return f"{named(component_around(model, module))}: {type(module).__name__}.{name}"
+    return ""
 
 
 class Filling:

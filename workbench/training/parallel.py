@@ -157,8 +157,8 @@ class ReplicatedModel(ParallelModel):
 class ShardedModel(ParallelModel):
     """A part of every parameter on each rank (FSDP2), within each node or over all of them.
 
-    Parameters without a dimension, and those of global-batch heads, which compute outside of the forward, stay whole on
-    every rank, and so do moving averages of them; their gradients are averaged here.
+    Parameters without a dimension or an element, and those of global-batch heads, which compute outside of the forward,
+    stay whole on every rank, and so do moving averages of them; their gradients are averaged here.
     """
 
     alone = False
@@ -319,7 +319,7 @@ def _whole(root: PretrainingModel, networks: list[Network]) -> set[nn.Parameter]
     of_networks = {p for network in networks for p in network.parameters()}
     wide = [head for head in root.heads.values() if isinstance(head, GlobalBatchHead)]
     whole = {p for head in wide for p in head.parameters()} - of_networks
-    whole |= {p for p in root.parameters() if p.ndim == 0}
+    whole |= {p for p in root.parameters() if p.ndim == 0 or not p.numel()}
     for average, followed, _ in root.following():
         pairs = zip(average.parameters(), followed.parameters(), strict=True)
         whole |= {own for own, other in pairs if other in whole}

@@ -46,7 +46,10 @@ READ = {
         {**TORCHRUN, "TORCHELASTIC_USE_AGENT_STORE": "False"},
         Launch(3, 4, 1, 2, "node1", 29500, "torchrun"),
     ),
-    "torchrun of one rank": ({**TORCHRUN, "RANK": "0", "WORLD_SIZE": "1"}, Launch()),
+    "torchrun of one rank": (
+        {**TORCHRUN, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"},
+        Launch(),
+    ),
     "PyTorchJob": (POD, Launch(1, 2, None, None, "job-master-0", 23456, "environment")),
     "PyTorchJob, automatic": (
         {**POD, "PET_NPROC_PER_NODE": "auto"},
@@ -86,6 +89,20 @@ REFUSED = {
     "no rank": ({"WORLD_SIZE": "2"}, "WORLD_SIZE = 2, and RANK is not set"),
     "no size": ({"RANK": "1"}, "RANK = 1, and WORLD_SIZE is not set"),
     "no number": ({**TORCHRUN, "WORLD_SIZE": "two"}, "WORLD_SIZE = 'two'"),
+    "alone, and too high": ({"RANK": "5", "WORLD_SIZE": "1"}, "RANK = 5; allowed: 0 to 0"),
+    "alone, and no number": ({"LOCAL_WORLD_SIZE": "abc"}, "LOCAL_WORLD_SIZE = 'abc'; allowed: a number"),
+    "nobody on the node": ({"LOCAL_WORLD_SIZE": "0"}, "LOCAL_WORLD_SIZE = 0; allowed: 1 to 1"),
+    "more on the node than ranks": ({**TORCHRUN, "LOCAL_WORLD_SIZE": "5"}, "LOCAL_WORLD_SIZE = 5; allowed: 1 to 4"),
+    "too high on the node": (
+        {**TORCHRUN, "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "2"},
+        "LOCAL_RANK = 2; allowed: 0 to 1",
+    ),
+    "no such port": ({**TORCHRUN, "MASTER_PORT": "99999"}, "MASTER_PORT = 99999; allowed: 1 to 65535"),
+    "more of mpirun": ({**TORCHRUN, "OMPI_COMM_WORLD_SIZE": "5"}, "mpirun started 5 processes, and WORLD_SIZE = 4"),
+    "another number of mpirun": (
+        {"OMPI_COMM_WORLD_SIZE": "2", "WORLD_SIZE": "3", "MASTER_ADDR": "a", "MASTER_PORT": "1"},
+        "mpirun started 2 processes, and WORLD_SIZE = 3",
+    ),
     "too high": ({**TORCHRUN, "RANK": "4"}, "RANK = 4; allowed: 0 to 3"),
     "no address": (without(POD, "MASTER_ADDR"), "MASTER_ADDR is not set"),
     "no place": (without(POD, "MASTER_ADDR", "MASTER_PORT"), "MASTER_ADDR and MASTER_PORT are not set"),

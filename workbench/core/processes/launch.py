@@ -22,6 +22,8 @@ SPECIAL_STEPS = 0xFFFFFFF0
 FIRST_PORT, PORTS = 10_000, 20_000
 """Ports below those that Linux uses for outgoing connections (32768 and above)."""
 
+LAST_PORT = 65_535
+
 PATIENCE = "WORKBENCH_PATIENCE"
 """The environment variable with the seconds that a rank waits for the others."""
 LONGEST_WAIT = 1800
@@ -101,16 +103,18 @@ def _torch(environment: Mapping[str, str]) -> Launch:
         _refuse(f"RANK = {environment['RANK']}, and WORLD_SIZE is not set")
     if (tasks := _tasks(environment)) > size:
         _refuse(f"srun started {tasks} processes, and WORLD_SIZE = {size}", "unset RANK WORLD_SIZE, or")
+    if (started := _number(environment, "OMPI_COMM_WORLD_SIZE", 1)) > size:
+        _refuse(f"mpirun started {started} processes, and WORLD_SIZE = {size}", "unset RANK WORLD_SIZE, or")
+    rank, local = _rank(environment, "RANK", size), _local(environment, "LOCAL_RANK", "LOCAL_WORLD_SIZE", size)
     if size == 1:
         return Launch(note=_unused_tasks(environment))
     by_torchrun = "TORCHELASTIC_RUN_ID" in environment
     if not by_torchrun and environment.get("PET_NPROC_PER_NODE", "").isdigit():
         _pod(environment)
     return Launch(
-        _rank(environment, "RANK", size),
+        rank,
         size,
-        _optional(environment, "LOCAL_RANK"),
-        _optional(environment, "LOCAL_WORLD_SIZE"),
+        *local,
         *_meeting(environment),
         launcher="torchrun" if by_torchrun else "environment",
         shares_store=environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
@@ -134,11 +138,12 @@ def _open_mpi(environment: Mapping[str, str]) -> Launch:
             f"where rank 0 runs. Start them by: mpirun -np {size} -x MASTER_ADDR=HOST -x MASTER_PORT=29500 python -m "
             "workbench ... (HOST: the node of rank 0, on one machine 127.0.0.1)"
         )
+    if (given := _number(environment, "WORLD_SIZE", size)) != size:
+        _refuse(f"mpirun started {size} processes, and WORLD_SIZE = {given}", "unset WORLD_SIZE, or")
     return Launch(
         _rank(environment, "OMPI_COMM_WORLD_RANK", size),
         size,
-        _optional(environment, "OMPI_COMM_WORLD_LOCAL_RANK"),
-        _optional(environment, "OMPI_COMM_WORLD_LOCAL_SIZE"),
+        *_local(environment, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", size),
         *_meeting(environment),
         launcher="Open MPI",
     )
@@ -164,7 +169,7 @@ def _slurm(environment: Mapping[str, str], size: int) -> Launch:
         _optional(environment, "SLURM_LOCALID"),
         counts[node] if node < len(counts) else None,
         address,
-        _number(environment, "MASTER_PORT", FIRST_PORT + (7 * job + step) % PORTS),
+        _port(environment, FIRST_PORT + (7 * job + step) % PORTS),
         launcher="SLURM",
     )
 
@@ -205,7 +210,25 @@ def _meeting(environment: Mapping[str, str]) -> tuple[str, int]:
         _refuse(
             f"several ranks are started, and {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set"
         )
-    return environment["MASTER_ADDR"], _number(environment, "MASTER_PORT", 0)
+    return environment["MASTER_ADDR"], _port(environment, 0)
+
+
+def _port(environment: Mapping[str, str], default: int) -> int:
+    port = _number(environment, "MASTER_PORT", default)
+    if not 0 < port <= LAST_PORT:
+        _refuse(f"MASTER_PORT = {port}; allowed: 1 to {LAST_PORT}")
+    return port
+
+
+def _local(environment: Mapping[str, str], rank: str, size: str, ranks: int) -> tuple[int | None, int | None]:
+    """The number of this process among those of its node, and their number; None where the launcher does not say."""
+    number, among = _optional(environment, rank), _optional(environment, size)
+    if among is not None and not 0 < among <= ranks:
+        _refuse(f"{size} = {among}; allowed: 1 to {ranks}, the number of ranks")
+    most = ranks if among is None else among
+    if number is not None and number >= most:
+        _refuse(f"{rank} = {number}; allowed: 0 to {most - 1}, as there are {most} ranks on this node")
+    return number, among
 
 
 def _rank(environment: Mapping[str, str], name: str, size: int) -> int:
