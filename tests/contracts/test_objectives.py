@@ -234,6 +234,36 @@ def test_objectives_on_empty_and_small_samples(name: str) -> None:
     assert made.part.count(collate([], {"it": made.part.corrupt([], draws())})) == 0
 
 
+def passes(made: Prepared, batch: Batch) -> list[int]:
+    """How often the head makes each layer of the network run."""
+    network = made.network()
+    counts = [0] * len(network.layers)
+    for i, layer in enumerate(network.layers):
+        layer.register_forward_hook(lambda *_, i=i: counts.__setitem__(i, counts[i] + 1))
+    run(made.part, network, batch)
+    return counts
+
+
+@over("objective", "passes")
+def test_the_passes_of_a_head_do_not_depend_on_the_samples(name: str) -> None:
+    """Under shards, ranks whose heads made other passes would wait for each other in vain."""
+    made, one = Prepared(name), Prepared(name, make_samples(1))
+    of_equal = Prepared(name, make_samples(1) * 3)
+    expected = passes(made, made.batch())
+    assert passes(one, one.batch()) == expected
+    assert passes(of_equal, of_equal.batch()) == expected
+    if "no labels" not in made.case.excused:
+        for sequence in of_equal.after:
+            sequence.targets["it"] = without_labels(sequence.targets["it"])
+        assert passes(of_equal, of_equal.batch()) == expected
+    if "no image" not in made.case.excused:
+        bare = Prepared(name)
+        for sequence in bare.before:
+            sequence.streams.pop("image", None)
+        bare.corrupt()
+        assert passes(bare, bare.batch()) == expected
+
+
 def without_labels(targets: dict[str, Any]) -> dict[str, Any]:
     """The targets of a sequence that has nothing to be predicted."""
     if any(isinstance(value, Rows) for value in targets.values()):

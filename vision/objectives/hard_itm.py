@@ -97,13 +97,13 @@ class HardItmHead(ItmHead):
         image_of = drawn(sharp * made["text"] @ made["image_followed"].T, others, asked)
         text_of = drawn(sharp * made["image"] @ made["text_followed"].T, others, asked)
         logits = [self.logits(seen.network, read.states, seen.batch)]
+        # the one wait that remains: attention needs the lengths of the drawn texts on the host
+        pairs = torch.cat([image_of, text_of.flip(1)]).T.tolist() if len(image_of) else [[0], [0]]
+        picked = dict(zip(self.streams, pairs, strict=True))
+        rows = {name: seen.batch.streams[name].rows_of(chosen) for name, chosen in picked.items()}
+        taps = {name: read.taps[self.tap][name][chosen] for name, chosen in rows.items()}
+        wrong = seen.run(seen.batch.pick(picked), after=self.tap, taps=taps)  # without negatives too: other ranks do so
         if len(image_of):
-            # the one wait that remains: attention needs the lengths of the drawn texts on the host
-            pairs = torch.cat([image_of, text_of.flip(1)]).T.tolist()
-            picked = dict(zip(self.streams, pairs, strict=True))
-            rows = {name: seen.batch.streams[name].rows_of(chosen) for name, chosen in picked.items()}
-            taps = {name: read.taps[self.tap][name][chosen] for name, chosen in rows.items()}
-            wrong = seen.run(seen.batch.pick(picked), after=self.tap, taps=taps)
             logits.append(self.logits(seen.network, wrong.states, wrong.batch))
         both = torch.cat(logits).float()
         labels = (torch.arange(len(both), device=both.device) < seen.batch.size).long()

@@ -118,9 +118,10 @@ class MrcHead(RegionHead):
         return logits
 
     def forward(self, seen: HeadInputs) -> LossOutput:
+        states = seen.states  # without targets too: other ranks run the network
         if not seen.targets:
             return LossOutput(self.output.bias.sum() * 0, {})
-        return classified(self.logits(seen.states[self.stream][seen.targets["rows"]]), seen.targets)
+        return classified(self.logits(states[self.stream][seen.targets["rows"]]), seen.targets)
 
 
 class SharedMrcHead(Head):

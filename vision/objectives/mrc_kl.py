@@ -69,9 +69,10 @@ class MrcKlHead(MrcHead):
     """The head of `mrc`, whose targets are distributions."""
 
     def forward(self, seen: HeadInputs) -> LossOutput:
+        states = seen.states  # without targets too: other ranks run the network
         if not seen.targets:
             return LossOutput(self.output.bias.sum() * 0, {})
-        logits = self.logits(seen.states[self.stream][seen.targets["rows"]]).float()
+        logits = self.logits(states[self.stream][seen.targets["rows"]]).float()
         wanted = seen.targets["scores"]
         with torch.no_grad():
             right = (logits.argmax(-1) == wanted.argmax(-1)).sum()

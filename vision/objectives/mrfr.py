@@ -79,10 +79,10 @@ class MrfrHead(RegionHead):
         return F.linear(hidden, input_projection(network, self.stream).weight.T, self.bias)
 
     def forward(self, seen: HeadInputs) -> LossOutput:
-        targets = seen.targets
+        targets, states = seen.targets, seen.states  # without targets too: other ranks run the network
         if not targets:
             return LossOutput(self.bias.sum() * 0, {})
-        hidden = self.transform(seen.states[self.stream][targets["rows"]])
+        hidden = self.transform(states[self.stream][targets["rows"]])
         predicted = self.predict(seen.network, hidden).float()
         goal = goal_of(seen.network, self.stream, targets["features"])
         losses = self.function(predicted, goal, reduction="none").mean(-1)

@@ -94,12 +94,12 @@ class PairContrastHead(MatchingHead):
         own = self.match(seen.network, read.states, read.batch)
         pairs = others(seen.known("video"), self.negatives)
         table = own.new_full((len(own), len(own)), float("-inf")).diagonal_scatter(own)
+        kept, changed = pairs.T.tolist() if len(pairs) else ([0], [0])
+        picked = dict(zip(self.streams, (changed, kept) if self.texts else (kept, changed), strict=True))
+        rows = {name: read.batch.streams[name].rows_of(chosen) for name, chosen in picked.items()}
+        taps = {name: read.taps[self.tap][name][chosen] for name, chosen in rows.items()}
+        wrong = seen.run(read.batch.pick(picked), after=self.tap, taps=taps)  # without negatives too: other ranks do so
         if len(pairs):
-            kept, changed = pairs.T.tolist()
-            picked = dict(zip(self.streams, (changed, kept) if self.texts else (kept, changed), strict=True))
-            rows = {name: read.batch.streams[name].rows_of(chosen) for name, chosen in picked.items()}
-            taps = {name: read.taps[self.tap][name][chosen] for name, chosen in rows.items()}
-            wrong = seen.run(read.batch.pick(picked), after=self.tap, taps=taps)
             places = on_device(pairs.T, own.device)
             table = table.index_put(tuple(places), self.match(seen.network, wrong.states, wrong.batch))
         answers = torch.arange(len(own), device=own.device)

@@ -127,6 +127,19 @@ def test_pairs_without_a_rival_have_no_negatives(network: Network, pairs: list[S
     assert objective().count(collate([])) == 0
 
 
+def test_layers_run_as_often_without_negatives(network: Network, pairs: list[Sequence]) -> None:
+    """Under shards the ranks with negatives would wait for those without."""
+    counts: list[int] = []
+    for layer in network.layers:
+        layer.register_forward_hook(lambda *_: counts.append(1))
+    found = []
+    for few in (pairs, pairs[:1]):
+        run(network, few)
+        found.append(len(counts))
+        counts.clear()
+    assert found[0] == found[1] > 0
+
+
 def test_what_is_no_true_pair_is_refused(pairs: list[Sequence], network: Network) -> None:
     pairs[2].labels["matched"] = 0
     with pytest.raises(WorkbenchError, match="sequence '2' is not a true pair"):

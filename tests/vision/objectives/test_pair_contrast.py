@@ -55,3 +55,20 @@ def test_who_is_exchanged() -> None:
     assert others(torch.tensor([4, 4, 5]), None).tolist() == [[0, 2], [1, 2], [2, 0], [2, 1]]
     assert others(torch.tensor([4, 5, 6]), 1).tolist() == [[0, 1], [1, 2], [2, 0]]
     assert others(torch.tensor([4]), None).tolist() == others(torch.tensor([], dtype=torch.long), 3).tolist() == []
+
+
+def test_layers_run_as_often_without_negatives() -> None:
+    """Under shards the ranks with negatives would wait for those without."""
+    objective, counts = PairContrast("apart", "text", None, video="image"), []
+    objective.name = "it"
+    for number in (3, 1):
+        sequences = [sequence_of(sample) for sample in objective.arrange(make_samples(number), draws())]
+        for sequence in sequences:
+            del sequence.streams["entity"]
+        objective.corrupt(sequences, draws())
+        batch, net, runs = collate(sequences, {}), network(), list[int]()
+        net.layers[1].register_forward_hook(lambda *_, runs=runs: runs.append(1))
+        head = objective.head(net).eval()
+        assert head(HeadInputs.of(net, batch, batch.targets["it"])).loss.isfinite()
+        counts.append(len(runs))
+    assert counts[0] == counts[1] == 2
