@@ -15,10 +15,11 @@ from workbench.api import Place
 from workbench.components.trust import allow
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.stores import path_at
+from workbench.core.local_copies import place_of
 from workbench.core.options.arguments import checked
 from workbench.core.options.command import options_from_python
 from workbench.core.options.outputs import check_outputs
-from workbench.core.options.path_options import path_here
+from workbench.core.options.path_options import as_paths
 from workbench.report.introduction import read_opening
 from workbench.report.page import write_report as write_page
 from workbench.report.panels import panel_names
@@ -108,7 +109,7 @@ def write_report(
     title: str = "",
     opening: Place | None = None,
     trust: bool = False,
-) -> Path:
+) -> Path | str:
     """Write one HTML page about runs: curves, results next to baselines and controls, figures. Returns the page.
 
         >>> write_report(["runs/tiny-text", "runs/hours"], "report.html")
@@ -123,17 +124,19 @@ def write_report(
     Raises:
         WorkbenchError: one is no run, its panels are not trusted, or the output belongs to a run or a corpus.
     """
-    places = [os.fspath(run) for run in ([runs] if isinstance(runs, str | os.PathLike) else runs)]
+    places = [_place_of(run) for run in ([runs] if isinstance(runs, str | os.PathLike) else runs)]
     if not places:
         raise WorkbenchError("a report needs at least one run; none is given")
     with ExitStack() as stack:
         folders = [stack.enter_context(opened_run(place)) for place in places]
-        return _written_report(folders, output, title, opening, trust)
+        path = None if output is None else as_paths(OutputFile, os.fspath(output), "output", stack)
+        written = _written_report(folders, path, title, opening, trust)
+    return written if place_of(written) == str(written) else place_of(written)
 
 
-def _written_report(folders: list[Path], output: Place | None, title: str, opening: Place | None, trust: bool) -> Path:
+def _written_report(folders: list[Path], output: Path | None, title: str, opening: Place | None, trust: bool) -> Path:
     """As `write_report`, about local runs."""
-    path = path_here(output, "output") if output is not None else folders[0] / REPORT
+    path = output if output is not None else folders[0] / REPORT
     chapters = None if opening is None else path_at(opening)
     loaded = [load_run(folder) for folder in folders]
     check_outputs(
@@ -162,4 +165,4 @@ def _place_of(run: Place) -> str:
             f"the run is of type {type(run).__name__}; allowed: the folder of a run or of a Hugging Face checkpoint, "
             "or what pretrain, finetune and open_run return. A model that was loaded has its folder in `place`"
         )
-    return os.fspath(run)
+    return place_of(os.fspath(run))

@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 
 import workbench
+from workbench.core import local_copies
 from workbench.core.errors import MachineError, WorkbenchError
 from workbench.core.files import store_lock
 from workbench.core.files.store_lock import StoreLock, store_locked
 from workbench.core.files.stores import Store, scratch_folder
 from workbench.recipe.spec import Recipe
+from workbench.report.run import load_run
 from workbench.runs.checkpoint import verify_checkpoint
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.metrics_file import read_metrics
@@ -167,6 +169,27 @@ def test_other_commands_read_the_run_and_add_results(recipe: Recipe, url: str, t
     with pytest.raises(ZeroDivisionError), opened_run(url):
         raise ZeroDivisionError
     assert not {"evaluations/b.json"} & Store(url).files().keys()
+
+
+def test_results_of_a_run_as_an_object_are_stored(recipe: Recipe, url: str) -> None:
+    """A run that a function returns stands for its URL, and so does a copy in the cache."""
+    pretrain(recipe, url, until=2)
+    corpus = next(iter(recipe.tasks["text"].corpora))
+    for i, run in enumerate((workbench.open_run(url), load_run(scratch_folder(url)))):
+        assert repr(run).startswith(f"<Run {url}: step 2")
+        workbench.evaluate(run, "pseudo-perplexity", corpus, limit=1 + i)
+        assert len([name for name in Store(url).files() if name.endswith(f"limit={1 + i}.json")]) == 1
+    assert workbench.write_report(run) == f"{url}/report.html"
+    assert workbench.write_report(run, f"{url}.html") == f"{url}.html"
+    assert Store(url.rpartition("/")[0]).read("x.html")
+
+
+def test_a_copy_in_the_cache_is_no_run(recipe: Recipe, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretrain(recipe, url, until=2)
+    copy = workbench.open_run(url).folder
+    monkeypatch.setattr(local_copies, "_urls", {})  # another process
+    with pytest.raises(WorkbenchError, match=r"where runs of object stores are fetched to; name the URL"):
+        workbench.evaluate(copy, "pseudo-perplexity", next(iter(recipe.tasks["text"].corpora)), limit=1)
 
 
 def test_place_is_refused_before_any_work(recipe: Recipe, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import atomic, real_path, write_text
 from workbench.core.files.yaml_values import read_yaml
+from workbench.core.local_copies import place_of
 from workbench.runs.metrics_file import Record, read_json, read_metrics, read_results, results_in
 from workbench.runs.names import (
     CHECKPOINTS,
@@ -56,7 +57,7 @@ class Run:
 
     def __repr__(self) -> str:
         step = self.metrics[-1]["step"] if self.metrics else 0
-        return f"<Run {self.folder}: step {step:,}, {len(self.evaluations)} evaluations>"
+        return f"<Run {place_of(self.folder)}: step {step:,}, {len(self.evaluations)} evaluations>"
 
     def __fspath__(self) -> str:
         return str(self.folder)

@@ -29,7 +29,7 @@ from workbench.core.files.store_lock import StoreLock
 from workbench.core.files.stores import NoSuchFileError, Store, hash_of, local_copy, name_of
 from workbench.core.files.text_files import parse_json
 from workbench.core.files.urls import local_path, url_of
-from workbench.core.local_copies import stands_for
+from workbench.core.local_copies import place_of, stands_for
 from workbench.core.options.path_options import Remote
 from workbench.runs.names import (
     CHECKPOINTS,
@@ -50,6 +50,8 @@ logger = logging.getLogger(__name__)
 TRAINED = {*FILES, *FOLDERS, FROZEN}
 GROWING = {METRICS, DAMAGED_METRICS, LOG, TENSORBOARD}
 RESULTS = {EVALUATIONS, FIGURES, REPORT}
+RUNS = "runs"
+"""The folder of the cache with the local copies of runs."""
 TRIES = 5
 STEP = re.compile(rf"{CHECKPOINTS}/step-(\d+)/.*")
 
@@ -241,10 +243,16 @@ def opened_run(place: str | Path, *, new: bool = False) -> Iterator[Path]:
     """
     url = url_of(place)
     if url is None:
-        yield local_path(place)
+        path = local_path(place)
+        if (copies := default_folder() / RUNS) in path.absolute().parents and place_of(path) == str(path):
+            raise WorkbenchError(
+                f"{path} is in {copies}, where runs of object stores are fetched to; name the URL of the run. Results "
+                "that are written here would be lost"
+            )
+        yield path
         return
     store = Store(url.rstrip("/"))
-    run = StoredRun(store, stands_for(default_folder() / "runs" / hash_of(url) / name_of(url), url))
+    run = StoredRun(store, stands_for(default_folder() / RUNS / hash_of(url) / name_of(url), url))
     if read_snapshot(store) is None and not (new and not store.files()):
         try:
             path = local_copy(store.url)
@@ -268,7 +276,7 @@ def fetched_run(place: str | Path) -> Path:
 
 def is_fetched(folder: Path) -> bool:
     """Whether a folder is the local copy of a URL (`opened_run`)."""
-    return any(folder.is_relative_to(default_folder() / kind) for kind in ("runs", "folders", "files"))
+    return any(folder.is_relative_to(default_folder() / kind) for kind in (RUNS, "folders", "files"))
 
 
 StoredFolder = Annotated[Path, Remote(opened_run)]
