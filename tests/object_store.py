@@ -137,6 +137,7 @@ class Proxy:
 @contextmanager
 def object_store(folder: Path) -> Iterator[tuple[Proxy, dict[str, str]]]:
     """The proxy, and the variables of the environment that lead to it; there is a bucket named `BUCKET`."""
+    forget_servers()
     port = free_port()
     with open(folder / "moto.log", "w") as log:
         server = subprocess.Popen(
@@ -156,6 +157,11 @@ def object_store(folder: Path) -> Iterator[tuple[Proxy, dict[str, str]]]:
     finally:
         server.kill()
         server.wait()
+
+
+def forget_servers() -> None:
+    """fsspec keeps a file system with the address of the server that was asked first."""
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
 
 
 def environment(port: int) -> dict[str, str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,11 @@ import workbench
 from kg.graph.store import GraphStore
 from kg.vectors.vectors import GraphVectors, save_vectors
 from tests.object_store import BUCKET, Proxy, object_store, upload
+from workbench.cli.app import app, reported
 from workbench.components.building import build
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.stores import Store, local_copy
+from workbench.core.terminal import PlainFormatter
 from workbench.runs.data_record import read_data
 
 pytest.importorskip("moto.server")
@@ -25,6 +29,8 @@ pytest.importorskip("s3fs")
 TOWNS = ["Lyon", "Paris", "Rome", "Turin"]
 TRIPLES = "".join(f"Q{i}\tP1\tQ{(i + 1) % 4}\n" for i in range(4))
 AT = f"s3://{BUCKET}"
+KEYS: dict[str, Any] = {"vars.corpus": f"{AT}/linked", "vars.graph": f"{AT}/graph", "tokenizer": f"{AT}/tokenizer.json"}
+KEYS |= {"train.max_steps": 2, "train.num_workers": 1}
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +61,12 @@ def prepared(server: Proxy) -> None:
     workbench.prepare("tokenizer", corpora=f"{AT}/text", output=f"{AT}/tokenizer.json", vocab_size=80)
 
 
+@pytest.fixture(scope="module")
+def trained(prepared: None) -> None:
+    """A run on the store."""
+    workbench.pretrain("tiny-knowledge", f"{AT}/runs/first", KEYS)
+
+
 def write(url: str, content: bytes) -> None:
     Store(url.rpartition("/")[0]).put_bytes(content, url.rpartition("/")[2])
 
@@ -72,13 +84,9 @@ def test_graph_and_linker_are_written_and_read(prepared: None) -> None:
         workbench.prepare("linker", graph=f"{AT}/graph", output=f"{AT}/linker")
 
 
-def test_run_reads_graph_and_weights_of_a_store(prepared: None, tmp_path: Path) -> None:
-    keys = {"vars.corpus": f"{AT}/linked", "vars.graph": f"{AT}/graph", "tokenizer": f"{AT}/tokenizer.json"}
-    keys |= {"train.max_steps": 2, "train.num_workers": 1}
-    first = workbench.pretrain("tiny-knowledge", f"{AT}/runs/first", keys)
-    assert len(first.metrics) > 0
+def test_run_reads_graph_and_weights_of_a_store(trained: None, tmp_path: Path) -> None:
     place = tmp_path / "second"
-    second = workbench.pretrain("tiny-knowledge", place, {**keys, "model.init_from": f"{AT}/runs/first"})
+    second = workbench.pretrain("tiny-knowledge", place, {**KEYS, "model.init_from": f"{AT}/runs/first"})
     read = (read_data(place) or {})["read"]
     assert read["graph"] == {f"{AT}/graph/graph": GraphStore.open(f"{AT}/graph").identity}
     assert list(read["weights"]) == [f"{AT}/runs/first"]
@@ -87,6 +95,34 @@ def test_run_reads_graph_and_weights_of_a_store(prepared: None, tmp_path: Path) 
     assert not [path for path in local if b"/cache/" in path.read_bytes()], "a record names a copy"
     found = workbench.evaluate(place, "pseudo-perplexity", f"{AT}/linked", limit=4)
     assert "/cache/" not in json.dumps(found.record())
+
+
+PRINTING = [
+    (["report", f"{AT}/runs/first", "--output"], f"{AT}/report.html"),
+    (["recipes", "--draw", "tiny-text", "--output"], f"{AT}/drawing.svg"),
+    (["export", f"{AT}/runs/first", "--as", "bert", "--output"], f"{AT}/exported"),
+    (["encode", f"{AT}/runs/first", f"{AT}/raw/notes.txt", "--output"], f"{AT}/notes.safetensors"),
+    (["generate", f"{AT}/runs/none", f"{AT}/raw/notes.txt", "--output"], f"{AT}/runs/none"),
+    (["prepare", "graph", f"{AT}/graph", "Q0", "--draw"], f"{AT}/near.svg"),
+    (["prepare", "graph"], f"{AT}/graph"),
+    (["show"], f"{AT}/runs/first"),
+    (["prepare", "token-counts", f"{AT}/text", "--tokenizer", f"{AT}/tokenizer.json", "--output"], f"{AT}/counts.json"),
+]
+
+
+@pytest.mark.parametrize(("words", "place"), PRINTING, ids=lambda value: value[0] if isinstance(value, list) else "")
+def test_what_is_printed_names_the_url(
+    trained: None, words: list[str], place: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of what was written or read, and never a copy of it."""
+    caplog.set_level(logging.INFO)
+    with suppress(SystemExit), reported():
+        app.run([*words, place], "workbench")
+    captured = capsys.readouterr()
+    lines = PlainFormatter("%(message)s")
+    printed = captured.out + captured.err + "".join(map(lines.format, caplog.records))
+    assert place in printed
+    assert not re.search(r"/cache/|/tmp", printed), printed
 
 
 def test_changed_vectors_are_fetched_again_and_refused_by_their_run(server: Proxy, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from workbench.components.error_context import ErrorContext
 from workbench.components.kinds import KINDS
 from workbench.components.trust import import_named
 from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.options.missing_places import named_places
 from workbench.core.options.values import check_all, refuse_not_finite
 
 SHIPPED = ("workbench", "kg", "vision")
@@ -89,7 +90,8 @@ def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given:
     context = outer.below(where, given)
     component, options, place = named_by(kind, spec, context.place)
     accepted = checked(component, options, place, context.given)
-    with entered(context), ErrorContext(place):
+    hints = options_of(component).types
+    with entered(context), ErrorContext(place), named_places(hints, accepted, {name: name for name in accepted}):
         built = _initialised(component(**accepted))
     if outer.inside is not None:
         outer.inside.append(built)

@@ -22,10 +22,10 @@ from typing import Any, BinaryIO, TypeVar
 
 from rich.markup import escape
 
-from workbench.core.errors import MachineError, WorkbenchError
+from workbench.core.errors import MachineError, WorkbenchError, nearest
 from workbench.core.files.cache import FileCache, default_folder
 from workbench.core.files.drafts import draft
-from workbench.core.files.transfers import download, opened, repeated
+from workbench.core.files.transfers import NO_FILE, download, opened, repeated, said
 from workbench.core.files.urls import WRITABLE, WRITTEN, local_path, url_of
 from workbench.core.local_copies import stands_for
 from workbench.core.terminal import Terminal
@@ -81,6 +81,15 @@ class Store:
     def files(self) -> dict[str, int]:
         """The sizes of all files below the folder, by name; empty if there is no such folder."""
         return {name: facts["size"] or 0 for name, facts in self._found().items()}
+
+    def names(self) -> list[str]:
+        """The names of the files and folders in the folder; none if there is no such folder."""
+        files, root = self._opened("")
+        try:
+            found = self._said("", lambda: files.ls(root, detail=False))
+        except NoSuchFileError:
+            return []
+        return [str(path).rstrip("/").rsplit("/", 1)[-1] for path in found]
 
     def versions(self) -> dict[str, str]:
         """What changes when one of these files is written again (`version`), by name."""
@@ -182,7 +191,8 @@ class Store:
             except FileExistsError as error:
                 raise _ExistsError(f"{self.at(name)} exists already") from error
             except FileNotFoundError as error:
-                raise NoSuchFileError(f"there is no {self.at(name)} ({error}); check the address") from error
+                reason = f" ({found})" if (found := said(error)) != NO_FILE else ""
+                raise NoSuchFileError(f"there is no {self.at(name)}{reason}; check the address") from error
 
         return repeated(self.at(name), attempt, writes=writes)
 
@@ -253,11 +263,22 @@ def local_copy(url: str) -> Path:
     """
     try:
         return fetched(url)
-    except NoSuchFileError:
+    except NoSuchFileError as error:
         folder = fetched_folder(Store(url.rstrip("/")))
         if folder is None:
-            raise
+            raise NoSuchFileError(f"there is no file or folder {url}; check the address{_near(url)}") from error
         return folder
+
+
+def _near(url: str) -> str:
+    """The nearest name in the folder of a URL where nothing is, in words; empty where none is near."""
+    folder, _, name = url.rstrip("/").rpartition("/")
+    try:
+        names = Store(folder).names()
+    except WorkbenchError:
+        return ""
+    close = nearest(name, names)
+    return f". Did you mean {folder}/{close[0]}?" if close else ""
 
 
 def path_at(place: str | os.PathLike[str]) -> Path:

@@ -143,8 +143,8 @@ def repeated(url: str, attempt: Callable[[], T], stop: threading.Event | None = 
                     raise WorkbenchError(f"{url}: {error} ({number} reads found the same)") from error
                 raise MachineError(_given_up(url, error, number, time.monotonic() - started, writes)) from error
             delay = _wait(number) * random.uniform(0.5, 1)
-            said = (url, _said(error), number, options.tries, delay)
-            logger.warning("%s: %s (try %d of %d); the next try is in %.1f s", *said)
+            shown = (url, said(error), number, options.tries, delay)
+            logger.warning("%s: %s (try %d of %d); the next try is in %.1f s", *shown)
         if (stop or threading.Event()).wait(delay):
             raise AbandonedError
     raise AssertionError("there is at least one try")
@@ -358,23 +358,33 @@ def _status(error: BaseException) -> int | None:
     return next((value for value in stated if isinstance(value, int) and 300 <= value < 600), None)
 
 
-def _said(error: BaseException) -> str:
-    """An error in one line."""
-    text = " ".join(str(error).split()).rstrip(".")
+_OF_LIBRARIES = re.compile(
+    r"\[Errno -?\d+\] |An error occurred (?=\(\w+\))|(?<=\)) when calling the \w+ operation(?: \([^)]*\))?"
+)
+_IN_WORDS = {401: "the credentials are not accepted", 403: "no access"}
+NO_FILE = "there is no such file"
+
+
+def said(error: BaseException) -> str:
+    """An error of a store's library in one line, without the numbers and the operations of that library."""
+    text = _OF_LIBRARIES.sub("", " ".join(str(error).split())).rstrip(".")
     if isinstance(error, FileNotFoundError) and " " not in text:  # a path alone
-        return "there is no such file"
+        return NO_FILE
+    known = "no access" if isinstance(error, PermissionError) else _IN_WORDS.get(_status(error) or 0, "")
+    if known:
+        return known if known in text.lower() or not text else f"{known} ({text[:SHOWN]})"
     return text[:SHOWN] or type(error).__name__
 
 
 def unreachable(url: str, error: BaseException, *, writes: bool = False) -> WorkbenchError:
     """The error for a file that cannot be read or written, now or later."""
     verb = "written" if writes else "read"
-    return WorkbenchError(f"{url} cannot be {verb}: {_said(error)}. Check the address and the access rights")
+    return WorkbenchError(f"{url} cannot be {verb}: {said(error)}. Check the address and the access rights")
 
 
 def _given_up(url: str, error: BaseException, tries: int, seconds: float, writes: bool) -> str:
     verb = "written" if writes else "read"
     return (
-        f"{url} cannot be {verb}: {_said(error)}. It was tried {tries} times in {seconds:.0f} s ({TRIES}, {TIMEOUT}). "
+        f"{url} cannot be {verb}: {said(error)}. It was tried {tries} times in {seconds:.0f} s ({TRIES}, {TIMEOUT}). "
         "Start the same command again when the store answers: finished work is kept"
     )

@@ -116,12 +116,13 @@ FileName = Annotated[
     StringConstraints(pattern=r"^[^\s./\\\x00-\x1f][^/\\\x00-\x1f]*$", max_length=200),
     Means("a name for a folder: not empty, no '/', no '.' in front"),
 ]
+READ = "a path or URL"
 _PLACE = StringConstraints(pattern=r"^[^\x00]*[^\s\x00][^\x00]*$")
-Place = Annotated[str, _PLACE, Means("a path or URL")]
+Place = Annotated[str, _PLACE, Means(READ)]
 """A folder or file that is read, here or on a store. Who takes one opens URLs itself (`Corpus.open`)."""
 OutputPlace = Annotated[str, _PLACE, AfterValidator(_written), Means(WRITTEN)]
 """A folder that is written, here or on an object store."""
-Location = Annotated[str, _PLACE, AfterValidator(_read), Means("a path or URL")]
+Location = Annotated[str, _PLACE, AfterValidator(_read), Means(READ)]
 """A folder or file that is read; of a URL its local copy (`workbench.core.files.stores.local_copy`), so who takes one
 needs no code of its own. An option of type `Path` is the same (`workbench.core.options.path_options`)."""
 LocalPlace = Annotated[str, _PLACE, AfterValidator(_local), Means(LOCAL_ONLY)]

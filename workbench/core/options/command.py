@@ -22,6 +22,7 @@ from typer.models import ArgumentInfo, ParameterInfo
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.urls import url_of
 from workbench.core.options.bounds import ClusterAddress, Word
+from workbench.core.options.missing_places import named_places
 from workbench.core.options.outputs import check_outputs
 from workbench.core.options.path_options import as_paths, is_path
 from workbench.core.options.values import bare_type, check, without_null
@@ -138,10 +139,12 @@ def _call(function: Callable[..., Returned], values: dict[str, Any], where: dict
     with ExitStack() as places:
         values = {name: _checked(allowed[name], value, where[name], places) for name, value in values.items()}
         check_outputs(allowed, values, where)
+        checked = dict(values)
         for name, group in groups.items():
             given = {field.name for field in dataclasses.fields(group)} & values.keys()
             values[name] = group(**{field: values.pop(field) for field in given})
-        return function(**values)
+        with named_places(allowed, checked, where):
+            return function(**values)
 
 
 def _checked(hint: Any, value: Any, where: str, places: ExitStack) -> Any:

@@ -19,7 +19,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError
 
-from workbench.core.errors import WorkbenchError, shown, unknown
+from workbench.core.errors import MachineError, WorkbenchError, shown, unknown
 from workbench.core.options.bounds import Means
 
 CONFIG = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
@@ -223,7 +223,8 @@ def _leaf(hint: Any, value: Any, where: str) -> Any:
         first = error.errors(include_url=False, include_context=False)[0]
         raise _located(hint, value, where, first["loc"], first["type"]) from None
     except WorkbenchError as error:  # a URL that cannot be fetched
-        raise type(error)(f"{where}: {error}") from error
+        kind = MachineError if isinstance(error, MachineError) else WorkbenchError
+        raise kind(f"{where}: {error}") from error
     except TypeError:  # a protocol without runtime checks
         return value
 
