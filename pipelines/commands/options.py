@@ -286,8 +286,20 @@ def _value(text: str, option: str) -> Any:
         raise WorkbenchError(f"--option {shown(option)}: {error}") from error
 
 
+HOW = ("--engine", "--address", "--workers")
+"""Options that decide where a corpus is computed, and nothing in it."""
+
+
 def command_line() -> str:
-    """The command as the user typed it, for the corpus's provenance."""
+    """The command for the corpus's provenance: as the user typed it, without the options of `HOW`. So the corpus.json
+    of a corpus does not depend on them."""
     program = Path(sys.argv[0])
     name = program.parent.name if program.name == "__main__.py" else program.name  # of `python -m workbench`
-    return shlex.join([name, *sys.argv[1:]])
+    kept: list[str] = []
+    arguments = iter(sys.argv[1:])
+    for argument in arguments:
+        if argument in HOW:
+            next(arguments, None)
+        elif argument.partition("=")[0] not in HOW:
+            kept.append(argument)
+    return shlex.join([name, *kept])

@@ -48,7 +48,7 @@ class CorpusFacts:
     """Provenance in corpus.json that decides nothing in the corpus.
 
     Args:
-        command: as the user typed it.
+        command: as the user typed it, without the engine and its workers.
         about: facts on the whole corpus (`Manifest.about`).
         source: facts on the inputs: licence, url.
         passed_over: the files in the inputs' folders that were skipped, by kind.

@@ -14,7 +14,7 @@ import torch
 
 from kg.graph.store import GraphStore
 from pipelines.commands.knowledge.entity_vectors import UNIT, entity_vectors
-from pipelines.preparing.engines import ray_core
+from pipelines.preparing.engines import ray_cluster
 from tests.contracts.material import tokenizer
 from tests.evaluation.conftest import make_texts, pretrain_on
 from tests.kg.objectives.test_entity_vectors import SEEN, recipe, write_corpus
@@ -48,9 +48,9 @@ def cluster() -> Iterator[None]:
     torch.set_num_threads(1)
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**ray_core.ENVIRONMENT, "OMP_NUM_THREADS": "1"}.items():
+        for name, value in {**ray_cluster.ENVIRONMENT, "OMP_NUM_THREADS": "1"}.items():
             patch.setenv(name, value)
-        ray_core._silence(ray)
+        ray_cluster.silence(ray)
         ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 << 20, **quiet)
         yield
         ray.shutdown()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ import pytest
 
 from pipelines.commands.app import app as preparing
 from pipelines.preparing.chunks import Chunk, Conversion, Limits, Outcome, ShardTask, work
-from pipelines.preparing.engines import ray_core
+from pipelines.preparing.engines import ray_cluster, ray_core
 from pipelines.preparing.engines.engine import Engine
 from pipelines.preparing.engines.local import LocalEngine
 from pipelines.preparing.engines.ray_core import RayEngine
@@ -33,8 +35,8 @@ ROWS = [{"id": f"d{i}", "text": f"document {i % 20} " + "word " * (i % 5)} for i
 def engine() -> Iterator[RayEngine]:
     """One cluster of two cores, and an engine whose actors stay from test to test."""
     ray = pytest.importorskip("ray")
-    os.environ.update(ray_core.ENVIRONMENT)
-    ray_core._silence(ray)
+    os.environ.update(ray_cluster.ENVIRONMENT)
+    ray_cluster.silence(ray)
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 << 20, **quiet)
     with (made := RayEngine(2)).opened():
@@ -137,12 +139,43 @@ def test_a_gpu_that_no_node_has_is_refused(engine: RayEngine) -> None:
         list(engine.each(double, 2, range(2), "cuda"))
 
 
+def test_an_address_where_nothing_listens_is_refused_at_once() -> None:
+    """Ray itself tries for two minutes."""
+    pytest.importorskip("ray")
+    with pytest.raises(WorkbenchError, match=r"--address 127.0.0.1:1: no Ray cluster .*refused.*`ray start --head`"):
+        ray_cluster.connect(sys.modules["ray"], 1, "127.0.0.1:1")
+
+
+def test_a_line_is_printed_where_a_process_ends_without_one() -> None:
+    code = "import os; from pipelines.preparing.engines.ray_cluster import witnessed\nwith witnessed(): {}"
+    for end, said in (("os._exit(1)", "error: Ray has ended this command"), ("pass", "")):
+        run = [sys.executable, "-c", code.format(end)]
+        found = subprocess.run(run, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2])
+        assert found.stderr.startswith(said)
+        assert found.stderr.count("\n") == (1 if said else 0)
+
+
 def test_the_command_and_python_take_the_engine(tmp_path, json_lines, engine):
     path = json_lines("docs.jsonl", ROWS)
     command("text", path, "-o", tmp_path / "command", "--shard-size", 9, "--engine", "ray", "--workers", 2)
     made = in_python("text", inputs=path, output=tmp_path / "python", shard_size=9, engine="ray")
     assert made.identity == in_python("text", inputs=path, output=tmp_path / "own", shard_size=9).identity
     assert len(list((tmp_path / "command").glob("*.tar"))) == 5
+
+
+def test_the_whole_corpus_json_depends_on_neither_engine_nor_workers(tmp_path, json_lines, engine, monkeypatch):
+    path = json_lines("docs.jsonl", ROWS)
+    found = []
+    for number, how in enumerate(("--workers 1", "--engine=local --workers 2", "--engine ray --workers=2")):
+        (tmp_path / str(number)).mkdir()
+        monkeypatch.chdir(tmp_path / str(number))
+        given = ["text", str(path), *how.split(), "--dedupe", "--shard-size", "9", "-o", "out"]
+        monkeypatch.setattr(sys, "argv", ["/bin/workbench", "prepare", *given])
+        command(*given)
+        found.append(Path("out", "corpus.json").read_bytes())
+    assert found[0] == found[1] == found[2]
+    said = json.loads(found[0])["provenance"]["command"]
+    assert said == f"workbench prepare text {path} --dedupe --shard-size 9 -o out"
 
 
 def test_without_ray_nothing_is_begun(tmp_path, json_lines, monkeypatch):

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from pipelines.preparing.engines import ray_core
+from pipelines.preparing.engines import ray_cluster
 
 TRIALS = 20
 WORDS = [f"w{i}" for i in range(2000)]
@@ -29,7 +29,7 @@ LIMIT = 240
 def cluster() -> Iterator[Any]:
     """A head without cores, and two nodes of one core."""
     pytest.importorskip("ray")
-    os.environ.update(ray_core.ENVIRONMENT)
+    os.environ.update(ray_cluster.ENVIRONMENT)
     from ray.cluster_utils import Cluster
 
     logging.getLogger("ray").setLevel(logging.ERROR)

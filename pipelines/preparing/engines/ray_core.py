@@ -13,7 +13,6 @@ import hashlib
 import logging
 import os
 import pickle
-import signal
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,13 +21,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-import psutil
-
 from pipelines.preparing.engines.engine import RESUMED, Context, Engine, Item, Value
-from pipelines.preparing.engines.local import GROUP, Answer, LocalEngine, held_back
+from pipelines.preparing.engines.local import Answer, LocalEngine, held_back
+from pipelines.preparing.engines.ray_cluster import ENVIRONMENT, connect, explained_loss, witnessed
 from workbench.core.errors import MachineError, WorkbenchError
 from workbench.core.packages import extra
-from workbench.core.processes.children import cores
 from workbench.core.shipped import PACKAGES, PROJECT_ROOT
 
 log = logging.getLogger(__name__)
@@ -38,11 +35,8 @@ AHEAD, HELD_BYTES = 4, 256 << 20
 """Items per worker, and bytes of them, that are held at most; a few items are held whatever their size."""
 QUIET = 30.0
 """Seconds without a worker after which the wait for the cluster is logged."""
-STORE = (80 << 20, 2 << 30)
-"""The smallest and largest object store of a cluster of our own, in bytes."""
 SENT = ("WORKBENCH_", "OMP_", "MKL_", "TOKENIZERS_", "HF_", "AWS_", "FSSPEC_", "GOOGLE_", "AZURE_")
 """The beginnings of the names of environment variables that workers receive."""
-ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
 
 
 def chosen_engine(name: Literal["local", "ray"], workers: int, address: str | None) -> Engine:
@@ -76,6 +70,7 @@ class RayEngine(Engine):
         self._shared: list[str] = []
         self._open = False
         self._free: list[Any] = []  # actors between two calls of `each`
+        self._gpus = 0  # that each of them holds
         with extra("ray", "--engine ray needs"):
             if "ray" not in sys.modules:
                 os.environ.update({name: os.environ.get(name, value) for name, value in ENVIRONMENT.items()})
@@ -83,7 +78,11 @@ class RayEngine(Engine):
 
     @contextmanager
     def opened(self, shared: Sequence[Path] = ()) -> Iterator[None]:
-        """Connect, or start a cluster. A process that is connected already stays so, and an open engine stays open."""
+        """Connect, or start a cluster. A process that is connected already stays so, and an open engine stays open.
+
+        Raises:
+            WorkbenchError, MachineError: as `connect`.
+        """
         import ray
 
         if self._open:
@@ -91,47 +90,18 @@ class RayEngine(Engine):
             return
         self._shared = [os.path.abspath(folder) for folder in shared]
         ours = not ray.is_initialized()
-        if ours:
-            self._connect(ray)
-        self._open = True
-        try:
-            yield
-        finally:
-            self._open = False
-            with held_back(blocked_in_children=False):
-                _end(ray, self._free)
-                if ours:
-                    ray.shutdown()
-
-    def _connect(self, ray: Any) -> None:
-        """
-        Raises:
-            WorkbenchError: there is no cluster at the address, or it has another version of Ray or Python.
-        """
-        _silence(ray)
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-        before = {number: signal.getsignal(number) for number in GROUP}
-        try:
-            with held_back(blocked_in_children=False):
-                if self.address is not None:
-                    ray.init(address=self.address, **quiet)
-                else:
-                    least, most = STORE
-                    store = max(least, min(most, psutil.virtual_memory().available // 10))
-                    count = self.workers or cores()
-                    ray.init("local", num_cpus=count, include_dashboard=False, object_store_memory=store, **quiet)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            said = str(error).strip().partition("\n")[0]
-            if self.address is None:
-                raise MachineError(f"Ray could not be started on this machine: {said}") from error
-            raise WorkbenchError(
-                f"--address {self.address}: no Ray cluster of this version can be used there ({said}). Start one with "
-                "`ray start --head`, or leave --address out to use this machine"
-            ) from error
-        finally:
-            with suppress(ValueError):  # outside of the main thread there are no handlers
-                for number, handler in before.items():
-                    signal.signal(number, handler)
+        with witnessed():
+            if ours:
+                connect(ray, self.workers, self.address)
+            self._open = True
+            try:
+                yield
+            finally:
+                self._open = False
+                with held_back(blocked_in_children=False):
+                    _end(ray, self._free)
+                    if ours:
+                        ray.shutdown()
 
     def each(
         self, function: Callable[[Context, Item], Value], context: Context, items: Iterable[Item], device: str = "cpu"
@@ -139,30 +109,25 @@ class RayEngine(Engine):
         """As `Engine.each`; an item that lost its worker runs again. Actors stay for the next call."""
         import ray
 
-        gpus = self._gpus(ray, device)
-        most = self.workers or int(ray.cluster_resources().get("GPU" if gpus else "CPU", 1)) or 1
-        crew = _Actors(ray, self._setup(ray, function, context), most, gpus, self._free)
-        try:
-            with _lost_cluster(ray):
+        with explained_loss(ray):
+            gpus = _gpus(ray, device)
+            if gpus != self._gpus:
+                _end(ray, self._free)
+            self._gpus = gpus
+            most = self.workers or int(ray.cluster_resources().get("GPU" if gpus else "CPU", 1)) or 1
+            crew = _Actors(ray, self._setup(ray, function, context), most, gpus, self._free)
+            try:
                 for item in items:
                     crew.add(item)
                     if crew.full:
                         yield crew.next()
                 while crew.held:
                     yield crew.next()
-        finally:
-            crew.end()
-
-    def _gpus(self, ray: Any, device: str) -> int:
-        """The GPUs of an actor.
-
-        Raises:
-            WorkbenchError: a GPU is asked for, and the cluster has none.
-        """
-        there = ray.cluster_resources().get("GPU", 0) >= 1
-        if device == "cuda" and not there:
-            raise WorkbenchError("--device cuda: no node of the Ray cluster has a GPU; use --device auto or cpu")
-        return int(there and device != "cpu")
+            except ray.exceptions.RayError:
+                crew.abandon()
+                raise
+            finally:
+                crew.end()
 
     def _setup(self, ray: Any, function: Any, context: Any) -> Any:
         """What an actor needs before its first item, in the object store."""
@@ -173,10 +138,16 @@ class RayEngine(Engine):
         return ray.put((paths, environment, os.getcwd(), shared, code_digest(), task))
 
 
-def _silence(ray: Any) -> None:
-    """Ray prints advice, and a paragraph for every lost worker; the engine logs what matters."""
-    logging.getLogger("ray").setLevel(logging.ERROR)
-    ray._private.worker.print_to_stdstream = lambda *lines, **options: None
+def _gpus(ray: Any, device: str) -> int:
+    """The GPUs of an actor.
+
+    Raises:
+        WorkbenchError: a GPU is asked for, and the cluster has none.
+    """
+    there = ray.cluster_resources().get("GPU", 0) >= 1
+    if device == "cuda" and not there:
+        raise WorkbenchError("--device cuda: no node of the Ray cluster has a GPU; use --device auto or cpu")
+    return int(there and device != "cpu")
 
 
 @cache
@@ -246,6 +217,11 @@ class _Actors:
 
     def __init__(self, ray: Any, setup: Any, most: int, gpus: int, free: list[Any]) -> None:
         self._ray, self._setup, self._most, self._free = ray, setup, most, free
+        known = ray.exceptions
+        self._lost_worker = (
+            *(known.RayActorError, known.ObjectLostError, known.OutOfMemoryError),
+            *(known.WorkerCrashedError, known.NodeDiedError),
+        )
         self._kind = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0, max_task_retries=0)(UnitActor)
         self._actors: list[Any] = []
         self._idle: list[Any] = []
@@ -271,6 +247,7 @@ class _Actors:
         many = self.held >= AHEAD * self._most or self._bytes >= HELD_BYTES
         return many and self.held >= self._most + 2
 
+    @held_back(blocked_in_children=False)  # Ray makes SystemExit(1) of what a handler raises within its calls
     def add(self, item: Any) -> None:
         """Add an item; it is sent when an actor is free."""
         self._items[self._added] = pickle.dumps(item, protocol=5)
@@ -302,6 +279,7 @@ class _Actors:
         self._actors.append(actor)
         self._begun[actor.begin.remote(self._setup)] = actor
 
+    @held_back(blocked_in_children=False)
     def _receive(self, timeout: float) -> None:
         """Receive the answers of actors, and send items to free ones."""
         waiting = [*self._busy, *self._begun]
@@ -313,7 +291,7 @@ class _Actors:
             actor = self._begun.pop(answer) if number is None else self._busy.pop(answer)[0]
             try:
                 found = self._ray.get(answer)
-            except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError) as error:
+            except self._lost_worker as error:
                 self._lose(actor, number, error)
                 continue
             if number is None and found is not None:
@@ -357,11 +335,24 @@ class _Actors:
                 self._said.add((name, text))
                 logging.getLogger(name).log(level, "%s", text)
 
+    @held_back(blocked_in_children=False)
+    def _finished(self) -> bool:
+        """Wait for a second; whether no item is in progress."""
+        busy = list(self._busy)
+        return not busy or not self._ray.wait(busy, num_returns=len(busy), timeout=1.0)[1]
+
+    def abandon(self) -> None:
+        """End the actors with their items."""
+        self._idle.clear()
+        self._busy.clear()
+        _end(self._ray, self._actors)
+
     def end(self) -> None:
-        """Wait for items in progress. An interruption meanwhile, or a lost cluster, ends the actors."""
+        """Wait for items in progress, and end actors that have not begun. An interruption meanwhile, or a lost cluster,
+        ends all of them."""
         try:
-            if self._busy:
-                self._ray.wait(list(self._busy), num_returns=len(self._busy))
+            while not self._finished():
+                pass
             ready = [*self._idle, *(actor for actor, _ in self._busy.values())]
             self._free += ready
             _end(self._ray, [actor for actor in self._actors if actor not in ready])
@@ -375,16 +366,3 @@ def _end(ray: Any, actors: list[Any]) -> None:
     while actors:
         with suppress(Exception):  # the cluster is gone
             ray.kill(actors.pop())
-
-
-@contextmanager
-def _lost_cluster(ray: Any) -> Iterator[None]:
-    """
-    Raises:
-        MachineError: the connection to the cluster was lost.
-    """
-    try:
-        yield
-    except ray.exceptions.RayError as error:
-        said = str(error).strip().partition("\n")[0]
-        raise MachineError(f"the Ray cluster was lost: {said}. {RESUMED}") from error
