@@ -30,6 +30,8 @@ from workbench.components.build_context import note
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.checksums import open_sealed
 from workbench.core.files.stores import path_at
+from workbench.corpora.manifest import FILE_NAME
+from workbench.corpora.opened_manifests import manifest_at
 from workbench.sequences.entities import IdSpace
 from workbench.sequences.missing_fields import how_to_prepare
 
@@ -60,9 +62,8 @@ class GraphStore:
         self.meta = open_sealed(
             self.path,
             META,
-            missing=f"there is no graph store at {self.path} (no {META}); `workbench prepare triples INPUT --output "
-            "FOLDER` builds one in FOLDER/graph",
-            again="build the graph again (the `workbench prepare triples` that made it does)",
+            missing=f"there is no graph store at {self.path} (no {META}); {_how_to_build(self.path)}",
+            again="build the graph again (the command that made it does, and `workbench prepare graph CORPUS --build`)",
         )
         note("graph", path, self.identity)
         self.control: str | None = None  # of a graph of false facts
@@ -406,6 +407,14 @@ class GraphStore:
     def _pairs(self, relations: np.ndarray, entities: np.ndarray) -> Pairs:
         names, ids = self._relation_names, self.ids
         return [(names[r], ids[e]) for r, e in zip(relations.tolist(), entities.tolist(), strict=True)]
+
+
+def _how_to_build(path: Path) -> str:
+    """The command that makes a graph where there is none."""
+    corpus = path.parent if path.name == IN_CORPUS else path
+    if (corpus / FILE_NAME).is_file() and manifest_at(corpus / FILE_NAME).kind == "triples":
+        return f"`workbench prepare graph {corpus} --build` builds it from this triples corpus"
+    return "`workbench prepare triples INPUT --output FOLDER` builds one in FOLDER/graph"
 
 
 def _reopen(path: str, control: str | None, seed: int | None, identity: str) -> GraphStore:

@@ -21,10 +21,13 @@ from pipelines.preparing.chunks import Chunk, RecordRange
 from pipelines.readers.reader import RecordPlace
 from pipelines.sources.files import identity
 from workbench.core.files.drafts import explained, write_text
+from workbench.corpora.manifest import Manifest
 
 log = logging.getLogger(__name__)
 PART = "part"
 """The option that differs between the jobs of a preparation."""
+SPLIT_RECORDS = "split_records"
+"""Key of the provenance of part i/n: the number of its records by held-out split; a split without one has no folder."""
 FOLDER = ".parts-"
 INPUTS, CUTS, HASHES, LOCK = "inputs.json", "cuts.jsonl", "hashes", "lock"
 
@@ -32,6 +35,12 @@ INPUTS, CUTS, HASHES, LOCK = "inputs.json", "cuts.jsonl", "hashes", "lock"
 def whole(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that the jobs of a preparation have in common."""
     return {name: value for name, value in options.items() if name != PART}
+
+
+def stated_options(manifest: Manifest) -> dict[str, Any]:
+    """The options that decided a corpus; none where another program wrote it."""
+    options = manifest.provenance.get("options")
+    return options if isinstance(options, dict) else {}
 
 
 class PartNotes:

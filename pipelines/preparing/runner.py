@@ -21,7 +21,7 @@ from pipelines.preparing.chunks import Chunk, Conversion, Limits, Outcome, Repea
 from pipelines.preparing.duplicates import Duplicates, check_keys, find_repeated
 from pipelines.preparing.engines.engine import Engine
 from pipelines.preparing.engines.local import LocalEngine
-from pipelines.preparing.parts import PartNotes
+from pipelines.preparing.parts import SPLIT_RECORDS, PartNotes
 from pipelines.preparing.progress import Preparation, ProgressBar
 from pipelines.preparing.splits import MAIN, Splits, part_folder
 from pipelines.preparing.uploads import CorpusUpload
@@ -293,10 +293,12 @@ def _finish(plan: PreparationPlan, outcomes: Sequence[Outcome]) -> dict[str, Man
         if part != MAIN and not any(info.records for info in infos):
             log.warning("the split %s got no records; no corpus was written for it", part)
     kind, about = plan.task.kind, space.facts.about
+    provenances = {part: space.provenance(part) for part in shards}
+    if plan.limits.part is not None and len(shards) > 1:
+        held_out = {part: sum(info.records for info in infos) for part, infos in shards.items() if part != MAIN}
+        provenances[MAIN][SPLIT_RECORDS] = held_out
     manifests = {
-        part: finish_corpus(
-            space.folders[part], kind=kind, shards=infos, provenance=space.provenance(part), about=about
-        )
+        part: finish_corpus(space.folders[part], kind=kind, shards=infos, provenance=provenances[part], about=about)
         for part, infos in reversed(shards.items())
         if part == MAIN or any(info.records for info in infos)
     }

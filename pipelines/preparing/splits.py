@@ -19,6 +19,7 @@ from pathlib import Path
 from pipelines.sources.files import record_key
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import digest
+from workbench.corpora.manifest import Manifest
 from workbench.sequences.sequence import Sample
 
 MAIN = ""
@@ -125,6 +126,19 @@ def document_of(sample: Sample) -> str:
 def part_folder(output: Path, part: str) -> Path:
     """The folder of a split's corpus: OUTPUT, or OUTPUT-split."""
     return output.with_name(f"{output.name}-{part}") if part else output
+
+
+def split_of(manifest: Manifest) -> str:
+    """The held-out split that a corpus is; `MAIN` for the corpus itself."""
+    return str(manifest.provenance.get("part", MAIN))
+
+
+def split_names(manifest: Manifest) -> list[str]:
+    """The held-out splits of a corpus, in the order in which they were given; a split itself has none."""
+    options = manifest.provenance.get("options")
+    if not isinstance(options, dict) or split_of(manifest) != MAIN:
+        return []
+    return [*options.get("splits", {}), *options.get("own_splits", [])]
 
 
 def part_of_entity(entity: str, splits: Mapping[str, float]) -> str:

@@ -18,6 +18,7 @@ from workbench.components.building import checked
 from workbench.components.error_context import ErrorContext
 from workbench.components.trust import import_named
 from workbench.core.errors import WorkbenchError, unknown
+from workbench.corpora.manifest import FILE_NAME
 
 Inputs = dict[str, list[Path]]
 """The inputs of each format."""
@@ -130,6 +131,12 @@ def _unclear(kind: str, source: Peek, matching: Sequence[str]) -> WorkbenchError
     found = f"it matches {' and '.join(matching)}" if matching else f"it matches none; {_describe(source)}"
     if not source.is_folder and source.is_empty:
         return WorkbenchError(f"{source.path} is empty; there is nothing to prepare")
+    if source.is_folder and FILE_NAME in source.names:
+        graph = f", and `workbench prepare graph {source.path} --build` builds its graph" if kind == "triples" else ""
+        return WorkbenchError(
+            f"{source.path} is a finished corpus, and `prepare {kind}` reads raw files. `workbench prepare corpus "
+            f"{source.path} --output FOLDER` filters or splits it{graph}"
+        )
     return WorkbenchError(
         f"cannot detect the {kind} format of {source.path}: {found}. Name it with --format: {', '.join(formats(kind))}"
     )

@@ -84,6 +84,16 @@ def test_graph_and_linker_are_written_and_read(prepared: None) -> None:
         workbench.prepare("linker", graph=f"{AT}/graph", output=f"{AT}/linker")
 
 
+def test_graph_of_stored_triples_is_built_later(prepared: None) -> None:
+    raw, plain = f"{AT}/raw/triples.tsv", f"{AT}/plain"
+    workbench.prepare_triples(raw, plain, entities=f"{AT}/raw/entities.jsonl", graph=False, split=["late=0.5"])
+    workbench.prepare_triples(raw, f"{AT}/at-once", entities=f"{AT}/raw/entities.jsonl", split=["late=0.5"])
+    with pytest.raises(WorkbenchError, match=rf"no graph store at {plain} .*`workbench prepare graph {plain} --build`"):
+        workbench.prepare("vectors", graph=plain, output=f"{AT}/v.safetensors")
+    workbench.prepare("graph", graph=plain, build=True)
+    assert GraphStore.open(plain).identity == GraphStore.open(f"{AT}/at-once").identity
+
+
 def test_run_reads_graph_and_weights_of_a_store(trained: None, tmp_path: Path) -> None:
     place = tmp_path / "second"
     second = workbench.pretrain("tiny-knowledge", place, {**KEYS, "model.init_from": f"{AT}/runs/first"})

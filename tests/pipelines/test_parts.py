@@ -143,3 +143,110 @@ def test_parts_of_a_corpus(tmp_path, texts):
     prepare("join", *parts, "-o", tmp_path / "joined")
     prepare("corpus", tmp_path / "text", "-o", tmp_path / "whole", "--shard-size", 3, "--workers", 1)
     assert Corpus.open(tmp_path / "joined").identity == Corpus.open(tmp_path / "whole").identity
+
+
+def folder_contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a corpus but corpus.json, which names the command."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "corpus.json")
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def same_as_one_command(folder: Path, whole: Path) -> None:
+    """Corpora, splits and graphs of `folder` are those of `whole`."""
+    for made in whole.parent.glob(f"{whole.name}*"):
+        joined = folder.with_name(made.name.replace(whole.name, folder.name))
+        assert folder_contents(joined) == folder_contents(made), joined
+        ours, theirs = Corpus.open(joined).manifest, Corpus.open(made).manifest
+        assert (ours.dropped, ours.fields, ours.about) == (theirs.dropped, theirs.fields, theirs.about)
+
+
+SPLITS = ("--split", "late=0.4", "--split", "early=0.05", "--split", "never=0.0000001")
+
+
+def test_splits_are_joined_with_their_corpus(tmp_path, texts, caplog):
+    """Also when a pattern names them, with what an earlier call has joined."""
+    parts = in_parts(texts, 3, *SPLITS)
+    prepare("text", texts, "-o", tmp_path / "whole", "--shard-size", 3, "--workers", 1, *SPLITS)
+    assert len(list(tmp_path.glob("part-*-late"))) == 3
+    assert len(list(tmp_path.glob("part-*-early"))) in (1, 2), "not all parts i/n have a record in this split"
+    prepare("join", *parts, "-o", tmp_path / "named")
+    assert "the split never got no records" in caplog.text
+    for _ in range(2):
+        prepare("join", *sorted(tmp_path.glob("part-*")), "-o", tmp_path / "part")
+    for output in ("named", "part"):
+        same_as_one_command(tmp_path / output, tmp_path / "whole")
+        assert not (tmp_path / f"{output}-never").exists()
+        assert "split_records" not in Corpus.open(tmp_path / output).manifest.provenance
+    before = (tmp_path / "named" / "corpus.json").read_bytes()
+    prepare("text", texts, "-o", tmp_path / "named", "--shard-size", 3, "--workers", 1, *SPLITS)
+    assert (tmp_path / "named" / "corpus.json").read_bytes() == before, "the command without parts finds it complete"
+
+
+def test_splits_that_are_gone_twice_there_or_of_another_preparation(tmp_path, texts):
+    parts, output = in_parts(texts, 2, *SPLITS[:2]), tmp_path / "joined"
+    late = [part.with_name(f"{part.name}-late") for part in parts]
+    with pytest.raises(WorkbenchError, match=r"part-1-late, .*part-2-late: parts of held-out splits alone; name the"):
+        prepare("join", *late, "-o", output)
+    with pytest.raises(WorkbenchError, match=r"part-1-late and .*part-1-late are both part 1/2 of the split late"):
+        prepare("join", *parts, late[0], late[0], "-o", output)
+    with pytest.raises(WorkbenchError, match=r"part-1 and .*part-1 are both part 1/2; name one of them"):
+        prepare("join", *parts, parts[0], "-o", output)
+    late[1].rename(tmp_path / "moved")
+    with pytest.raises(WorkbenchError, match=r"no corpus at .*part-2-late; needed: part 2/2 of the split late"):
+        prepare("join", *parts, "-o", output)
+    prepare("text", texts, "-o", late[1], "--workers", 1)
+    with pytest.raises(WorkbenchError, match=r"part-2-late was not prepared with .*part-2; needed: its split late"):
+        prepare("join", *parts, "-o", output)
+    assert not output.exists()
+    prepare("join", *parts, tmp_path / "moved", "-o", output)
+    assert Corpus.open(f"{output}-late").records == sum(
+        map(Corpus.__len__, map(Corpus.open, (late[0], tmp_path / "moved")))
+    )
+
+
+@pytest.fixture
+def triples(tmp_path: Path, json_lines: Any) -> tuple[object, ...]:
+    """Options of a preparation in six shards; some entities are tails alone."""
+    (tmp_path / "g.tsv").write_text("".join(f"Q{i}\tP{i % 3}\tQ{(i * 7 + 3) % 40}\n" for i in range(30)))
+    rows = [{"id": f"Q{i}", "label": f"town {i}", "description": f"about {i}"} for i in range(25)]
+    entities = json_lines("e.jsonl", rows)
+    return ("triples", tmp_path / "g.tsv", "--entities", entities, "--shard-size", 5, "--workers", 1)
+
+
+def test_the_graph_of_joined_triples(tmp_path, triples, capfd):
+    parts = [tmp_path / f"part-{i}" for i in (1, 2)]
+    for number, part in enumerate(parts, 1):
+        prepare(*triples, *SPLITS[:4], "-o", part, "--part", f"{number}/2")
+        assert not (part / "graph").exists()
+    assert "without" not in capfd.readouterr().err, "gaps of part 1/2 mean nothing"
+    prepare(*triples, *SPLITS[:4], "-o", tmp_path / "whole")
+    with pytest.raises(WorkbenchError, match="--strict allows no faults"):
+        prepare("join", *parts, "-o", tmp_path / "strict", "--strict")
+    prepare("join", *parts, "-o", tmp_path / "joined")
+    same_as_one_command(tmp_path / "joined", tmp_path / "whole")
+    assert (tmp_path / "joined" / "graph" / "graph.json").is_file()
+    with pytest.raises(WorkbenchError, match=r"--part 1/2 has none; give it to `prepare join`"):
+        prepare(*triples, "-o", tmp_path / "x", "--part", "1/2", "--strict")
+    with pytest.raises(WorkbenchError, match=r"part-1 is part 1/2 of a corpus; `workbench prepare join`"):
+        prepare("graph", parts[0], "--build")
+
+
+def test_the_graph_of_a_corpus_without_one(tmp_path, triples, texts):
+    """Messages name the command that builds it."""
+    corpus, whole = tmp_path / "corpus", tmp_path / "whole"
+    prepare(*triples, *SPLITS, "-o", whole)
+    prepare(*triples, *SPLITS, "-o", corpus, "--no-graph")
+    for command in (("graph", corpus), ("vectors", corpus, "-o", tmp_path / "v.safetensors")):
+        with pytest.raises(WorkbenchError, match=r"no graph store at .*`workbench prepare graph \S+corpus --build`"):
+            prepare(*command)
+    with pytest.raises(WorkbenchError, match=r"corpus is a finished corpus, .*`workbench prepare graph \S+ --build`"):
+        prepare("triples", corpus, "-o", tmp_path / "x")
+    prepare("graph", corpus, "--build")
+    same_as_one_command(corpus, whole)
+    prepare("text", texts, "-o", tmp_path / "text", "--workers", 1)
+    with pytest.raises(WorkbenchError, match=r"text is a corpus of kind text; allowed: a corpus of kind triples"):
+        prepare("graph", tmp_path / "text", "--build")
+    with pytest.raises(
+        WorkbenchError, match=r"text is a finished corpus, and `prepare text` reads raw files.*splits it$"
+    ):
+        prepare("text", tmp_path / "text", "-o", tmp_path / "x")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.commands.corpora.triples import build_graph
+from pipelines.commands.corpora.graph_options import build_graph
 from pipelines.preparing.chunks import Limits
 from tests.pipelines.jobs import prepare
 from workbench.core.errors import WorkbenchError

@@ -15,7 +15,9 @@ from rich.table import Table
 from kg.graph.drawing import draw_graph, write_graphml
 from kg.graph.faults import faults, lacks
 from kg.graph.store import GraphStore
+from pipelines.commands.corpora.graph_options import corpus_graph
 from workbench.core.errors import WorkbenchError
+from workbench.core.local_copies import place_of
 from workbench.core.options.bounds import Count, Name
 from workbench.core.terminal import Terminal
 from workbench.runs.output_places import OutputFile
@@ -43,8 +45,14 @@ def graph(
     degrees: Annotated[
         Count | None, typer.Option(help="Show this many entities with the most triples instead.", show_default=False)
     ] = None,
+    build: Annotated[
+        bool, typer.Option("--build", help="First build the graph of a triples corpus that has none.")
+    ] = False,
 ) -> None:
     """Show the size and the gaps of a graph, or the triples of some entities.
+
+    --build builds the graph of a triples corpus, at a path or a URL, that was written without one or whose graph is
+    damaged. It has the texts of the entities in the held-out splits next to the corpus, as one of `prepare triples`.
 
     Examples:
 
@@ -57,13 +65,21 @@ def graph(
       workbench prepare graph corpora/codex-s Q90 --hops 2 --graphml paris.graphml
 
       workbench prepare graph corpora/codex-s Q90 --limit 10 --draw paris.svg
+
+      workbench prepare graph s3://bucket/codex-s --build
     """
     around = graphml or draw or hops > 1
     if not entity and around:
         raise WorkbenchError("--hops, --graphml and --draw start from entities; name their ids after the graph")
     if entity and degrees:
         raise WorkbenchError("--degrees counts the whole graph; remove the entities, or show them without --degrees")
-    store = GraphStore.open(graph)
+    if build:
+        place = place_of(graph)  # a URL, of a fetched corpus
+        with corpus_graph(place):
+            pass
+        store = GraphStore.open(place)
+    else:
+        store = GraphStore.open(graph)
     console = Terminal()
     if not entity:
         console.print(_degrees(store, degrees) if degrees else _counts(store))
