@@ -32,6 +32,7 @@ from workbench.generation.decoding import Decoding
 from workbench.interop.checkpoint_files import check_checkpoint_folder, family_of
 from workbench.interop.checkpoint_writer import export
 from workbench.interop.init_from import initialise
+from workbench.models.sharded_table import count_parameters
 from workbench.objectives.mlm import Mlm
 from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.pretraining.forward import NetworkOutput, read
@@ -67,7 +68,7 @@ class Model:
         self._loaded, self.place = loaded, Path(place)
 
     def __repr__(self) -> str:
-        count = sum(parameter.numel() for parameter in self.torch.parameters())
+        count = count_parameters(self.torch)
         return f"<Model {self.recipe.name}: {stack(self.recipe)}; {count:,} parameters on {self._device}>"
 
     @property

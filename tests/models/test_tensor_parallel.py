@@ -211,3 +211,11 @@ def test_a_device_draws_other_numbers_for_other_heads(monkeypatch: pytest.Monkey
             state[1] += 12
     assert begins == [100, 112 + (2 << 40)]
     assert state.tolist() == [5, 124]
+
+
+def test_messages_have_the_heads_of_the_model() -> None:
+    attention = MultiHeadAttention(8, LayerOptions(num_heads=4, intermediate_size=8))
+    names = (("text",), ("text",))
+    assert attention._label("self", names) == "self(text), 4 heads"
+    attention.take_part(1, 2)
+    assert attention._label("self", names) == "self(text), 4 heads (2 on each rank)"

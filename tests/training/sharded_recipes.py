@@ -25,9 +25,10 @@ from workbench.pretraining.memory import Memory
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict
 from workbench.text.tokenizer import Tokenizer
+from workbench.training.capacity import resident
 from workbench.training.data import reader_of
 from workbench.training.modes import set_training
-from workbench.training.parallel import Work, built, is_lean, parallel_of
+from workbench.training.parallel import Work, built, is_lean, parallel_of, parts_of
 from workbench.training.step import Updater
 from workbench.training.trainer import prepare_layers
 
@@ -59,7 +60,7 @@ def steps(
     name: str, data: Data, world: World, *, lanes: int, count: int, parallel: dict[str, Any], **train: Any
 ) -> Losses:
     """Losses and the gradient's norm of the first steps. The second has an empty lane; the third, of several tasks,
-    only the first task."""
+    only the first task. The main rank holds the memory that the plan of the run says."""
     recipe = prepared(name, data, lanes, {**train, "parallel": parallel})
     world = data_world(world, recipe.train.parallel.tensor)
     tokenizer = None if recipe.tokenizer is None else Tokenizer.load(recipe.tokenizer)
@@ -68,7 +69,11 @@ def steps(
     root = built(lambda: make_model(recipe, tasks, tokenizer), recipe.train, world)
     if world.is_main or not is_lean(recipe.train, world):
         root.start_followers()
+    parts = parts_of(recipe.train.parallel, world)
+    planned = resident(root, recipe.train, world.device, parts)
     parallel = parallel_of(root, recipe.train, world)
+    held = resident(root, recipe.train, world.device, parts)
+    assert held == planned if world.is_main else held <= planned, (name, held, planned)
     set_training(root)
     root.progress, root.remembered = 0.0, Memory()
     prepare_layers(root, compile=recipe.train.compile, checkpointing=recipe.train.activation_checkpointing)

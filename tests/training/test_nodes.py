@@ -57,7 +57,7 @@ def test_srun_starts_ranks(make_recipe: Any, launch: Launch, tmp_path: Path) -> 
     ]
     ends = [rank.wait(SOON) for rank in ranks]
     assert [code for code, _ in ends] == [0, 0], ends
-    assert "12 = 4 x 1.5 accumulated x 2 ranks, of which 1 idle in the last of 2 passes" in ends[0][1]
+    assert "12 = 4 x 3 micro-batches, 1 or 2 on each of 2 ranks; 1 rank idle in the last of 2 passes" in ends[0][1]
     assert [record["step"] for record in read_metrics(run)] == [1, 2, 3, 4]
 
 

@@ -19,6 +19,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.training.plan import check
+from workbench.training.preamble import Preamble
 from workbench.training.pretrain import pretrain
 
 Change = Callable[[dict[str, Any]], Any]
@@ -84,6 +85,22 @@ def test_a_dry_run_shows_the_plan(
     assert "can resume from step 2;" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.parametrize(
+    ("parallel", "found"),
+    [
+        ({"shard": "full"}, "nothing is sharded: there is one rank, so shard = full has no effect"),
+        ({"offload": True}, "offload has no effect without shards"),
+        ({}, ""),
+    ],
+)
+def test_what_has_no_effect_on_one_process_is_said(
+    make_recipe: Any, tmp_path: Path, parallel: dict[str, Any], found: str
+) -> None:
+    recipe = load_recipe(str(make_recipe(lambda tree: tree["train"].update(parallel=parallel))))
+    about = Preamble(check(recipe, tmp_path / "run"), 0, 1, None).facts()
+    assert about.get("parallel", "") == found
+
+
 REFUSED: dict[str, tuple[Change, str]] = {
     "no corpus": (lambda t: t["tasks"]["text"].update(corpora=["nowhere"]), "nowhere"),
     "no tokenizer": (lambda t: t.update(tokenizer="nowhere.json"), "nowhere.json"),
@@ -93,6 +110,10 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "an optimizer's option": (lambda t: t["train"].update(optimizer={"optimizer": "adamw", "betas": [2, 2]}), "betas"),
     "weights": (lambda t: t["model"].update(init_from="nowhere"), "there is no such file or folder"),
     "a control": (lambda t: t.update(control="no-kg"), "no-kg"),
+    "too few processes": (
+        lambda t: t["train"].update(parallel={"tensor": 2}),
+        "start a multiple of 2, as by: torchrun --nproc-per-node 2 -m workbench pretrain",
+    ),
     "no held-out corpora": (lambda t: t["train"].update(evaluate_every=2), "no task names held-out corpora"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.training.short_runs import shorter
+from tests.training.test_ranks import free_port
 from workbench.core.terminal import Terminal
 from workbench.corpora.reading.reader import Reader
 from workbench.pretraining.loader import MicroBatches
@@ -18,6 +20,8 @@ from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.runs.metrics_file import read_metrics
 from workbench.training.pretrain import pretrain
+
+SOON = 60
 
 
 def facts(run: Path) -> dict[str, str]:
@@ -47,6 +51,44 @@ def test_the_block(recipe: Recipe, tmp_path: Path) -> None:
     assert reported["expected memory"].startswith("weights, gradients and moments take ")
     pretrain(shorter(recipe, max_steps=35, freeze=["*embeddings*"]), run, until=2)
     assert facts(run)["run"] == f"{run}: continues from step 1, up to step 2 of 35"
+
+
+def on_two_ranks(launch: Any, recipe: Path, run: Path, *overrides: str, **also: str) -> list[str]:
+    """The outputs of two ranks."""
+    port = free_port()
+    ranks = [launch(recipe, run, *overrides, rank=rank, size=2, port=port, **also) for rank in range(2)]
+    ends = [rank.wait(SOON) for rank in ranks]
+    assert [code for code, _ in ends] == [0, 0], ends
+    return [output for _, output in ends]
+
+
+def fact(output: str, name: str) -> str:
+    """What a line of the block says, without the free memory, which changes."""
+    (line,) = [line for line in output.splitlines() if f" {name}  " in f" {line}"]
+    return re.sub(r" of [\d,.]+ [GM]iB", "", line.partition(f"{name}  ")[2].strip())
+
+
+def test_a_dry_run_of_shards_says_what_the_run_says(make_recipe: Any, launch: Any, tmp_path: Path) -> None:
+    """The head of a global-batch objective and buffers are whole on every rank. The main rank alone prints."""
+
+    def contrasting(tree: dict[str, Any]) -> None:
+        tree["model"]["poolers"] = ["text"]
+        tree["tasks"]["text"]["objectives"].append({"objective": "toy_components:Contrast"})
+
+    recipe, shard = make_recipe(contrasting), "train.parallel.shard=full"
+    dry, silent = on_two_ranks(launch, recipe, tmp_path / "run", shard, "--dry-run")
+    real, _ = on_two_ranks(launch, recipe, tmp_path / "run", shard, "train.max_steps=4")
+    for name in ("expected memory", "parameters", "batch", "parallel"):
+        assert fact(dry, name) == fact(real, name)
+    assert fact(dry, "parallel") == "parameters sharded over 2 ranks"
+    idle = "1 rank idle in the last of 2 passes"
+    assert fact(dry, "batch") == f"12 = 4 x 3 micro-batches, 1 or 2 on each of 2 ranks; {idle}"
+    words = " ".join(dry.split())
+    assert words.index("expected memory") < words.index("can start; this was a dry run")
+    assert "dry run" not in silent
+    nodes = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    apart, _ = on_two_ranks(launch, recipe, tmp_path / "nodes", "train.parallel.shard=node", "--dry-run", **nodes)
+    assert fact(apart, "parallel") == "nothing is sharded: each node has one rank, so shard = node has no effect"
 
 
 def read_sizes(run: Path) -> dict[str, int]:

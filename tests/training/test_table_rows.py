@@ -15,6 +15,7 @@ import torch
 import workbench
 from kg.models.embeddings.entity_table import EntityTableEmbedding
 from tests.training.conftest import WORDS
+from tests.training.test_preamble import facts
 from tests.training.test_ranks import run_ranks
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.manifest import finish_corpus
@@ -22,10 +23,11 @@ from workbench.corpora.shards.writer import ShardWriter
 from workbench.models.initialisation import initialise
 from workbench.models.sharded_table import ShardedTable
 from workbench.recipe.reading import load_recipe
+from workbench.report.run import load_run
 from workbench.runs.checkpoint import stored_tables
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.metrics_file import read_metrics
-from workbench.runs.table_files import TABLES
+from workbench.runs.names import TABLES
 from workbench.training.pretrain import pretrain
 from workbench.training.verify_resume import RUNS, verify_resume
 
@@ -100,6 +102,11 @@ def test_ranks_train_as_one_and_others_resume(
     read, rows = table_of(run), torch.arange(ENTITIES)
     assert len(read.mapped) == others
     assert not len(read.weight)
+    whole = sum(p.numel() for name, p in workbench.load(alone).torch.named_parameters()) + ENTITIES * 8
+    for each in (alone, run):  # whether this process has all rows, some or none
+        assert facts(each)["parameters"] == f"{whole:,}, all trained"
+        assert f"; {whole:,} parameters on" in repr(workbench.load(each))
+        assert load_run(each).parameters() == whole
     torch.testing.assert_close(read(rows), table_of(alone)(rows), atol=1e-5, rtol=1e-4)
 
 

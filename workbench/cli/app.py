@@ -9,7 +9,7 @@ import logging
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ from rich.table import Table
 
 from workbench.core.errors import WorkbenchError, memory_error, message, system_error, unknown
 from workbench.core.options.command import command
-from workbench.core.processes.launch import is_first
+from workbench.core.processes.launch import is_first, started
 from workbench.core.processes.rank_messages import say_once
 from workbench.core.processes.signals import Ended, ending
 from workbench.core.shipped import version
@@ -75,6 +75,15 @@ COMMANDS = {
         "workbench.cli.export:export", "Write a run's network as a checkpoint of Hugging Face or an original code base."
     ),
 }
+ON_RANKS: dict[str, str | None] = {
+    "pretrain": None,
+    "verify-resume": None,
+    "finetune": None,
+    "evaluate": None,
+    "prepare": "--part",
+}
+"""The commands that may run on several ranks of a launcher, with the option that they need for it. The others would do
+the same work once per rank, and write it to the same place."""
 ELSEWHERE = {
     "convert": "'workbench export RUN --as FAMILY --output FOLDER' writes a run as a checkpoint of another library",
     "embed": "'workbench encode RUN INPUT --output FILE' writes vectors",
@@ -125,6 +134,8 @@ class Commands:
             Terminal().print(f"workbench {version()}", highlight=False)
             return
         name, rest = arguments[0], arguments[1:]
+        if self.entries is COMMANDS and name in COMMANDS:
+            check_ranks(name, rest, os.environ)
         target = self._load(called, name, rest)
         if isinstance(target, Commands):
             target.run(rest, f"{called} {name}")
@@ -162,6 +173,22 @@ class Commands:
             table.add_row(f"[bold]{escape(name)}[/]", escape(entry.help))
         console.print(table)
         console.print(f"\n'{escape(called)} COMMAND --help' shows its arguments and options.")
+
+
+def check_ranks(name: str, arguments: list[str], environment: Mapping[str, str]) -> None:
+    """
+    Raises:
+        WorkbenchError: a launcher has started several ranks, and the command runs in one process.
+    """
+    given, option = {word.partition("=")[0] for word in arguments}, ON_RANKS.get(name)
+    if "--help" in given or option in given or (name in ON_RANKS and option is None):
+        return
+    if (count := started(environment)) > 1:
+        one = "" if option is None else f", or give each process its own {option}"
+        raise WorkbenchError(
+            f"'workbench {name}' runs in one process, and a launcher has started {count} of it (RANK, SLURM_PROCID or "
+            f"OMPI_COMM_WORLD_RANK is set): each would do all work. Start it without torchrun, srun and mpirun{one}"
+        )
 
 
 def call(target: typer.Typer, arguments: list[str], called: str) -> None:

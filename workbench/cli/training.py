@@ -6,7 +6,7 @@ Importing torch takes seconds: inputs are checked before it is imported.
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from annotated_types import Ge, Le
@@ -15,9 +15,12 @@ from workbench.api import checked_recipe, default_run
 from workbench.core.options.bounds import Assignment, LocalPlace, OutputPlace
 from workbench.core.options.command import Trust
 from workbench.core.options.path_options import LocalPath
-from workbench.core.processes.launch import check_launch
+from workbench.core.processes.launch import check_launch, is_first
 from workbench.core.terminal import Terminal
 from workbench.pretraining.task_corpora import places_named
+
+if TYPE_CHECKING:
+    from workbench.training.verify_resume import ResumeVerdict
 
 RecipeName = Annotated[
     LocalPlace,
@@ -72,8 +75,9 @@ def pretrain(
             runs.pretrain(loaded, folder, accept_changes=accept_changes)
             return
         step = runs.dry_run(loaded, folder, accept_changes=accept_changes).resume.step
-    starts = f"resume from step {step:,}" if step else "start"
-    Terminal().print(f"{folder} can {starts}; this was a dry run, and nothing was written")
+    if is_first(os.environ):
+        starts = f"resume from step {step:,}" if step else "start"
+        Terminal().print(f"{folder} can {starts}; this was a dry run, and nothing was written")
 
 
 def verify_resume(
@@ -112,6 +116,14 @@ def verify_resume(
     folder = run or default_run(loaded).with_name(f"{loaded.name}-verify-resume")
     with places_named(loaded):
         verdict = verify.verify_resume(loaded, folder, steps)
+    if not is_first(os.environ):
+        return  # with 0: torchrun ends the other ranks when one fails, and the first has the verdict to print
+    _print_verdict(verdict)
+    if not verdict.equal:
+        raise typer.Exit(1)
+
+
+def _print_verdict(verdict: ResumeVerdict) -> None:
     console = Terminal()
     if verdict.equal:
         how = f" within {verdict.tolerance:g}" if verdict.close or verdict.close_weights else ""
@@ -128,10 +140,8 @@ def verify_resume(
             f"{verdict.close_weights} weight tensors that differ. Without train.deterministic=true a GPU's kernels "
             "add in any order, so no closer agreement can be expected"
         )
-    if verdict.equal:
-        return
-    console.print(
-        f"[bold red]different[/]: {len(verdict.different)} of {verdict.compared} values, "
-        f"{len(verdict.weights)} weight tensors"
-    )
-    raise typer.Exit(1)
+    if not verdict.equal:
+        console.print(
+            f"[bold red]different[/]: {len(verdict.different)} of {verdict.compared} values, "
+            f"{len(verdict.weights)} weight tensors"
+        )

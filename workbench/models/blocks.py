@@ -261,9 +261,9 @@ class MultiHeadAttention(CutModule, nn.Module):
         score_bias = (
             "" if self.score_bias is None else f", {type(self.score_bias).__name__.removesuffix('Bias').lower()}"
         )
-        return (
-            f"{kind or 'rows'}({own}{'' if read == own else f' to {read}'}), {self.num_heads} heads{window}{score_bias}"
-        )
+        cut = "" if self.heads is None else f" ({self.heads.count} on each rank)"
+        heads = f"{self.num_heads if self.heads is None else self.heads.total} heads{cut}"
+        return f"{kind or 'rows'}({own}{'' if read == own else f' to {read}'}), {heads}{window}{score_bias}"
 
     def faced(
         self,

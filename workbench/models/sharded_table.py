@@ -58,6 +58,14 @@ def trial_rows() -> Iterator[None]:
         _TRIAL.reset(token)
 
 
+def count_parameters(model: nn.Module, *, trained: bool = False) -> int:
+    """The parameters of the whole model, on any number of ranks; with `trained` the trained ones alone. Of a sharded
+    table this rank has some rows, or none where they are read from files; all of them count."""
+    tables = {id(table.weight): table for table in model.modules() if isinstance(table, ShardedTable)}
+    counted = (p for p in model.parameters() if p.requires_grad or not trained)
+    return sum(tables[id(p)].rows * tables[id(p)].width if id(p) in tables else p.numel() for p in counted)
+
+
 class ShardedTable(nn.Module):
     """The rows of a table [rows, width] that this rank owns, with their moments.
 

@@ -375,6 +375,20 @@ def check_tensors(root: nn.Module, ranks: int) -> None:
     TensorPlan(root, ranks)
 
 
+def planned_cuts(root: nn.Module, ranks: int) -> dict[Tensor, CutDim]:
+    """The cuts of the parameters and buffers of a model that is not cut yet.
+
+    Raises:
+        WorkbenchError: as `check_tensors`.
+    """
+    found: dict[Tensor, CutDim] = {}
+    for module, part in TensorPlan(root, ranks).parts.items():
+        for name, cut in part.cuts.items():
+            held = module._parameters.get(name), module._buffers.get(name)
+            found |= {tensor: cut for tensor in held if tensor is not None}
+    return found
+
+
 def shard_tensors(root: nn.Module, mesh: DeviceMesh) -> dict[str, CutDim]:
     """Cut the attentions and feed-forward networks of a model, adapters included, over the ranks of a mesh.
 

@@ -25,6 +25,7 @@ from workbench.runs.names import (
     MODEL,
     MODEL_PIECES,
     RECIPE,
+    TABLES,
     inside,
     is_run,
 )
@@ -93,6 +94,7 @@ class Run:
         steps = (self.folder / CHECKPOINTS).glob("step-*/")
         for step in sorted(steps, key=lambda path: path.name.partition("-")[2].zfill(20), reverse=True):
             weights = [step / MODEL] if (step / MODEL).is_file() else sorted(step.glob(f"{MODEL_PIECES}/*.safetensors"))
+            tables = sorted(step.glob(f"{TABLES}/*.safetensors"))
             if weights:
                 break
         else:
@@ -100,7 +102,8 @@ class Run:
         frozen = self.folder / FROZEN
         try:
             files = [inside(self.folder, path) for path in [*weights, *([frozen] if frozen.is_file() else [])]]
-            return sum(map(_numbers_in, files))
+            of_tables = (_numbers_in(inside(self.folder, path), ".weight") for path in tables)
+            return sum(map(_numbers_in, files)) + sum(of_tables)
         except (SafetensorError, OSError):
             return None
 
@@ -113,10 +116,10 @@ class Run:
         return f"{stated[0]:,} steps of {stated[1]:,} samples" if known else ""
 
 
-def _numbers_in(path: Path) -> int:
-    """The number of values in a safetensors file; only its header is read."""
+def _numbers_in(path: Path, ending: str = "") -> int:
+    """The number of values in a safetensors file, of names with this ending; only its header is read."""
     with safe_open(path, framework="np") as file:
-        names: list[str] = list(file.keys())
+        names = [name for name in file.keys() if name.endswith(ending)]  # noqa: SIM118 - it is no mapping
         return sum(math.prod(file.get_slice(name).get_shape()) for name in names)
 
 

@@ -37,7 +37,7 @@ from workbench.core.files.drafts import check_file, sha256_of, sync, write_text
 from workbench.core.files.text_files import parse_json
 from workbench.optimization.optimizer_state import load_optimizer_state, optimizer_state
 from workbench.runs.frozen_weights import FrozenNames, read_frozen, stored_frozen
-from workbench.runs.names import FROZEN, MEMORY, MODEL, MODEL_PIECES, STATE, TRAINER, TRAINER_PIECES, VALUES
+from workbench.runs.names import FROZEN, MEMORY, MODEL, MODEL_PIECES, STATE, TABLES, TRAINER, TRAINER_PIECES, VALUES
 from workbench.runs.pieces import (
     StoredTensors,
     box_of,
@@ -50,7 +50,7 @@ from workbench.runs.pieces import (
     write_pieces,
     write_whole,
 )
-from workbench.runs.table_files import TABLES, read_tables, table_pieces, table_updates
+from workbench.runs.table_files import read_tables, table_pieces, table_updates
 from workbench.runs.weights import check_fits, read_weights, save_weights
 
 CHECKSUMS, KEPT, TIES = "sha256", "kept", "tied"

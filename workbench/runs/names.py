@@ -31,6 +31,8 @@ MODEL, TRAINER, MEMORY, STATE = "model.safetensors", "trainer.pt", "memory.safet
 """The files of a checkpoint."""
 MODEL_PIECES, TRAINER_PIECES, VALUES = "model-pieces", "trainer-pieces", "values.json"
 """The folders with the pieces that each rank of a sharded run saves; the numbers that its optimizer keeps."""
+TABLES = "tables"
+"""The folder of the rows of sharded tables, and the key of its state with the number of updates of each table."""
 FROZEN = "frozen.safetensors"
 """Weights that are not trained (`workbench.runs.frozen_weights`)."""
 SNAPSHOT = "snapshot.json"

@@ -17,8 +17,6 @@ from workbench.core.errors import WorkbenchError
 from workbench.models.sharded_table import BLOCK, ShardedTable
 from workbench.runs.pieces import Piece, StoredTensors
 
-TABLES = "tables"
-"""The folder of the files in a checkpoint, and the key of its state with the number of updates of each table."""
 WEIGHT, MOMENTS = "weight", ("exp_avg", "exp_avg_sq")
 
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import psutil
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World
-from workbench.models.sharded_table import ShardedTable
+from workbench.models.sharded_table import ShardedTable, count_parameters
 from workbench.models.sharding import local
+from workbench.models.tensor_parallel import planned_cuts
 from workbench.optimization.factory import moments
 from workbench.optimization.groups import freeze
+from workbench.pretraining.model import PretrainingModel
 from workbench.recipe.spec import TrainSpec
+from workbench.training.parallel import whole_parameters
 
 logger = logging.getLogger(__name__)
 GROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -43,29 +48,53 @@ def check_memory(make: Callable[[], nn.Module], spec: TrainSpec, device: torch.d
         with torch.device("meta"):
             model = make()
         freeze(model, spec)
+        needed = resident(model, spec, device, parts)
     except Exception as error:  # a component needs real numbers to be built; other errors are raised when it is built
         logger.debug("the model's size is not known before it is built: %s", error)
         return
-    needed, free = resident(model, spec) // parts + of_tables(model, device), free_memory(device)
-    if needed > free:
+    if needed > (free := free_memory(device)):
         raise WorkbenchError(
-            f"the model has {sum(p.numel() for p in model.parameters()):,} parameters: weights, gradients and the "
+            f"the model has {count_parameters(model):,} parameters: weights, gradients and the "
             f"optimizer's moments take {needed / GIB:,.1f} GiB, and {free / GIB:,.1f} GiB are free on {device.type}. "
             "Make it smaller (hidden_size, layers, vocab_size), freeze parts of it (train.freeze), shard it over more "
             "ranks (train.parallel.shard=full), or use a larger machine"
         )
 
 
-def resident(model: nn.Module, spec: TrainSpec) -> int:
-    """Bytes of the weights and buffers of this process, and of the gradients and optimizer moments of trained weights;
-    without sharded tables."""
-    held = sum(local(t).nbytes for t in (*model.parameters(), *model.buffers()) if not hasattr(t, "rows_sharded"))
-    return held + round((1 + moments(spec)) * _trained(model))
+def resident(model: nn.Module, spec: TrainSpec, device: torch.device, parts: int = 1) -> int:
+    """Bytes of the weights and buffers of this process, and of the gradients and optimizer moments of trained weights,
+    with those of the rows of sharded tables that the device holds.
+
+    Before the model is divided this is what the main rank will hold, which has the most.
+
+    Args:
+        parts: over which the model is sharded, or will be.
+    """
+    share = _shares(model, spec.parallel.tensor, parts)
+    held = sum(map(share, (*_without_tables(model.parameters()), *model.buffers())))
+    tables = sum(table.needed(device) for table in model.modules() if isinstance(table, ShardedTable))
+    return held + round((1 + moments(spec)) * sum(map(share, _trained(model)))) + tables
 
 
-def of_tables(model: nn.Module, device: torch.device) -> int:
-    """Bytes of the device that this rank's rows of sharded tables take, with their moments."""
-    return sum(table.needed(device) for table in model.modules() if isinstance(table, ShardedTable))
+def _shares(model: nn.Module, tensor: int, parts: int) -> Callable[[Tensor], int]:
+    """The bytes that the main rank has of a parameter or buffer.
+
+    Under FSDP it has the first ceil(n / parts) of n rows. Buffers are not sharded, nor what `whole_parameters` lists.
+    """
+    if any(isinstance(p, DTensor) for p in model.parameters()):  # divided already
+        return lambda found: local(found).nbytes
+    cuts = planned_cuts(model, tensor) if tensor > 1 else {}
+    whole = whole_parameters(model) if isinstance(model, PretrainingModel) else set()
+
+    def share(found: Tensor) -> int:
+        sizes = [*found.shape]
+        if found in cuts:
+            sizes[cuts[found].dim] //= tensor
+        if sizes and isinstance(found, nn.Parameter) and found not in whole:
+            sizes[0] = -(-sizes[0] // parts)
+        return math.prod(sizes) * found.element_size()
+
+    return share
 
 
 def step_peak(
@@ -83,7 +112,7 @@ def step_peak(
     torch.cuda.reset_peak_memory_stats(device)
     trial()
     peak = torch.cuda.max_memory_allocated(device)
-    trained = _trained(model)
+    trained = sum(local(p).nbytes for p in _trained(model))
     moved = 0.0 if optimizer.state else moments(spec)
     accumulates = spec.lanes > world.size
     tables = [table for table in model.modules() if isinstance(table, ShardedTable) and not table.moments]
@@ -99,9 +128,12 @@ def forget_trials(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
 
 
-def _trained(model: nn.Module) -> int:
-    trained = (p for p in model.parameters() if p.requires_grad and not hasattr(p, "rows_sharded"))
-    return sum(local(parameter).nbytes for parameter in trained)
+def _trained(model: nn.Module) -> Iterator[nn.Parameter]:
+    return (p for p in _without_tables(model.parameters()) if p.requires_grad)
+
+
+def _without_tables(parameters: Iterable[nn.Parameter]) -> Iterator[nn.Parameter]:
+    return (p for p in parameters if not hasattr(p, "rows_sharded"))
 
 
 def free_memory(device: torch.device) -> int:

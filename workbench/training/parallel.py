@@ -169,11 +169,10 @@ class ShardedModel(ParallelModel):
         if spec.parallel.tensor > 1:
             shard_tensors(root.to(world.device), mesh["tensor"])
         filling = Filling(root, world.device)  # it may replace parameters
-        networks = [network for network in root.networks.values() if isinstance(network, Network)]
-        whole = _whole(root, networks)
+        whole = whole_parameters(root)
         self.shards = Shards(
             root,
-            [layer for network in networks for layer in network.layers],
+            [layer for network in _networks(root) for layer in network.layers],
             _of_data(mesh),
             replicated=whole | rows_sharded(root),
             param_dtype=autocast_dtype(spec.precision, world.device),
@@ -314,9 +313,13 @@ def built(make: Callable[[], PretrainingModel], spec: TrainSpec, world: World) -
         return make()
 
 
-def _whole(root: PretrainingModel, networks: list[Network]) -> set[nn.Parameter]:
-    """The parameters that every rank keeps."""
-    of_networks = {p for network in networks for p in network.parameters()}
+def _networks(root: PretrainingModel) -> list[Network]:
+    return [network for network in root.networks.values() if isinstance(network, Network)]
+
+
+def whole_parameters(root: PretrainingModel) -> set[nn.Parameter]:
+    """The parameters that every rank keeps whole under shards."""
+    of_networks = {p for network in _networks(root) for p in network.parameters()}
     wide = [head for head in root.heads.values() if isinstance(head, GlobalBatchHead)]
     whole = {p for head in wide for p in head.parameters()} - of_networks
     whole |= {p for p in root.parameters() if p.ndim == 0 or not p.numel()}

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import psutil
 import torch
-from torch.distributed.tensor import DTensor
 
 from workbench.core.processes.children import loaders
 from workbench.corpora.corpus import Corpus
 from workbench.models.attention.call import chosen
 from workbench.models.network import Network
+from workbench.models.sharded_table import count_parameters
 from workbench.recipe.recipe_listing import stack
-from workbench.training.capacity import GIB, free_memory, of_tables, resident
+from workbench.recipe.spec import ParallelSpec
+from workbench.training.capacity import GIB, free_memory, resident
 from workbench.training.parallel import is_sharded, parts_of
 from workbench.training.plan import Plan
 
@@ -67,8 +67,7 @@ class Preamble:
         return f"{stack(self.plan.recipe)} (width: {', '.join(widths)})"
 
     def _parameters(self) -> str:
-        every = sum(p.numel() for p in self.plan.model.parameters())
-        trained = sum(p.numel() for p in self.plan.model.parameters() if p.requires_grad)
+        every, trained = count_parameters(self.plan.model), count_parameters(self.plan.model, trained=True)
         return f"{every:,}, all trained" if trained == every else f"{trained:,} trained of {every:,}"
 
     def _device(self) -> str:
@@ -109,23 +108,33 @@ class Preamble:
     def _batch(self) -> str:
         """The samples of a step; those of a rank are accumulated where it has several micro-batches."""
         spec, ranks, tensor = self.plan.recipe.train, self.plan.data_world.size, self.plan.recipe.train.parallel.tensor
-        per_rank = spec.lanes / ranks
-        reported = f"{spec.global_batch_size:,} = {spec.micro_batch_size:,} x {per_rank:g} accumulated"
-        idle = -spec.lanes % ranks
-        waits = f", of which {idle:,} idle in the last of {math.ceil(per_rank)} passes" if idle else ""
+        reported = f"{spec.global_batch_size:,} = {spec.micro_batch_size:,}"
         together = f" of {tensor} processes" if tensor > 1 else ""
-        return f"{reported} x {_counted(ranks, 'rank')}{together}{waits}"
+        fewest, more = divmod(spec.lanes, ranks)
+        if not more:
+            return f"{reported} x {fewest:,} accumulated x {_counted(ranks, 'rank')}{together}"
+        return (
+            f"{reported} x {spec.lanes:,} micro-batches, {fewest:,} or {fewest + 1:,} on each of {ranks:,} ranks"
+            f"{together}; {_counted(ranks - more, 'rank')} idle in the last of {fewest + 1:,} passes"
+        )
 
     def _parallel(self) -> dict[str, str]:
-        """How the model is divided, where it is."""
+        """How the model is divided, where the recipe divides it."""
         spec, ranks = self.plan.recipe.train.parallel, self.plan.data_world
-        if not is_sharded(self.plan.recipe.train, ranks):
+        if spec == ParallelSpec():
             return {}
         parts = parts_of(spec, ranks)
-        copies = f", {ranks.size // parts:,} copies" if ranks.size > parts else ""
-        words = [f"parameters sharded over {_counted(parts, 'rank')}{copies}"] if parts > 1 else []
-        words += [f"{spec.tensor} processes compute a micro-batch together"] if spec.tensor > 1 else []
-        return {"parallel": "; ".join([*words, *(["shards in the host's memory"] if spec.offload else [])])}
+        words = [f"{spec.tensor} processes compute a micro-batch together"] if spec.tensor > 1 else []
+        if parts > 1:
+            copies = f", {ranks.size // parts:,} copies" if ranks.size > parts else ""
+            words.insert(0, f"parameters sharded over {_counted(parts, 'rank')}{copies}")
+        elif spec.shard != "none":
+            few = "there is one rank" if ranks.size == 1 else "each node has one rank"
+            words.insert(0, f"nothing is sharded: {few}, so shard = {spec.shard} has no effect")
+        if spec.offload:
+            divided = is_sharded(self.plan.recipe.train, ranks)
+            words.append("shards in the host's memory" if divided else "offload has no effect without shards")
+        return {"parallel": "; ".join(words)}
 
     def _kernels(self) -> dict[str, str]:
         """The attention kernel on CUDA, where a trial has asked for it."""
@@ -139,12 +148,12 @@ class Preamble:
                 return "not known: a trial on the first micro-batch failed, as the first step may"
             free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
             return f"about {_gib(self.memory)} of {_gib(free)}, by a trial on the first micro-batch"
-        model, free = self.plan.model, free_memory(device)
-        held = resident(model, self.plan.recipe.train)
-        if not any(isinstance(p, DTensor) for p in model.parameters()):  # not divided yet
-            held //= parts_of(self.plan.recipe.train.parallel, self.plan.data_world)
-        held += of_tables(model, device)
-        return f"weights, gradients and moments take {_gib(held)} of {_gib(free)}; activations are not included"
+        spec = self.plan.recipe.train
+        held = resident(self.plan.model, spec, device, parts_of(spec.parallel, self.plan.data_world))
+        return (
+            f"weights, gradients and moments take {_gib(held)} of {_gib(free_memory(device))}; activations are not "
+            "included"
+        )
 
 
 def _held(corpus: Corpus) -> str:

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -80,6 +81,10 @@ def verify_resume(recipe: Recipe, run_dir: str | Path, steps: int | None = None)
         pretrain(recipe, separated, until=steps // 2)
         pretrain(recipe, separated, until=steps)
         tolerance = arithmetic_of(recipe.train, world.device).tolerance()
+        return world.from_main(partial(_verdict, whole, separated, steps, tolerance))
+
+
+def _verdict(whole: Path, separated: Path, steps: int, tolerance: float) -> ResumeVerdict:
     values, weights = _compared(whole, separated), _compared_weights(whole, separated)
     differing = [(step, name, one, other) for step, name, one, other in values if one != other]
     return ResumeVerdict(

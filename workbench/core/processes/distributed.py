@@ -262,7 +262,7 @@ def data_world(world: World, tensor: int) -> World:
     if world.size % tensor:
         raise WorkbenchError(
             f"train.parallel.tensor = {tensor} does not divide the number of processes, {world.size}; start a multiple "
-            f"of {tensor}"
+            f"of {tensor}, as by: torchrun --nproc-per-node {tensor} -m workbench pretrain ..."
         )
     places = range(0, world.size, tensor)
     alike, _ = dist.new_subgroups_by_enumeration([[first + i for first in places] for i in range(tensor)])

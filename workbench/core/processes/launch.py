@@ -77,6 +77,15 @@ def check_launch(environment: Mapping[str, str]) -> None:
     patience(environment)
 
 
+def started(environment: Mapping[str, str]) -> int:
+    """The number of processes that the launcher has started, for commands that need no other rank; 1 where its
+    variables are incomplete."""
+    try:
+        return launch_of({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(FIRST_PORT), **environment}).size
+    except WorkbenchError:
+        return 1
+
+
 def patience(environment: Mapping[str, str]) -> int:
     """How many seconds a rank waits for the others.
 
