@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,17 @@ def test_folder_is_fetched_whole_and_again_where_it_changed(server: Proxy, tmp_p
     assert ((before / "b.txt").read_text(), (after / "b.txt").read_text()) == ("two", "TWO")
     fsspec.filesystem("s3").rm(f"{url}/a.txt")
     assert [path.name for path in local_copy(url).iterdir()] == ["b.txt"]
+
+
+def test_a_node_fetches_a_folder_once(server: Proxy, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one" * 100)
+    url = upload(tmp_path, "once")
+    server.misbehave("slow0.3", "once/a.txt")
+    with ThreadPoolExecutor(4) as pool:  # each has a lock of its own, as processes have
+        copies = set(pool.map(lambda _: local_copy(url), range(4)))
+    assert len(copies) == 1
+    assert len(server.gets("once/a.txt")) == 1
+    server.behave()
 
 
 def test_slow_or_missing_store_is_said_with_the_key(
