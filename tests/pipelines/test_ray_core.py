@@ -44,6 +44,12 @@ def engine() -> Iterator[RayEngine]:
     ray.shutdown()
 
 
+@pytest.fixture
+def free_cluster(engine: RayEngine) -> None:
+    """The cluster of `engine` with free cores for a command, which has actors of its own."""
+    ray_core._end(sys.modules["ray"], engine._free)
+
+
 def content(folder: Path) -> dict[str, bytes]:
     """Every file of the corpus and its held-out split."""
     places = [folder, folder.with_name(f"{folder.name}-dev")]
@@ -155,7 +161,7 @@ def test_a_line_is_printed_where_a_process_ends_without_one() -> None:
         assert found.stderr.count("\n") == (1 if said else 0)
 
 
-def test_the_command_and_python_take_the_engine(tmp_path, json_lines, engine):
+def test_the_command_and_python_take_the_engine(tmp_path, json_lines, free_cluster):
     path = json_lines("docs.jsonl", ROWS)
     command("text", path, "-o", tmp_path / "command", "--shard-size", 9, "--engine", "ray", "--workers", 2)
     made = in_python("text", inputs=path, output=tmp_path / "python", shard_size=9, engine="ray")
@@ -163,7 +169,7 @@ def test_the_command_and_python_take_the_engine(tmp_path, json_lines, engine):
     assert len(list((tmp_path / "command").glob("*.tar"))) == 5
 
 
-def test_the_whole_corpus_json_depends_on_neither_engine_nor_workers(tmp_path, json_lines, engine, monkeypatch):
+def test_the_whole_corpus_json_depends_on_neither_engine_nor_workers(tmp_path, json_lines, free_cluster, monkeypatch):
     path = json_lines("docs.jsonl", ROWS)
     found = []
     for number, how in enumerate(("--workers 1", "--engine=local --workers 2", "--engine ray --workers=2")):
