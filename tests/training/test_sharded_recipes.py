@@ -94,8 +94,8 @@ def compare(
         expected = steps(name, data, World(), **{**options, "parallel": {}})
         for found in ranks:
             for one, other in zip(expected, found[name], strict=True):
-                close = {k: pytest.approx(v, **(NORM if k == "norm" else close)) for k, v in one.items()}
-                assert other == close, name
+                wanted = {k: pytest.approx(v, **(NORM if k == "norm" else close)) for k, v in one.items()}
+                assert other == wanted, name
 
 
 def test_two_ranks_that_hold_half_of_every_parameter_equal_one(data: Data, tmp_path: Path) -> None:
