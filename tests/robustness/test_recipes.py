@@ -81,7 +81,7 @@ def test_unknown_names(world: Path, refused: Refused, arguments: list[str], word
         ("tokenizer=gone.json", ["there is no tokenizer at gone.json"]),
         ("tokenizer=notes.txt", ["notes.txt"]),
         ("model.init_from=gone", ["init_from 'gone'", "run folder"]),
-        ('model.init_from="a\\0b"', ["model.init_from[0].weights = 'a\\x00b'", "a path on this machine"]),
+        ('model.init_from="a\\0b"', ["model.init_from[0].weights = 'a\\x00b'", "a path or URL"]),
         ('tokenizer="a\\0b"', ["tokenizer = 'a\\x00b'", "a path or URL"]),
         ('tasks.text.corpora=["a\\0b"]', ["tasks.text.corpora", "'a\\x00b'", "a path or URL"]),
         ('tasks.text.objectives=[{objective: "a\\0b"}]', ["unknown objective 'a\\x00b'"]),
