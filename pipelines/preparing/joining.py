@@ -16,6 +16,7 @@ from typing import Any
 from pipelines.preparing.chunks import DROPPED
 from pipelines.preparing.duplicates import check_keys
 from pipelines.preparing.parts import PART, SPLIT_RECORDS, remove_notes, stated_options, whole
+from pipelines.preparing.runner import check_left
 from pipelines.preparing.splits import MAIN, part_folder, split_names, split_of
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.checksums import matches
@@ -75,6 +76,7 @@ def join(folders: Sequence[Path], output: Path, command: str) -> dict[str, Manif
     for folder, info in shards:
         if not matches(folder / info.name, info.sha256) or not matches(folder / info.index, info.index_sha256):
             raise WorkbenchError(f"{folder / info.name} is damaged: run the command that prepared {folder} again")
+    check_left({split: sum(part.manifest.records for part in parts) for split, parts in groups.items()}, output)
     check_keys([folder / info.name for folder, info in shards])
     with locked(output):
         for split, parts in groups.items():

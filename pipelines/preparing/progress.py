@@ -102,7 +102,7 @@ def show(result: Preparation) -> None:
         table.add_row(Text(f"dropped, {reason}"), f"{count:,}")
     for part, manifest in result.manifests.items():
         count = len(manifest.shards)
-        shards = f"{count} shard{'s' if count > 1 else ''}, {manifest.bytes / 1e6:,.1f} MB"
+        shards = f"{count} shard{'' if count == 1 else 's'}, {manifest.bytes / 1e6:,.1f} MB"
         table.add_row(Text(f"kept in {result.folders[part].name} ({shards})"), f"{manifest.records:,}")
     if result.skipped:
         table.add_row("shards finished before", f"{result.skipped:,}")

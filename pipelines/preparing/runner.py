@@ -288,24 +288,33 @@ def _finish(plan: PreparationPlan, outcomes: Sequence[Outcome]) -> dict[str, Man
     space.check_unchanged()
     shards = {part: [outcome.shards[part] for outcome in outcomes] for part in space.folders}
     check_keys([space.folders[part] / info.name for part, infos in shards.items() for info in infos])
-    _check_left({part: sum(info.records for info in infos) for part, infos in shards.items()}, plan.output)
+    is_part = plan.limits.part is not None
+    if not is_part:
+        check_left({part: sum(info.records for info in infos) for part, infos in shards.items()}, plan.output)
     for part, infos in shards.items():
         if part != MAIN and not any(info.records for info in infos):
             log.warning("the split %s got no records; no corpus was written for it", part)
     kind, about = plan.task.kind, space.facts.about
     provenances = {part: space.provenance(part) for part in shards}
-    if plan.limits.part is not None and len(shards) > 1:
+    if is_part and len(shards) > 1:
         held_out = {part: sum(info.records for info in infos) for part, infos in shards.items() if part != MAIN}
         provenances[MAIN][SPLIT_RECORDS] = held_out
     manifests = {
-        part: finish_corpus(space.folders[part], kind=kind, shards=infos, provenance=provenances[part], about=about)
+        part: finish_corpus(
+            space.folders[part],
+            kind=kind,
+            shards=infos,
+            provenance=provenances[part],
+            about=about,
+            may_be_empty=is_part,
+        )
         for part, infos in reversed(shards.items())
         if part == MAIN or any(info.records for info in infos)
     }
     return dict(reversed(manifests.items()))
 
 
-def _check_left(records: Mapping[str, int], output: Path) -> None:
+def check_left(records: Mapping[str, int], output: Path) -> None:
     """
     Raises:
         NothingLeftError: splits have records, and the corpus itself has none.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -250,3 +251,29 @@ def test_the_graph_of_a_corpus_without_one(tmp_path, triples, texts):
         WorkbenchError, match=r"text is a finished corpus, and `prepare text` reads raw files.*splits it$"
     ):
         prepare("text", tmp_path / "text", "-o", tmp_path / "x")
+
+
+def test_parts_whose_records_all_went_to_a_split_or_are_duplicates(tmp_path, json_lines):
+    texts = [f"document {i}" for i in range(8)] + ["the same"] * 8
+    rows = [{"text": text, "id": f"d{i}", "split": "valid" if 4 <= i < 8 else "train"} for i, text in enumerate(texts)]
+    path, options = json_lines("docs.jsonl", rows), ("--own-split", "valid", "--dedupe", "--shard-size", 4)
+    parts = [tmp_path / f"part-{i}" for i in range(1, 5)]
+    for number, part in enumerate(parts, 1):
+        for _ in range(2):  # the second call finds it complete
+            prepare("text", path, *options, "--workers", 1, "-o", part, "--part", f"{number}/4")
+    assert [Corpus.open(part).records for part in parts] == [4, 0, 1, 0]
+    prepare("join", *parts, "-o", tmp_path / "joined")
+    prepare("text", path, *options, "--workers", 1, "-o", tmp_path / "whole")
+    same_as_one_command(tmp_path / "joined", tmp_path / "whole")
+
+
+def test_parts_without_any_record(tmp_path, json_lines, texts):
+    held_out = in_parts(texts, 2, "--split", "late=0.9999999")
+    with pytest.raises(WorkbenchError, match=r"joined: no record is left for the corpus itself.*\(late: 20\)"):
+        prepare("join", *held_out, "-o", tmp_path / "joined")
+    assert not list(tmp_path.glob("joined*"))
+    shutil.rmtree(tmp_path / "part-1"), shutil.rmtree(tmp_path / "part-2")
+    path = json_lines("docs.jsonl", [{"id": f"d{i}", "text": ""} for i in range(6)])
+    parts = in_parts(path, 2)
+    with pytest.raises(WorkbenchError, match="joined: the corpus would be empty: 6 x "):
+        prepare("join", *parts, "-o", tmp_path / "joined")

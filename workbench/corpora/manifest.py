@@ -126,10 +126,14 @@ def finish_corpus(
     about: Mapping[str, Any] | None = None,
     dropped: Mapping[str, int] | None = None,
     foreign: bool = False,
+    may_be_empty: bool = False,
 ) -> Manifest:
     """Write the corpus.json of complete shards, however many processes wrote them.
 
     Shards without records are not listed; what they dropped still counts. `dropped` is added to the shards' counts.
+
+    Args:
+        may_be_empty: whether it is part i/n of a corpus, which may hold no record.
 
     Raises:
         WorkbenchError: no shard holds a record; the message lists what was dropped and why.
@@ -137,7 +141,7 @@ def finish_corpus(
     listed = sorted(shards, key=lambda shard: shard.name)
     losses = total([*(shard.dropped for shard in listed), dropped or {}])
     full = [shard for shard in listed if shard.records]
-    if not full:
+    if not full and not may_be_empty:
         reasons = ", ".join(f"{n} x {reason}" for reason, n in losses.items()) or "the input held no samples"
         raise WorkbenchError(f"{folder}: the corpus would be empty: {reasons}")
     manifest = Manifest(
@@ -148,7 +152,7 @@ def finish_corpus(
         provenance=dict(provenance),
         about=dict(about or {}),
         foreign=foreign,
-        bundle=_bundle(folder, full),
+        bundle=_bundle(folder, full) if full else {},
     )
     manifest.write(folder)
     return manifest
