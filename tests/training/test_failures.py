@@ -20,6 +20,8 @@ import torch
 
 from workbench.core.errors import MachineError
 from workbench.core.processes.distributed import World
+from workbench.core.processes.membership import LostRanksError
+from workbench.core.processes.signals import StopRequest
 from workbench.pretraining import workers
 from workbench.recipe.reading import load_recipe
 from workbench.training.failures import named_failures
@@ -252,3 +254,27 @@ def test_ranks_end_together(make_recipe: Any, launch: Launch, tmp_path: Path, ho
             assert f"error: rank {number} of 2 lost the others: {lost}" in output
             assert rank == 0 or ("sends no heartbeat" if how == "kill" else "ended with RuntimeError") in output
             assert "Traceback" not in output
+
+
+def test_a_signal_promises_what_is_known(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Alone a checkpoint; on several ranks one if all are there; none once others are lost."""
+
+    def message() -> str:
+        caplog.clear()
+        with StopRequest() as stop:
+            signal.raise_signal(signal.SIGTERM)
+            assert stop.signal == signal.SIGTERM
+        return caplog.text
+
+    assert "SIGTERM: finishing this step and saving a checkpoint; send it again" in message()
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert "saving a checkpoint, if all ranks are still there; send it again" in message()
+    with StopRequest():
+        caplog.clear()
+        found = r"Look for the reason there; this rank only noticed: .*Read error"
+        with pytest.raises(LostRanksError, match=found), named_failures(World(1, 2)):
+            raise RuntimeError("[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Read error")
+        signal.raise_signal(signal.SIGTERM)
+        assert "SIGTERM: the run ends without a new checkpoint, since other ranks are lost" in caplog.text
+    assert "saving a checkpoint, if all ranks" in message()  # of the next run of this process

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from workbench.core.errors import MachineError
 from workbench.core.processes.distributed import World
 from workbench.core.processes.membership import LostRanksError
+from workbench.core.processes.signals import StopRequest
 
 logger = logging.getLogger(__name__)
 GO_ON = "Once that is fixed, the same command continues from the last checkpoint"
@@ -47,10 +48,11 @@ def named_failures(world: World, need_less: str = NEED_LESS, go_on: str = GO_ON)
         if "can't allocate memory" in str(error):  # torch has no type of its own for a full host
             raise MachineError(f"{_memory(world, str(error))}. {need_less}. {go_on}") from error
         if world.size > 1 and (isinstance(error, dist.DistError) or LOST_PEER.search(str(error))):
+            StopRequest.no_more_saves("other ranks are lost")
             lost = world.missing() or "one of them ended or does not answer"
             raise LostRanksError(
-                f"rank {world.rank} of {world.size} lost the others: {lost}. Its own output has the reason "
-                f"({_line(error)}). {go_on}"
+                f"rank {world.rank} of {world.size} lost the others: {lost}. Look for the reason there; this rank "
+                f"only noticed: {_line(error)}. {go_on}"
             ) from error
         raise
 

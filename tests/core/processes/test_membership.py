@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import threading
 import time
@@ -136,6 +137,41 @@ def test_who_is_missing_is_named(store: dist.TCPStore) -> None:
     third.leave(ValueError())
     assert "rank 2" in (named := first.missing())
     assert "ended with ValueError" in named
+    leave(first)
+
+
+def test_who_ended_since_others_were_lost_is_not_the_reason(store: dist.TCPStore) -> None:
+    """Rank 3 was killed; rank 1 noticed and ended; rank 2 had finished. Then rank 2 fails with an error of its own."""
+    members = join(store, 0, 1, 2, 3, size=4)
+    killed = members[3]
+    killed._left.set()
+    killed._thread.join()
+    killed._keys.set("beat/3", killed._beat(5))
+    members[1].leave(LostRanksError("rank 1 lost the others"))
+    members[2].leave()
+    named = members[0].missing()
+    assert named.startswith("rank 3 (")
+    assert named.endswith(") sends no heartbeat")
+    killed._keys.set("beat/3", killed._beat(membership.LEFT))
+    for rank, state in {
+        1: "ended with LostRanksError",
+        2: "ended without an error",
+        3: "ended without an error",
+    }.items():
+        assert re.search(rf"rank {rank} \([^)]*\) {state}", members[0].missing())
+    members[2]._ended = "ValueError"
+    members[2]._keys.set("beat/2", members[2]._beat(membership.LEFT))
+    assert re.fullmatch(r"rank 2 \([^)]*\) ended with ValueError", members[0].missing())
+    leave(members[0])
+
+
+def test_an_error_that_comes_while_the_others_are_looked_at_is_named(
+    store: dist.TCPStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = join(store, 0, 1)
+    monkeypatch.setattr(first._left, "wait", lambda _: second.leave(KeyError("x")))
+    assert re.fullmatch(r"rank 1 \([^)]*\) ended with KeyError", first.missing())
+    monkeypatch.undo()
     leave(first)
 
 

@@ -39,6 +39,8 @@ LONGEST_PAUSE = 0.25
 ENDS_WITHIN, ANSWERS_WITHIN = 1.0, 10.0
 """Seconds in which the heartbeat must end, and in which the store must answer who is missing."""
 SHOWN = 8
+LEFT = -1
+"""The number of the last heartbeat, of a rank that ends."""
 
 
 _stores: dict[tuple[str, int], tuple[dist.Store, dist.Store]] = {}
@@ -153,7 +155,7 @@ class Membership:
 
     def leave(self, error: BaseException | None = None) -> None:
         """Stop the heartbeat at the end of a run, with the reason where it failed."""
-        if error is not None and not isinstance(error, LostRanksError):
+        if error is not None:
             self._ended = type(error).__name__
         self._left.set()
         self._thread.join(ENDS_WITHIN)
@@ -177,7 +179,7 @@ class Membership:
                     warned = True
                     if missing := self._missing():
                         logger.warning("waiting for %s", missing)
-            self._keys.set(f"beat/{self.launch.rank}", self._beat(-1))
+            self._keys.set(f"beat/{self.launch.rank}", self._beat(LEFT))
 
     def _end(self) -> None:
         """End the process: the others wait for a process that is gone, or are gone themselves."""
@@ -192,8 +194,8 @@ class Membership:
     def missing(self) -> str:
         """The ranks that are the reason why a collective operation failed, with their hosts; "" if unknown.
 
-        These are ranks that ended with an error. Otherwise these are ranks without a heartbeat, or ranks that have
-        come to fewer operations than the others.
+        These are ranks that ended with an error of their own. Otherwise these are ranks without a heartbeat, then ranks
+        that ended since they lost others, too, and then ranks that have come to fewer operations than the others.
         """
         found: list[str] = []
 
@@ -210,22 +212,32 @@ class Membership:
 
     def _missing(self) -> str:
         before = self._beats()
-        if ended := [
-            _named(rank, beat, f"ended with {beat['ended']}") for rank, beat in enumerate(before) if beat["ended"]
-        ]:
-            return _listed(ended)
+        if failed := _failed(before):
+            return _listed(failed)
         self._left.wait(2.5 * self._every)
-        pairs = list(enumerate(zip(before, self._beats(), strict=True)))
-        del pairs[self.launch.rank]
-        silent = [_named(rank, new, "sends no heartbeat") for rank, (old, new) in pairs if new["beat"] == old["beat"]]
-        most = max(self.calls, *(new["calls"] for _, (_, new) in pairs))
-        behind = [_named(rank, new, "is behind") for rank, (_, new) in pairs if new["calls"] < most]
-        return _listed(silent or behind)
+        after = self._beats()
+        others = [(rank, beat) for rank, beat in enumerate(after) if rank != self.launch.rank]
+        there = [(rank, beat) for rank, beat in others if beat["beat"] != LEFT]
+        silent = [_named(*each, "sends no heartbeat") for each in there if each[1]["beat"] == before[each[0]]["beat"]]
+        left = [_named(*each, f"ended {_how(each[1])}") for each in others if each not in there]
+        most = max(self.calls, *(beat["calls"] for _, beat in others))
+        behind = [_named(*each, "is behind") for each in there if each[1]["calls"] < most]
+        return _listed(_failed(after) or silent or left or behind)
 
     def _beats(self) -> list[dict[str, Any]]:
         """The last heartbeat of each rank."""
         keys = [f"beat/{rank}" for rank in range(self.launch.size)]
         return [json.loads(beat) for beat in self._keys.multi_get(keys)]
+
+
+def _failed(beats: list[dict[str, Any]]) -> list[str]:
+    """The ranks that ended with an error of their own, and not since they lost others."""
+    ended = [(rank, beat) for rank, beat in enumerate(beats) if beat["ended"] not in ("", LostRanksError.__name__)]
+    return [_named(rank, beat, f"ended {_how(beat)}") for rank, beat in ended]
+
+
+def _how(beat: dict[str, Any]) -> str:
+    return f"with {beat['ended']}" if beat["ended"] else "without an error"
 
 
 def _named(rank: int, beat: dict[str, Any], state: str) -> str:

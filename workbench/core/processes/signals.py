@@ -7,12 +7,15 @@ comes when a terminal closes, SIGUSR1 from schedulers shortly before they stop t
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
+
+from workbench.core.processes.launch import started
 
 logger = logging.getLogger(__name__)
 
@@ -79,17 +82,26 @@ WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 class StopRequest:
     """While entered, the first signal of `WATCHED` is only stored in `signal`. A second one kills the process, or
-    raises Ctrl-C.
+    raises Ctrl-C. The message of one of several ranks promises no checkpoint: the signal may come since a rank is lost.
 
     Outside the main thread, where Python allows no handlers, nothing is stored. An ignored SIGHUP (nohup) stays
     ignored.
     """
+
+    unsaved = ""
+    """Why the run of this process ends without a checkpoint, whatever signals come; "" while it does not."""
+
+    @classmethod
+    def no_more_saves(cls, reason: str) -> None:
+        """Note that the run of this process ends with an error."""
+        cls.unsaved = reason
 
     def __init__(self) -> None:
         self.signal: int = 0
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
+        StopRequest.unsaved = ""
         if threading.current_thread() is threading.main_thread():
             is_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
             watched = [number for number in WATCHED if not (number == signal.SIGHUP and is_ignored)]
@@ -106,7 +118,10 @@ class StopRequest:
         self.signal = number
         for each in self._before:
             signal.signal(each, interrupt if each == signal.SIGINT else signal.SIG_DFL)
-        logger.warning(
-            "%s: finishing this step and saving a checkpoint; send it again to stop at once",
-            signal.Signals(number).name,
-        )
+        if self.unsaved:
+            does = f"the run ends without a new checkpoint, since {self.unsaved}"
+        elif started(os.environ) > 1:
+            does = "finishing this step and saving a checkpoint, if all ranks are still there"
+        else:
+            does = "finishing this step and saving a checkpoint"
+        logger.warning("%s: %s; send it again to stop at once", signal.Signals(number).name, does)
