@@ -153,7 +153,7 @@ API = {
 FURTHER = [
     ("create_model", {"recipe": URL}),
     ("finetune", {"run": "x", "task": "classify", "corpus": "x", "output": OTHER}),
-    ("write_report", {"runs": "x", "output": URL}),
+    ("write_report", {"runs": "x", "output": OTHER}),
     ("write_report", {"runs": "x", "opening": URL}),
     ("link", {"corpus": URL, "output": "x"}),
     ("prepare_text", {"inputs": URL, "output": "x"}),
