@@ -17,9 +17,11 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.files.stores import path_at
 from workbench.core.local_copies import place_of
 from workbench.core.options.arguments import checked
+from workbench.core.options.bounds import OutputPlace
 from workbench.core.options.command import options_from_python
 from workbench.core.options.outputs import check_outputs
 from workbench.core.options.path_options import as_paths
+from workbench.core.options.values import check
 from workbench.report.introduction import read_opening
 from workbench.report.page import write_report as write_page
 from workbench.report.panels import panel_names
@@ -129,7 +131,9 @@ def write_report(
         raise WorkbenchError("a report needs at least one run; none is given")
     with ExitStack() as stack:
         folders = [stack.enter_context(opened_run(place)) for place in places]
-        path = None if output is None else as_paths(OutputFile, os.fspath(output), "output", stack)
+        path = None
+        if output is not None:
+            path = as_paths(OutputFile, check(OutputPlace, os.fspath(output), "output"), "output", stack)
         written = _written_report(folders, path, title, opening, trust)
     return written if place_of(written) == str(written) else place_of(written)
 
