@@ -15,6 +15,7 @@ from workbench.api import Place
 from workbench.components.trust import allow
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.stores import path_at
+from workbench.core.files.urls import url_of
 from workbench.core.local_copies import place_of
 from workbench.core.options.arguments import checked
 from workbench.core.options.bounds import OutputPlace
@@ -133,7 +134,9 @@ def write_report(
         folders = [stack.enter_context(opened_run(place)) for place in places]
         path = None
         if output is not None:
-            path = as_paths(OutputFile, check(OutputPlace, os.fspath(output), "output"), "output", stack)
+            path = as_paths(
+                OutputFile, check(OutputPlace, url_of(output) or os.fspath(output), "output"), "output", stack
+            )
         written = _written_report(folders, path, title, opening, trust)
     return written if place_of(written) == str(written) else place_of(written)
 
