@@ -633,7 +633,7 @@ def test_a_refusal_prints_one_message_and_exits_with_2(tmp_path):
         check=False,
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("error: there is no file")
+    assert done.stderr.startswith("error: INPUTS: there is no file")
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
 
