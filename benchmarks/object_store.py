@@ -4,7 +4,7 @@
 
 The server is moto's S3 on this machine (`pip install 'moto[server]'`), in a process of its own. Every contestant reads
 all members of all records as bytes in the order of the files, in one process. `first` is the time from opening to the
-first record: workbench yields none before the checksum of its shard is compared, webdataset compares none. A cold cache
+first record: workbench compares the checksum of the record or of its shard, webdataset compares none. A cold cache
 is empty, and a warm one has every shard. `reader` is a Reader's shuffled micro-batches, which touch eight shards from
 the first on. Libraries are imported, and the client of the store is made, before the clock starts. webdataset reads
 through `pipe:curl` of presigned addresses, and through fsspec.
