@@ -133,10 +133,12 @@ class Counting(nn.Module):
             self.seen += 1
         elif self.way == "replaced":
             self.seen = self.seen + 1
+        elif self.way == "data":
+            self.seen.data = self.seen + 1
         return value + self.seen
 
 
-@pytest.mark.parametrize("way", ["in place", "replaced"])
+@pytest.mark.parametrize("way", ["in place", "replaced", "data"])
 def test_a_buffer_that_changes_in_a_forward_pass_is_refused(way: str) -> None:
     layer = mark(nn.Sequential(Counting(way)), "model.layers[1]: layer 'mine'")
     first = FirstMicroBatches(nn.Sequential(layer))

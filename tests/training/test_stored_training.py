@@ -186,10 +186,12 @@ def test_results_of_a_run_as_an_object_are_stored(recipe: Recipe, url: str) -> N
 
 def test_a_copy_in_the_cache_is_no_run(recipe: Recipe, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pretrain(recipe, url, until=2)
-    copy = workbench.open_run(url).folder
+    copy, scratch = workbench.open_run(url).folder, str(scratch_folder(url))
     monkeypatch.setattr(local_copies, "_urls", {})  # another process
-    with pytest.raises(WorkbenchError, match=r"where runs of object stores are fetched to; name the URL"):
+    with pytest.raises(WorkbenchError, match=r"keeps copies of runs on object stores; name the URL"):
         workbench.evaluate(copy, "pseudo-perplexity", next(iter(recipe.tasks["text"].corpora)), limit=1)
+    with pytest.raises(WorkbenchError, match=r"keeps copies of runs on object stores; name the URL"):
+        pretrain(recipe, Path(scratch), until=4)
 
 
 def test_place_is_refused_before_any_work(recipe: Recipe, tmp_path: Path) -> None:

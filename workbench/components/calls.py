@@ -102,12 +102,13 @@ class _Buffer(NamedTuple):
     module: nn.Module
     name: str
     tensor: Tensor
-    version: int
+    state: tuple[int, int]
+    """Its version and the address of its memory."""
 
 
 def _saved_buffers(root: nn.Module) -> list[_Buffer]:
     return [
-        _Buffer(module, name, tensor, tensor._version)
+        _Buffer(module, name, tensor, (tensor._version, tensor.data_ptr()))
         for module in root.modules()
         for name, tensor in module._buffers.items()
         if tensor is not None and name not in module._non_persistent_buffers_set
@@ -119,8 +120,8 @@ def _check_buffers(root: nn.Module | None, before: list[_Buffer]) -> None:
     Raises:
         WorkbenchError: a buffer was changed.
     """
-    for module, name, tensor, version in before:
-        if module._buffers.get(name) is not tensor or tensor._version != version:
+    for module, name, tensor, state in before:
+        if module._buffers.get(name) is not tensor or (tensor._version, tensor.data_ptr()) != state:
             assert root is not None
             raise WorkbenchError(
                 f"{named(component_around(root, module))}: the buffer {name!r} of {type(module).__name__} was "

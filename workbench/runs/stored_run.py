@@ -26,7 +26,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.files.cache import FileCache, default_folder
 from workbench.core.files.drafts import sha256_of
 from workbench.core.files.store_lock import StoreLock
-from workbench.core.files.stores import NoSuchFileError, Store, hash_of, local_copy, name_of
+from workbench.core.files.stores import NoSuchFileError, Store, hash_of, local_copy, name_of, scratch_root
 from workbench.core.files.text_files import parse_json
 from workbench.core.files.urls import local_path, url_of
 from workbench.core.local_copies import place_of, stands_for
@@ -53,6 +53,7 @@ RESULTS = {EVALUATIONS, FIGURES, REPORT}
 RUNS = "runs"
 """The folder of the cache with the local copies of runs."""
 TRIES = 5
+HASH = re.compile("[0-9a-f]{12}")
 STEP = re.compile(rf"{CHECKPOINTS}/step-(\d+)/.*")
 
 
@@ -244,11 +245,7 @@ def opened_run(place: str | Path, *, new: bool = False) -> Iterator[Path]:
     url = url_of(place)
     if url is None:
         path = local_path(place)
-        if (copies := default_folder() / RUNS) in path.absolute().parents and place_of(path) == str(path):
-            raise WorkbenchError(
-                f"{path} is in {copies}, where runs of object stores are fetched to; name the URL of the run. Results "
-                "that are written here would be lost"
-            )
+        refuse_copy(path)
         yield path
         return
     store = Store(url.rstrip("/"))
@@ -266,6 +263,20 @@ def opened_run(place: str | Path, *, new: bool = False) -> Iterator[Path]:
     before = run.results()
     yield run.folder
     run.put_results(before)
+
+
+def refuse_copy(path: Path) -> None:
+    """
+    Raises:
+        WorkbenchError: the path is that of the local copy of a run on a store, and its URL is not known.
+    """
+    home = path.absolute().parent
+    copies = (default_folder() / RUNS, scratch_root())
+    if HASH.fullmatch(home.name) and home.parent in copies and place_of(path) == str(path):
+        raise WorkbenchError(
+            f"{path} is in {home.parent}, where this machine keeps copies of runs on object stores; name the URL of "
+            "the run. What is written here would be lost"
+        )
 
 
 def fetched_run(place: str | Path) -> Path:

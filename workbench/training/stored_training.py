@@ -14,7 +14,7 @@ from workbench.core.files.urls import local_path, url_of
 from workbench.core.processes.distributed import World
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.metrics_file import Record
-from workbench.runs.stored_run import StoredRun
+from workbench.runs.stored_run import StoredRun, refuse_copy
 from workbench.training.callbacks import Callback
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,8 @@ def trained_in(place: str | Path, world: World) -> Iterator[tuple[Path, list[Cal
     """
     url = url_of(place)
     if url is None:
-        yield local_path(place), []
+        refuse_copy(path := local_path(place))
+        yield path, []
         return
     folder = scratch_folder(url)
     with ExitStack() as stack:

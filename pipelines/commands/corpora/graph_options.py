@@ -166,7 +166,10 @@ def build_graph(corpus: str | Path, folder: Path | None = None) -> GraphStore:
         if folder.exists():
             try:
                 store = GraphStore.open(folder)
-                log.info("%s exists already: %d entities, %d triples", folder, store.num_entities, store.num_triples)
+                log.info(
+                    "%s exists already: %d entities, %d triples; delete it to build it again",
+                    *(folder, store.num_entities, store.num_triples),
+                )
                 return store
             except WorkbenchError as error:
                 if not any((folder / file).exists() for file in (META, "triples.npy")):

@@ -67,7 +67,10 @@ class Store:
             raise WorkbenchError(f"{url}: nothing is written by {protocol}; allowed: {WRITTEN}")
         store = cls(url.rstrip("/"))
         probe = f".probe-{uuid.uuid4().hex}"
-        store.put_bytes(b"", probe)
+        try:
+            store.put_bytes(b"", probe)
+        except NoSuchFileError as error:
+            raise NoSuchFileError(f"{url} cannot be written: there is no such bucket; check the address") from error
         store.remove([probe])
         return store
 
@@ -381,7 +384,16 @@ def _shared(kind: str, url: str, version: str, fetch: Callable[[Path], None]) ->
 
 
 def scratch_folder(url: str) -> Path:
-    """The local folder of what is written to a URL: $WORKBENCH_SCRATCH/HASH/NAME, or the same in the cache's `scratch`.
+    """The local folder of what is written to a URL: HASH/NAME in `scratch_root`.
+
+    Raises:
+        WorkbenchError: $WORKBENCH_SCRATCH is a URL.
+    """
+    return stands_for(scratch_root() / hash_of(url) / name_of(url), url)
+
+
+def scratch_root() -> Path:
+    """$WORKBENCH_SCRATCH, or the folder `scratch` of the cache.
 
     Raises:
         WorkbenchError: $WORKBENCH_SCRATCH is a URL.
@@ -389,8 +401,7 @@ def scratch_folder(url: str) -> Path:
     named = os.environ.get(SCRATCH)
     if named and url_of(named) is not None:
         raise WorkbenchError(f"{SCRATCH} = {named!r}; allowed: a folder of this machine")
-    root = Path(named) if named else default_folder() / "scratch"
-    return stands_for(root / hash_of(url) / name_of(url), url)
+    return Path(named) if named else default_folder() / "scratch"
 
 
 def name_of(url: str) -> str:
