@@ -120,7 +120,7 @@ def test_inputs_and_corpora_are_read_from_the_store(url: str) -> None:
     both = workbench.prepare_text(raw.url, "both", option={"document": "line"}, numbered_keys=True)
     matching = workbench.prepare_text(raw.at("*/t*.txt"), "matching", option={"document": "line"}, numbered_keys=True)
     assert len(both) == len(matching) == 80
-    with pytest.raises(WorkbenchError, match=r"there is no memory://.*/raw/none.txt"):
+    with pytest.raises(WorkbenchError, match=r"there is no file or folder memory://.*/raw/none.txt"):
         workbench.prepare_text(raw.at("none.txt"), "none")
     half = workbench.prepare("corpus", corpus=url, output=f"{url}-half", split={"held-out": 0.5})
     assert 0 < len(half) < 40
