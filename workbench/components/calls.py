@@ -8,6 +8,7 @@ Outside of a run, in evaluations and in tests, everything is checked.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from workbench.components.build_context import component_around, named
 from workbench.components.error_context import ErrorContext
 from workbench.core.errors import WorkbenchError
 
+logger = logging.getLogger(__name__)
 ARRAYS = (Tensor, np.ndarray)
 CHECKED = 8
 """The number of micro-batches of a task that are checked in each process."""
@@ -47,13 +49,14 @@ class FirstMicroBatches:
     """The switch of the checks: on in the first micro-batches of each task, and after an error.
 
     Args:
-        root: the model. A micro-batch must not change its buffers, but for those that are not saved.
+        root: the model. A warning names its buffers that a micro-batch changes, but for those that are not saved.
         repeats: whether a micro-batch can run once more after an error; not where other ranks would have to, too.
     """
 
     def __init__(self, root: nn.Module | None = None, *, repeats: bool = True) -> None:
         self.root, self.repeats = root, repeats
         self._begun: Counter[str] = Counter()
+        self._changing: set[tuple[str, str]] = set()
 
     @contextmanager
     def checked(self, task: str, again: Callable[[], Any]) -> Iterator[None]:
@@ -63,8 +66,7 @@ class FirstMicroBatches:
             again: runs the components once more, without lasting effects, to find the wrong one.
 
         Raises:
-            WorkbenchError: the block failed because a component returned a wrong value, or a component changed a
-                buffer; the message names it.
+            WorkbenchError: the block failed because a component returned a wrong value; the message names it.
         """
         global _checking
         self._begun[task] += 1
@@ -72,7 +74,8 @@ class FirstMicroBatches:
         buffers = _saved_buffers(self.root) if _checking and self.root is not None else []
         try:
             yield
-            _check_buffers(self.root, buffers)
+            if self.root is not None:
+                _warn_of_changed(self.root, buffers, self._changing)
         except Exception as error:
             known = isinstance(error, WorkbenchError | MemoryError | torch.OutOfMemoryError)
             if _checking or known or not self.repeats:
@@ -115,21 +118,20 @@ def _saved_buffers(root: nn.Module) -> list[_Buffer]:
     ]
 
 
-def _check_buffers(root: nn.Module | None, before: list[_Buffer]) -> None:
-    """
-    Raises:
-        WorkbenchError: a buffer was changed.
-    """
+def _warn_of_changed(root: nn.Module, before: list[_Buffer], known: set[tuple[str, str]]) -> None:
+    """Warn once of each buffer that was changed; `known` are those that were named before."""
     for module, name, tensor, state in before:
         if module._buffers.get(name) is not tensor or (tensor._version, tensor.data_ptr()) != state:
-            assert root is not None
-            raise WorkbenchError(
-                f"{named(component_around(root, module))}: the buffer {name!r} of {type(module).__name__} was "
-                "changed in a forward pass. Micro-batches, ranks and layers that are computed twice would change it "
-                "differently. Change a buffer in the method `after_step(update)`, which runs once an update. A buffer "
-                "that need not be saved is registered with persistent=False. A norm must not average over batches: "
-                "choose LayerNorm or GroupNorm"
-            )
+            place = named(component_around(root, module)), name
+            if place not in known:
+                known.add(place)
+                logger.warning(
+                    "%s: the buffer %r of %s was changed in a forward pass. Micro-batches, ranks and layers that are "
+                    "computed twice change it differently, so numbers depend on them. Change a buffer in the method "
+                    "`after_step(update)`, which runs once an update. A buffer that need not be saved is registered "
+                    "with persistent=False. Choose LayerNorm or GroupNorm for a norm that averages over batches",
+                    *(*place, type(module).__name__),
+                )
 
 
 def call(component: Any, method: str, returns: Returns, *arguments: Any) -> Any:
