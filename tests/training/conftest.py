@@ -124,12 +124,12 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., Forked]]:
         environment = also
         if size > 1:
             environment = {
-                **also,
                 "RANK": str(rank),
                 "LOCAL_RANK": str(rank),
                 "WORLD_SIZE": str(size),
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(port),
+                **also,
             }
         output = tmp_path / f"output-{len(started)}.txt"
         started.append(Forked(["pretrain", str(path), *overrides, "--run", str(run), "--trust"], environment, output))
