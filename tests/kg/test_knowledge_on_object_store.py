@@ -27,6 +27,7 @@ from workbench.runs.data_record import read_data
 
 pytest.importorskip("moto.server")
 pytest.importorskip("s3fs")
+pytestmark = pytest.mark.scale
 TOWNS = ["Lyon", "Paris", "Rome", "Turin"]
 TRIPLES = "".join(f"Q{i}\tP1\tQ{(i + 1) % 4}\n" for i in range(4))
 AT = f"s3://{BUCKET}"
