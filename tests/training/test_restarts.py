@@ -144,6 +144,7 @@ def equals_the_uninterrupted(launch: Callable[..., Any], recipe: Path, killed: P
     assert results(killed) == results(run)
 
 
+@pytest.mark.scale
 def test_killed_ranks_restart(
     agents: Callable[..., Agents], launch: Callable[..., Any], recipe: Path, tmp_path: Path
 ) -> None:
