@@ -30,9 +30,8 @@ from pipelines.readers.reader import Drop
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import atomic, explained
 from workbench.core.images import FAILURES, open_image, upright
-from workbench.corpora.schema.places import texts_in
 from workbench.corpora.shards.index import ShardIndex, index_name
-from workbench.sequences.sequence import Sample
+from workbench.corpora.shards.record import content_of
 
 log = logging.getLogger(__name__)
 HASH = np.dtype([("hash", np.uint64), ("place", np.uint32)])
@@ -199,7 +198,7 @@ def hashes_of(task: HashTask, unit: tuple[Chunk, str]) -> Hashes:
     chunk = chunk.received(conversion.reader)
     if wanted.exact:
         samples = (conversion.read(record) for record in chunk.records)
-        contents = np.array([0 if isinstance(sample, Drop) else content_hash(sample) for sample in samples], np.uint64)
+        contents = np.array([0 if isinstance(sample, Drop) else content_of(sample) for sample in samples], np.uint64)
         rows = np.empty(len(contents), HASH)
         rows["hash"], rows["place"] = contents, np.arange(len(contents))
         rows = rows[contents != 0]
@@ -217,20 +216,6 @@ def hashes_of(task: HashTask, unit: tuple[Chunk, str]) -> Hashes:
         if wanted.near_captions is not None:
             captions[place] = caption_hashes(sample.get("captions", []))
     return Hashes(images, captions)
-
-
-def content_hash(sample: Sample) -> int:
-    """A 64-bit hash of the content of a sample: its image, or its texts up to Unicode form and white space.
-
-    Samples with several media are distinguished by all of them and their texts, those of a triples corpus by their id.
-    """
-    if "image" in sample:
-        content = sample["image"]
-    else:
-        texts = [sample["id"]] if "id" in sample else list(texts_in(sample))
-        joined = "\0".join(" ".join(unicodedata.normalize("NFC", text).split()) for text in texts)
-        content = joined.encode() + b"".join(sample.get("media", {}).values())
-    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little") | 1
 
 
 def image_hash(data: bytes) -> int | None:

@@ -32,7 +32,9 @@ from workbench.components.error_context import ErrorContext
 from workbench.components.trust import code_checksums
 from workbench.core.errors import WorkbenchError
 from workbench.core.local_copies import with_urls
-from workbench.corpora.manifest import Manifest, finish_corpus
+from workbench.corpora.manifest import Manifest, ShardInfo, finish_corpus
+from workbench.corpora.overlap import shared_of_shards
+from workbench.corpora.shards.index import ShardIndex
 
 log = logging.getLogger(__name__)
 
@@ -294,6 +296,8 @@ def _finish(plan: PreparationPlan, outcomes: Sequence[Outcome]) -> dict[str, Man
     for part, infos in shards.items():
         if part != MAIN and not any(info.records for info in infos):
             log.warning("the split %s got no records; no corpus was written for it", part)
+    if not is_part:
+        _warn_shared(space.folders, shards)
     kind, about = plan.task.kind, space.facts.about
     provenances = {part: space.provenance(part) for part in shards}
     if is_part and len(shards) > 1:
@@ -312,6 +316,19 @@ def _finish(plan: PreparationPlan, outcomes: Sequence[Outcome]) -> dict[str, Man
         if part == MAIN or any(info.records for info in infos)
     }
     return dict(reversed(manifests.items()))
+
+
+def _warn_shared(folders: Mapping[str, Path], shards: Mapping[str, Sequence[ShardInfo]]) -> None:
+    """Warn about records of held-out splits whose text or image the corpus itself has too."""
+    indexes = {part: [ShardIndex(folders[part] / info.index) for info in infos] for part, infos in shards.items()}
+    for part, held_out in indexes.items():
+        count = 0 if part == MAIN else shared_of_shards(held_out, indexes[MAIN])
+        if count:
+            log.warning(
+                "%d of %d records of the split %s have a text or image that the corpus itself has too: numbers on them "
+                "measure memorisation. Leave copies out with --dedupe",
+                *(count, sum(index.records for index in held_out), part),
+            )
 
 
 def check_left(records: Mapping[str, int], output: Path) -> None:

@@ -1,7 +1,7 @@
 """Held-out splits: which split of a preparation a sample belongs to.
 
 By document: a document keeps its split when the inputs grow, are reordered, or are prepared with other options. The
-document is the image's content (two copies of a photo never end up in different splits) or the record's key.
+document is the format's own, or the content of the image or of the texts: two copies never end up in different splits.
 
 Of a graph, inductively: held-out entities are in no training triple. An entity's split depends on its id alone, so
 the split of both ends of a triple is known from the triple. No list of the held-out entities is needed, whatever the
@@ -20,6 +20,7 @@ from pipelines.sources.files import record_key
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import digest
 from workbench.corpora.manifest import Manifest
+from workbench.corpora.shards.record import content_of
 from workbench.sequences.sequence import Sample
 
 MAIN = ""
@@ -117,10 +118,12 @@ def part_of(sample: Sample, splits: Mapping[str, float], own: Sequence[str] = ()
 
 
 def document_of(sample: Sample) -> str:
-    """The unit that is never torn apart: the format's document (`meta.document`), else the original image's content,
-    else the record."""
+    """The unit that is never torn apart: the format's document (`meta.document`), else the content of the original
+    image or of the texts, else the record (of a graph or of videos)."""
     meta = sample.get("meta", {})
-    return str(meta.get("document") or meta.get("source_sha256") or meta.get("sha256") or sample["key"])
+    stated = meta.get("document") or meta.get("source_sha256") or meta.get("sha256")
+    texts = 0 if stated or sample.keys() & {"id", "media"} else content_of(sample)
+    return str(stated or texts or sample["key"])
 
 
 def part_folder(output: Path, part: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from workbench.evaluation.tasks.pseudo_perplexity import PseudoPerplexity
 from workbench.recipe.trees import recipe_from_dict
 from workbench.report.page import render
 from workbench.report.run import load_run
+from workbench.runs.folder import read_recipe as load_run_recipe
 from workbench.training.pretrain import pretrain
 
 ROWS = [{"text": f"the red house is number {n}"} for n in range(20)]
@@ -65,9 +67,41 @@ def test_it_is_a_warning_a_part_of_the_result_and_a_tag_of_the_report(
         PseudoPerplexity(), PseudoPerplexityScoring(run=world / "run", corpus=str(world / "part"), limit=2)
     )
     assert found.seen
-    assert "measure memorisation" in caplog.text
-    assert "evaluated on what it was trained on" in render([load_run(world / "run")])
+    assert "are too good" in caplog.text
+    assert "evaluated on what it was trained on or chosen by" in render([load_run(world / "run")])
     caplog.clear()
     held_out = PseudoPerplexityScoring(run=world / "run", corpus=str(world / "part-test"), limit=2)
     assert evaluate(PseudoPerplexity(), held_out).seen == []
     assert "remembers" not in caplog.text
+
+
+def test_equal_texts_in_training_and_test_are_counted_whatever_files_they_came_from(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"id": f"t{n}", "text": f"a  green boat, {n}"} for n in range(3)] + [{"text": "a new text"}]
+    prepare(tmp_path, "mixed", rows)
+    (found,) = training_overlap(world / "tuned", Corpus.open(tmp_path / "mixed"))
+    assert found == f"trained on {world / 'other'}, which has 3 of its 4 texts"
+    assert training_overlap(world / "run", Corpus.open(tmp_path / "mixed")) == []
+    recipe = load_run_recipe(world / "tuned")
+    recipe = replace(recipe, tasks={"text": replace(recipe.tasks["text"], held_out=[str(tmp_path / "mixed")])})
+    pretrain(recipe, tmp_path / "run")
+    said = " ".join(capsys.readouterr().err.split())
+    assert "3 of 4 records" in said
+    assert "the corpora of task text have too" in said
+
+
+def test_a_run_whose_best_checkpoint_was_the_best_on_the_test_set_was_chosen_by_it(
+    world: Path, texts: Path, tmp_path: Path
+) -> None:
+    tree: dict[str, Any] = recipe_tree(texts, network(8), [{"objective": "mlm"}])
+    tree["tasks"]["text"] |= {"corpora": [str(world / "part")], "held_out": [str(world / "part-test")]}
+    tree["train"] |= {"evaluate_every": 1}
+    pretrain(recipe_from_dict(tree), tmp_path / "last")
+    tree["train"] |= {"best": "mlm/loss"}
+    pretrain(recipe_from_dict(tree), tmp_path / "best")
+    test_set = Corpus.open(world / "part-test")
+    assert training_overlap(tmp_path / "last", test_set) == []
+    assert training_overlap(tmp_path / "best", test_set) == [
+        f"chosen as the best on this very corpus ({world / 'part-test'})"
+    ]

@@ -104,8 +104,8 @@ def test_the_input_is_cut_once_and_each_part_reads_its_own_records(tmp_path, tex
 def test_each_record_is_hashed_by_one_part(tmp_path, json_lines, monkeypatch):
     path = json_lines("docs.jsonl", [{"id": f"d{i}", "text": f"document {i % 7}"} for i in range(23)])
     hashed: list[Any] = []
-    content_hash = duplicates.content_hash
-    monkeypatch.setattr(duplicates, "content_hash", lambda sample: hashed.append(sample["key"]) or content_hash(sample))
+    content_of = duplicates.content_of
+    monkeypatch.setattr(duplicates, "content_of", lambda sample: hashed.append(sample["key"]) or content_of(sample))
     parts = in_parts(path, 3, "--dedupe")
     assert sorted(hashed) == sorted(f"d{i}" for i in range(23))
     prepare("join", *parts, "-o", tmp_path / "joined")

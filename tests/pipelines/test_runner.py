@@ -309,7 +309,7 @@ def test_held_out_documents_are_a_partition_by_key(json_lines, text_job, stored)
 
 def test_a_split_that_gets_everything_says_so_and_leaves_nothing(json_lines, text_job):
     path = json_lines("docs.jsonl", [*ROWS, {"id": "short", "text": "x"}])
-    job = text_job(path, splits={"a": 0.0005, "dev": 0.999}, stages=(MinimumLength(5),))
+    job = text_job(path, splits={"a": 0.00001, "dev": 0.99998}, stages=(MinimumLength(5),))
     for _ in range(2):
         with pytest.raises(
             WorkbenchError, match=r"no record is left for the corpus itself, .*\(dev: 23\); hold out smaller"
@@ -358,6 +358,13 @@ def test_what_is_one_document_is_not_torn_apart():
     parts = {part_of({"key": f"{i}", "meta": {"document": "set 1", "sha256": str(i)}}, shares) for i in range(30)}
     assert len(parts) == 1
     assert len({part_of({"key": f"{i}", "meta": {"document": str(i)}}, shares) for i in range(30)}) == 2
+
+
+def test_equal_texts_stay_on_one_side():
+    texts = [{"key": f"{i}", "text": f"text  {i % 15}", "meta": {}} for i in range(60)]
+    sides = {i: {part_of(sample, {"dev": 0.5}) for sample in texts[i::15]} for i in range(15)}
+    assert all(len(parts) == 1 for parts in sides.values())
+    assert set.union(*sides.values()) == {"", "dev"}
 
 
 def test_limits_are_checked():

@@ -22,7 +22,7 @@ from workbench.corpora.schema.members import IN_JSON, JSON_MEMBER
 from workbench.corpora.schema.places import texts_in
 from workbench.corpora.schema.schema import FIELDS, KINDS, SchemaField, fields_of, lacking, units_of
 from workbench.corpora.shards.index import IndexBuilder, index_name, record_checksum
-from workbench.corpora.shards.record import BadRecordError, characters_of, check_sample, cuts_of, lengths_of
+from workbench.corpora.shards.record import BadRecordError, characters_of, check_sample, content_of, cuts_of, lengths_of
 from workbench.corpora.shards.tars import Member, records
 from workbench.corpora.shards.writer import preparation_in
 from workbench.sequences.sequence import Sample
@@ -254,7 +254,11 @@ def _index_shard(tar: Path, name: str, index_path: Path, kind: str, on_error: On
             dropped[f"{what} that cannot be read" if values else what] += 1
             continue
         bare["records"] += kind in ANNOTATED and not sample.keys() & {*ANNOTATIONS}
-        index.add(key, members, record_checksum(loaded.values()), lengths_of(sample, kind), cuts_of(sample))
+        checksum = record_checksum(loaded.values())
+        stored = {field.name: loaded[member] for member, field in unread.items() if member in loaded}
+        stored |= {"media": {name: loaded[name] for name in media if name in loaded}} if media else {}
+        content = content_of({**sample, **stored})
+        index.add(key, members, checksum, content, lengths_of(sample, kind), cuts_of(sample))
         fields.update(list(sample))
         characters.update(characters_of(sample))
         strange.update(names - FOREIGN_MEMBERS - set(media))

@@ -12,7 +12,7 @@ from workbench.report.seeds import merged_run, name_of
 
 KINDS = ("control", "options", "variant")
 """The properties that distinguish results of a run on a test set."""
-OVERLAP = "evaluated on what it was trained on"
+OVERLAP = "evaluated on what it was trained on or chosen by"
 Values = dict[str, tuple[Any, ...]]
 """By number its value, or the values of several seeds."""
 

@@ -8,6 +8,7 @@ order. Two more lists are where they can be made: refusals before torch is impor
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,8 @@ from workbench.components.build_context import Identities, components_within, no
 from workbench.components.controls import check_control
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World, data_world
+from workbench.corpora.corpus import Corpus
+from workbench.corpora.overlap import shared_records
 from workbench.corpora.reading.reader import FinitePass, Reader
 from workbench.interop.init_from import initialise, refuse_foreign
 from workbench.interop.weight_sources import note_weight_sources
@@ -46,6 +49,7 @@ from workbench.training.data import held_out_pass, reader_of
 from workbench.training.micro_batch import as_begun, with_micro_batch
 from workbench.training.parallel import built, is_lean, is_sharded, parts_of
 
+logger = logging.getLogger(__name__)
 ALONE = World()
 
 
@@ -125,6 +129,7 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
         world.from_main(start) if is_lean(recipe.train, ranks) else start()
     _check_optimizer(model, recipe, ranks)
     _check_held_out(recipe, passes)
+    world.from_main(partial(_warn_shared, recipe))
     found = tokenizer, tasks, readers, passes, model, schedule, lr_schedule
     return Plan(recipe, run, world, ranks, arithmetic, resume, data, *found)
 
@@ -178,6 +183,20 @@ def _check_held_out(recipe: Recipe, passes: Mapping[str, FinitePass]) -> None:
             f"train.best = {spec.best!r} follows a held-out metric: set held_out corpora in a task and "
             "train.evaluate_every"
         )
+
+
+def _warn_shared(recipe: Recipe) -> None:
+    """Warn about held-out records whose text or image the corpora of the same task have too."""
+    for name, task in recipe.tasks.items():
+        trained = [Corpus.open(place, verify=False) for place in task.corpora] if task.held_out else []
+        for held_out in (Corpus.open(place, verify=False) for place in task.held_out):
+            shared = shared_records(held_out, trained)
+            if shared:
+                logger.warning(
+                    "%d of %d records of %s have a text or image that the corpora of task %s have too: held-out "
+                    "numbers on them measure memorisation",
+                    *(shared, held_out.records, held_out.place, name),
+                )
 
 
 def check_recipe_control(recipe: Recipe, tasks: Mapping[str, Task], model: PretrainingModel) -> None:

@@ -48,6 +48,7 @@ class IndexBuilder:
         self.names: dict[str, int] = {}
         self._keys: list[bytes] = []
         self._checksums: list[int] = []
+        self._contents: list[int] = []
         self._members: list[tuple[int, int, int]] = []
         self._member_starts = [0]
         self._lengths: dict[str, list[int]] = {unit: [] for unit in self.units}
@@ -63,6 +64,7 @@ class IndexBuilder:
         key: str,
         members: Sequence[tuple[str, int, int]],
         checksum: int,
+        content: int,
         lengths: Mapping[str, int],
         cuts: Sequence[int] | None = None,
     ) -> None:
@@ -71,9 +73,11 @@ class IndexBuilder:
         Args:
             members: (name, offset of the data in the tar, size), both in bytes.
             checksum: see `record_checksum`.
+            content: see `workbench.corpora.shards.record.content_of`.
         """
         self._keys.append(key.encode())
         self._checksums.append(checksum)
+        self._contents.append(content)
         self._members.extend((self.names.setdefault(n, len(self.names)), offset, size) for n, offset, size in members)
         self._member_starts.append(len(self._members))
         for unit in self.units:
@@ -100,6 +104,7 @@ class IndexBuilder:
             "keys": np.frombuffer(b"".join(self._keys), np.uint8),
             "key_starts": np.cumsum([0, *map(len, self._keys)]).astype(np.int64),
             "checksums": np.array(self._checksums, np.int64),
+            "contents": np.array(self._contents, np.uint64).view(np.int64),
             "member_starts": np.array(self._member_starts, np.int64),
             "member_names": ids.astype(np.int32),
             "member_offsets": offsets.astype(np.int64),
@@ -136,6 +141,7 @@ class ShardIndex:
             self.names: list[str] = about["names"]
             self.shard: dict[str, Any] = about["shard"]
             self._checksums = arrays.get("checksums")
+            self.contents = arrays.get("contents")
             self.member_starts = arrays["member_starts"]
             self.member_names = arrays["member_names"]
             self.member_offsets = arrays["member_offsets"]
@@ -199,7 +205,7 @@ _ARRAYS = {
     "cut_starts": ("I64",),
     "cuts": ("I32", "I64"),
 }
-_LATER = {"checksums": ("I64",)}
+_LATER = {"checksums": ("I64",), "contents": ("I64",)}
 """Arrays that an index of an earlier version lacks."""
 LENGTH = "length."
 _PREFIX = 8  # bytes of the header's length
@@ -297,8 +303,9 @@ def _check(arrays: Arrays, about: dict[str, Any]) -> None:
             raise ValueError("a member has no name")
         if offsets.min() < 0 or sizes.min() < 0 or offsets.max() > size or (sizes > size - offsets).any():
             raise ValueError(f"a member lies outside of the shard of {size} bytes")
-    if "checksums" in arrays and len(arrays["checksums"]) != records:
-        raise ValueError(f"its array of checksums is not of {records} records")
+    for name in _LATER.keys() & arrays.keys():
+        if len(arrays[name]) != records:
+            raise ValueError(f"its array of {name} is not of {records} records")
     _check_keys(arrays["keys"], arrays["key_starts"])
     for name, lengths in arrays.items():
         # a text has at most as many characters, and a list at most as many elements, as its record has bytes

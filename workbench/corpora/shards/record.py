@@ -5,8 +5,10 @@ The table `workbench.corpora.schema.schema` lists the fields, their values and t
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import unicodedata
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -16,7 +18,7 @@ from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.text_files import decoded, parse_json
 from workbench.corpora.schema.field_values import TEXT, TEXTS, TEXTS_BY_NAME
 from workbench.corpora.schema.members import IN_JSON, JSON_MEMBER
-from workbench.corpora.schema.places import check_places, stretches_in
+from workbench.corpora.schema.places import check_places, stretches_in, texts_in
 from workbench.corpora.schema.schema import FIELDS, KINDS, READING, field_of_member, fields_of, lacking, units_of
 from workbench.corpora.shards.cuts import cut_points
 from workbench.sequences.sequence import Sample
@@ -109,6 +111,21 @@ def check_sample(sample: Sample) -> None:
 def lengths_of(sample: Sample, kind: str) -> dict[str, int]:
     """Length per unit: characters of the text, elements of a list."""
     return {unit: len(sample.get(unit) or ()) for unit in units_of(kind)}
+
+
+def content_of(sample: Sample) -> int:
+    """A hash of 64 bits of the content of a sample: its image, or its texts up to Unicode form and white space.
+
+    Labels, marks and the key do not count. Samples with several media are distinguished by all of them and their
+    texts, those of a triples corpus by their id. It is 0 where there is neither text nor medium.
+    """
+    if "image" in sample:
+        content = sample["image"]
+    else:
+        texts = [sample["id"]] if "id" in sample else list(texts_in(sample))
+        joined = "\0".join(" ".join(unicodedata.normalize("NFC", text).split()) for text in texts)
+        content = joined.encode() + b"".join(sample.get("media", {}).values())
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little") | 1 if content else 0
 
 
 def characters_of(sample: Sample) -> dict[str, int]:

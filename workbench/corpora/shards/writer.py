@@ -22,7 +22,7 @@ from workbench.core.files.text_files import parse_json
 from workbench.corpora.manifest import ShardInfo, parse_shard
 from workbench.corpora.schema.schema import KINDS, READING, units_of
 from workbench.corpora.shards.index import IndexBuilder, ShardIndex, index_name, record_checksum
-from workbench.corpora.shards.record import NotFiniteError, characters_of, encode, without_nan
+from workbench.corpora.shards.record import NotFiniteError, characters_of, content_of, encode, without_nan
 from workbench.sequences.sequence import Sample
 
 _MEMBER_NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
@@ -126,7 +126,8 @@ class ShardWriter:
         """Encode and write a sample. NaN and infinity, which JSON does not have, become null and are counted.
 
         Raises:
-            WorkbenchError: the sample does not fit the schema, or as for `write`.
+            WorkbenchError: the sample does not fit the schema, its key is invalid or was written before, or the disk
+                is full.
         """
         try:
             try:
@@ -137,7 +138,7 @@ class ShardWriter:
                 self.drop(NOT_FINITE, count)
         except WorkbenchError as error:
             raise WorkbenchError(f"{self.path.name}, key {key!r}: {error}") from error
-        self.write(key, members, lengths, cuts)
+        self._write(key, members, content_of(sample), lengths, cuts)
         self._fields.update(name for name in sample if name not in READING)
         self._characters.update(characters_of(sample))
 
@@ -145,14 +146,15 @@ class ShardWriter:
         """Count samples that the preparation left out; the counts are stored with the shard."""
         self._dropped[reason] += count
 
-    def write(
-        self, key: str, members: Mapping[str, bytes], lengths: Mapping[str, int], cuts: Sequence[int] | None = None
+    def _write(
+        self,
+        key: str,
+        members: Mapping[str, bytes],
+        content: int,
+        lengths: Mapping[str, int],
+        cuts: Sequence[int] | None = None,
     ) -> None:
-        """Write a record's members next to each other.
-
-        Raises:
-            WorkbenchError: the key was written before or is invalid; a member's name is invalid; the disk is full.
-        """
+        """Write a record's members next to each other."""
         check_key(key, self.path.name)
         if key in self._keys:
             raise WorkbenchError(
@@ -169,7 +171,7 @@ class ShardWriter:
         with explained(self.path):
             entries = [(name, self._append(f"{key}.{name}", data), len(data)) for name, data in members.items()]
         self._keys.add(key)
-        self._index.add(key, entries, record_checksum(members.values()), lengths, cuts)
+        self._index.add(key, entries, record_checksum(members.values()), content, lengths, cuts)
 
     def _append(self, name: str, data: bytes) -> int:
         entry = tarfile.TarInfo(name)

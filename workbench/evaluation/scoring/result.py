@@ -52,7 +52,8 @@ class Result(Mapping[str, float]):
             the result, a line of JSON for each.
         intervals: 95 % intervals of numbers over these items.
         seed: the seed of the run.
-        seen: how the run was trained on its test set (`workbench.evaluation.scoring.training_overlap`).
+        seen: how the run was trained on its test set, or chosen by it
+            (`workbench.evaluation.scoring.training_overlap`).
     """
 
     task: str
