@@ -255,9 +255,9 @@ def _index_shard(tar: Path, name: str, index_path: Path, kind: str, on_error: On
             continue
         bare["records"] += kind in ANNOTATED and not sample.keys() & {*ANNOTATIONS}
         checksum = record_checksum(loaded.values())
-        stored = {field.name: loaded[member] for member, field in unread.items() if member in loaded}
-        stored |= {"media": {name: loaded[name] for name in media if name in loaded}} if media else {}
-        content = content_of({**sample, **stored})
+        raw: dict[str, Any] = {field.name: loaded[member] for member, field in unread.items() if member in loaded}
+        raw |= {"media": {name: loaded[name] for name in media if name in loaded}} if media else {}
+        content = content_of({**sample, **raw})
         index.add(key, members, checksum, content, lengths_of(sample, kind), cuts_of(sample))
         fields.update(list(sample))
         characters.update(characters_of(sample))
