@@ -93,7 +93,8 @@ class LogMel:
             return Drop("damaged sound")
         if rate == self.rate or not len(found):
             return found
-        signal: Any = library("scipy.signal", "speech", "sounds of another rate")
+        from scipy import signal  # takes a second
+
         ratio = Fraction(self.rate, rate).limit_denominator(FINEST)
         resampled: np.ndarray = signal.resample_poly(found, ratio.numerator, ratio.denominator)
         return resampled

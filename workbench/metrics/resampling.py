@@ -2,32 +2,46 @@
 
 The bootstrap (Efron and Tibshirani, 1993) draws as many units as there are, with replacement, and computes the number
 of the draw. A unit is a key with all items that have it (the questions on one image, the mentions of a text), as
-these are not independent. Intervals are percentiles. The test of a difference is paired: both sides get the same draw
-(Koehn, EMNLP 2004). Its p value is the share of draws whose difference is as far from the observed one as that is from
-0,
+these are not independent. The interval of a number has the percentiles of the draws, corrected for their bias (Efron,
+1987) and as far apart as those of t (Hesterberg, The American Statistician 2015, section 4.2).
 
-    p = (1 + #{|d* - d| >= |d|}) / (1 + draws)
+A difference of two sides has the interval and the p value of t, so p <= .05 exactly where the 95 % interval leaves
+out 0. Its variance is that of a mean over items and over seeds of training, both drawn at random (Searle, Casella and
+McCulloch, Variance Components, 1992, chapter 4). With S seeds,
 
-so that equal runs get 1. With several seeds a side, a draw also takes as many of them as there are, with
-replacement, and the number is the mean over those. Seeds of two sides that are equally many are paired, in their order.
+    V = I + max(0, B - E) / S
+
+I is the variance of the mean difference over draws of the items. Both sides and all seeds get the same draw (Koehn,
+EMNLP 2004). B is the variance of the difference over the seeds. E is the part of B that comes from the items: the
+variance over the seeds of how far a draw moves each of them. The degrees of freedom are Satterthwaite's (Biometrics
+1946). Seeds of two sides that are equally many are paired, in their order. Others are taken to vary alike on both
+sides: B and E are pooled, and 1 / S is the sum of both.
+
+Where the seeds vary more than the items (B / S > I), or there are two, the t test over the seeds alone is computed too
+(the variance B / S, S - 1 degrees of freedom), and the wider one counts. Satterthwaite's approximation claims too much
+there: B of a few seeds is often near E by chance.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from workbench.metrics.tallies import Tally
 
-Z = 1.959963984540054
-"""The normal distribution's quantile of 97.5 %."""
+LEVEL = 0.975
+Z = float(ndtri(LEVEL))
 CELLS = 4_000_000
 """The draws of units that are in memory at once."""
 DRAWS = 1_000
 """For the interval of a single number."""
+FEW_UNITS, FEW_OF_CLASS = 50, 10
+OF_FEW = "bootstrap of few, which covers 85 to 95 %"
+"""The method where there are fewer units, or fewer items of a class whose mean with other classes is the number."""
 
 
 class Interval(NamedTuple):
@@ -71,13 +85,30 @@ def intervals(tallies: dict[str, Tally], units: np.ndarray, seed: int = 0, count
     found = {name: wilson(*of) for name, of in shares.items() if of is not None}
     others = {name: tally for name, tally in tallies.items() if name not in found}
     if total > 1 and others:
-        drawn: dict[str, list[np.ndarray]] = {name: [] for name in others}
-        for weights in draws(total, count, seed):
-            for name, tally in others.items():
-                drawn[name].append(tally.value_of_units(weights, units))
-        for name, parts in drawn.items():
-            found[name] = Interval(*_percentiles(np.concatenate(parts)), "bootstrap")
+        of_all = _drawn(others.values(), units, count, seed)
+        for (name, tally), drawn in zip(others.items(), of_all, strict=True):
+            few = total < FEW_UNITS or tally.rarest < FEW_OF_CLASS
+            found[name] = Interval(*_corrected(drawn, tally.whole, total), OF_FEW if few else "bootstrap")
     return {name: found[name] for name in tallies if name in found}
+
+
+def _drawn(tallies: Iterable[Tally], units: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """The numbers of the same draws [tallies, draws]."""
+    each = list(tallies)
+    parts = [
+        [tally.value_of_units(weights, units) for tally in each] for weights in draws(int(units.max()) + 1, count, seed)
+    ]
+    return np.concatenate(parts, axis=1)
+
+
+def _corrected(drawn: np.ndarray, whole: float, total: int) -> tuple[float, float]:
+    """The ends of the interval of a number by its draws [draws] of `total` units."""
+    near = 1e-12 * max(1.0, abs(whole))
+    below = ((drawn < whole - near).mean() + (drawn <= whole + near).mean()) / 2
+    shift = float(ndtri(np.clip(below, 1 / len(drawn), 1 - 1 / len(drawn))))
+    reach = math.sqrt(total / (total - 1)) * float(stdtrit(total - 1, LEVEL))
+    low, high = np.quantile(drawn, ndtr([2 * shift - reach, 2 * shift + reach]))
+    return float(low), float(high)
 
 
 def wilson(right: int, total: int, unit: float = 1.0) -> Interval:
@@ -96,24 +127,55 @@ def compared_numbers(
     Args:
         units: for each item the number of its unit [items].
     """
-    observed = [float(np.mean([tally.whole for tally in side])) for side in (first, second)]
-    paired, rng = len(first) == len(second), np.random.default_rng([seed, 1])
-    parts = []
-    for weights in draws(int(units.max()) + 1, count, seed):
-        taken = [
-            rng.multinomial(len(side), np.full(len(side), 1 / len(side)), len(weights)) for side in (first, second)
-        ]
-        of_seeds = (taken[0], taken[0]) if paired else taken
-        one, other = (
-            sum(tally.value_of_units(weights, units) * drawn for tally, drawn in zip(side, times.T, strict=True))
-            / len(side)
-            for side, times in zip((first, second), of_seeds, strict=True)
-        )
-        parts.append(np.asarray(other - one))
-    drawn, difference = np.concatenate(parts), observed[1] - observed[0]
-    far = np.abs(drawn - difference) >= abs(difference) * (1 - 1e-12)
-    low, high = _percentiles(drawn)
-    return Difference(observed[0], observed[1], difference, low, high, float((1 + far.sum()) / (1 + len(drawn))))
+    whole = [np.array([tally.whole for tally in side]) for side in (first, second)]
+    drawn = _drawn((*first, *second), units, count, seed)
+    moved = [drawn[: len(first)] - whole[0][:, None], drawn[len(first) :] - whole[1][:, None]]
+    difference, total = float(whole[1].mean() - whole[0].mean()), int(units.max()) + 1
+    free = max(1, total - 1)
+    items = float((moved[1].mean(0) - moved[0].mean(0)).var()) * total / free
+    items = max(items, (difference / (total + 1)) ** 2)  # as if one more item had no difference
+    half, p = 0.0, 0.0
+    for variance, degrees in _tests(items, free, _spread(whole, moved, total / free)):
+        error = math.sqrt(variance)
+        half = max(half, error * float(stdtrit(degrees, LEVEL)))
+        p = max(p, 2 * float(stdtr(degrees, -abs(difference) / error)) if error else 1.0)
+    one, other = (float(of.mean()) for of in whole)
+    return Difference(one, other, difference, difference - half, difference + half, p)
+
+
+class _Spread(NamedTuple):
+    """The variance of a difference over seeds, the part of it that comes from the items, and its degrees of freedom: 0
+    of one seed a side."""
+
+    between: float
+    within: float
+    free: int
+
+
+def _spread(whole: list[np.ndarray], moved: list[np.ndarray], unbiased: float) -> _Spread:
+    """The spread by the numbers of both sides [seeds] and how far the draws move them [seeds, draws]."""
+    if len(whole[0]) == len(whole[1]):
+        whole, moved = [whole[1] - whole[0]], [moved[1] - moved[0]]
+    free = [len(of) - 1 for of in whole]
+    share = sum(1 / len(of) for of in whole) / max(1, sum(free))
+    several = [place for place, of in enumerate(free) if of]
+    between = sum(free[place] * float(whole[place].var(ddof=1)) for place in several)
+    within = sum(free[place] * float(moved[place].var(0, ddof=1).mean()) for place in several)
+    return _Spread(share * between, share * unbiased * within, sum(free))
+
+
+def _tests(items: float, free: int, seeds: _Spread) -> Iterator[tuple[float, float]]:
+    """The variance of the difference over items and seeds, with its degrees of freedom, and that over the seeds alone
+    where it may decide."""
+    between, within, of_seeds = seeds
+    if between <= within:
+        yield items, free
+    else:
+        variance = items + between - within
+        weight = items**2 / free + between**2 / of_seeds + within**2 / (of_seeds * free)
+        yield variance, max(variance**2 / weight, of_seeds)
+    if between > items or (between and of_seeds == 1):
+        yield between, of_seeds
 
 
 def how_sure(intervals: Mapping[str, Mapping[str, Any]]) -> str:
@@ -126,8 +188,3 @@ def units_of(keys: Sequence[str]) -> np.ndarray:
     """The number of each key, in the order in which they come [items]."""
     numbers: dict[str, int] = {}
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
-
-
-def _percentiles(values: np.ndarray) -> tuple[float, float]:
-    low, high = np.percentile(values, (2.5, 97.5))
-    return float(low), float(high)

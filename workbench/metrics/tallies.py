@@ -28,6 +28,7 @@ the number of draws of each (`value`), which is what the bootstrap needs (`workb
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -136,6 +137,14 @@ class Tally:
         found[items, 1, predicted] = 1
         found[items, 2, gold] = 1
         return found[:, :, :-1].reshape(len(gold), -1)
+
+    @property
+    def rarest(self) -> float:
+        """The number of items of the rarest gold class, where a class counts as much as any other; else infinite."""
+        if self.kind not in ("macro_f1", "macro_recall"):
+            return math.inf
+        gold = self.rows[:, 0]
+        return float(np.unique(gold[gold >= 0], return_counts=True)[1].min(initial=0))
 
     @property
     def shares(self) -> tuple[int, int, float] | None:
