@@ -55,6 +55,40 @@ def test_the_table_has_both_numbers_and_their_difference(tmp_path: Path) -> None
     assert back.differences["accuracy"].difference == pytest.approx(-found.differences["accuracy"].difference)
 
 
+def test_the_columns_are_the_runs_in_the_order_given(tmp_path: Path) -> None:
+    sides = [str(written(tmp_path / name / "results", predicted(n, 0.6))) for n, name in enumerate(("mine", "theirs"))]
+    (found,) = compare(sides, samples=100)
+    names = [f"{name}/results/{Path(side).name}" for name, side in zip(("mine", "theirs"), sides, strict=True)]
+    assert [column.header for column in found.table().columns][1:4] == [*names, "difference"]
+    caption = str(found.table().caption)
+    assert caption.startswith(f"the difference is {names[1]} less {names[0]}; 60 shared items")
+    assert "one seed each: p and the interval do not cover other seeds of training" in caption
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_run_that_predicts_one_label_for_all_items_is_named_and_has_no_p(first: bool, tmp_path: Path) -> None:
+    """Accuracies of two constant classifiers differ by how frequent their classes are, and for no other reason."""
+    always = written(tmp_path / "always", np.full(60, 2))
+    other = written(tmp_path / "other", predicted(1, 0.5) if first else np.full(60, 1))
+    (found,) = compare([str(always), str(other)], samples=100)
+    assert {d.p for d in found.differences.values()} == {None}
+    caption = str(found.table().caption)
+    assert f"no p: {always} predicts '2' for all items" in caption
+    assert (f"{other} predicts '1' for all items" in caption) is not first
+    assert json.loads(json.dumps(found.record()))["degenerate"]
+
+
+def test_a_run_that_equals_a_baseline_is_named_and_has_no_p(tmp_path: Path) -> None:
+    one, other = predicted(1, 0.5), predicted(2, 0.6)
+    baselines = {"always sport": class_scores(one, GOLD), "chance": {"accuracy": 0.33, "macro_f1": 0.33}}
+    sides = [str(written(tmp_path / "a", one, baselines=baselines)), str(written(tmp_path / "b", other))]
+    (found,) = compare(sides, samples=100)
+    assert {d.p for d in found.differences.values()} == {None}
+    assert found.degenerate == [f"{sides[0]} has the numbers of the baseline always sport"]
+    (found,) = compare([str(written(tmp_path / "c", one, baselines=baselines, bounds=["always sport"])), sides[1]])
+    assert found.degenerate == []
+
+
 def test_folders_files_and_results_are_sides_in_any_order_of_items(tmp_path: Path) -> None:
     one = written(tmp_path / "a", predicted(1, 0.5))
     other = written(tmp_path / "b", predicted(2, 0.5))
@@ -112,7 +146,9 @@ def test_several_seeds_are_means_drawn_in_pairs(tmp_path: Path) -> None:
     assert found.seeds == (3, 3)
     every = [class_scores(predicted(n, 0.3), GOLD)["accuracy"] for n in (1, 2, 3)]
     assert found.differences["accuracy"].first == pytest.approx(np.mean(every))
-    assert any("in pairs" in line for line in str(found.table().caption).split("; "))
+    caption = str(found.table().caption)
+    assert "means over 3 and 3 seeds, in pairs" in caption
+    assert "fewer than 5 seeds" in caption
     table = {
         "task": "classify",
         "corpus": "corpora/test",
@@ -150,7 +186,7 @@ def test_shares_of_older_files_are_compared_and_files_alone_tell_no_task(tmp_pat
     assert '"share"' in new.read_text()
     (found,) = compare([str(old), str(new)], samples=200)
     assert found.differences == wanted
-    assert found.table().title == f"{new} less {old}"
+    assert found.table().title == "old.jsonl and new.jsonl"
 
 
 def test_other_items_answers_and_numbers_are_refused_by_name(tmp_path: Path) -> None:

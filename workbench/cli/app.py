@@ -63,7 +63,7 @@ COMMANDS = {
         "Evaluate a run on a downstream task; the results go into evaluations/ as JSON.",
     ),
     "compare": Entry(
-        "workbench.cli.comparison:compare_sides", "Test whether runs differ on the same items (paired bootstrap)."
+        "workbench.cli.comparison:compare_sides", "Test whether runs differ on the same items."
     ),
     "report": Entry("workbench.cli.report:report", "Write one self-contained HTML page about runs."),
     "downstream": Entry(

@@ -48,10 +48,11 @@ def compare_sides(
 ) -> None:
     """Test whether runs differ from the first run on the items that both were evaluated on.
 
-    The test is a paired bootstrap: records are drawn with replacement, both sides get the same draw, and each task's
-    metrics are computed on it. The table has the difference (the other run minus the first), its 95 % interval
-    (percentiles), and p. p is the share of draws that are as far from the difference as the difference is from 0. If a
-    side has several seeds, these are drawn too. If both sides have the same number of seeds, they are drawn in pairs.
+    The table has each number of both runs in the order given, and the difference: the other run minus the first. The
+    95 % interval and p of a difference are those of t. Its variance comes from the items, which are drawn with
+    replacement for both sides alike, and from the seeds, if a side has several. If both sides have the same number of
+    seeds, these are paired in their order. A run that predicts one label for all items, or equals a baseline, is named,
+    and gets no p.
 
     Examples:
 

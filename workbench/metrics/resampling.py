@@ -53,14 +53,15 @@ class Interval(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Two sides, the second minus the first: their numbers, the difference with its interval, and the p value."""
+    """Two sides, the second minus the first: their numbers, the difference with its interval, and the p value, or
+    None where it would mean nothing."""
 
     first: float
     second: float
     difference: float
     low: float
     high: float
-    p: float
+    p: float | None
 
 
 def draws(units: int, count: int, seed: int) -> Iterator[np.ndarray]:

@@ -1,4 +1,4 @@
-"""Comparison of two sides on the same items by a paired bootstrap of each of their numbers.
+"""Comparison of two sides on the same items: the difference of each of their numbers, with its interval and p.
 
 A side is a run (or the folder of results of anything else), a result, a file of items (`--predictions`), the table of
 several seeds (`NAME-seeds.json`), or several of these, joined by commas: its seeds. `workbench.metrics.resampling`
@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from rich.markup import escape
 from rich.table import Table
 
 from workbench.core.errors import WorkbenchError
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems, read_items
+from workbench.metrics.baselines import equalled
 from workbench.metrics.resampling import Difference, compared_numbers, units_of
 from workbench.metrics.tallies import SHARES, Tally
 from workbench.runs.metrics_file import Record, read_json, read_result, results_in
@@ -25,6 +27,7 @@ from workbench.runs.names import EVALUATIONS, SEEDS, is_run
 
 SAMPLES = 10_000
 SHOWN = 3
+FEW_SEEDS = 5
 TASK = "code of the task"
 
 
@@ -40,7 +43,8 @@ class Comparison:
     """The result of `compare` for one task and corpus.
 
     `differences` has the difference of the two sides by number, over `items` items of `units` records. `reported` lists
-    the settings in which the two evaluations differ.
+    the settings in which the two evaluations differ. `degenerate` lists the sides that predict one label for all items,
+    or no better than a baseline: no number of such a comparison has a p.
     """
 
     task: str
@@ -54,6 +58,7 @@ class Comparison:
     seed: int
     differences: dict[str, Difference]
     reported: list[str] = field(default_factory=list)
+    degenerate: list[str] = field(default_factory=list)
 
     def record(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -62,24 +67,41 @@ class Comparison:
 
     def table(self) -> Table:
         """A row for each number."""
-        of = " on ".join(filter(None, (self.task, self.corpus)))
-        title = ": ".join(filter(None, (of, f"{self.second} less {self.first}")))  # files of items alone name no task
-        table = Table(title=title, caption="; ".join(self._caption()))
-        for column in ("", "first", "second", "difference", "95 % interval", "p"):
-            table.add_column(column, justify="right" if column else "left")
+        first, second = self._names()
+        of = " on ".join(filter(None, (self.task, self.corpus)))  # files of items alone name no task
+        table = Table(title=of or f"{first} and {second}", caption="; ".join(self._caption(first, second)))
+        table.add_column("", overflow="fold")
+        for column in (first, second, "difference", "95 % interval", "p"):
+            table.add_column(escape(column), justify="right", overflow="fold")
         for name, d in self.differences.items():
-            interval = f"{d.low:+.4g} to {d.high:+.4g}"
-            table.add_row(name, f"{d.first:.4g}", f"{d.second:.4g}", f"{d.difference:+.4g}", interval, f"{d.p:.4f}")
+            interval, p = f"{d.low:+.4g} to {d.high:+.4g}", "" if d.p is None else f"{d.p:.4f}"
+            table.add_row(name, f"{d.first:.4g}", f"{d.second:.4g}", f"{d.difference:+.4g}", interval, p)
         return table
 
-    def _caption(self) -> Iterator[str]:
+    def _names(self) -> list[str]:
+        """The sides in a few words: as much of the end of their paths as distinguishes them."""
+        seeds = [side.split(",") for side in (self.first, self.second)]
+        parts = [Path(each[0]).parts for each in seeds]
+        sizes = range(1, max(map(len, parts)) + 1)
+        size = next((n for n in sizes if parts[0][-n:] != parts[1][-n:]), 1)
+        more = [f" and {len(each) - 1} more" if len(each) > 1 else "" for each in seeds]
+        return ["/".join(part[-size:]) + of for part, of in zip(parts, more, strict=True)]
+
+    def _caption(self, first: str, second: str) -> Iterator[str]:
+        yield f"the difference is {escape(second)} less {escape(first)}"
         records = "" if self.units == self.items else f" of {self.units:,} records, which are drawn as wholes"
         yield f"{self.items:,} shared items{records}"
-        yield f"paired bootstrap, {self.samples:,} samples, seed {self.seed}"
+        yield f"{self.samples:,} bootstrap samples, seed {self.seed}"
         if max(self.seeds) > 1:
             pairs = "in pairs, in their order" if self.seeds[0] == self.seeds[1] else "each side for itself"
-            yield f"means over {self.seeds[0]} and {self.seeds[1]} seeds, drawn {pairs}"
-        yield from self.reported
+            yield f"means over {self.seeds[0]} and {self.seeds[1]} seeds, {pairs}"
+        if max(self.seeds) == 1:
+            yield "one seed each: p and the interval do not cover other seeds of training"
+        elif min(self.seeds) < FEW_SEEDS:
+            yield f"fewer than {FEW_SEEDS} seeds: they say little of how much seeds differ, so take more before a claim"
+        yield from map(escape, self.reported)
+        if self.degenerate:
+            yield escape(f"no p: {'; '.join(self.degenerate)}")
 
 
 def compare(
@@ -238,10 +260,16 @@ def _compared(
             f"{first} and {second} have no number in common: {', '.join(base.tallies)}; {theirs_names or 'none'}"
         )
     units = units_of([str(line["key"]) for line in base.lines])
+    degenerate = [
+        said
+        for side, files, read in zip((first, second), (ours, theirs), items, strict=True)
+        for said in _degenerate(side, files, read)
+    ]
     found = {}
     for name in names:
         one, other = ([of[name] for of in side] for side in of_sides)
-        found[name] = compared_numbers(one, other, units, count=samples, seed=seed)
+        difference = compared_numbers(one, other, units, count=samples, seed=seed)
+        found[name] = difference._replace(p=None) if degenerate else difference
     record = ours[0].record or theirs[0].record or {}
     return Comparison(
         str(record.get("task", "")),
@@ -255,7 +283,24 @@ def _compared(
         seed,
         found,
         reported,
+        degenerate,
     )
+
+
+def _degenerate(side: str, files: list[EvaluatedItems], items: list[EvaluationItems]) -> Iterator[str]:
+    """Whether every seed of a side predicts one label for all items, or equals a baseline, in words."""
+    labels = [each.only_label for each in items]
+    if None not in labels:
+        yield f"{side} predicts {' or '.join(sorted({repr(label) for label in labels}))} for all items"
+    same = [_baselines_equalled(each.record or {}) for each in files]
+    if all(same):
+        yield f"{side} has the numbers of the baseline {same[0][0]}"
+
+
+def _baselines_equalled(record: Record) -> list[str]:
+    bounds = record.get("bounds") or ()
+    rivals = {name: theirs for name, theirs in (record.get("baselines") or {}).items() if name not in bounds}
+    return equalled(record.get("numbers") or {}, rivals)
 
 
 def _check_alike(first: str, ours: Record | None, second: str, theirs: Record | None, across: bool) -> list[str]:

@@ -55,6 +55,15 @@ class EvaluationItems:
         """The number of each item's record [items]."""
         return units_of([str(line["key"]) for line in self.lines])
 
+    @property
+    def only_label(self) -> str | None:
+        """The label that is predicted for every item, where the right answers are several: "" where nothing is
+        predicted. The labels of a list (the tags of a text) are those of its item."""
+        predicted, gold = ({_labels(line.get(what)) for line in self.lines} for what in ("prediction", "gold"))
+        few = len(predicted) == 1 and len(gold) > 1
+        (labels,) = predicted if few else [None]
+        return next(iter(labels), "") if labels is not None and len(labels) < 2 else None
+
     def check(self, numbers: Mapping[str, float]) -> None:
         """Whether these are items, a row of each tally for each line, that add up to the numbers of a result.
 
@@ -103,6 +112,12 @@ class EvaluationItems:
             part = {name: of for name, of in rows.items() if of[0] in OF_ALL or any(of[1][number])}
             adds = {name: {kind: [_short(x) for x in of[number]]} for name, (kind, of) in part.items()}
             yield {**line, ADDS: adds}
+
+
+def _labels(answer: Any) -> frozenset[str] | None:
+    if answer is None:
+        return None
+    return frozenset(map(str, answer if isinstance(answer, list) else [answer]))
 
 
 def _check_total(name: str, number: float, tally: Tally) -> None:
