@@ -43,7 +43,7 @@ def rank_relations(
         advance: called with the number of newly ranked triples.
 
     Raises:
-        ValueError: the score of a right relation is not a number.
+        NonFiniteScoresError: the score of a relation is NaN or infinite.
     """
     right = KnownAnswers(known[:, 0].astype(np.int64) * num_entities + known[:, 2], known[:, 1])
     found = []

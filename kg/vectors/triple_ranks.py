@@ -95,7 +95,7 @@ def rank_triples(
         advance: called with the number of newly ranked triples.
 
     Raises:
-        ValueError: a right entity's score is not a number.
+        NonFiniteScoresError: an entity's score is NaN or infinite.
     """
     triples = np.asarray(triples, np.int64)
     truth = np.concatenate([np.asarray(known, np.int64), triples])

@@ -29,6 +29,7 @@ from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.scoring.evaluation_items import read_items
 from workbench.evaluation.scoring.result import Result
 from workbench.evaluation.scoring.task_finder import find_task
+from workbench.models.network import Network
 from workbench.report.page import render
 from workbench.report.panels import find_panel
 from workbench.report.run import load_run
@@ -161,6 +162,51 @@ def test_a_corpus_of_something_else_is_refused(name: str, world: World, tmp_path
     finish_corpus(tmp_path / "graph", kind="triples", shards=[writer.info], provenance={})
     with pytest.raises(WorkbenchError):
         scored(name, world._replace(corpus=str(tmp_path / "graph")))
+
+
+@over("evaluation")
+def test_weights_that_are_not_finite_have_no_number(name: str, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would get ordinary numbers: of the first class of a list, or of a random order."""
+    task: Any = find_task(cases_of("evaluation")[name].part)
+    opened = task.open
+
+    def broken(scoring: Any) -> Any:
+        run = opened(scoring)
+        with torch.no_grad():
+            for weight in run.loaded.model.parameters():
+                weight.fill_(torch.nan)
+        return run
+
+    if not issubclass(task.scoring, Scoring):
+        return  # no network scores
+    task.open = broken
+    with pytest.raises(
+        WorkbenchError, match=rf"task {task.name}: .* weights of the run are not finite .*: evaluate an "
+    ):
+        evaluate(task, task.scoring(run=world.run, corpus=world.corpus, batch_size=4, **world.options), show=False)
+
+
+@over("evaluation")
+def test_a_state_that_is_not_finite_ends_an_evaluation(
+    name: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a sequence that overflows under float16."""
+    task: Any = find_task(cases_of("evaluation")[name].part)
+    forward = Network.forward
+
+    def overflowing(self: Network, *given: Any, **named: Any) -> Any:
+        states = {name: rows.clone() for name, rows in forward(self, *given, **named).items()}
+        for rows in states.values():
+            rows[:1] = torch.nan
+        return states
+
+    if not issubclass(task.scoring, Scoring):
+        return  # no network scores
+    monkeypatch.setattr(Network, "forward", overflowing)
+    count = r"\d+ of (the )?\d+ (sequences|items)"
+    message = rf"task {task.name}: .*{count} .*(NaN or infinite).* --precision bfloat16 or float32"
+    with pytest.raises(WorkbenchError, match=message):
+        scored(name, world, precision="float16")
 
 
 @over("evaluation")

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from workbench.metrics.ranks import count_rivals, rank_scores, realistic_rank, realistic_ranks, rounding
+from workbench.metrics.ranks import (
+    NonFiniteScoresError,
+    count_rivals,
+    rank_scores,
+    realistic_rank,
+    realistic_ranks,
+    rounding,
+)
 
 NOBODY = (np.array([], int), np.array([], int))
 
@@ -16,8 +23,14 @@ def test_realistic_rank_is_the_mean_over_ties() -> None:
     assert realistic_rank(scores, 0) == (1 + 1 + 2 / 2, 5)
     assert realistic_rank(scores, 0, left_out=[1]) == (1 + 0 + 2 / 2, 4)
     assert realistic_rank(np.zeros(9), 3) == (5.0, 9)
-    with pytest.raises(ValueError, match="not a number"):
-        realistic_rank(np.array([np.nan, 1.0]), 0)
+    assert realistic_rank(np.array([0.5, -np.inf]), 0) == (1.0, 2)
+    assert realistic_rank(np.array([0.5, np.nan]), 0, left_out=[1]) == (1.0, 1)
+
+
+@pytest.mark.parametrize("scores", [[np.nan, 1.0], [1.0, np.nan], [1.0, np.inf]])
+def test_scores_that_are_not_finite_have_no_rank(scores: list[float]) -> None:
+    with pytest.raises(NonFiniteScoresError, match="1 of 1 items have candidates whose scores are NaN"):
+        realistic_rank(np.array(scores), 0)
 
 
 def test_rank_scores() -> None:
@@ -35,8 +48,6 @@ def test_rank_scores() -> None:
 def test_equal_scores_get_the_middle_rank() -> None:
     ranks, competing = realistic_ranks(np.zeros((2, 11)), np.array([0, 10]), NOBODY)
     assert (ranks.tolist(), competing.tolist()) == ([6, 6], [11, 11])
-    with pytest.raises(ValueError, match="not a number"):
-        realistic_ranks(np.full((1, 3), np.nan), np.array([1]), NOBODY)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])

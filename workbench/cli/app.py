@@ -62,9 +62,7 @@ COMMANDS = {
         "workbench.cli.evaluation:evaluate",
         "Evaluate a run on a downstream task; the results go into evaluations/ as JSON.",
     ),
-    "compare": Entry(
-        "workbench.cli.comparison:compare_sides", "Test whether runs differ on the same items."
-    ),
+    "compare": Entry("workbench.cli.comparison:compare_sides", "Test whether runs differ on the same items."),
     "report": Entry("workbench.cli.report:report", "Write one self-contained HTML page about runs."),
     "downstream": Entry(
         "workbench.cli.downstream:list_tasks", "List the downstream tasks of finetune and evaluate, and their options."

@@ -40,7 +40,7 @@ CELLS = 4_000_000
 DRAWS = 1_000
 """For the interval of a single number."""
 FEW_UNITS, FEW_OF_CLASS = 50, 10
-OF_FEW = "bootstrap of few, which covers 85 to 95 %"
+OF_FEW = "bootstrap (few records: covers 85 to 95 %)"
 """The method where there are fewer units, or fewer items of a class whose mean with other classes is the number."""
 
 

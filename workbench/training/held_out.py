@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from functools import partial
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from workbench.core.errors import unknown
 from workbench.core.processes.distributed import World
+from workbench.metrics.ranks import NonFiniteScoresError
 from workbench.models.sharded_table import trial_rows
 from workbench.pretraining.loader import Ahead, Feed, MicroBatches, MicroBatchId, SampleReader
 from workbench.pretraining.memory import Memory
@@ -30,6 +32,7 @@ from workbench.training.nonfinite import dry
 from workbench.training.parallel import ParallelModel, Work
 from workbench.training.table_rows import TableSteps
 
+logger = logging.getLogger(__name__)
 PREFIX = "held_out/"
 HELD_OUT_SPLIT = 1
 
@@ -67,6 +70,7 @@ class HeldOut:
     def run(self, feed: Feed) -> dict[str, float] | None:
         """`held_out/<objective>/loss` and metrics, over all ranks; the same on every rank.
 
+        All of an objective whose loss is not finite are NaN: its scores mean nothing.
         None where some rank gave up waiting for a micro-batch (of `self.batches`, which the feed has among others).
         """
         window, self.measured = Window(), Measured(self.tasks)
@@ -81,7 +85,8 @@ class HeldOut:
             add_sums(total.losses, losses)
             add_sums(total.metrics, metrics)
         values = total.means() | self.measured.metrics(self.world)
-        return {f"{PREFIX}{name}": value for name, value in values.items()}
+        odd = tuple(f"{name}/" for name, (loss, _) in total.losses.items() if not math.isfinite(loss))
+        return {f"{PREFIX}{name}": math.nan if name.startswith(odd) else value for name, value in values.items()}
 
     def check(self) -> None:
         """Run a micro-batch of each pass whose objectives measure something. It leaves no trace. A missing output of a
@@ -213,6 +218,10 @@ class Measured:
             ordered = [parts[place] for place in sorted(parts)]
             made = {name: torch.cat([part[name] for part in ordered]) for name in ordered[0]}
             if any(map(len, made.values())):
-                measured = self.objectives[label].measure(made)
+                try:
+                    measured = self.objectives[label].measure(made)
+                except NonFiniteScoresError as error:
+                    logger.warning("held-out pass: %s has no metrics: %s", self.names[label], error)
+                    continue
                 found |= {f"{self.names[label]}/{metric}": value for metric, value in measured.items()}
         return found

@@ -1,7 +1,8 @@
 """Zero-shot image classification with named classes, by the vectors of a dual encoder.
 
 The predicted class is the one whose words are nearest to the image (CLIP, arXiv:2103.00020, section 3.1). A class has
-the mean of the vectors of its prompts, one for each template, normalised again (section 3.1.4).
+the mean of the vectors of its prompts, one for each template, normalised again (section 3.1.4). Of equal scores each
+class has the mean rank.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 from torch.nn import functional as F
 
 from vision.evaluation.retrieval.retrieval_corpus import Pairs, PairVectors, image_of, pair_vectors
@@ -29,6 +29,7 @@ from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.example_images import keep_image
 from workbench.evaluation.scoring.passes import sample_pass
 from workbench.evaluation.scoring.result import Result
+from workbench.metrics.ranks import realistic_ranks
 from workbench.metrics.tallies import Tally
 from workbench.sequences.builders.image_caption import ImageCaptionBuilder
 from workbench.sequences.image_stream import QUESTION_ONLY
@@ -65,36 +66,30 @@ class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
         vectors, right, shown, keys = _scored(run, corpus, scoring, label, prompts)
         of_classes = F.normalize(vectors.text.unflatten(0, (len(names), -1)).mean(1), dim=-1)
         scores = vectors.image @ of_classes.T
-        ranked = scores.argsort(dim=1, descending=True, stable=True)
-        gold = torch.tensor([names.index(name) for name in right])
-        hits = ranked == gold[:, None]
-        ranks = hits.int().argmax(1) + 1
-        numbers = {"accuracy": _mean(hits[:, 0])}
+        gold = np.array([names.index(name) for name in right])
+        ranks, _ = realistic_ranks(scores.numpy(), gold, (gold[:0], gold[:0]))
+        predicted = scores.argmax(1).numpy()
+        tallies = {"accuracy": Tally.share(ranks == 1)}
         chance = {"accuracy": 1 / len(names)}
         if len(names) > BEST:
-            numbers |= {f"accuracy_{BEST}": _mean(hits[:, :BEST].any(1))}
-            chance |= {f"accuracy_{BEST}": BEST / len(names)}
-        each = [_mean(hits[gold == number, 0]) for number in gold.unique().tolist()]
-        numbers["mean_class_accuracy"] = sum(each) / len(each)
+            tallies[f"accuracy_{BEST}"] = Tally.share(ranks <= BEST)
+            chance[f"accuracy_{BEST}"] = BEST / len(names)
+        tallies["mean_class_accuracy"] = Tally.of("macro_recall", gold, predicted, ranks == 1)
         chance["mean_class_accuracy"] = 1 / len(names)
         most = Counter(right).most_common(1)[0][1] / len(right)
-        predicted = [names[number] for number in ranked[:, 0].tolist()]
+        chosen = [names[number] for number in predicted.tolist()]
         lines = [
             {"key": key, "gold": of, "prediction": made, "rank": rank, "scores": dict(zip(names, row, strict=True))}
-            for key, of, made, rank, row in zip(keys, right, predicted, ranks.tolist(), scores.tolist(), strict=True)
+            for key, of, made, rank, row in zip(keys, right, chosen, ranks.tolist(), scores.tolist(), strict=True)
         ]
-        tallies = {"accuracy": Tally.share(hits[:, 0].numpy())}
-        if len(names) > BEST:
-            tallies |= {f"accuracy_{BEST}": Tally.share(hits[:, :BEST].any(1).numpy())}
-        tallies["mean_class_accuracy"] = Tally.of("macro_recall", gold.numpy(), ranked[:, 0].numpy())
         return Result(
             task=self.name,
-            numbers=numbers,
+            numbers={name: tally.whole for name, tally in tallies.items()},
             counts={"images": len(right), "classes": len(names), "templates": len(templates)},
             variant="prompts: " + "; ".join(templates),
             baselines={
                 "chance": chance,
-                "most frequent class": {"accuracy": most, "mean_class_accuracy": 1 / len(each)},
+                "most frequent class": {"accuracy": most, "mean_class_accuracy": 1 / len(set(right))},
             },
             examples=[
                 {
@@ -103,7 +98,7 @@ class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
                     "image": keep_image(run.folder, one.get("image", b"")),
                     "prediction": made,
                 }
-                for one, of, made in zip(shown, right, predicted, strict=False)
+                for one, of, made in zip(shown, right, chosen, strict=False)
                 if run.world.is_main
             ],
             predictions=EvaluationItems(lines, tallies),
@@ -202,7 +197,3 @@ def _pairs(run: EvaluatedRun, group: _Group) -> Pairs:
 def _parts(prompts: list[str], size: int) -> list[list[str]]:
     """Items in groups of `size`."""
     return [prompts[first : first + size] for first in range(0, len(prompts), size)]
-
-
-def _mean(hits: Tensor) -> float:
-    return float(hits.double().mean())

@@ -19,6 +19,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.evaluation.options import MeasuringOptions, Scoring
 from workbench.evaluation.scoring.downstream_task import DownstreamTask
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, OpenedRun
+from workbench.evaluation.scoring.finite_scores import finite_scores
 from workbench.evaluation.scoring.result import MAX_NAME, Result, corpus_input
 from workbench.evaluation.scoring.task_finder import note_own_code
 from workbench.evaluation.scoring.training_overlap import warn_overlap
@@ -62,7 +63,8 @@ def _evaluated(task: DownstreamTask[Any, Any], scoring: MeasuringOptions, world:
         run.check_linked(corpus)
         with torch.autocast(world.device.type, enabled=False):  # one scope, so that weights are cast once
             own = note_own_code(task)
-            with ErrorContext(f"task {own}") if own else nullcontext():
+            context = ErrorContext(f"task {own}") if own else nullcontext()
+            with context, finite_scores(task.name, run, precision):
                 result = task.score(run, corpus, scoring)
     _check_measured(result, corpus)
     if isinstance(run, EvaluatedRun) and result.used is None:

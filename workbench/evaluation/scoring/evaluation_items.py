@@ -27,6 +27,7 @@ from workbench.metrics.tallies import KINDS, OF_ALL, Tally, tally_fault
 ADDS = "adds"
 WHERE_MADE = "Result.predictions"
 """The object that holds the items, for messages to authors of tasks."""
+SCORES = ("score", "scores", "rank", "head_rank", "tail_rank", "nats")
 ALIKE = 1e-6
 """Relative tolerance between a number and the total of its items."""
 
@@ -68,7 +69,8 @@ class EvaluationItems:
         """Whether these are items, a row of each tally for each line, that add up to the numbers of a result.
 
         Raises:
-            WorkbenchError: a line has no key, a tally has rows of other items, or its total is not the number.
+            WorkbenchError: a line has no key or a score that is not finite, a tally has rows of other items, or its
+                total is not the number.
         """
         for place, line in enumerate(self.lines):
             if not isinstance(line, dict) or "key" not in line:
@@ -76,6 +78,13 @@ class EvaluationItems:
                     f"{WHERE_MADE}: line {place + 1} of {len(self.lines):,} has no `key`: {shown(line)}; "
                     'allowed: {"key": the key of its record, "gold": ..., "prediction": ...}'
                 )
+        odd = [line for line in self.lines if not all(map(math.isfinite, _scores(line)))]
+        if odd:
+            raise WorkbenchError(
+                f"{len(odd):,} of the {len(self.lines):,} items have scores that are NaN or infinite, such as that of "
+                f"the key {odd[0]['key']!r}, so no number is computed. Check the weights and the inputs, or evaluate "
+                "with --precision float32"
+            )
         for name, tally in self.tallies.items():
             rows = tally.rows if isinstance(tally, Tally) else None
             if not isinstance(rows, np.ndarray) or rows.ndim != 2 or tally.kind not in KINDS:
@@ -112,6 +121,14 @@ class EvaluationItems:
             part = {name: of for name, of in rows.items() if of[0] in OF_ALL or any(of[1][number])}
             adds = {name: {kind: [_short(x) for x in of[number]]} for name, (kind, of) in part.items()}
             yield {**line, ADDS: adds}
+
+
+def _scores(line: dict[str, Any]) -> Iterator[float]:
+    """The scores and ranks of an item."""
+    for name, value in line.items():
+        if name in SCORES:
+            values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+            yield from (each for each in values if isinstance(each, int | float))
 
 
 def _labels(answer: Any) -> frozenset[str] | None:

@@ -13,6 +13,7 @@ from tests.contracts.cases import EvaluationCase, World
 from tests.vision.evaluation.conftest import COLOURS, make_squares, record, tree, write_corpus
 from vision.evaluation.task_options import ZeroShotScoring
 from vision.evaluation.tasks.zero_shot import ZeroShot, read_classes
+from vision.objectives.itc import ItcHead
 from workbench.core.errors import WorkbenchError
 from workbench.evaluation.scoring.evaluated_run import open_run
 from workbench.evaluation.scoring.evaluation import evaluate
@@ -81,6 +82,14 @@ def test_the_class_with_the_nearest_prompts(world: World) -> None:
     assert result.baselines["chance"]["accuracy"] == 0.25
     assert result.baselines["most frequent class"]["accuracy"] == 0.3
     assert result.counts == {"images": 10, "classes": 4, "templates": 2}
+
+
+def test_classes_of_equal_scores_have_the_mean_rank(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of the class file must not decide: a model that knows nothing has no class right."""
+    monkeypatch.setattr(ItcHead, "vectors", lambda self, found, side: torch.ones(found.batch.size, 8))
+    result = scored(world)
+    assert {line["rank"] for line in result.predictions.lines} == {2.5}
+    assert dict(result) == {"accuracy": 0.0, "mean_class_accuracy": 0.0}
 
 
 def test_five_of_many_classes(world: World, tmp_path: Path) -> None:
