@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import workbench
 from tests.training.short_runs import losses, shorter
 from workbench.core.errors import WorkbenchError
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
+from workbench.training.held_out import HeldOut
 from workbench.training.pretrain import pretrain
 
 
@@ -62,3 +65,29 @@ def test_best_names_a_metric_that_exists(make_recipe: Any, world_folder: Path, t
 
     with pytest.raises(WorkbenchError, match="Did you mean 'held_out/mlm/loss'"):
         pretrain(load_recipe(str(make_recipe(change))), tmp_path / "run")
+
+
+def test_held_out_scores_that_are_not_finite_have_no_number(
+    make_recipe: Any, world_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An accuracy of NaNs would be that of the first class. Training goes on: its own losses are checked by a step."""
+
+    def change(tree: dict[str, Any]) -> None:
+        tree["tasks"]["text"]["held_out"] = [str(world_folder / "held-out")]
+        tree["train"].update(max_steps=2, lr_schedule="linear", evaluate_every=1)
+
+    found: list[str] = []
+    for broken in (False, True):
+        outputs = HeldOut._outputs
+
+        def overflowing(self: HeldOut, *given: Any, outputs: Any = outputs) -> Any:
+            return {name: made._replace(loss=made.loss * torch.nan) for name, made in outputs(self, *given).items()}
+
+        if broken:
+            monkeypatch.setattr(HeldOut, "_outputs", overflowing)
+        run = pretrain(load_recipe(str(make_recipe(change))), tmp_path / f"run-{broken}")
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        found.append(" ".join(sorted({name for line in lines for name in line if name.startswith("held_out/mlm")})))
+    assert "held_out/mlm/loss" in found[0]
+    assert "held_out/mlm/accuracy" in found[0]
+    assert found[1] == ""
