@@ -24,6 +24,7 @@ from workbench.core.errors import MachineError, WorkbenchError, message, system_
 from workbench.core.processes.launch import Launch, launch_of
 from workbench.core.processes.membership import LostRanksError, Membership, ends_at_once
 
+S = TypeVar("S")
 T = TypeVar("T")
 ROWS = "rows_sharded_parameters"
 """The method of a module that names its parameters of which every rank has other rows: they are not replicated."""
@@ -133,22 +134,36 @@ class World:
         Raises:
             WorkbenchError: the error of `make` on the main rank, or its OSError as a message.
         """
-        value: T | None = None
-        refusal: WorkbenchError | None = None
-        if self.is_main:
-            try:
-                value = make()
-            except WorkbenchError as error:
-                refusal = error
-            except OSError as error:
-                refusal = system_error(error)
-        refused, value = self._broadcast(None if refusal is None else (type(refusal), message(refusal)), value)
+        value, refusal = _attempt(make) if self.is_main else (None, None)
+        refused, value = self._broadcast(_in_words(refusal), value)
         if refusal is not None:
             raise refusal
         if refused is not None:
-            kind = MachineError if issubclass(refused[0], MachineError) else WorkbenchError
-            raise kind(refused[1])
+            raise _refusal(*refused)
         return cast(T, value)
+
+    def from_shares(self, total: int, make: Callable[[range], T], join: Callable[[list[T]], S]) -> S:
+        """What the main rank joins from the shares of a work that all ranks make, on every rank.
+
+        Args:
+            total: the number of pieces of the work; each rank makes a run of them.
+            make: returns the share of a run of pieces; an error of it is raised on every rank.
+            join: puts the shares together, in the order of the pieces.
+
+        Raises:
+            WorkbenchError: the error of a rank.
+        """
+        own = range(self.rank * total // self.size, (self.rank + 1) * total // self.size)
+        share, refusal = _attempt(lambda: make(own))
+        ranks = self.gather_on_main((_in_words(refusal), share))
+
+        def joined() -> S:
+            for refused, _ in ranks:
+                if refused is not None:
+                    raise _refusal(*refused)
+            return join([share for _, share in ranks])
+
+        return self.from_main(joined)
 
     def _broadcast(self, *values: Any) -> Any:
         """The main rank's Python values, on every rank."""
@@ -249,6 +264,25 @@ class DataWorld(World):
 
     def from_main(self, make: Callable[[], T]) -> T:
         return self.whole.from_main(make)
+
+
+def _attempt(make: Callable[[], T]) -> tuple[T | None, WorkbenchError | None]:
+    """The result of `make`, or its error as a message."""
+    try:
+        return make(), None
+    except WorkbenchError as error:
+        return None, error
+    except OSError as error:
+        return None, system_error(error)
+
+
+def _in_words(refusal: WorkbenchError | None) -> tuple[type[WorkbenchError], str] | None:
+    return None if refusal is None else (type(refusal), message(refusal))
+
+
+def _refusal(found: type[WorkbenchError], text: str) -> WorkbenchError:
+    """The error of another rank."""
+    return (MachineError if issubclass(found, MachineError) else WorkbenchError)(text)
 
 
 def data_world(world: World, tensor: int) -> World:
