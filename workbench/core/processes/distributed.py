@@ -201,36 +201,12 @@ class World:
             )
         return range(self.rank, total, self.size)
 
-    def gather_rows(self, mine: dict[int, Tensor], total: int) -> list[Tensor]:
-        """Tensors [rows_i, ...] of numbered lanes, gathered over ranks: a list in lane order, detached.
-
-        A rank may hold no lane; every rank gets the same list. Lanes without a tensor are left out.
-        """
-        about = self.gather({lane: (tuple(t.shape), str(t.dtype)) for lane, t in mine.items()})
-        if self.size == 1:
-            return [mine[lane].detach() for lane in sorted(mine)]
-        shapes = {lane: shape for rank in about for lane, (shape, _) in rank.items()}
-        names = {name for rank in about for _, name in rank.values()}
-        if not names:
-            return []
-        if len(names) != 1 or len({shape[1:] for shape in shapes.values()}) != 1:
-            raise ValueError(f"ranks hold embeddings of different kinds: {about}")
-        dtype = getattr(torch, names.pop().removeprefix("torch."))
-        width = next(iter(shapes.values()))[1:]
-        rows = [sum(shape[0] for shape, _ in rank.values()) for rank in about]
-        padded = torch.zeros((max(rows), *width), dtype=dtype, device=self.device)
-        if mine:
-            local = torch.cat([mine[lane].detach() for lane in sorted(mine)])
-            padded[: len(local)] = local
-        everyone = [torch.empty_like(padded) for _ in range(self.size)]
-        dist.all_gather(everyone, padded, group=self.group)
-        found: dict[int, Tensor] = {}
-        for rank, gathered in zip(about, everyone, strict=True):
-            start = 0
-            for lane in sorted(rank):
-                found[lane] = gathered[start : start + shapes[lane][0]]
-                start += shapes[lane][0]
-        return [found[lane] for lane in range(total) if lane in found]
+    def gather_rows(self, rows: Tensor) -> Tensor:
+        """Tensors of one shape, of all ranks [ranks, ...]. No gradient flows through it."""
+        self._arrive()
+        found = rows.new_empty(self.size, *rows.shape)
+        dist.all_gather([*found.unbind()], rows, group=self.group)
+        return found
 
 
 @dataclass(frozen=True)
