@@ -140,7 +140,7 @@ def windows(count: int) -> None:
         def start(number: OrderNumber) -> None:
             corpus = Corpus.open(folder / "corpus")
             reader = Reader(
-                [(corpus, 1.0)], seed=0, lanes=4, micro_batch_size=32, unit="text", window=WINDOW, number=number
+                [(corpus, 1.0)], seed=0, lanes=4, micro_batch_size=32, unit="text", window=WINDOW, order_number=number
             )
             found["items"] = reader.items(0)
             reader.micro_batch(int(0.9 * reader.items(0)) // 128, 0)

@@ -59,9 +59,7 @@ def test_a_run_keeps_the_order_in_which_it_began_to_read(recipe: Recipe, tmp_pat
     assert read_state(run / "checkpoints" / "step-2")["order"] == 1
     shutil.rmtree(run / "checkpoints" / "step-2")
     write_state(last, {**state, "order": 9}, {name: found for name, found in sums.items() if name != "state.json"})
-    with pytest.raises(
-        WorkbenchError, match=r"step-1 reads items in order 9; this version knows the orders 1, 2\."
-    ):
+    with pytest.raises(WorkbenchError, match=r"step-1 reads items in order 9; this version knows the orders 1, 2\."):
         pretrain(recipe, run)
 
 

@@ -27,13 +27,13 @@ TRAINING = 0  # the split in the key of a training micro-batch
 
 
 def reader_of(
-    recipe: Recipe, task: Task, *, logs: bool = True, number: OrderNumber = NEWEST, world: World | None = None
+    recipe: Recipe, task: Task, *, logs: bool = True, order_number: OrderNumber = NEWEST, world: World | None = None
 ) -> Reader:
     """The endless stream of a task's corpora.
 
     Args:
         logs: whether the length of text windows is logged.
-        number, world: see `Reader`.
+        order_number, world: see `Reader`.
     """
     verify = recipe.train.verify
     corpora = [Corpus.open(place, verify=verify) for place in task.spec.corpora]
@@ -49,7 +49,7 @@ def reader_of(
         unit=task.builder.unit,
         window=window,
         order=task.spec.order,
-        number=number,
+        order_number=order_number,
         by_item=task.spec.duplicates is not None,
         on_error=recipe.train.on_error,
         skip_limit=recipe.train.skip_limit,

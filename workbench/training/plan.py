@@ -120,7 +120,7 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
             recipe = with_micro_batch(recipe, tokenizer, ranks)
         note_weight_sources(recipe)
         tasks = tasks_of(recipe, tokenizer)
-        readers = {name: reader_of(recipe, task, number=order, world=world) for name, task in tasks.items()}
+        readers = {name: reader_of(recipe, task, order_number=order, world=world) for name, task in tasks.items()}
         check_fields(tasks.values())
         check_links(tasks.values(), recipe.control)
         make = partial(make_model, recipe, tasks, tokenizer)

@@ -40,7 +40,7 @@ class Reader:
         window: width of text windows in characters.
         order: `shuffled`, or `continuous`: every sample of a micro-batch continues the sample at the same index in the
             lane's previous micro-batch, until the text ends; the samples' `slot` says so.
-        number: of the shuffled order (`workbench.corpora.reading.order`).
+        order_number: of the shuffled order (`workbench.corpora.reading.order`).
         by_item: the draws of an item differ by the epoch alone, for tasks that repeat draws in later epochs.
         on_error: `stop` at a record that cannot be read or used, or `skip` it: the sample is missing from its
             micro-batch (which stays a pure function of number and lane) and counted in `skipped`, by reason.
@@ -62,7 +62,7 @@ class Reader:
         unit: str | None = None,
         window: int | None = None,
         order: Reading = "shuffled",
-        number: OrderNumber = NEWEST,
+        order_number: OrderNumber = NEWEST,
         by_item: bool = False,
         on_error: OnError = "stop",
         skip_limit: int = 100,
@@ -79,7 +79,7 @@ class Reader:
             self._cut = ContinuousLanes(totals, weights, lanes=lanes, size=micro_batch_size)
             what = "texts that are read in parallel (train.global_batch_size)"
         else:
-            self._orders = [EpochOrder(each.counts, seed=seed, number=number) for each in items]
+            self._orders = [EpochOrder(each.counts, seed=seed, number=order_number) for each in items]
             self._cut = ShuffledLanes(totals, weights, lanes=lanes, size=micro_batch_size, seed=seed)
             what = "lanes (global_batch_size / micro_batch_size)"
         for each, needed in zip(items, self._cut.needed, strict=True):
