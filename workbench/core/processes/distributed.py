@@ -241,6 +241,9 @@ class DataWorld(World):
     def from_main(self, make: Callable[[], T]) -> T:
         return self.whole.from_main(make)
 
+    def from_shares(self, total: int, make: Callable[[range], T], join: Callable[[list[T]], S]) -> S:
+        return self.whole.from_shares(total, make, join)
+
 
 def _attempt(make: Callable[[], T]) -> tuple[T | None, WorkbenchError | None]:
     """The result of `make`, or its error as a message."""
