@@ -80,7 +80,8 @@ class EmbeddingGather:
         found, at = {}, 0
         for name, (dtype, shape) in self._layout.items():
             width = math.prod(shape) * dtype.itemsize
-            found[name] = rows[:, at : at + width].contiguous().view(dtype).reshape(total, *shape)
+            own = rows[:, at : at + width].clone(memory_format=torch.contiguous_format)  # so that it begins at its type
+            found[name] = own.view(dtype).reshape(total, *shape)
             at += width
         return found
 
