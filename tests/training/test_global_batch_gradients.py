@@ -76,10 +76,11 @@ def gathered_as_tensors(world: World, lanes: int) -> None:
             assert torch.equal(field, whole)
             assert all(torch.equal(field[rows[lane]], every[lane][name]) for lane in every)
         assert set(found) == {"states", "half", "ids", "flags"}
-    assert described == [0, 3]
+    assert described == ([0, 3] if world.size > 1 else [])
     step = 5
-    with pytest.raises(ValueError, match="different kinds"):
-        gather({lane: fields_of(lane, 1, 2 + lane) for lane in range(world.rank, lanes, world.size)})
+    if world.size > 1:
+        with pytest.raises(ValueError, match="different kinds"):
+            gather({lane: fields_of(lane, 1, 2 + lane) for lane in range(world.rank, lanes, world.size)})
 
 
 @pytest.mark.parametrize(("ranks", "lanes"), [(1, 3), (2, 2), (2, 4), (3, 4), (3, 2)])

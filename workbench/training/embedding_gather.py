@@ -8,7 +8,8 @@ two exchanges of tensors: the sum of a few numbers with the rows of each lane, a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -40,6 +41,9 @@ class EmbeddingGather:
         Raises:
             ValueError: ranks or lanes have fields of different kinds.
         """
+        if self.world.size == 1:
+            lengths = [len(next(iter(mine[lane].values()), ())) if lane in mine else 0 for lane in range(self.lanes)]
+            return _joined(mine), _slices(lengths)
         layouts = [_layout_of(fields) for fields in mine.values()]
         # the rows of each lane, and whether a rank has other fields than those described
         numbers = torch.zeros(self.lanes + 1, dtype=torch.int64)
@@ -49,23 +53,20 @@ class EmbeddingGather:
         *rows, others = self.world.sum(numbers).tolist()
         if others:
             self._layout = _agreed(each for rank in self.world.gather(layouts) for each in rank)
-        ends = torch.tensor(rows).cumsum(0).tolist()
-        found = self._unpacked(self._exchanged(self._packed(mine), rows), ends[-1])
-        return found, {lane: slice(end - count, end) for lane, (end, count) in enumerate(zip(ends, rows, strict=True))}
+        return self._unpacked(self._exchanged(self._packed(mine), rows)), _slices(rows)
 
     def _packed(self, mine: Mapping[int, EmbeddedFields]) -> Tensor:
         """This rank's rows, in lane order: the bytes of all fields side by side [rows, bytes]."""
-        parts = []
+        parts, own = [], _joined(mine)
         for name, (dtype, shape) in self._layout.items():
-            own = [mine[lane][name].detach() for lane in sorted(mine)]
-            field = torch.cat(own) if own else torch.empty((0, *shape), dtype=dtype, device=self.world.device)
+            field = own[name] if own else torch.empty((0, *shape), dtype=dtype, device=self.world.device)
             parts.append(field.reshape(len(field), math.prod(shape)).contiguous().view(torch.uint8))
         return torch.cat(parts, 1) if parts else torch.empty((0, 0), dtype=torch.uint8, device=self.world.device)
 
     def _exchanged(self, own: Tensor, rows: list[int]) -> Tensor:
         """The rows of all ranks, in lane order."""
         size = self.world.size
-        if size == 1 or not any(rows):
+        if not any(rows):
             return own
         most = max(sum(rows[rank::size]) for rank in range(size))
         padded = own.new_zeros(most, own.shape[1])
@@ -76,14 +77,26 @@ class EmbeddingGather:
         first = [sum(rows[lane % size : lane : size]) for lane in range(self.lanes)]
         return torch.cat([everyone[lane % size, first[lane] : first[lane] + rows[lane]] for lane in range(self.lanes)])
 
-    def _unpacked(self, rows: Tensor, total: int) -> EmbeddedFields:
+    def _unpacked(self, rows: Tensor) -> EmbeddedFields:
         found, at = {}, 0
         for name, (dtype, shape) in self._layout.items():
             width = math.prod(shape) * dtype.itemsize
             own = rows[:, at : at + width].clone(memory_format=torch.contiguous_format)  # so that it begins at its type
-            found[name] = own.view(dtype).reshape(total, *shape)
+            found[name] = own.view(dtype).reshape(len(rows), *shape)
             at += width
         return found
+
+
+def _joined(mine: Mapping[int, EmbeddedFields]) -> EmbeddedFields:
+    """The fields of all lanes, in lane order."""
+    names = sorted(next(iter(mine.values()), ()))
+    return {name: torch.cat([mine[lane][name].detach() for lane in sorted(mine)]) for name in names}
+
+
+def _slices(rows: Sequence[int]) -> dict[int, slice]:
+    """The rows of each lane among those of all."""
+    ends = accumulate(rows)
+    return {lane: slice(end - count, end) for lane, (end, count) in enumerate(zip(ends, rows, strict=True))}
 
 
 def _layout_of(fields: EmbeddedFields) -> Layout:

@@ -260,11 +260,12 @@ class _Silence:
     def named(self, beats: list[dict[str, Any]]) -> list[str]:
         now, found = time.monotonic(), []
         for rank, beat in enumerate(beats):
+            last: int = beat["beat"]
             number, since = self._heard.get(rank, (None, now))
-            if beat["beat"] != number:
-                self._heard[rank] = beat["beat"], now
-            elif number != LEFT and now - since > self.seconds:
-                self._heard[rank] = number, math.inf
+            if last != number:
+                self._heard[rank] = last, now
+            elif last != LEFT and now - since > self.seconds:
+                self._heard[rank] = last, math.inf
                 found.append(_named(rank, beat, "has sent no heartbeat"))
         return found
 
