@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
+import orjson
 import torch
 from safetensors import safe_open
 from safetensors.torch import save
@@ -212,7 +213,7 @@ def _listed(files: Sequence[Path], numbers: range) -> _Listed:
             try:
                 header, start = _header(files[number])
                 metadata = header.pop("__metadata__", {})
-                offsets = parse_json(metadata[OFFSETS]) if OFFSETS in metadata else None
+                offsets = orjson.loads(metadata[OFFSETS]) if OFFSETS in metadata else None
                 found.tied |= parse_json(metadata.get(TIED, "{}"))
                 for name, about in header.items():
                     shape, first = about["shape"], start + about["data_offsets"][0]
@@ -237,7 +238,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
     """The header of a safetensors file, and where its tensors begin."""
     with path.open("rb") as file:
         (size,) = struct.unpack("<Q", file.read(8))
-        return parse_json(file.read(size)), 8 + size
+        return orjson.loads(file.read(size)), 8 + size
 
 
 def _joined(shares: list[_Listed]) -> _Listed:
