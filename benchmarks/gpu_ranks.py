@@ -34,7 +34,7 @@ from benchmarks.gpu.steps import Stepper, emptied, micro_batch_size, recipe_of, 
 from benchmarks.gpu_check import cuda
 from workbench.core.errors import WorkbenchError, message
 from workbench.core.processes.distributed import World, distributed
-from workbench.training.losses import gather_embedded
+from workbench.training.embedding_gather import EmbeddingGather
 
 NAME = "gpu-ranks"
 MEASURED = ("bert", "clip")
@@ -185,11 +185,11 @@ def speed(name: str, setting: Setting, world: World) -> Found:
 def gathering(micro: int, world: World) -> float:
     """Seconds to gather what CLIP embeds of the images and texts of a step."""
     mine = {world.rank: {side: torch.randn(micro, WIDTH, device=world.device) for side in ("image", "text")}}
-    spent = []
+    gather, spent = EmbeddingGather(world.size, world), []
     for _ in range(GATHERS):
         torch.cuda.synchronize()
         started = time.perf_counter()
-        gather_embedded(mine, world.size, world)
+        gather(mine)
         torch.cuda.synchronize()
         spent.append(time.perf_counter() - started)
     return max(world.gather(statistics.median(spent)))

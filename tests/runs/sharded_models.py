@@ -106,7 +106,7 @@ def resume(world: World, runs: list[Path], way: str, exact: bool) -> None:
         optimizer = optimizer_of(model)
         whole = Checkpoints(run, world=world).whole()
         assert (whole.step, whole.damaged) == (2, {})
-        assert restore(run / "checkpoints" / "step-2", model, optimizer) == {"step": 2}
+        assert restore(run / "checkpoints" / "step-2", model, optimizer, world) == {"step": 2}
         assert model.decoder.weight is model.table.weight
         assert model.count.item() == 2
         after = torch.load(run / "after.pt", weights_only=True)
@@ -220,7 +220,7 @@ def resume_cut(world: World, runs: list[Path], tensor: int) -> None:
     for run in runs:
         root = cut_model(world, tensor, seed=4)
         optimizer = torch.optim.AdamW(root.parameters(), foreach=False)
-        restore(run / "checkpoints" / "step-1", root, optimizer)
+        restore(run / "checkpoints" / "step-1", root, optimizer, world)
         for one, other in zip(root.parameters(), expected.parameters(), strict=True):
             kept, wanted = optimizer.state[one], moments[other]
             pairs = [(one, other), *((kept[key], wanted[key]) for key in wanted)]

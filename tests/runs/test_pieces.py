@@ -15,6 +15,7 @@ from tests.runs.gloo_ranks import Phase, on_ranks
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import sha256_of
 from workbench.core.processes.distributed import World
+from workbench.runs import pieces as pieces_module
 from workbench.runs.pieces import OFFSETS, Piece, StoredTensors, box_of, own_piece, write_pieces, write_whole
 from workbench.runs.weights import save_weights
 
@@ -89,6 +90,71 @@ def test_elements_that_no_file_has_are_named(files: list[Path], tmp_path: Path) 
     save_file({"x": torch.zeros(2)}, bad, {OFFSETS: json.dumps({"x": {"saved_offsets": [10**12]}})})
     with pytest.raises(WorkbenchError, match="lack elements of x"):
         StoredTensors([bad])
+
+
+RANKS = 24
+
+
+def looks(monkeypatch: pytest.MonkeyPatch, stored: StoredTensors) -> list[int]:
+    """The files that are asked for a piece, one entry each time."""
+    found: list[int] = []
+    for name in ("_file", "_view"):
+        plain = getattr(stored, name)
+        monkeypatch.setattr(stored, name, lambda number, plain=plain: found.append(number) or plain(number))
+    return found
+
+
+def test_what_is_read_grows_with_the_pieces_that_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole file takes one look at each piece; a rank's rows take as many as there are pieces with some of them."""
+    whole = {"square": torch.randn(3 * RANKS, 4), "one row each": torch.randn(RANKS), "grid": torch.randn(RANKS, 6)}
+    files = [tmp_path / f"rank-{rank:05d}.safetensors" for rank in range(RANKS)]
+    for rank in reversed(range(RANKS)):  # in another order than that of the rows
+        grid = Piece(whole["grid"][rank // 2 * 2 :][:2, rank % 2 * 3 :][:, :3], (rank // 2 * 2, rank % 2 * 3))
+        rows = {name: len(whole[name]) // RANKS for name in ("square", "one row each")}
+        pieces = {n: Piece(whole[n][r * rank : r * rank + r], (r * rank, 0)[: whole[n].ndim]) for n, r in rows.items()}
+        write_pieces(files[RANKS - 1 - rank], {**pieces, "grid": grid})
+    stored = StoredTensors(files)
+    looked = looks(monkeypatch, stored)
+    assert all(torch.equal(stored[name], tensor) for name, tensor in whole.items())
+    assert len(looked) == len(whole) * RANKS
+    looked.clear()
+    assert torch.equal(stored.read("square", ((30, 0), (6, 4))), whole["square"][30:36])
+    assert torch.equal(stored.read("square", ((31, 1), (3, 2))), whole["square"][31:34, 1:3])
+    assert torch.equal(stored.read("grid", ((4, 3), (2, 3))), whole["grid"][4:6, 3:])
+    assert len(looked) == 2 + 2 + 1
+    walked: list[int] = []
+    near = stored._near
+    monkeypatch.setattr(stored, "_near", lambda *a: (walked.append(1) or piece for piece in near(*a)))
+    looked.clear()
+    write_whole(tmp_path / "whole.safetensors", stored)
+    assert len(looked) == len(whole) * RANKS
+    assert len(walked) == RANKS, "only the pieces of a tensor that is not in rows are looked for"
+    save_weights(tmp_path / "plain.safetensors", whole)
+    assert (tmp_path / "whole.safetensors").read_bytes() == (tmp_path / "plain.safetensors").read_bytes()
+
+
+def headers_in_shares(world: World, files: list[Path]) -> None:
+    """Each rank opens a share of the files for their headers, and then the files of the rows that it reads."""
+    read: list[Path] = []
+    plain = pieces_module.opened
+    pieces_module.opened = lambda path: read.append(path) or plain(path)  # type: ignore[func-returns-value]
+    stored = StoredTensors(files, world=world)
+    assert len(read) <= -(-len(files) // world.size)
+    assert sorted(path for rank in world.gather(read) for path in rank) == files, "each file once"
+    alone = StoredTensors(files)
+    assert stored.shapes == alone.shapes
+    assert stored.own == alone.own
+    assert all(torch.equal(stored[name], alone[name]) for name in alone)
+    again = StoredTensors(files, world=world)
+    assert torch.equal(again.read("table", ((0, 0), (4, 5))), WHOLE["table"][:4])
+    assert len(again._files) == 1
+    with pytest.raises(WorkbenchError, match=r"no weights at .*rank-00009"):  # which one rank alone opens
+        StoredTensors([*files, files[0].with_name("rank-00009.safetensors")], world=world)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_share_the_reading_of_headers(files: list[Path], tmp_path: Path, ranks: int) -> None:
+    on_ranks([Phase(ranks, headers_in_shares, (files,))], tmp_path / "ranks")
 
 
 def spread_out(world: World, folder: Path) -> None:

@@ -16,6 +16,7 @@ import workbench
 from tests.training.short_runs import losses, shorter
 from workbench.core.errors import WorkbenchError
 from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe
+from workbench.runs.checkpoint import read_state, write_state
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.metrics_file import read_metrics
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
@@ -40,6 +41,26 @@ def test_another_recipe_is_refused_with_the_keys(recipe: Recipe, tmp_path: Path)
         pretrain(shorter(recipe, lr=0.5, save_every=7), tmp_path / "run")
     assert "save_every" not in str(refused.value)
     pretrain(shorter(recipe, save_every=7), tmp_path / "run", until=2)
+
+
+def test_a_run_keeps_the_order_in_which_it_began_to_read(recipe: Recipe, tmp_path: Path) -> None:
+    """Each checkpoint has the number; one without a number is of order 1."""
+    run = pretrain(recipe, tmp_path / "run", until=1)
+    last = run / "checkpoints" / "step-1"
+    state = read_state(last)
+    sums = state.pop("sha256")
+    assert state["order"] == plan.check(recipe, run).order == 2
+    del state["order"]
+    write_state(last, dict(state), {name: found for name, found in sums.items() if name != "state.json"})
+    planned = plan.check(recipe, run)
+    assert planned.order == 1
+    assert {order.number for reader in planned.readers.values() for order in reader._orders} == {1}
+    pretrain(recipe, run, until=2)
+    assert read_state(run / "checkpoints" / "step-2")["order"] == 1
+    shutil.rmtree(run / "checkpoints" / "step-2")
+    write_state(last, {**state, "order": 9}, {name: found for name, found in sums.items() if name != "state.json"})
+    with pytest.raises(WorkbenchError, match=r"step-1 reads items in order 9; this version knows the orders 1, 2\."):
+        pretrain(recipe, run)
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine", "wsd"])

@@ -9,6 +9,7 @@ micro-batch.
 from __future__ import annotations
 
 import hashlib
+import math
 from functools import cached_property
 
 import numpy as np
@@ -41,11 +42,39 @@ def normals(rows: np.ndarray, size: int, *key: Key) -> np.ndarray:
 
 def _uniform(counters: np.ndarray) -> np.ndarray:
     """Numbers in (0, 1] for 64-bit counters."""
+    return ((_mixed(counters) >> np.uint64(11)) + np.uint64(1)) * 2.0**-53
+
+
+def _mixed(counters: np.ndarray) -> np.ndarray:
     mixed = counters * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed ^= mixed >> np.uint64(31)
-    return ((mixed >> np.uint64(11)) + np.uint64(1)) * 2.0**-53
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+ROUNDS = 8
+
+
+def shuffled_places(places: np.ndarray, size: int, *key: Key) -> np.ndarray:
+    """The places [elements], int64, to which a shuffle of `size` elements moves these; no other place is computed.
+
+    This is a bijection that depends on the key alone: a Feistel network on the two digits of a place, and a place
+    beyond the size is moved again (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002). There are
+    at most about 2 sqrt(size) places beyond.
+    """
+    low_digits = math.isqrt(max(size - 1, 0)) + 1
+    high_digits = -(-size // low_digits)
+    keys = [np.uint64(digest(*key, number) % 2**64) for number in range(ROUNDS)]
+    found = places.astype(np.uint64)
+    beyond = np.ones(len(found), np.bool_)
+    while beyond.any():
+        high, low = np.divmod(found[beyond], np.uint64(low_digits))
+        for one, other in zip(keys[::2], keys[1::2], strict=True):
+            high = (high + _mixed(low + one) % np.uint64(high_digits)) % np.uint64(high_digits)
+            low = (low + _mixed(high + other) % np.uint64(low_digits)) % np.uint64(low_digits)
+        found[beyond] = high * np.uint64(low_digits) + low
+        beyond = found >= np.uint64(size)
+    return found.astype(np.int64)
 
 
 class Draws:

@@ -7,7 +7,7 @@ import mmap
 import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self, overload
 
@@ -35,7 +35,9 @@ CACHED_RECORDS = 16
 SMALL_BUNDLE = 64 << 20
 """Bytes up to which the indexes of a remote corpus are fetched together when one of them is needed."""
 INDEXES_AHEAD = 32
-"""Remote indexes that are fetched before they are needed, where all are and there is no bundle."""
+"""Remote indexes that are fetched before they are needed, where many are and there is no bundle."""
+MANY_INDEXES = 32
+"""Local indexes from which they are read from the bundle, one after another, and not each from its file."""
 SHARDS_AHEAD = 2
 """Remote shards that are fetched before they are needed, where records are read in their own order."""
 
@@ -88,7 +90,7 @@ class Corpus:
         self._cached: OrderedDict[tuple[int, int], Sample] = OrderedDict()
         self._bundle: IndexBundle | None = None
         self._needed: frozenset[int] = frozenset()
-        self._all_indexes = False
+        self._run = range(0)
         self.is_remote = is_url(place) or any("://" in info.name and is_url(info.name) for info in manifest.shards)
         self._copies = RemoteCopies(cache)
         on_shortage(self._release)
@@ -177,10 +179,7 @@ class Corpus:
             if is_url(where):
                 index = self._remote_index(shard, where)
             else:
-                path = self._local(info.index)
-                if not matches(path, info.index_sha256):
-                    raise WorkbenchError(self._changed(path, "index"))
-                index = ShardIndex(path)
+                index = self._local_index(info, shard)
             _keep(self._indexes, shard, index, OPEN_SHARDS)
         return index
 
@@ -225,13 +224,13 @@ class Corpus:
             self._expect([shard], range(shard + 1, min(shard + 1 + SHARDS_AHEAD, len(self.shards))))
 
     @contextmanager
-    def all_indexes(self) -> Iterator[None]:
-        """A block in which every index is used, in the order of the shards: remote ones are fetched together."""
-        self._all_indexes = True
+    def indexes_of(self, shards: range) -> Iterator[None]:
+        """A block in which the indexes of these shards are used, in their order: they are read together."""
+        self._run = shards
         try:
             yield
         finally:
-            self._all_indexes = False
+            self._run = range(0)
             if self._bundle is not None and self.manifest.bundle["bytes"] > SMALL_BUNDLE:
                 self._bundle = None
                 self._indexes.clear()
@@ -252,7 +251,21 @@ class Corpus:
         bundle = self.manifest.bundle
         if not bundle or not is_url(self._where(bundle["name"])):
             return False
-        return bool(self._all_indexes or self._bundle is not None or bundle["bytes"] <= SMALL_BUNDLE)
+        most = 2 * len(self._run) > len(self.shards)
+        return bool(most or self._bundle is not None or bundle["bytes"] <= SMALL_BUNDLE)
+
+    def _local_index(self, info: ShardInfo, shard: int) -> ShardIndex:
+        bundle = self.manifest.bundle
+        if len(self._run) >= MANY_INDEXES and bundle and not is_url(self._where(bundle["name"])):
+            with suppress(OSError, ValueError, WorkbenchError):  # a bundle that is no help: the file says what is wrong
+                self._bundle = self._bundle or IndexBundle(Path(self._where(bundle["name"])), len(self.shards))
+                index = ShardIndex(self._bundle.path, self._bundle.index(shard))
+                if index.sha256() == info.index_sha256:
+                    return index
+        path = self._local(info.index)
+        if not matches(path, info.index_sha256):
+            raise WorkbenchError(self._changed(path, "index"))
+        return ShardIndex(path)
 
     def _remote_index(self, shard: int, where: str) -> ShardIndex:
         info, bundle = self.shards[shard], self.manifest.bundle
@@ -265,8 +278,8 @@ class Corpus:
             if index.sha256() != info.index_sha256:
                 raise WorkbenchError(self._changed(self._bundle.path, f"index of {info.name}"))
             return index
-        if self._all_indexes:
-            near = self.shards[shard : shard + INDEXES_AHEAD]
+        if shard in self._run:
+            near = self.shards[shard : min(shard + INDEXES_AHEAD, self._run.stop)]
             files = [RemoteFile(self._where(each.index), each.index_sha256) for each in near]
             self._copies.expect(files[:1], files[1:])
         held = self._copies.copy(RemoteFile(where, info.index_sha256))

@@ -68,8 +68,9 @@ def _bundle_problem(corpus: Corpus) -> str:
     """What is wrong with the bundle of indexes; empty if nothing is."""
     if is_url(corpus.place) or is_url(corpus.manifest.bundle["name"]):
         try:
-            with corpus.all_indexes():
-                for number in range(len(corpus.shards)):
+            every = range(len(corpus.shards))
+            with corpus.indexes_of(every):
+                for number in every:
                     corpus.index(number)
         except WorkbenchError as error:
             return str(error)

@@ -35,10 +35,12 @@ from torch import Tensor, nn
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import check_file, sha256_of, sync, write_text
 from workbench.core.files.text_files import parse_json
+from workbench.core.processes.distributed import World
 from workbench.optimization.optimizer_state import load_optimizer_state, optimizer_state
 from workbench.runs.frozen_weights import FrozenNames, read_frozen, stored_frozen
 from workbench.runs.names import FROZEN, MEMORY, MODEL, MODEL_PIECES, STATE, TABLES, TRAINER, TRAINER_PIECES, VALUES
 from workbench.runs.pieces import (
+    ALONE,
     StoredTensors,
     box_of,
     cut,
@@ -298,23 +300,29 @@ def files_of(folder: Path) -> list[Path]:
     return [*_files(folder, state, MODEL, MODEL_PIECES), *([_run_of(folder) / FROZEN] if state.get(KEPT) else [])]
 
 
-def stored_weights(folder: Path) -> StoredTensors:
+def stored_weights(folder: Path, world: World = ALONE) -> StoredTensors:
     """The weights in a checkpoint itself, without frozen ones; they are read one by one.
+
+    Args:
+        world: the ranks that all read them.
 
     Raises:
         WorkbenchError: a file is missing or damaged.
     """
     state = read_state(folder)
-    return StoredTensors(_files(folder, state, MODEL, MODEL_PIECES), state.get(TIES))
+    return StoredTensors(_files(folder, state, MODEL, MODEL_PIECES), state.get(TIES), world)
 
 
-def stored_tables(folder: Path) -> StoredTensors:
+def stored_tables(folder: Path, world: World = ALONE) -> StoredTensors:
     """The rows of sharded tables in a checkpoint (`workbench.runs.table_files`).
+
+    Args:
+        world: the ranks that all read them.
 
     Raises:
         WorkbenchError: a file is missing or damaged.
     """
-    return StoredTensors(_pieces_in(folder, read_state(folder), TABLES))
+    return StoredTensors(_pieces_in(folder, read_state(folder), TABLES), world=world)
 
 
 def _files(folder: Path, state: State, whole: str, pieces: str) -> list[Path]:
@@ -336,30 +344,36 @@ def _run_of(folder: Path) -> Path:
     return folder.parent if NAME.fullmatch(folder.name) is None else folder.parent.parent
 
 
-def restore(folder: Path, root: nn.Module, optimizer: torch.optim.Optimizer) -> State:
+def restore(folder: Path, root: nn.Module, optimizer: torch.optim.Optimizer, world: World = ALONE) -> State:
     """Load weights and optimizer from a verified checkpoint; returns its state. A rank reads what it has of the model.
+
+    Args:
+        world: the ranks, all of which call it.
 
     Raises:
         WorkbenchError: a damaged checkpoint, or one of another model.
     """
     state = read_state(folder)
-    load_checkpoint(folder, root)
-    read_tables(root, stored_tables(folder), state.get(TABLES, {}))
-    order, moments = _order(root), _moments(folder, state, dict(root.named_parameters()))
+    load_checkpoint(folder, root, world)
+    read_tables(root, stored_tables(folder, world), state.get(TABLES, {}))
+    order, moments = _order(root), _moments(folder, state, dict(root.named_parameters()), world)
     for name, of in moments.items():
         of.update({key: order(name, value) for key, value in of.items() if isinstance(value, Tensor)})
     load_optimizer_state(root, optimizer, moments)
     return {key: value for key, value in state.items() if key not in (CHECKSUMS, TIES)}
 
 
-def load_checkpoint(folder: Path, root: nn.Module) -> None:
+def load_checkpoint(folder: Path, root: nn.Module, world: World = ALONE) -> None:
     """Load the weights of a verified checkpoint.
+
+    Args:
+        world: the ranks, all of which call it.
 
     Raises:
         WorkbenchError: a damaged checkpoint, or one of another model.
     """
     kept = frozen_of(folder)
-    stored, frozen = stored_weights(folder), stored_frozen(_run_of(folder), kept)
+    stored, frozen = stored_weights(folder, world), stored_frozen(_run_of(folder), kept)
     check_fits(root, stored.shapes | {name: frozen.shapes[other] for name, other in kept.items()}, str(folder))
     order = _order(root)
     with torch.no_grad():
@@ -381,7 +395,7 @@ def _order(root: nn.Module) -> Callable[[str, Tensor], Tensor]:
     return lambda name, tensor: in_rank_order(tensor, cuts.get(name))
 
 
-def _moments(folder: Path, state: State, parameters: Mapping[str, nn.Parameter]) -> dict[str, State]:
+def _moments(folder: Path, state: State, parameters: Mapping[str, nn.Parameter], world: World) -> dict[str, State]:
     """The optimizer's state of each parameter; of a sharded one, this rank's part."""
     found: dict[str, State] = {}
     files = _files(folder, state, TRAINER, TRAINER_PIECES)
@@ -393,7 +407,7 @@ def _moments(folder: Path, state: State, parameters: Mapping[str, nn.Parameter])
                 for key, value in of.items()
             }
         return found
-    stored = StoredTensors(files)
+    stored = StoredTensors(files, world=world)
     for path, shape in stored.shapes.items():
         name, _, key = path.rpartition("/")
         found.setdefault(name, {})[key] = placed(shape, partial(stored.read, path), parameters.get(name))

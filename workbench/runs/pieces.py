@@ -11,12 +11,17 @@ import functools
 import hashlib
 import json
 import math
+import mmap
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+import numpy as np
+import orjson
 import torch
 from safetensors import safe_open
 from safetensors.torch import save
@@ -25,6 +30,7 @@ from torch import Tensor, nn
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import sync
 from workbench.core.files.text_files import parse_json
+from workbench.core.processes.distributed import World
 from workbench.runs.weights import TIED, opened
 
 if TYPE_CHECKING:
@@ -32,6 +38,9 @@ if TYPE_CHECKING:
 
 OFFSETS = "DCP_SHARDING_INFO"
 """The key of a file's metadata with the places of its pieces: `{name: {"saved_offsets": [row, column]}}`."""
+FURTHEST = 1 << 62
+"""No element of a tensor lies this far, so that sums of two places are numbers of 64 bits."""
+ALONE = World()
 Box = tuple[tuple[int, ...], tuple[int, ...]]
 """The place of a piece's first element in its tensor, and the piece's shape."""
 
@@ -133,7 +142,7 @@ def write_pieces(path: Path, pieces: Mapping[str, Piece]) -> str:
     offsets = {name: {"saved_offsets": list(piece.offsets)} for name, piece in pieces.items()}
     kinds = {name: (piece.values.dtype, tuple(piece.values.shape)) for name, piece in pieces.items()}
     metadata = {OFFSETS: json.dumps(offsets, sort_keys=True)}
-    return _write(path, kinds, lambda name: [pieces[name].values], metadata)
+    return _write(path, kinds, lambda name: [_bytes(pieces[name].values)], metadata)
 
 
 def write_whole(path: Path, stored: StoredTensors) -> str:
@@ -146,13 +155,13 @@ def write_whole(path: Path, stored: StoredTensors) -> str:
         OSError: the disk is full.
     """
     kinds = {name: (stored.dtype(name), stored.shapes[name]) for name in stored.own}
-    return _write(path, kinds, stored.rows, {TIED: json.dumps(stored.tied, sort_keys=True)})
+    return _write(path, kinds, stored.content, {TIED: json.dumps(stored.tied, sort_keys=True)})
 
 
 def _write(
     path: Path,
     kinds: Mapping[str, tuple[torch.dtype, tuple[int, ...]]],
-    values: Callable[[str], Iterable[Tensor]],
+    content: Callable[[str], Iterable[memoryview]],
     metadata: dict[str, str],
 ) -> str:
     """Write a safetensors file tensor by tensor: the bytes that the library would write from all of them in memory."""
@@ -167,16 +176,16 @@ def _write(
     text += b" " * (-len(text) % 8)
     digest = hashlib.sha256()
     with path.open("wb") as file:
-        for part in (struct.pack("<Q", len(text)), text):
+        head = memoryview(struct.pack("<Q", len(text)) + text)
+        for part in chain([head], *map(content, order)):
             digest.update(part)
             file.write(part)
-        for name in order:
-            for tensor in values(name):
-                content = tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
-                digest.update(content)
-                file.write(content)
     sync(path)
     return digest.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    return tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 @functools.cache
@@ -186,11 +195,70 @@ def _word(dtype: torch.dtype) -> str:
     return str(parse_json(content[8 : 8 + struct.unpack("<Q", content[:8])[0]])["x"]["dtype"])
 
 
+@dataclass
+class _Listed:
+    """What the headers of files say. `places` has a row for each piece of a tensor: the number of its file, its first
+    byte there, its first element in the tensor, and its shape [pieces, 2 + 2 dimensions]."""
+
+    places: dict[str, np.ndarray] = field(default_factory=dict)
+    dtypes: dict[str, torch.dtype] = field(default_factory=dict)
+    tied: dict[str, str] = field(default_factory=dict)
+
+
+def _listed(files: Sequence[Path], numbers: range) -> _Listed:
+    """The headers of some of the files."""
+    found, rows = _Listed(), dict[str, list[tuple[int, ...]]]()
+    for number in numbers:
+        with opened(files[number]) as file:  # which checks that the header fits the file
+            try:
+                header, start = _header(files[number])
+                metadata = header.pop("__metadata__", {})
+                offsets = orjson.loads(metadata[OFFSETS]) if OFFSETS in metadata else None
+                found.tied |= parse_json(metadata.get(TIED, "{}"))
+                for name, about in header.items():
+                    shape, first = about["shape"], start + about["data_offsets"][0]
+                    offset = [0] * len(shape) if offsets is None else list(map(int, offsets[name]["saved_offsets"]))
+                    if (
+                        len(offset) != len(shape)
+                        or not 0 <= min(offset, default=0) <= max(offset, default=0) < FURTHEST
+                    ):
+                        raise ValueError(f"{name} of shape {shape} lies at {offset}")
+                    rows.setdefault(name, []).append((number, first, *offset, *shape))
+                    if name not in found.dtypes:
+                        found.dtypes[name] = file.get_slice(name)[(slice(0, 0),) * len(shape)].dtype
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
+                raise WorkbenchError(
+                    f"{files[number]} doesn't say where its pieces lie ({error}); use another checkpoint"
+                ) from error
+    found.places = {name: np.array(places, np.int64) for name, places in rows.items()}
+    return found
+
+
+def _header(path: Path) -> tuple[dict[str, Any], int]:
+    """The header of a safetensors file, and where its tensors begin."""
+    with path.open("rb") as file:
+        (size,) = struct.unpack("<Q", file.read(8))
+        return orjson.loads(file.read(size)), 8 + size
+
+
+def _joined(shares: list[_Listed]) -> _Listed:
+    """The headers of all files. The pieces of a tensor are in the order of their places in it."""
+    names = list(dict.fromkeys(name for share in shares for name in share.places))
+    places = {name: np.concatenate([share.places[name] for share in shares if name in share.places]) for name in names}
+    return _Listed(
+        {name: rows[np.lexsort(rows.T[:1:-1])] if rows.shape[1] > 2 else rows for name, rows in places.items()},
+        {name: dtype for share in reversed(shares) for name, dtype in share.dtypes.items()},
+        {name: first for share in shares for name, first in share.tied.items()},
+    )
+
+
 class StoredTensors(Mapping[str, Tensor]):
     """The tensors in safetensors files, in pieces or whole; nothing is read before it is asked for.
 
     Args:
         tied: other names of tensors, in addition to those in the files.
+        world: ranks that all read these tensors. Each of them opens a share of the files to learn what they hold, and
+            later those with elements that it reads.
 
     Attributes:
         own: the names of tensors in the files.
@@ -200,37 +268,25 @@ class StoredTensors(Mapping[str, Tensor]):
         WorkbenchError: a file is missing or damaged.
     """
 
-    def __init__(self, files: Iterable[Path], tied: Mapping[str, str] | None = None) -> None:
-        self._files: dict[Path, Any] = {}
-        self._pieces: dict[str, list[tuple[Path, Box]]] = {}
-        self.shapes: dict[str, torch.Size] = {}
-        self.tied = dict(tied or {})
-        for path in files:
-            with opened(path) as file:
-                self._add(path, file)
-        for name, pieces in self._pieces.items():
-            self.shapes[name] = torch.Size(_ends(pieces))
-            if sum(math.prod(shape) for _, (_, shape) in pieces) != math.prod(self.shapes[name]):
-                where = ", ".join(sorted({str(path) for path, _ in pieces}))
-                raise WorkbenchError(f"{where} lack elements of {name}; use another checkpoint")
+    def __init__(self, files: Iterable[Path], tied: Mapping[str, str] | None = None, world: World = ALONE) -> None:
+        self._paths = list(files)
+        self._files: dict[int, Any] = {}
+        self._mapped: dict[int, memoryview] = {}
+        listed = world.from_shares(len(self._paths), partial(_listed, self._paths), _joined)
+        self._pieces, self._dtypes, self.tied = listed.places, listed.dtypes, {**(tied or {}), **listed.tied}
+        self.shapes = {name: torch.Size(self._shape(name)) for name in self._pieces}
         self.own = list(self._pieces)
         self.shapes |= {name: self.shapes[first] for name, first in self.tied.items() if first in self.shapes}
 
-    def _add(self, path: Path, file: Any) -> None:
-        try:
-            metadata = file.metadata() or {}
-            offsets = parse_json(metadata[OFFSETS]) if OFFSETS in metadata else None
-            self.tied |= parse_json(metadata.get(TIED, "{}"))
-            for name in file.keys():  # noqa: SIM118 (not a mapping)
-                shape = tuple(file.get_slice(name).get_shape())
-                offset = (0,) * len(shape) if offsets is None else tuple(map(int, offsets[name]["saved_offsets"]))
-                if len(offset) != len(shape) or min(offset, default=0) < 0:
-                    raise ValueError(f"{name} of shape {shape} lies at {offset}")
-                self._pieces.setdefault(name, []).append((path, (offset, shape)))
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise WorkbenchError(
-                f"{path} doesn't say where its pieces lie ({error}); use another checkpoint"
-            ) from error
+    def _shape(self, name: str) -> list[int]:
+        """The shape of a tensor, from its pieces."""
+        places = self._pieces[name]
+        offsets, sizes = np.split(places[:, 2:], 2, axis=1)
+        shape: list[int] = (offsets + sizes).max(0).tolist()
+        if int(sizes.prod(1).sum()) != math.prod(shape):
+            where = ", ".join(sorted({str(self._paths[number]) for number in places[:, 0]}))
+            raise WorkbenchError(f"{where} lack elements of {name}; use another checkpoint")
+        return shape
 
     def __len__(self) -> int:
         return len(self.shapes)
@@ -247,10 +303,7 @@ class StoredTensors(Mapping[str, Tensor]):
         return found | {name: found[first] for name, first in self.tied.items()}
 
     def dtype(self, name: str) -> torch.dtype:
-        path, (offsets, _) = self._pieces[self.tied.get(name, name)][0]
-        part = self._file(path).get_slice(self.tied.get(name, name))
-        dtype: torch.dtype = part[(slice(0, 0),) * len(offsets)].dtype
-        return dtype
+        return self._dtypes[self.tied.get(name, name)]
 
     def read(self, name: str, box: Box) -> Tensor:
         """The elements of a tensor in a box.
@@ -261,10 +314,9 @@ class StoredTensors(Mapping[str, Tensor]):
         stored = self.tied.get(name, name)
         offsets, sizes = box
         values, lacking = torch.empty(sizes, dtype=self.dtype(name)), math.prod(sizes)
-        for path, (start, shape) in self._pieces[stored]:
+        for number, start, shape in self._near(stored, box):
             if (start, shape) == box:
-                piece: Tensor = self._file(path).get_tensor(stored)
-                return piece
+                return self._piece(number, stored)
             low = [max(one, other) for one, other in zip(offsets, start, strict=True)]
             high = [min(o + s, p + q) for o, s, p, q in zip(offsets, sizes, start, shape, strict=True)]
             if all(first < end for first, end in zip(low, high, strict=True)):
@@ -272,34 +324,54 @@ class StoredTensors(Mapping[str, Tensor]):
                     tuple(slice(first - o, end - o) for first, end, o in zip(low, high, origin, strict=True))
                     for origin in (start, offsets)
                 )
-                values[here] = self._file(path).get_slice(stored)[there]
+                values[here] = self._file(number).get_slice(stored)[there]
                 lacking -= math.prod(end - first for first, end in zip(low, high, strict=True))
         if lacking > 0:
-            raise WorkbenchError(
-                f"{self._pieces[stored][0][0].parent} lacks elements of {name}; use another checkpoint"
-            )
+            where = self._paths[int(self._pieces[stored][0, 0])].parent
+            raise WorkbenchError(f"{where} lacks elements of {name}; use another checkpoint")
         return values
+
+    def _near(self, name: str, box: Box) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...]]]:
+        """The pieces with rows of a box: the number of the file of each, its first element and its shape."""
+        places, dimensions = self._pieces[name], len(box[0])
+        if dimensions:  # the pieces are in the order of their first rows
+            first, rows = box[0][0], box[1][0]
+            longest = int(places[:, 2 + dimensions].max())
+            low, high = np.searchsorted(places[:, 2], [first - longest + 1, first + max(rows, 1)]).tolist()
+            places = places[low:high]
+        for number, _, *numbers in places.tolist():
+            yield number, tuple(numbers[:dimensions]), tuple(numbers[dimensions:])
 
     def mapped(self, name: str) -> Iterator[tuple[tuple[int, ...], Tensor]]:
         """The pieces of a tensor, each with its place. They are mapped into memory: a page is read when it is used."""
-        for path, (offsets, _) in self._pieces[name]:
-            yield offsets, self._file(path).get_tensor(name)
+        for number, _, *numbers in self._pieces[name].tolist():
+            yield tuple(numbers[: len(numbers) // 2]), self._piece(number, name)
 
-    def rows(self, name: str) -> Iterator[Tensor]:
-        """A tensor in the pieces of its files where these are consecutive rows, or else as a whole."""
-        shape, pieces = self.shapes[name], sorted(self._pieces[name], key=lambda piece: piece[1])
-        if all(box[1][1:] == shape[1:] for _, box in pieces):
-            yield from (self.read(name, box) for _, box in pieces)
+    def content(self, name: str) -> Iterator[memoryview]:
+        """The bytes of a tensor, in the pieces of its files where these are consecutive rows, or else as a whole."""
+        places, shape = self._pieces[name], self.shapes[name]
+        if (places[:, 3 + len(shape) :] == shape[1:]).all():
+            sizes = places[:, 2 + len(shape) :].prod(1) * self.dtype(name).itemsize
+            for number, first, end in zip(
+                *(each.tolist() for each in (*places.T[:2], places[:, 1] + sizes)), strict=True
+            ):
+                yield self._view(number)[first:end]
         else:
-            yield self[name]
+            yield _bytes(self[name])
 
-    def _file(self, path: Path) -> Any:
-        if path not in self._files:
-            self._files[path] = safe_open(path, framework="pt")
-        return self._files[path]
+    def _view(self, number: int) -> memoryview:
+        """The bytes of a file, mapped into memory."""
+        if number not in self._mapped:
+            with self._paths[number].open("rb") as file:
+                self._mapped[number] = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        return self._mapped[number]
 
+    def _piece(self, number: int, name: str) -> Tensor:
+        """All that a file has of a tensor."""
+        piece: Tensor = self._file(number).get_tensor(name)
+        return piece
 
-def _ends(pieces: Iterable[tuple[Path, Box]]) -> list[int]:
-    """The shape of a tensor, from its pieces."""
-    ends = [[first + size for first, size in zip(*box, strict=True)] for _, box in pieces]
-    return [max(each) for each in zip(*ends, strict=True)]
+    def _file(self, number: int) -> Any:
+        if number not in self._files:
+            self._files[number] = safe_open(self._paths[number], framework="pt")
+        return self._files[number]

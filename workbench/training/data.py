@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from workbench.core.keyed import digest
+from workbench.core.processes.distributed import World
 from workbench.corpora.corpus import Corpus
+from workbench.corpora.reading.order import NEWEST, OrderNumber
 from workbench.corpora.reading.reader import FinitePass, Reader
 from workbench.pretraining.assembly import tasks_of
 from workbench.pretraining.loader import MicroBatches, training_places
@@ -24,8 +26,15 @@ logger = logging.getLogger(__name__)
 TRAINING = 0  # the split in the key of a training micro-batch
 
 
-def reader_of(recipe: Recipe, task: Task, *, logs: bool = True) -> Reader:
-    """The endless stream of a task's corpora. `logs`: whether the length of text windows is logged."""
+def reader_of(
+    recipe: Recipe, task: Task, *, logs: bool = True, order_number: OrderNumber = NEWEST, world: World | None = None
+) -> Reader:
+    """The endless stream of a task's corpora.
+
+    Args:
+        logs: whether the length of text windows is logged.
+        order_number, world: see `Reader`.
+    """
     verify = recipe.train.verify
     corpora = [Corpus.open(place, verify=verify) for place in task.spec.corpora]
     weights = weights_of(task, corpora)
@@ -40,9 +49,11 @@ def reader_of(recipe: Recipe, task: Task, *, logs: bool = True) -> Reader:
         unit=task.builder.unit,
         window=window,
         order=task.spec.order,
+        order_number=order_number,
         by_item=task.spec.duplicates is not None,
         on_error=recipe.train.on_error,
         skip_limit=recipe.train.skip_limit,
+        world=world,
     )
 
 
@@ -54,7 +65,7 @@ def weights_of(task: Task, corpora: Sequence[Corpus]) -> list[float]:
     return [weight * size**power for weight, size in zip(task.spec.corpora.values(), sizes, strict=True)]
 
 
-def held_out_pass(recipe: Recipe, task: Task) -> FinitePass:
+def held_out_pass(recipe: Recipe, task: Task, world: World | None = None) -> FinitePass:
     """One pass over a task's held-out corpora: at most `train.evaluate_steps` micro-batches of every lane."""
     corpora = [Corpus.open(place, verify=recipe.train.verify) for place in task.spec.held_out]
     passed = Reader.finite(
@@ -67,6 +78,7 @@ def held_out_pass(recipe: Recipe, task: Task) -> FinitePass:
         on_error=recipe.train.on_error,
         skip_limit=recipe.train.skip_limit,
         max_steps=recipe.train.evaluate_steps,
+        world=world,
     )
     bound = f" (train.evaluate_steps: {recipe.train.evaluate_steps})" if passed.read < passed.total else ""
     read = f"{passed.read:,} of {passed.total:,} items{bound}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import partial
 from typing import Protocol
@@ -25,7 +26,8 @@ from workbench.pretraining.objective import GlobalBatchHead, LossOutput
 from workbench.pretraining.task import Task, labels
 from workbench.recipe.spec import TrainSpec
 from workbench.sequences.batch import MicroBatch
-from workbench.training.losses import EmbeddedFields, Label, MicroPass, add_sums, gather_embedded, loss_of
+from workbench.training.embedding_gather import EmbeddingGather
+from workbench.training.losses import EmbeddedFields, Label, MicroPass, add_sums, loss_of
 from workbench.training.metrics import Window
 from workbench.training.modes import evaluating
 from workbench.training.nonfinite import dry
@@ -66,6 +68,7 @@ class HeldOut:
         self.tables = TableSteps(self.root, self.world)
         self.micro_pass = MicroPass(spec.precision, self.world.device, seed)
         self.batches = MicroBatches(tasks, passes, split=HELD_OUT_SPLIT)
+        self.gathers = defaultdict[Label, EmbeddingGather](lambda: EmbeddingGather(spec.lanes, self.world))
 
     def run(self, feed: Feed) -> dict[str, float] | None:
         """`held_out/<objective>/loss` and metrics, over all ranks; the same on every rank.
@@ -156,7 +159,7 @@ class HeldOut:
     def _step_wide(
         self, window: Window, label: Label, mine: dict[int, EmbeddedFields], counts: dict[int, float]
     ) -> None:
-        whole, rows = gather_embedded(mine, self.spec.lanes, self.world)
+        whole, rows = self.gathers[label](mine)
         head = self.root.heads[label[1]]
         assert isinstance(head, GlobalBatchHead)
         for lane, count in counts.items():

@@ -38,9 +38,8 @@ from workbench.pretraining.objective import LOSS, GlobalBatchHead, Head, LossOut
 from workbench.pretraining.task import Task, labels
 from workbench.sequences.batch import MicroBatch
 from workbench.training.arithmetic import autocast_dtype
+from workbench.training.embedding_gather import EmbeddedFields, EmbeddingGather
 from workbench.training.parallel import Work
-
-EmbeddedFields = dict[str, Tensor]
 
 Outputs = dict[str, LossOutput | EmbeddedFields]
 
@@ -61,6 +60,7 @@ class StepLosses:
     Args:
         factors: of the sum of each objective's losses.
         lanes: micro-batches of a task in a step, over all ranks.
+        gathers: what the ranks gather of each objective, kept from step to step.
     """
 
     def __init__(
@@ -70,8 +70,9 @@ class StepLosses:
         factors: Mapping[Label, float],
         lanes: int,
         world: World,
+        gathers: Mapping[tuple[str, ...], EmbeddingGather],
     ) -> None:
-        self.root, self.tasks, self.factors, self.lanes, self.world = root, tasks, factors, lanes, world
+        self.root, self.tasks, self.factors, self.world, self.gathers = root, tasks, factors, world, gathers
         self.sums = DeviceSums(labels(tasks), world.device)
         self.one_pass = lanes == world.size
         self.wide: dict[Label, GlobalBatchLoss] = {}
@@ -121,7 +122,7 @@ class StepLosses:
     def kept_of(self, tasks: Iterable[str]) -> dict[str, EmbeddedFields]:
         """The outputs that the heads of these tasks gather over the whole step and all ranks, by objective."""
         return {
-            name: gather_embedded(self.kept.get((task, name), {}), self.lanes, self.world)[0]
+            name: self.gathers[task, name, "kept"](self.kept.get((task, name), {}))[0]
             for task in tasks
             for name in self.tasks[task].names
             if self._head(name).keeps
@@ -132,7 +133,7 @@ class StepLosses:
         assert isinstance(head, GlobalBatchHead)
         if head.keeps:
             self.kept[label] = {lane: _only(head.keeps, embedded) for lane, embedded in mine.items()}
-        self.wide[label] = global_batch_loss(head, mine, self.lanes, self.factors[label], self.world)
+        self.wide[label] = global_batch_loss(head, mine, self.gathers[label], self.factors[label])
 
     def _share(self, label: Label, lane: int, output: LossOutput | EmbeddedFields) -> Tensor:
         """The scalar that one objective of one micro-batch backpropagates (times the world's size, since DDP
@@ -312,7 +313,7 @@ class GlobalBatchLoss:
 
 
 def global_batch_loss(
-    head: GlobalBatchHead, mine: Mapping[int, EmbeddedFields], lanes: int, factor: float, world: World
+    head: GlobalBatchHead, mine: Mapping[int, EmbeddedFields], gather: EmbeddingGather, factor: float
 ) -> GlobalBatchLoss:
     """The terms of this rank's embeddings among those of the step, and the gradients of the whole loss times `factor`.
 
@@ -320,9 +321,8 @@ def global_batch_loss(
 
     Args:
         mine: this rank's embeddings by lane; no gradient flows into them.
-        lanes: micro-batches of a step over all ranks.
     """
-    whole, rows = gather_embedded(mine, lanes, world)
+    whole, rows = gather(mine)
     leaves = {name: t.float().requires_grad_() for name, t in whole.items() if t.is_floating_point()}
     parameters = [p for p in head.parameters() if p.requires_grad]
     inputs = [*leaves.values(), *parameters]
@@ -335,33 +335,12 @@ def global_batch_loss(
             found = torch.autograd.grad(output.loss * factor, inputs, allow_unused=True)
             sums = [_sum_of(before, more) for before, more in zip(sums, found, strict=True)]
         outputs.append(_detached(output))
-    sums = _over_ranks(sums, inputs, world)
+    sums = _over_ranks(sums, inputs, gather.world)
     gradients: dict[int, EmbeddedFields] = {
         lane: {name: g[rows[lane]] for name, g in zip(leaves, sums, strict=False) if g is not None} for lane in mine
     }
     of_head = [(p, g) for p, g in zip(parameters, sums[len(leaves) :], strict=True) if g is not None]
     return GlobalBatchLoss(outputs, gradients, of_head)
-
-
-def gather_embedded(
-    mine: Mapping[int, EmbeddedFields], lanes: int, world: World
-) -> tuple[EmbeddedFields, dict[int, slice]]:
-    """Every field gathered in lane order, detached, and the rows of each lane in it."""
-    names: set[str] = set()
-    lengths: dict[int, int] = {}
-    for rank in world.gather({lane: {name: len(t) for name, t in e.items()} for lane, e in mine.items()}):
-        for lane, fields in rank.items():
-            names |= fields.keys()
-            lengths[lane] = next(iter(fields.values()), 0)
-    rows: dict[int, slice] = {}
-    first = 0
-    for lane in sorted(lengths):
-        rows[lane] = slice(first, first + lengths[lane])
-        first += lengths[lane]
-    whole = {
-        name: torch.cat(world.gather_rows({lane: e[name] for lane, e in mine.items()}, lanes)) for name in sorted(names)
-    }
-    return whole, rows
 
 
 def loss_of(head: GlobalBatchHead, embedded: EmbeddedFields, own: slice) -> LossOutput:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import cast, get_args
 
 from workbench.components.build_context import Identities, components_within, noted
 from workbench.components.controls import check_control
@@ -20,6 +21,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World, data_world
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.overlap import shared_records
+from workbench.corpora.reading.order import NEWEST, OrderNumber
 from workbench.corpora.reading.reader import FinitePass, Reader
 from workbench.interop.init_from import initialise, refuse_foreign
 from workbench.interop.weight_sources import note_weight_sources
@@ -37,6 +39,7 @@ from workbench.pretraining.segmentation import cut_by
 from workbench.pretraining.task import Task
 from workbench.pretraining.task_corpora import as_corpora_say, learning_signals
 from workbench.recipe.spec import AUTO, Recipe
+from workbench.runs.checkpoint import read_state
 from workbench.runs.checkpoints import Checkpoints, Whole
 from workbench.runs.data_record import START, DataRecord, check_data, refuse_changed
 from workbench.runs.folder import check_run, read_recipe
@@ -64,6 +67,7 @@ class Plan:
         data_world: the ranks that read different micro-batches: the processes, without tensor parallelism.
         arithmetic: number types and kernels on that device.
         resume: the checkpoint that the run resumes from, if it has one.
+        order: the number of the order of the items (`workbench.corpora.reading.order`).
         data: the record of the data that will be written to the folder.
         tokenizer: None where the recipe names none.
         tasks: by name, their half in the loader.
@@ -78,6 +82,7 @@ class Plan:
     data_world: World
     arithmetic: Arithmetic
     resume: Whole
+    order: OrderNumber
     data: DataRecord
     tokenizer: Tokenizer | None
     tasks: dict[str, Task]
@@ -105,6 +110,7 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
     arithmetic = arithmetic_of(recipe.train, world.device)
     world.from_main(partial(check_run, run, recipe))  # a new folder, or a run of this recipe
     resume = Checkpoints(run, world=world).whole()
+    order = world.from_main(partial(_order_of, resume))
     lr_schedule = make_lr_schedule(recipe.train)
     schedule = TaskSchedule(recipe.schedule, recipe.tasks, recipe.seed)
     ranks = data_world(world, recipe.train.parallel.tensor)
@@ -114,14 +120,14 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
             recipe = with_micro_batch(recipe, tokenizer, ranks)
         note_weight_sources(recipe)
         tasks = tasks_of(recipe, tokenizer)
-        readers = {name: reader_of(recipe, task) for name, task in tasks.items()}
+        readers = {name: reader_of(recipe, task, order_number=order, world=world) for name, task in tasks.items()}
         check_fields(tasks.values())
         check_links(tasks.values(), recipe.control)
         make = partial(make_model, recipe, tasks, tokenizer)
         check_memory(make, recipe.train, world.device, parts_of(recipe.train.parallel, ranks))
         model = built(make, recipe.train, ranks)
     with noted() as read_held_out:
-        passes = {name: held_out_pass(recipe, task) for name, task in tasks.items() if task.spec.held_out}
+        passes = {name: held_out_pass(recipe, task, world) for name, task in tasks.items() if task.spec.held_out}
     read |= {} if resume.path is None else recorded_base_identity(run)
     data = check_data(run, read, read_held_out, resume.step, world, accept=accept_changes)
     if resume.path is None:
@@ -131,7 +137,23 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
     _check_held_out(recipe, passes)
     world.from_main(partial(_warn_shared, recipe))
     found = tokenizer, tasks, readers, passes, model, schedule, lr_schedule
-    return Plan(recipe, run, world, ranks, arithmetic, resume, data, *found)
+    return Plan(recipe, run, world, ranks, arithmetic, resume, order, data, *found)
+
+
+def _order_of(resume: Whole) -> OrderNumber:
+    """The number of the order in which a run reads items: that of its checkpoint, or for a new run the newest. A
+    checkpoint without one was trained in order 1.
+
+    Raises:
+        WorkbenchError: this version does not know the order.
+    """
+    number = NEWEST if resume.path is None else read_state(resume.path).get("order", 1)
+    if number not in get_args(OrderNumber):
+        raise WorkbenchError(
+            f"{resume.path} reads items in order {number!r}; this version knows the orders "
+            f"{', '.join(map(str, get_args(OrderNumber)))}. Resume the run with the version that saved it"
+        )
+    return cast(OrderNumber, number)
 
 
 def _tokenizer(recipe: Recipe, run: Path, resume: Whole) -> Tokenizer | None:

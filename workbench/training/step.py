@@ -7,7 +7,7 @@ backpropagates its share of sum over objectives of weight * sum / global count (
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +27,7 @@ from workbench.pretraining.task import Task, labels
 from workbench.recipe.spec import TrainSpec
 from workbench.sequences.batch import MicroBatch
 from workbench.training.arithmetic import refuse_unordered
+from workbench.training.embedding_gather import EmbeddingGather
 from workbench.training.loss_scale import LossScale
 from workbench.training.losses import Label, MicroPass, StepLosses, Sums
 from workbench.training.nonfinite import dry, watched
@@ -89,6 +90,7 @@ class Updater:
         self.loss_scale = LossScale(world.size) if self.micro_pass.autocast == torch.float16 else None
         self.trained = [p for p in root.parameters() if p.requires_grad]
         self.tables = TableSteps(root, world)
+        self.gathers = defaultdict[tuple[str, ...], EmbeddingGather](lambda: EmbeddingGather(spec.lanes, world))
         self.unheard = set(self.labels)
         """Objectives that have not yet had labels in a step."""
         self.factor = {
@@ -125,7 +127,7 @@ class Updater:
         factors = {label: self.factor[label] / count if count else 0.0 for label, count in counts.items()}
         present = dict.fromkeys(item.task for item in work)
         self.optimizer.zero_grad(set_to_none=True)
-        stepped = StepLosses(self.root, self.tasks, factors, self.spec.lanes, self.world)
+        stepped = StepLosses(self.root, self.tasks, factors, self.spec.lanes, self.world, self.gathers)
         even = self.parallel.even(work, self.spec.lanes)
         self.tables.look_up(item.micro for item in even)
         if not stepped.one_pass:

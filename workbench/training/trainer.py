@@ -117,7 +117,7 @@ class Trainer:
         latest = self.plan.resume.path
         if latest is None:
             return None
-        state = restore(latest, self.root, self.optimizer)
+        state = restore(latest, self.root, self.optimizer, self.world)
         self.checkpoints.kept = frozen_of(latest)
         self.step, self.seconds, self.best, self.id = state["step"], state["seconds"], state["best"], state["run"]
         self.root.remembered = Memory.of(read_memory(latest), self.lanes, self.world.device)
@@ -354,6 +354,7 @@ class Trainer:
             "window": self.window.state(),
             "versions": provenance(),
             "arithmetic": self.plan.arithmetic.state(),
+            "order": self.plan.order,
             **({"loss_scale": self.updater.loss_scale.state()} if self.updater.loss_scale is not None else {}),
         }
 

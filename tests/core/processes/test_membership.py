@@ -140,6 +140,26 @@ def test_who_is_missing_is_named(store: dist.TCPStore) -> None:
     leave(first)
 
 
+def test_a_rank_without_a_heartbeat_is_named_early_once_and_by_rank_0_alone(
+    store: dist.TCPStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Long before the patience of 10 seconds is over. A rank that has left is not named."""
+    monkeypatch.setattr(membership, "SILENT", 1.2)
+    first, second, third, fourth = join(store, 0, 1, 2, 3, size=4)
+    third._left.set()
+    third._thread.join()
+    third._keys.set("beat/2", third._beat(5))
+    fourth.leave()
+    deadline = time.monotonic() + 8
+    while not caplog.messages and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1)
+    (message,) = caplog.messages
+    assert re.match(r"rank 2 \([^)]*, step 0\) has sent no heartbeat for 1 seconds\. Look at its node", message)
+    assert "WORKBENCH_PATIENCE (10 seconds)" in message
+    leave(first, second)
+
+
 def test_who_ended_since_others_were_lost_is_not_the_reason(store: dist.TCPStore) -> None:
     """Rank 3 was killed; rank 1 noticed and ended; rank 2 had finished. Then rank 2 fails with an error of its own."""
     members = join(store, 0, 1, 2, 3, size=4)

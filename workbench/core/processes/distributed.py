@@ -24,6 +24,7 @@ from workbench.core.errors import MachineError, WorkbenchError, message, system_
 from workbench.core.processes.launch import Launch, launch_of
 from workbench.core.processes.membership import LostRanksError, Membership, ends_at_once
 
+S = TypeVar("S")
 T = TypeVar("T")
 ROWS = "rows_sharded_parameters"
 """The method of a module that names its parameters of which every rank has other rows: they are not replicated."""
@@ -133,22 +134,36 @@ class World:
         Raises:
             WorkbenchError: the error of `make` on the main rank, or its OSError as a message.
         """
-        value: T | None = None
-        refusal: WorkbenchError | None = None
-        if self.is_main:
-            try:
-                value = make()
-            except WorkbenchError as error:
-                refusal = error
-            except OSError as error:
-                refusal = system_error(error)
-        refused, value = self._broadcast(None if refusal is None else (type(refusal), message(refusal)), value)
+        value, refusal = _attempt(make) if self.is_main else (None, None)
+        refused, value = self._broadcast(_in_words(refusal), value)
         if refusal is not None:
             raise refusal
         if refused is not None:
-            kind = MachineError if issubclass(refused[0], MachineError) else WorkbenchError
-            raise kind(refused[1])
+            raise _refusal(*refused)
         return cast(T, value)
+
+    def from_shares(self, total: int, make: Callable[[range], T], join: Callable[[list[T]], S]) -> S:
+        """What the main rank joins from the shares of a work that all ranks make, on every rank.
+
+        Args:
+            total: the number of pieces of the work; each rank makes a run of them.
+            make: returns the share of a run of pieces; an error of it is raised on every rank.
+            join: puts the shares together, in the order of the pieces.
+
+        Raises:
+            WorkbenchError: the error of a rank.
+        """
+        own = range(self.rank * total // self.size, (self.rank + 1) * total // self.size)
+        share, refusal = _attempt(lambda: make(own))
+        ranks = self.gather_on_main((_in_words(refusal), share))
+
+        def joined() -> S:
+            for refused, _ in ranks:
+                if refused is not None:
+                    raise _refusal(*refused)
+            return join([share for _, share in ranks])
+
+        return self.from_main(joined)
 
     def _broadcast(self, *values: Any) -> Any:
         """The main rank's Python values, on every rank."""
@@ -186,36 +201,12 @@ class World:
             )
         return range(self.rank, total, self.size)
 
-    def gather_rows(self, mine: dict[int, Tensor], total: int) -> list[Tensor]:
-        """Tensors [rows_i, ...] of numbered lanes, gathered over ranks: a list in lane order, detached.
-
-        A rank may hold no lane; every rank gets the same list. Lanes without a tensor are left out.
-        """
-        about = self.gather({lane: (tuple(t.shape), str(t.dtype)) for lane, t in mine.items()})
-        if self.size == 1:
-            return [mine[lane].detach() for lane in sorted(mine)]
-        shapes = {lane: shape for rank in about for lane, (shape, _) in rank.items()}
-        names = {name for rank in about for _, name in rank.values()}
-        if not names:
-            return []
-        if len(names) != 1 or len({shape[1:] for shape in shapes.values()}) != 1:
-            raise ValueError(f"ranks hold embeddings of different kinds: {about}")
-        dtype = getattr(torch, names.pop().removeprefix("torch."))
-        width = next(iter(shapes.values()))[1:]
-        rows = [sum(shape[0] for shape, _ in rank.values()) for rank in about]
-        padded = torch.zeros((max(rows), *width), dtype=dtype, device=self.device)
-        if mine:
-            local = torch.cat([mine[lane].detach() for lane in sorted(mine)])
-            padded[: len(local)] = local
-        everyone = [torch.empty_like(padded) for _ in range(self.size)]
-        dist.all_gather(everyone, padded, group=self.group)
-        found: dict[int, Tensor] = {}
-        for rank, gathered in zip(about, everyone, strict=True):
-            start = 0
-            for lane in sorted(rank):
-                found[lane] = gathered[start : start + shapes[lane][0]]
-                start += shapes[lane][0]
-        return [found[lane] for lane in range(total) if lane in found]
+    def gather_rows(self, rows: Tensor) -> Tensor:
+        """Tensors of one shape, of all ranks [ranks, ...]. No gradient flows through it."""
+        self._arrive()
+        found = rows.new_empty(self.size, *rows.shape)
+        dist.all_gather([*found.unbind()], rows, group=self.group)
+        return found
 
 
 @dataclass(frozen=True)
@@ -249,6 +240,28 @@ class DataWorld(World):
 
     def from_main(self, make: Callable[[], T]) -> T:
         return self.whole.from_main(make)
+
+    def from_shares(self, total: int, make: Callable[[range], T], join: Callable[[list[T]], S]) -> S:
+        return self.whole.from_shares(total, make, join)
+
+
+def _attempt(make: Callable[[], T]) -> tuple[T | None, WorkbenchError | None]:
+    """The result of `make`, or its error as a message."""
+    try:
+        return make(), None
+    except WorkbenchError as error:
+        return None, error
+    except OSError as error:
+        return None, system_error(error)
+
+
+def _in_words(refusal: WorkbenchError | None) -> tuple[type[WorkbenchError], str] | None:
+    return None if refusal is None else (type(refusal), message(refusal))
+
+
+def _refusal(found: type[WorkbenchError], text: str) -> WorkbenchError:
+    """The error of another rank."""
+    return (MachineError if issubclass(found, MachineError) else WorkbenchError)(text)
 
 
 def data_world(world: World, tensor: int) -> World:

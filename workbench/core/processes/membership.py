@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import signal
 import socket
@@ -38,6 +39,8 @@ LONGEST_PAUSE = 0.25
 """Seconds between two looks at the store, at most."""
 ENDS_WITHIN, ANSWERS_WITHIN = 1.0, 10.0
 """Seconds in which the heartbeat must end, and in which the store must answer who is missing."""
+SILENT = 60.0
+"""Seconds without a heartbeat after which rank 0 names a rank; half of the patience, where that is less."""
 SHOWN = 8
 LEFT = -1
 """The number of the last heartbeat, of a rank that ends."""
@@ -168,9 +171,15 @@ class Membership:
         """Send heartbeats until this process leaves, and end it when its generation is over."""
         with suppress(RuntimeError):  # the store has ended, with rank 0 or with its agent
             number, calls, since, warned = 1, self.calls, time.monotonic(), False
+            silence = _Silence(min(SILENT, self.patience.total_seconds() / 2))
             while not self._left.wait(self._every):
                 self._keys.set(f"beat/{self.launch.rank}", self._beat(number))
                 number += 1
+                if self.launch.rank == 0 and silence.is_due() and (silent := silence.named(self._beats())):
+                    logger.warning(
+                        "%s for %.0f seconds. Look at its node: the others wait until %s (%.0f seconds) has passed",
+                        *(_listed(silent), silence.seconds, PATIENCE, self.patience.total_seconds()),
+                    )
                 if self._current() != self.generation and not self._left.is_set():
                     self._end()
                 if self.calls != calls:
@@ -228,6 +237,37 @@ class Membership:
         """The last heartbeat of each rank."""
         keys = [f"beat/{rank}" for rank in range(self.launch.size)]
         return [json.loads(beat) for beat in self._keys.multi_get(keys)]
+
+
+class _Silence:
+    """Finds the ranks that have sent no heartbeat for some seconds. It names each once, until its heart beats again.
+
+    One process looks for all, six times in these seconds, so that the store answers few questions.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._next = 0.0
+        self._heard: dict[int, tuple[int, float]] = {}
+
+    def is_due(self) -> bool:
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self.seconds / 6
+        return True
+
+    def named(self, beats: list[dict[str, Any]]) -> list[str]:
+        now, found = time.monotonic(), []
+        for rank, beat in enumerate(beats):
+            last: int = beat["beat"]
+            number, since = self._heard.get(rank, (None, now))
+            if last != number:
+                self._heard[rank] = last, now
+            elif last != LEFT and now - since > self.seconds:
+                self._heard[rank] = last, math.inf
+                found.append(_named(rank, beat, "has sent no heartbeat"))
+        return found
 
 
 def _failed(beats: list[dict[str, Any]]) -> list[str]:

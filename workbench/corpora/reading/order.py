@@ -2,21 +2,31 @@
 
 In continuous order, records are shuffled instead of items, and a record's items stay neighbours. Any index of the order
 is computed directly, so that nothing has to be replayed on resuming.
+
+There are two orders. Order 1 permutes the items of a group of shards, which takes the time and memory of the group.
+Order 2 does so up to 65,536 items, and computes single places of a larger group's shuffle. A run keeps the order that
+it began with: the state of its checkpoints has the number.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from workbench.core.keyed import generator
+from workbench.core.keyed import generator, shuffled_places
 
 GROUP_SHARDS = 8
 """The number of shards whose items are shuffled together."""
 CACHED_BYTES = 256 << 20
+PERMUTED = 1 << 16
+"""The items up to which order 2 permutes a group: a millisecond."""
+
+OrderNumber = Literal[1, 2]
+"""How a large group is shuffled."""
+NEWEST: OrderNumber = 2
 
 
 class _Epoch(NamedTuple):
@@ -33,6 +43,7 @@ class EpochOrder:
         seed: the run's seed.
         group_shards: number of shards that are shuffled together.
         runs: returns the number of items of each record of a shard, if a record's items stay together.
+        number: of the order.
     """
 
     def __init__(
@@ -42,9 +53,10 @@ class EpochOrder:
         seed: int,
         group_shards: int = GROUP_SHARDS,
         runs: Callable[[int], np.ndarray] | None = None,
+        number: OrderNumber = NEWEST,
     ) -> None:
         self.counts = np.asarray(counts, np.int64)
-        self.seed, self.group_shards, self.runs = seed, group_shards, runs
+        self.seed, self.group_shards, self.runs, self.number = seed, group_shards, runs, number
         self.total = int(self.counts.sum())
         self._epochs: OrderedDict[int, _Epoch] = OrderedDict()
         self._groups: OrderedDict[tuple[int, int], np.ndarray] = OrderedDict()
@@ -59,7 +71,7 @@ class EpochOrder:
         for g in {int(g) for g in group}:
             here = group == g
             base = int(order.group_ends[g - 1]) if g else 0
-            place = base + self._permutation(epoch, g, int(order.group_ends[g]) - base)[index[here] - base]
+            place = base + self._places(epoch, g, int(order.group_ends[g]) - base, index[here] - base)
             slot = np.searchsorted(order.ends, place, side="right")
             found = order.shards[slot]
             shard[here] = found
@@ -87,6 +99,12 @@ class EpochOrder:
             if len(self._epochs) > 4:
                 self._epochs.popitem(last=False)
         return known
+
+    def _places(self, epoch: int, group: int, size: int, index: np.ndarray) -> np.ndarray:
+        """The items at indices of a group's order, numbered across its shards."""
+        if self.number == 1 or self.runs is not None or size <= PERMUTED:
+            return self._permutation(epoch, group, size)[index]
+        return shuffled_places(index, size, self.seed, "items", epoch, group)
 
     def _permutation(self, epoch: int, group: int, size: int) -> np.ndarray:
         known = self._groups.get((epoch, group))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -16,10 +16,13 @@ from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.reading.finite_pass import EvenRuns, FinitePass, ParallelRanges
 from workbench.corpora.reading.lanes import ContinuousLanes, ShuffledLanes
-from workbench.corpora.reading.order import EpochOrder
+from workbench.corpora.reading.order import NEWEST, EpochOrder, OrderNumber
 from workbench.corpora.reading.shards_ahead import GroupsAhead
 from workbench.corpora.reading.source import OnError, SamplePlace, SampleSource
 from workbench.sequences.sequence import Sample, Slot
+
+if TYPE_CHECKING:
+    from workbench.core.processes.distributed import World
 
 Reading = Literal["shuffled", "continuous"]
 """The orders in which items are read."""
@@ -37,10 +40,12 @@ class Reader:
         window: width of text windows in characters.
         order: `shuffled`, or `continuous`: every sample of a micro-batch continues the sample at the same index in the
             lane's previous micro-batch, until the text ends; the samples' `slot` says so.
+        order_number: of the shuffled order (`workbench.corpora.reading.order`).
         by_item: the draws of an item differ by the epoch alone, for tasks that repeat draws in later epochs.
         on_error: `stop` at a record that cannot be read or used, or `skip` it: the sample is missing from its
             micro-batch (which stays a pure function of number and lane) and counted in `skipped`, by reason.
         skip_limit: number of samples that each process may skip before it stops.
+        world: ranks that all make this reader; they share the work of opening it.
 
     Raises:
         WorkbenchError: an empty corpus, a unit that a corpus lacks, fewer items than lanes, or continuous order without
@@ -57,11 +62,13 @@ class Reader:
         unit: str | None = None,
         window: int | None = None,
         order: Reading = "shuffled",
+        order_number: OrderNumber = NEWEST,
         by_item: bool = False,
         on_error: OnError = "stop",
         skip_limit: int = 100,
+        world: World | None = None,
     ) -> None:
-        self._source = SampleSource([corpus for corpus, _ in corpora], unit, window, on_error, skip_limit)
+        self._source = SampleSource([corpus for corpus, _ in corpora], unit, window, on_error, skip_limit, world)
         items = self._source.items
         totals, weights = [each.total for each in items], [weight for _, weight in corpora]
         self.lanes, self.micro_batch_size, self.by_item = lanes, micro_batch_size, by_item
@@ -72,7 +79,7 @@ class Reader:
             self._cut = ContinuousLanes(totals, weights, lanes=lanes, size=micro_batch_size)
             what = "texts that are read in parallel (train.global_batch_size)"
         else:
-            self._orders = [EpochOrder(each.counts, seed=seed) for each in items]
+            self._orders = [EpochOrder(each.counts, seed=seed, number=order_number) for each in items]
             self._cut = ShuffledLanes(totals, weights, lanes=lanes, size=micro_batch_size, seed=seed)
             what = "lanes (global_batch_size / micro_batch_size)"
         for each, needed in zip(items, self._cut.needed, strict=True):
@@ -161,9 +168,10 @@ class Reader:
         on_error: OnError = "stop",
         skip_limit: int = 100,
         max_steps: int | None = None,
+        world: World | None = None,
     ) -> FinitePass:
         """One pass for evaluation; see `FinitePass`."""
-        source = SampleSource(corpora, unit, window, on_error, skip_limit)
+        source = SampleSource(corpora, unit, window, on_error, skip_limit, world)
         if order == "continuous":
             source.check_continuous()
         total = sum(items.total for items in source.items)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draw
@@ -13,6 +13,9 @@ from workbench.corpora.corpus import Corpus
 from workbench.corpora.reading.items import CorpusItems
 from workbench.corpora.shards.record import BadRecordError
 from workbench.sequences.sequence import Sample, Slot
+
+if TYPE_CHECKING:
+    from workbench.core.processes.distributed import World
 
 logger = logging.getLogger(__name__)
 OnError = Literal["stop", "skip"]
@@ -36,16 +39,22 @@ class SampleSource:
     """Reads the samples at places; counts the samples that cannot be read.
 
     Args:
-        unit, window: see `CorpusItems`.
+        unit, window, world: see `CorpusItems`.
         on_error, limit: see `Reader`.
     """
 
     def __init__(
-        self, corpora: Sequence[Corpus], unit: str | None, window: int | None, on_error: OnError, limit: int
+        self,
+        corpora: Sequence[Corpus],
+        unit: str | None,
+        window: int | None,
+        on_error: OnError,
+        limit: int,
+        world: World | None = None,
     ) -> None:
         if not corpora:
             raise WorkbenchError("there is no corpus to read: name at least one")
-        self.items = [CorpusItems(corpus, unit, window) for corpus in corpora]
+        self.items = [CorpusItems(corpus, unit, window, world) for corpus in corpora]
         self.on_error, self.limit = on_error, limit
         self.skipped: Counter[str] = Counter()
 

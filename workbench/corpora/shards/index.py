@@ -177,21 +177,14 @@ class ShardIndex:
         places = zip(self.member_offsets[start:end].tolist(), self.member_sizes[start:end].tolist(), strict=True)
         return [(name, offset, size) for name, (offset, size) in zip(names, places, strict=True)]
 
-    def items(self, unit: str, window: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The items of this shard: arrays record, start, end in the unit's elements, in the shard's order."""
-        if unit == "text":
-            if window is None:
-                raise ValueError("items of text need a window width")
-            return _triple(windows(self.lengths["text"], self.cut_starts, self.cuts, window))
-        lengths = np.asarray(self.lengths[unit])
-        record = np.repeat(np.arange(len(lengths)), lengths)
-        start = np.arange(len(record)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return record, start, start + 1
+    def windows(self, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """The windows of this shard's texts: those before each record [records + 1], and the end of each [windows]."""
+        record, _, end = windows(self.lengths["text"], self.cut_starts, self.cuts, width)
+        return np.searchsorted(record, np.arange(self.records + 1)), end
 
-
-def _triple(arrays: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    record, start, end = arrays
-    return record, start, end
+    def elements(self, unit: str) -> np.ndarray:
+        """The elements of lists before each record [records + 1]."""
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths[unit])])
 
 
 _TYPES: dict[str, np.dtype[Any]] = {"I64": np.dtype("<i8"), "I32": np.dtype("<i4"), "U8": np.dtype("u1")}
