@@ -122,6 +122,7 @@ class HeldOut:
         places = [MicroBatchId(task, number, lane) for number in range(steps) for lane in lanes]
         with self.root.remembering(Memory()):
             self._steps(task, steps, lanes, feed.micro_batches(self.batches, places), window)
+        self.micro_pass.copies.forget()
         self.tables.release()
 
     def _steps(self, task: str, steps: int, lanes: list[int], micros: Ahead, window: Window) -> None:
