@@ -82,3 +82,23 @@ def test_flex_attention_compiles_to_machine_code(on_device: Run, tmp_path: Path)
     assert len(kernels) >= 2
     assert {about["target"]["arch"] for about in kernels} == {90}
     assert list((tmp_path / "triton").rglob("*flex_attention*.cubin"))
+
+
+def test_a_copy_for_a_checkpoint_is_waited_for_once(on_device: Run, tmp_path: Path) -> None:
+    """`train.async_save`: all tensors are under way together, and the host has their values afterwards."""
+    script = tmp_path / "held.py"
+    script.write_text(
+        "import torch\n"
+        "from tests.gpu_without_gpu.emulation.counting import WAITS, counts\n"
+        "from workbench.runs.checkpoint import _on_host\n"
+        "values = {name: torch.full((3, size), size) for name, size in zip('abcde', range(5))}\n"
+        "there = {name: value.cuda() for name, value in values.items()} | {'tied': None, 'step': 3}\n"
+        "there['tied'] = there['e']\n"
+        "before = counts()\n"
+        "held = _on_host(there)\n"
+        "print(sum(counts()[kind] - before[kind] for kind in WAITS))\n"
+        "assert held['tied'] is held['e'] and held['step'] == 3\n"
+        "assert all(torch.equal(held[name], value) for name, value in values.items())\n"
+        "assert held['e'].is_pinned()\n"
+    )
+    assert on_device(str(script)).stdout.split() == ["1"]

@@ -259,7 +259,7 @@ class DeviceSums:
     stay on the host. `metrics` has the values and counts of each metric, one after the other."""
 
     def __init__(self, names: Mapping[Label, str], device: torch.device) -> None:
-        self.names = names
+        self.names, self.device = names, device
         self.losses = dict(zip(names, torch.zeros(len(names), dtype=torch.float64, device=device), strict=True))
         self.metrics: dict[str, list[Tensor | float]] = {}
 

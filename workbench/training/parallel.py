@@ -209,14 +209,14 @@ class ShardedModel(ParallelModel):
     def agreed(self, work: list[Work]) -> list[Work]:
         """The same micro-batches, whose views share a stream where they do on every rank.
 
-        One is changed only where some ranks share a stream and others do not.
+        One is changed only where it shares a stream and another rank's does not.
         """
         shared = [_shared(item.micro) for item in work if item.micro is not None]
         flags = [float(flag) for item in shared for flag in item.values()]
         if not flags:
             return work
         everywhere = iter(self.world.sum(torch.tensor(flags)).tolist())
-        apart = [{key for key in item if 0 < next(everywhere) < self.world.size} for item in shared]
+        apart = [{key for key, here in item.items() if next(everywhere) < self.world.size and here} for item in shared]
         return [
             replace(item, micro=_with_apart(item.micro, keys)) if keys and item.micro is not None else item
             for item, keys in zip(work, apart, strict=True)
