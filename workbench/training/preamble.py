@@ -14,6 +14,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.models.attention.call import chosen
 from workbench.models.network import Network
 from workbench.models.sharded_table import count_parameters
+from workbench.pretraining.loader import made_ahead
 from workbench.recipe.recipe_listing import stack
 from workbench.recipe.spec import ParallelSpec
 from workbench.training.capacity import GIB, free_memory, resident
@@ -32,12 +33,14 @@ class Preamble:
         step: finished steps.
         end: the step at which training ends this time.
         memory: bytes that a step will hold on the CUDA device; 0 where the trial failed, None without a trial.
+        size: bytes of the largest of the first micro-batches; 0 where it is not known.
     """
 
     plan: Plan
     step: int
     end: int
     memory: int | None
+    size: int = 0
 
     def facts(self) -> dict[str, str]:
         """By name, in the order of showing."""
@@ -83,7 +86,10 @@ class Preamble:
             name = f"{world.device.type}, {_counted(threads, 'thread')}, {_gib(free)} of {_gib(total)} free"
         workers = self.plan.recipe.train.num_workers
         workers = loaders(world.device) if workers is None else workers
-        return f"{ranks}{name}, {_counted(workers, 'loader worker') if workers else 'loading in the main process'}"
+        if not workers:
+            return f"{ranks}{name}, loading in the main process"
+        ahead = f", {made_ahead(workers, self.size):,} micro-batches of {_gib(self.size)} ahead" if self.size else ""
+        return f"{ranks}{name}, {_counted(workers, 'loader worker')}{ahead}"
 
     def _precision(self) -> str:
         """The dtype of the computation, and that of weights and moments."""
