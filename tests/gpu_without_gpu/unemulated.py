@@ -129,7 +129,8 @@ def as_shipped(name: str, data: Data, folder: Path, sequences: int | None = None
 
 
 def memory(name: str, data: Data, folder: Path) -> dict[str, Any]:
-    recipe = as_shipped(name, data, folder)
+    name, _, sequences = name.partition(":")
+    recipe = as_shipped(name, data, folder, int(sequences) if sequences else None)
     run = stepping(recipe)
     torch.cuda.reset_peak_memory_stats()
     rows = [run(number) for number in range(STEPS)]
@@ -268,7 +269,7 @@ def kernel(name: str, data: Data, folder: Path) -> dict[str, Any]:
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("memory", "compiles", "launches", "kernel"))
-    parser.add_argument("recipes", nargs="+", help="names; with `:compile` the layers are compiled too")
+    parser.add_argument("recipes", nargs="+", help="names; `:compile` compiles the layers; `:64` is a micro-batch")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(arguments)
     warnings.filterwarnings("ignore")
