@@ -30,7 +30,7 @@ SECONDS = 600.0
 SMALL, RANDOM = {"recipes", "resume"}, {"speed", "waits", "idle", "loader", "compile"}
 """The parts that read each of the two sets of corpora."""
 PARTS = (
-    Part("kernels", "attention kernels next to the dense one on the CPU", kernels.run, 150),
+    Part("kernels", "attention kernels next to the dense one on the CPU", kernels.run, 190),
     Part("recipes", "ten recipes, twenty steps on the card next to the CPU", recipes.run, 140),
     Part("speed", "base-size throughput next to Hugging Face and open_clip", speed.run, 130),
     Part("waits", "host waits of a base-size step", waits.run_waits, 20),

@@ -175,10 +175,10 @@ def ended(command: list[str], seconds: float) -> tuple[int, str]:
                 with suppress(psutil.NoSuchProcess):
                     each.kill()
         errors.seek(0)
-        told = errors.read()
+        output = errors.read()
     if code is None:
-        raise WorkbenchError(f"the ranks did not end within {seconds:g} s and were killed: {told[-2000:]}")
-    return code, told
+        raise WorkbenchError(f"the ranks did not end within {seconds:g} s and were killed: {output[-2000:]}")
+    return code, output
 
 
 def _children(process: psutil.Process) -> set[psutil.Process]:

@@ -27,7 +27,7 @@ QUESTIONS = {
     "fast": ("speed", "waits", "idle", "compile"),
     "fed by the loader": ("loader",),
 }
-"""What the first sentence answers, each with the parts that all have to pass for it."""
+"""What the first sentence answers, each with the sections that all have to pass for it."""
 ANSWERS = {True: "yes", False: "no", None: "not checked"}
 
 

@@ -2,7 +2,7 @@
 
     python -m tests.gpu_without_gpu run -m tests.gpu_without_gpu.pending_copies pretrain ...
 
-The copy of the next micro-batch may be; each further one is memory that nobody gives back. The first rank writes a line
+The copy of the next micro-batch may be; each further one is memory that is never freed. The first rank writes a line
 `step, copies under way, whether the next one was there` into the file PENDING_COPIES for each step.
 """
 

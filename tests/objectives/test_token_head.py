@@ -64,7 +64,7 @@ def test_what_a_recipe_does_not_say_is_as_the_objective_has_it(
 
 def _scored(bias: bool, factor: float, *, learns: bool = True, frozen: bool = False) -> list[Tensor]:
     """The loss and accuracy of 23 rows over 50 classes, some not counted, then the gradients of rows, table and bias,
-    where the rows are made of the table, too (tied)."""
+    where the rows depend on the table, too (tied)."""
     draws = torch.Generator().manual_seed(0)
     table = torch.randn(50, 16, generator=draws).requires_grad_(not frozen)
     own = torch.randn(50, generator=draws).requires_grad_() if bias else None

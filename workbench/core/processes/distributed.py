@@ -289,8 +289,8 @@ def data_parallel(module: nn.Module) -> DistributedDataParallel:
     own = rows_sharded(module)
     if ignored := [name for name, p in module.named_parameters() if p in own]:
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, ignored)
-    options = {"broadcast_buffers": False, "find_unused_parameters": True, "gradient_as_bucket_view": True}
-    return DistributedDataParallel(module, **options)
+    options: dict[str, Any] = {"broadcast_buffers": False, "gradient_as_bucket_view": True}
+    return DistributedDataParallel(module, find_unused_parameters=True, **options)
 
 
 class _Unadvised(torch.autograd.Function):

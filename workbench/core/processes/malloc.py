@@ -6,7 +6,7 @@ a vocabulary projection of 8192 over about 3,000 tokens: 145,000 page faults and
 19,000 and 0.014 s after; the step took 1.61-1.88 s before and 1.51-1.53 s after.
 
 Memory of a CUDA device is in segments that grow (`expandable_segments` of torch). Otherwise a batch of another length
-finds segments of other sizes, and asks for more beside them. Measured on the allocator of a simulated card of 74.5 GiB,
+finds segments of other sizes, and asks for more memory. Measured on the allocator of a simulated card of 74.5 GiB,
 with ModernBERT in micro-batches of 96: the third step finds 11.8 GiB reserved that it cannot use, and no room for 4.9;
 with segments that grow, 73.4 GiB are reserved for 67.1, and stay so.
 """
