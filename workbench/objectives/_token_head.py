@@ -187,10 +187,10 @@ class ChunkedLoss(torch.autograd.Function):
     def forward(
         ctx: Any, loss: TokenLoss, labels: Tensor, learns: bool, rows: Tensor, table: Tensor, bias: Tensor | None
     ) -> tuple[Tensor, ...]:
-        device, factors = rows.device.type, (rows, table, bias)
+        device = rows.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else rows.dtype
-        ctx.dtypes = [None if factor is None else factor.dtype for factor in factors]
-        x, e, b = (None if factor is None else factor.to(dtype) for factor in factors)
+        ctx.dtypes = [None if factor is None else factor.dtype for factor in (rows, table, bias)]
+        x, e, b = rows.to(dtype), table.to(dtype), None if bias is None else bias.to(dtype)
         of_rows: list[Tensor] = []
         of_table = torch.zeros_like(table, dtype=torch.float32) if learns and table.requires_grad else None
         of_bias = torch.zeros_like(bias, dtype=torch.float32) if learns and bias is not None else None
