@@ -4,10 +4,11 @@
     python -m benchmarks.gpu_ranks --output check --ranks 2 4
 
 The script starts its ranks itself, by `torchrun`. For bert and clip it compares the losses and the gradient norm of two
-steps of eight micro-batches on one rank and on several (tiny size, float32, without dropout). Then each rank takes a
-base-size micro-batch a step: the efficiency is the speed of R ranks over R times that of one. Last comes the time to
-gather what clip embeds of a step. `gpu-ranks.md` and `gpu-ranks.json` are written as `benchmarks.gpu_check` writes its
-page; the exit codes are the same.
+steps of eight micro-batches on one rank and on several (tiny size, float32). Several ranks hold the whole model each
+(DDP), and then a part of it (FSDP, `train.parallel.shard=full`). Dropout stays on: its masks depend on the step, task
+and lane alone. Then each rank takes a base-size micro-batch a step: the efficiency is the speed of R ranks over R times
+that of one. Last comes the time to gather what clip embeds of a step. `gpu-ranks.md` and `gpu-ranks.json` are written
+as `benchmarks.gpu_check` writes its page; the exit codes are the same.
 """
 
 from __future__ import annotations
@@ -18,22 +19,26 @@ import logging
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 from benchmarks.gpu import recipes
 from benchmarks.gpu.corpora import prepare_random, prepare_small
-from benchmarks.gpu.page import facts, passed, write
+from benchmarks.gpu.page import VERDICTS, facts, passed, write
 from benchmarks.gpu.record import Part, Record, Setting, run_parts
 from benchmarks.gpu.steps import Stepper, emptied, micro_batch_size, recipe_of, timed
 from benchmarks.gpu_check import cuda
 from workbench.core.errors import WorkbenchError, message
 from workbench.core.processes.distributed import World, distributed
+from workbench.recipe.spec import ParallelSpec
 from workbench.training.embedding_gather import EmbeddingGather
 
 NAME = "gpu-ranks"
@@ -43,8 +48,8 @@ TOLERANCE, EFFICIENCY = 1e-4, 0.8
 """Relative difference of losses and gradient norms in float32; share of R times the speed of one rank."""
 WIDTH, GATHERS = 512, 20
 """Numbers that CLIP embeds of an image or text; how often they are gathered."""
-PATIENCE = 900
-"""Seconds that a number of ranks may take."""
+PATIENCE, POLL = 900, 0.5
+"""Seconds that a number of ranks may take, and between looks at them."""
 Found = dict[str, Any]
 
 
@@ -71,7 +76,7 @@ def main() -> int:
     records = check(setting, ranks)
     page = write(setting.folder, f"GPU ranks ({options.size} size)", facts(setting.device), records, NAME)
     print(page.read_text(encoding="utf-8"))
-    return 0 if passed(records) else 1
+    return VERDICTS[passed(records)][1]
 
 
 def chosen_ranks(asked: list[int], cards: int) -> list[int]:
@@ -118,7 +123,9 @@ def check(setting: Setting, ranks: list[int]) -> list[Record]:
 
 def compare(name: str, number: int, one: Found, many: Found, record: Record) -> None:
     """Losses and gradient norms against those of one rank, and the speed against so many times its own."""
-    record.below(f"{name}, losses and gradient norm", recipes.difference(one["losses"], many["losses"]), TOLERANCE)
+    for way in ("losses", "sharded"):
+        what = f"{name}, {way} and gradient norm" if way == "losses" else f"{name}, the same sharded"
+        record.below(what, recipes.difference(one["losses"], many[way]), TOLERANCE)
     share = many["per_s"] / (number * one["per_s"])
     found = f"{share:.0%} of {number} times one rank ({reported(many)})"
     record.check(f"{name}, scaling", share >= EFFICIENCY, found, f">= {EFFICIENCY:.0%}", efficiency=share, **many)
@@ -140,11 +147,44 @@ def launched(setting: Setting, number: int) -> Found:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(number)]
     own = ["-m", "benchmarks.gpu_ranks", "--output", str(setting.folder), "--size", setting.size]
     command = [*launcher, *own, "--rank-of", str(numbers)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    if done.returncode or not numbers.exists():
-        raise WorkbenchError(f"{number} ranks ended with exit code {done.returncode}: {done.stderr[-2000:]}")
+    code, errors = ended(command, PATIENCE)
+    if code or not numbers.exists():
+        raise WorkbenchError(f"{number} ranks ended with exit code {code}: {errors[-2000:]}")
     found: Found = json.loads(numbers.read_text(encoding="utf-8"))
     return found
+
+
+def ended(command: list[str], seconds: float) -> tuple[int, str]:
+    """The exit code and the error stream of a command, of which no process is left: torchrun's ranks are in sessions of
+    their own, and would keep their cards.
+
+    Raises:
+        WorkbenchError: it took longer.
+    """
+    with tempfile.TemporaryFile("w+") as errors, subprocess.Popen(command, stdout=errors, stderr=errors) as process:
+        launcher = psutil.Process(process.pid)
+        started = {launcher}
+        try:
+            ends = time.monotonic() + seconds
+            while process.poll() is None and time.monotonic() < ends:
+                started |= _children(launcher)
+                time.sleep(POLL)
+            code = process.poll()
+        finally:
+            for each in started | _children(launcher):
+                with suppress(psutil.NoSuchProcess):
+                    each.kill()
+        errors.seek(0)
+        output = errors.read()
+    if code is None:
+        raise WorkbenchError(f"the ranks did not end within {seconds:g} s and were killed: {output[-2000:]}")
+    return code, output
+
+
+def _children(process: psutil.Process) -> set[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        return set(process.children(recursive=True))
+    return set()
 
 
 def as_rank(setting: Setting, numbers: Path) -> None:
@@ -152,17 +192,21 @@ def as_rank(setting: Setting, numbers: Path) -> None:
     with distributed() as world:
         found: Found = {}
         for name in MEASURED:
-            losses = step_losses(name, setting, world)
-            found[name] = {"losses": losses, **speed(name, setting, world)}
+            losses = {
+                "losses": step_losses(name, setting, world, ParallelSpec()),
+                "sharded": step_losses(name, setting, world, ParallelSpec(shard="full")),
+            }
+            found[name] = losses | speed(name, setting, world)
         found["gather_s"] = gathering(micro_batch_size("clip", setting), world)
         if world.is_main:
             numbers.write_text(json.dumps(found), encoding="utf-8")
 
 
-def step_losses(name: str, setting: Setting, world: World) -> recipes.Losses:
+def step_losses(name: str, setting: Setting, world: World, parallel: ParallelSpec) -> recipes.Losses:
     """Losses and gradient norms of a few steps in the tiny size, of eight micro-batches whatever the ranks."""
     recipe = recipes.recipe_of(name, setting)
     shape: dict[str, Any] = {"global_batch_size": LANES * MICRO, "micro_batch_size": MICRO, "precision": "float32"}
+    shape["parallel"] = parallel
     step = Stepper(replace(recipe, train=replace(recipe.train, **shape)), world, STEPS)
     found = []
     for _ in range(STEPS):

@@ -20,6 +20,15 @@ from workbench.runs.provenance import provenance
 NAME = "gpu-check"
 MORE_PACKAGES = ("triton", "transformers", "open_clip_torch")
 MARKS = {True: "pass", False: "**FAIL**"}
+VERDICTS: dict[bool | None, tuple[str, int]] = {True: ("passed", 0), False: ("FAILED", 1), None: ("incomplete", 3)}
+"""The word of the title and the exit code, by `passed`."""
+QUESTIONS = {
+    "correct": ("kernels", "recipes", "resume"),
+    "fast": ("speed", "waits", "idle", "compile"),
+    "fed by the loader": ("loader",),
+}
+"""What the first sentence answers, each with the sections that all have to pass for it."""
+ANSWERS = {True: "yes", False: "no", None: "not checked"}
 
 
 def facts(device: torch.device) -> dict[str, Any]:
@@ -56,25 +65,53 @@ def driver() -> str:
     return lines[0] if done.returncode == 0 and lines else "unknown"
 
 
-def write(folder: Path, title: str, about: dict[str, Any], records: Sequence[Record], name: str = NAME) -> Path:
-    """Write the page and the JSON with the same numbers into a folder; returns the page's path."""
+def write(
+    folder: Path, title: str, about: dict[str, Any], records: Sequence[Record], name: str = NAME, command: str = ""
+) -> Path:
+    """Write the page and the JSON with the same numbers into a folder; returns the page's path.
+
+    Args:
+        command: of the check, which takes `--parts`: the page says how to run those that are incomplete.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     whole = {"title": title, **about, "passed": passed(records), "parts": [record.as_dict() for record in records]}
     write_text(folder / f"{name}.json", json.dumps(whole, indent=1) + "\n")
     page = folder / f"{name}.md"
-    write_text(page, markdown(title, about, records))
+    write_text(page, markdown(title, about, records, command))
     return page
 
 
-def passed(records: Sequence[Record]) -> bool:
-    """Whether no section failed. One that had too little time has not failed, and the page lists it."""
-    return all(record.status != "failed" for record in records)
+def passed(records: Sequence[Record]) -> bool | None:
+    """Whether every section passed; None where none failed and one had too little time, or there is none."""
+    found = {record.status for record in records}
+    if "failed" in found:
+        return False
+    return True if found == {"passed"} else None
 
 
-def markdown(title: str, about: dict[str, Any], records: Sequence[Record]) -> str:
-    """The page: the machine, a line for each section, the failed checks, then all checks."""
+def verdict(records: Sequence[Record]) -> str:
+    """The first sentence: is the card correct, fast and fed?"""
+    by_name = {record.name: record for record in records}
+    answers = []
+    for question, parts in QUESTIONS.items():
+        present = [by_name[part] for part in parts if part in by_name]
+        found = passed(present)
+        answer = ANSWERS[None if found and len(present) < len(parts) else found]
+        ratios = [check.numbers["ratio"] for each in present for check in each.checks if "ratio" in check.numbers]
+        if ratios:
+            answer += f" ({min(ratios):.2f} to {max(ratios):.2f} of the peers' speed)"
+        answers.append(f"{question}: {answer}")
+    return "; ".join(answers) + "."
+
+
+def markdown(title: str, about: dict[str, Any], records: Sequence[Record], command: str = "") -> str:
+    """The page: the verdict, the machine, a line for each section, the failed checks, then all checks."""
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
-    lines = [f"# {title}: {'passed' if passed(records) else 'FAILED'}", ""]
+    lines = [f"# {title}: {VERDICTS[passed(records)][0]}", ""]
+    if command:
+        lines += [verdict(records), ""]
+        left = [record.name for record in records if record.status == "incomplete"]
+        lines += [f"Run the rest: `{command} --parts {' '.join(left)}`", ""] if left else []
     lines += [f"- {name.replace('_', ' ')}: {value}" for name, value in about.items() if name != "versions"]
     lines += [f"- versions: {versions}", "", "| part | | status | checks | seconds |", "|---|---|---|---|---|"]
     for record in records:

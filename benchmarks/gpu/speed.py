@@ -70,7 +70,8 @@ def _measure(
     record.note(
         f"{name}, micro-batch of {micros[0].views['main'].size} sequences, {count:,.0f} {unit} a step: "
         f"{ours['per_s']:,.0f} {unit}/s, {ours['ms']:.1f} ms a step, MFU {ours['mfu']:.0%}, "
-        f"peak {ours['peak_gib']:.1f} GiB, first step {compiling:.1f} s"
+        f"peak {ours['peak_gib']:.1f} GiB ({ours['reserved_gib']:.1f} reserved, {ours['retries']} retries), "
+        f"first step {compiling:.1f} s"
     )
     record.check(f"{name}, MFU", 0 < ours["mfu"] < 1, f"{ours['mfu']:.1%}", "above 0 and below 100 %", **ours)
     theirs = _peer(name, setting, micros, dtype, seconds, count)
@@ -89,10 +90,17 @@ def _measure(
 
 
 def _timed(step: Callable[[], object], seconds: float, count: float) -> dict[str, Any]:
-    """Milliseconds, units per second and the peak of memory."""
+    """Milliseconds, units per second, the peaks of memory, and how often the allocator found none and tried again."""
     torch.cuda.reset_peak_memory_stats()
+    before = _retries()
     median = statistics.median(timed(step, seconds))
-    return {"ms": 1e3 * median, "per_s": count / median, "peak_gib": torch.cuda.max_memory_allocated() / 2**30}
+    peaks = {"peak_gib": torch.cuda.max_memory_allocated(), "reserved_gib": torch.cuda.max_memory_reserved()}
+    gib = {name: peak / 2**30 for name, peak in peaks.items()}
+    return {"ms": 1e3 * median, "per_s": count / median, **gib, "retries": _retries() - before}
+
+
+def _retries() -> int:
+    return int(torch.cuda.memory_stats().get("num_alloc_retries", 0))
 
 
 def _peer(

@@ -16,6 +16,7 @@ from workbench.core.processes.distributed import World
 from workbench.models.attention.call import use_kernel
 from workbench.optimization.factory import make_optimizer
 from workbench.pretraining.assembly import make_model, tasks_of
+from workbench.pretraining.loader import MicroBatches
 from workbench.pretraining.memory import Memory
 from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.task_corpora import as_corpora_say
@@ -23,9 +24,10 @@ from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.sequences.batch import MicroBatch
 from workbench.text.tokenizer import Tokenizer
+from workbench.training.data import reader_of
 from workbench.training.metrics import flops_per_row
 from workbench.training.modes import set_training
-from workbench.training.parallel import Work
+from workbench.training.parallel import Work, built, parallel_of
 from workbench.training.step import StepResult, Updater
 
 BATCHES, WARM_UP, ROUND, ROUNDS = 8, 3, 5, 3
@@ -102,13 +104,16 @@ class Stepper:
             for found in [micro_batches(recipe, tokenizer, batches, lane)]
         ]
         self.work = [list(step) for step in zip(*made, strict=True)]
-        self.root: PretrainingModel = make_model(recipe, self.tasks, tokenizer).to(world.device)
+        self.root: PretrainingModel = built(lambda: make_model(recipe, self.tasks, tokenizer), recipe.train, world)
+        parallel = parallel_of(self.root, recipe.train, world)
+        parallel.begin(MicroBatches(self.tasks, {name: reader_of(recipe, task) for name, task in self.tasks.items()}))
         set_training(self.root)
         self.root.progress = 0.0
         self.root.remembered = Memory()
         optimizer = make_optimizer(self.root, recipe.train)
         weights = dict.fromkeys(self.tasks, 1.0)
-        self.updater = Updater(self.root, optimizer, self.tasks, recipe.train, world, seed=recipe.seed, weights=weights)
+        options = {"seed": recipe.seed, "weights": weights, "parallel": parallel}
+        self.updater = Updater(self.root, optimizer, self.tasks, recipe.train, world, **options)
 
     def __call__(self) -> StepResult:
         """The next step."""

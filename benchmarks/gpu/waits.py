@@ -32,7 +32,10 @@ Found = Counter[str]
 
 
 def run_waits(setting: Setting, record: Record) -> None:
-    """The waits of a step of each system, by line."""
+    """The waits of a step of each system, by line, after one that must be seen."""
+    with waits() as found:
+        one_wait(setting.device)
+    record.check("a wait on purpose", found.total() == 1, f"{found.total()} seen", "1")
     for name in record.in_time(list(SYSTEMS)):
         with record.guarded(name):
             step = _warm(name, setting)
@@ -55,6 +58,11 @@ def run_idle(setting: Setting, record: Record) -> None:
             reported = f"{share:.1%} of the time, {kernels} kernels and copies a step"
             record.check(f"{name}, idle", share <= IDLE, reported, f"<= {IDLE:.0%}", share=share, kernels=kernels)
         emptied()
+
+
+def one_wait(device: torch.device) -> None:
+    """Read a number of the card."""
+    torch.ones(1, device=device).item()
 
 
 def _warm(name: str, setting: Setting) -> Stepper:

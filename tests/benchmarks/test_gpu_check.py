@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -11,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -130,6 +134,49 @@ def test_without_a_card_the_check_is_refused_before_any_work(
     assert not (tmp_path / "check").exists()
 
 
+@pytest.mark.parametrize(
+    ("left_out", "wrong", "passed", "code", "title"),
+    [
+        ((), False, True, 0, "passed"),
+        (("speed",), False, None, 3, "incomplete"),
+        (("speed",), True, False, 1, "FAILED"),
+        (tuple(part.name for part in gpu_check.PARTS), False, None, 3, "incomplete"),
+    ],
+)
+def test_what_was_not_checked_has_not_passed(
+    left_out: tuple[str, ...],
+    wrong: bool,
+    passed: bool | None,
+    code: int,
+    title: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The title, the JSON, the exit code, the first sentence, and the command that runs the rest."""
+
+    def part(setting: Setting, record: Record) -> None:
+        for item in record.in_time([] if record.name in left_out else ["item"]):
+            record.check(item, not (wrong and record.name == "kernels"), "found", "allowed", ratio=1.25)
+
+    parts = tuple(replace(each, run=part) for each in gpu_check.PARTS)
+    monkeypatch.setattr(gpu_check, "PARTS", parts)
+    monkeypatch.setattr(gpu_check, "cuda", lambda: torch.device("cpu"))
+    monkeypatch.setattr(gpu_check, "facts", lambda device: ABOUT)
+    monkeypatch.setattr(gpu_check, "prepare_small", lambda folder: None)
+    monkeypatch.setattr(gpu_check, "prepare_random", lambda folder, size: None)
+    monkeypatch.setattr("sys.argv", ["check", "--output", str(tmp_path)])
+    assert gpu_check.main() == code
+    text, numbers = (tmp_path / "gpu-check.md").read_text(), json.loads((tmp_path / "gpu-check.json").read_text())
+    assert numbers["passed"] is passed
+    assert text.startswith(f"# GPU check (base size): {title}\n")
+    correct = "no" if wrong else "not checked" if "kernels" in left_out else "yes"
+    fast = "not checked" if left_out else "yes"
+    assert f"correct: {correct}" in text
+    assert f"fast: {fast}" in text
+    assert "1.25 to 1.25 of the peers' speed" in text or left_out
+    assert (f"--parts {' '.join(left_out)}`" in text) is bool(left_out)
+
+
 def test_an_unknown_part_names_the_parts() -> None:
     with pytest.raises(WorkbenchError, match="kernels"):
         chosen(gpu_check.PARTS, ["kernel"])
@@ -155,7 +202,9 @@ def _failed(setting: Setting, record: Record) -> set[str]:
 def test_right_kernels_pass(setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     _kernel(monkeypatch, padded)
     assert _failed(setting, record) == set()
-    assert len(record.checks) == sum(len(case.dtypes) for case in kernels.CASES) + 1
+    names = [check.name for check in record.checks]
+    assert len(names) == sum(len(case.dtypes) for case in kernels.CASES) + 3
+    assert sum("dropout" in name or "large offsets" in name for name in names) == 3
 
 
 def _far(request: Request) -> Result:
@@ -191,6 +240,38 @@ def test_a_wrong_kernel_fails_where_it_is_wrong(
     assert failed >= expected
     if wrong is not _no_gradient:
         assert "full, float32, padded" not in failed
+
+
+def test_a_backward_that_draws_another_mask_than_its_forward_fails(
+    setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where each of the two draws has the right mean."""
+
+    def twice(request: Request) -> Result:
+        (out, weights), (other, _) = padded(request), padded(request)
+        return other + (out - other).detach(), weights
+
+    _kernel(monkeypatch, padded)
+    kernels._mask_under_dropout("padded", setting, record)
+    _kernel(monkeypatch, twice)
+    kernels._mask_under_dropout("padded", setting, record)
+    kernels._mean_under_dropout("padded", setting, record)
+    assert [check.passed for check in record.checks] == [True, False, True]
+
+
+def test_offsets_that_wrap_fail(setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last sequence reads the first one's rows."""
+    attend = kernels.attend
+
+    def wrapped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *more: Any) -> Any:
+        length = kernels.FAR["tiny"][0]
+        return attend(q, k, torch.cat([v[:-length], v[:length]]) if len(v) > length else v, *more)
+
+    kernels._far(setting, record)
+    monkeypatch.setattr(kernels, "attend", wrapped)
+    with contextlib.suppress(RuntimeError):
+        kernels._far(setting, record)
+    assert [check.passed for check in record.checks] == [True, False]
 
 
 @pytest.mark.parametrize("scale", [0.9, 1.0])
@@ -271,16 +352,31 @@ def test_waits_are_counted_by_the_line_of_the_project(monkeypatch: pytest.Monkey
 def test_a_step_with_more_waits_fails(
     count: int, passed: bool, setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def step() -> None:
+    _waiting(monkeypatch, count, 1)
+    waits.run_waits(setting, record)
+    on_purpose, *steps = record.checks
+    assert on_purpose.passed
+    assert {check.passed for check in steps} == {passed}
+
+
+def _waiting(monkeypatch: pytest.MonkeyPatch, step: int, on_purpose: int) -> None:
+    """A step, and the wait on purpose, that torch reports so often."""
+
+    def reported(count: int) -> None:
         for _ in range(count):
             warnings.warn(f"{waits.WARNING} CUDA operation", stacklevel=1)
 
-    monkeypatch.setattr(waits, "_warm", lambda name, setting: step)
+    monkeypatch.setattr(waits, "_warm", lambda name, setting: lambda: reported(step))
+    monkeypatch.setattr(waits, "one_wait", lambda device: reported(on_purpose))
     monkeypatch.setattr(waits, "emptied", lambda: None)
     monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
     monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", lambda mode: None)
+
+
+def test_a_torch_that_reports_no_wait_fails(setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    _waiting(monkeypatch, 0, 0)
     waits.run_waits(setting, record)
-    assert {check.passed for check in record.checks} == {passed}
+    assert record.status == "failed"
 
 
 def test_spans_that_overlap_cover_once() -> None:
@@ -314,31 +410,70 @@ def test_a_loader_slower_than_the_card_fails(
 
 
 @pytest.mark.parametrize(
-    ("other", "passed"), [(2.0, True), (2.001, True), (2.1, False), (float("nan"), False), (float("inf"), False)]
+    ("other", "tensors", "compared", "passed"),
+    [(2.0, [], 18, True), (2.0001, [], 18, False), (2.0, ["weight"], 18, False), (2.0, [], 0, False)],
 )
-def test_a_resumed_run_that_goes_elsewhere_fails(
-    other: float, passed: bool, setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch
+def test_a_resumed_run_that_differs_in_a_bit_fails(
+    other: float,
+    tensors: list[str],
+    compared: int,
+    passed: bool,
+    setting: Setting,
+    record: Record,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    different = [] if other == 2.0 else [(4, "mlm", 2.0, other), (5, "mlm", 2.0, 2.0001)]
-    monkeypatch.setattr(resume, "verify_resume", lambda *given: ResumeVerdict(6, 3, 18, different, []))
+    """With `train.deterministic`, as on a CPU."""
+    different = [] if other == 2.0 else [(4, "mlm", 2.0, other)]
+    trained: list[dict[str, Any]] = []
+    monkeypatch.setattr(resume, "verify_resume", lambda *given: ResumeVerdict(6, 3, compared, different, tensors))
     monkeypatch.setattr(resume, "recipe_of", lambda name, setting: SimpleNamespace(train=None))
-    monkeypatch.setattr(resume, "replace", lambda value, **changes: value)
+    monkeypatch.setattr(resume, "replace", lambda value, **changes: (trained.append(changes), value)[1])
     resume.run(setting, record)
     assert {check.passed for check in record.checks} == {passed}
+    assert trained[0]["deterministic"] is True
 
 
 def test_ranks_that_differ_or_do_not_scale_fail() -> None:
     one = {"losses": [{"mlm": 2.0, "grad_norm": 1.0}], "per_s": 100.0, "step_s": 0.1}
 
-    def reported(loss: float, per_s: float) -> list[bool]:
+    def reported(loss: float, per_s: float, sharded: float = 2.0) -> list[bool]:
         record = Record("ranks", "", 1.0)
-        many = {"losses": [{"mlm": loss, "grad_norm": 1.0}], "per_s": per_s, "step_s": 0.1}
+        many: dict[str, Any] = {"per_s": per_s, "step_s": 0.1}
+        many |= {way: [{"mlm": value, "grad_norm": 1.0}] for way, value in (("losses", loss), ("sharded", sharded))}
         gpu_ranks.compare("bert", 2, one, many, record)
         return [check.passed for check in record.checks]
 
-    assert reported(2.0, 190.0) == [True, True]
-    assert reported(2.01, 190.0) == [False, True]
-    assert reported(2.0, 110.0) == [True, False]
+    assert reported(2.0, 190.0) == [True, True, True]
+    assert reported(2.01, 190.0) == [False, True, True]
+    assert reported(2.0, 190.0, 2.01) == [True, False, True]
+    assert reported(2.0, 110.0) == [True, True, False]
+
+
+STARTING = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+print(child.pid, flush=True)
+{}
+"""
+
+
+@pytest.mark.parametrize("then", ["time.sleep(600)", "time.sleep(2); sys.exit(3)"], ids=["hangs", "fails"])
+def test_ranks_leave_no_process(then: str, tmp_path: Path) -> None:
+    """A launcher that hangs or fails, whose rank is in a session of its own."""
+    command = [sys.executable, "-c", STARTING.format(then)]
+    if "exit" in then:
+        code, errors = gpu_ranks.ended(command, 60)
+        assert code == 3
+    else:
+        with pytest.raises(WorkbenchError, match="did not end within 3 s") as raised:
+            gpu_ranks.ended(command, 3)
+        errors = str(raised.value)
+    number = int(re.findall(r"\d+", errors)[-1])
+    for _ in range(100):
+        if not psutil.pid_exists(number) or psutil.Process(number).status() == psutil.STATUS_ZOMBIE:
+            return
+        time.sleep(0.05)
+    pytest.fail("a rank lives on")
 
 
 @pytest.mark.parametrize(("asked", "cards"), [([], 1), ([4], 2), ([1], 8), ([16], 16)])

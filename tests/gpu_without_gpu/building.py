@@ -44,7 +44,7 @@ def build(folder: Path) -> Path:
     _write_names(draft / "names.h", wanted, "cublas", SOURCES / "blas.c")
     _write_names(draft / "nccl_names.h", wanted, "nccl", SOURCES / "nccl.c")
     common = ["gcc", "-shared", "-fPIC", "-O1", "-w", f"-I{SOURCES}", f"-I{draft}", f"-I{headers}"]
-    parts = [str(SOURCES / name) for name in ("runtime.c", "blas.c", "nccl.c")]
+    parts = [str(SOURCES / name) for name in ("runtime.c", "segments.c", "blas.c", "nccl.c")]
     subprocess.run([*common, "-o", str(draft / LIBRARY), *parts, "-lpthread"], check=True)
     subprocess.run([*common, "-o", str(draft / DRIVER), str(SOURCES / "driver.c")], check=True)
     try:

@@ -118,3 +118,25 @@ def test_two_devices_train_as_one(name: str, shard: str, world: Any, on_device: 
         losses = [key for key in a if key.endswith(("loss", "grad_norm"))]
         assert losses
         assert {key: b[key] for key in losses} == {key: pytest.approx(a[key], rel=1e-4) for key in losses}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "albef",
+        pytest.param("cbt", marks=pytest.mark.slow),
+        pytest.param("demo-joint", marks=pytest.mark.slow),
+        pytest.param("univl", marks=pytest.mark.slow),
+    ],
+)
+def test_no_copy_of_a_micro_batch_outlives_its_step(name: str, world: Any, on_device: Run, tmp_path: Path) -> None:
+    """Micro-batches of several views, under shards: only the next one's copy is under way after a step."""
+    recipe = written(name, world, tmp_path, micro_batch_size=4, evaluate_every=0)
+    counts = tmp_path / "counts"
+    launched = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = ["-m", "tests.gpu_without_gpu.pending_copies", "pretrain", recipe, "--output", str(tmp_path / "run")]
+    options = ["train.parallel.shard=full", "train.num_workers=1"]
+    on_device(*launched, *command, *options, PRETEND_GPUS="2", PENDING_COPIES=str(counts))
+    found = [tuple(map(int, line.split())) for line in counts.read_text().splitlines()]
+    assert [step for step, _, _ in found] == list(range(1, STEPS + 1))
+    assert all(pending <= there for _, pending, there in found), found

@@ -5,10 +5,10 @@
     python -m tests.gpu_without_gpu run -m tests.gpu_without_gpu.unemulated launches bert gpt-2 t5
 
 `memory`: a recipe as it ships, with a vocabulary of a usual size, on sequences that are as long as they may be: the
-allocator's peak of two steps. `compiles`: a small recipe on 50 batches of different sizes, dynamo as always and the
-eager backend in the place of inductor: how often each function is compiled. `kernel`: one step, compiled for real.
-`launches`: launches, waits and processor time of a step at its base size, next to Hugging Face's class on the same
-batches, padded, with clipping and a fused AdamW; flex attention is left out, as compiling it would take minutes.
+allocator's peak of six steps, whose rows differ. `compiles`: a small recipe on 50 batches of different sizes, dynamo as
+always and the eager backend in the place of inductor: how often each function is compiled. `kernel`: one step, compiled
+for real. `launches`: launches, waits and processor time of a step at its base size, next to Hugging Face's class on the
+same batches, padded, with clipping and a fused AdamW; flex attention is left out, as compiling it would take minutes.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from tests.recipes.conftest import World as Data
 from tests.recipes.conftest import linked_texts, write_corpus, write_world
 from tests.recipes.test_recipes import small_recipe
 from workbench.core.processes.distributed import World
+from workbench.core.processes.malloc import grow_segments
 from workbench.models.attention import flex as flex_module
 from workbench.optimization.factory import make_optimizer
 from workbench.pretraining.assembly import make_model, tasks_of
@@ -87,6 +88,8 @@ def nothing_is_computed() -> None:
 
 # ---- memory ----
 
+STEPS = 6
+
 
 def long_texts(count: int) -> list[dict[str, Any]]:
     rng = random.Random(0)
@@ -126,12 +129,14 @@ def as_shipped(name: str, data: Data, folder: Path, sequences: int | None = None
 
 
 def memory(name: str, data: Data, folder: Path) -> dict[str, Any]:
-    recipe = as_shipped(name, data, folder)
+    name, _, sequences = name.partition(":")
+    recipe = as_shipped(name, data, folder, int(sequences) if sequences else None)
     run = stepping(recipe)
     torch.cuda.reset_peak_memory_stats()
-    rows = [run(number) for number in range(2)]
-    peak = torch.cuda.max_memory_allocated() / 2**30
-    return {"micro_batch_size": recipe.train.micro_batch_size, "rows": rows, "peak GiB": round(peak, 2)}
+    rows = [run(number) for number in range(STEPS)]
+    peaks = {"peak GiB": torch.cuda.max_memory_allocated(), "reserved GiB": torch.cuda.max_memory_reserved()}
+    gib = {name: round(peak / 2**30, 2) for name, peak in peaks.items()}
+    return {"micro_batch_size": recipe.train.micro_batch_size, "rows": rows, **gib}
 
 
 # ---- compiling ----
@@ -264,10 +269,11 @@ def kernel(name: str, data: Data, folder: Path) -> dict[str, Any]:
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("memory", "compiles", "launches", "kernel"))
-    parser.add_argument("recipes", nargs="+", help="names; with `:compile` the layers are compiled too")
+    parser.add_argument("recipes", nargs="+", help="names; `:compile` compiles the layers; `:64` is a micro-batch")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(arguments)
     warnings.filterwarnings("ignore")
+    grow_segments(torch.device("cuda", 0))  # as `pretrain` does
     nothing_is_computed()
     if options.what == "compiles":
         count_compiles()

@@ -166,3 +166,15 @@ def test_cuda_kernels_equal_the_reference(kernel: str) -> None:
         results.append([out, *torch.autograd.grad(out.float().square().sum(), (q, k, v))])
     for expected, found in zip(*results, strict=True):
         torch.testing.assert_close(found.float(), expected.float(), atol=3e-2, rtol=3e-2)
+
+
+def test_the_private_flash_operator_takes_what_it_is_given() -> None:
+    """`aten._flash_attention_forward` is torch's own affair: another schema fails here, not in a user's first step."""
+    schema = torch.ops.aten._flash_attention_forward.default._schema
+    names = [argument.name for argument in schema.arguments]
+    given = ["query", "key", "value", "cum_seq_q", "cum_seq_k", "max_q", "max_k"]
+    given += ["dropout_p", "is_causal", "return_debug_mask"]
+    assert names[: len(given)] == given
+    assert {"scale", "window_size_left", "window_size_right"} <= set(names)
+    assert all(argument.has_default_value() for argument in schema.arguments[len(given) :])
+    assert schema.returns[0].name == "output"

@@ -16,7 +16,9 @@ import torch
 from torch import Tensor
 
 from workbench.core.errors import MachineError
-from workbench.pretraining import workers
+from workbench.pretraining import loader, workers
+from workbench.pretraining.arrivals import Arrivals
+from workbench.pretraining.loader import Feed, MicroBatches, MicroBatchId, made_ahead
 from workbench.pretraining.transport import packed, receive, send
 from workbench.pretraining.workers import GiveUp, WorkerError, Workers
 from workbench.sequences.batch import Batch, MicroBatch, Stream
@@ -149,10 +151,77 @@ def test_the_order_does_not_depend_on_who_is_faster() -> None:
 
     with Workers(make, 3) as owned:
         tickets = [owned.ask(order) for order in range(20)]
-        owned.forget(tickets[:2])
-        assert [int(owned.take(ticket)[0][0]) for ticket in tickets[2:]] == list(range(2, 20))
-        time.sleep(0.2)
-        assert not owned.has(tickets[0])
+        assert [int(owned.take(ticket)[0][0]) for ticket in tickets] == list(range(20))
+
+
+def test_what_is_made_ahead_is_bounded_in_bytes() -> None:
+    """Four for each worker, as far as 2 GiB hold them, and four whatever their size; few until a size is known."""
+    assert made_ahead(16, 37 << 20) == 55
+    assert made_ahead(16, 1 << 20) == 64
+    assert made_ahead(16, 512 << 20) == 4
+    assert made_ahead(16, 8 << 30) == 4
+    assert made_ahead(1, 1000) == 4
+    assert made_ahead(16, 0) == 4
+
+
+class Large(MicroBatches):
+    """Micro-batches of 4 KiB, from workers."""
+
+    def __init__(self) -> None:
+        super().__init__({}, {})
+
+    def micro_batch(self, place: MicroBatchId) -> MicroBatch:
+        stream = Stream({"rows": torch.full((512,), place.number)}, torch.tensor([0, 512]), [512])
+        return MicroBatch("text", {"main": Batch({"text": stream})}, {})
+
+
+def test_a_feed_asks_for_no_more_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "MOST", 6 * 4300)
+    source, asked = Large(), []
+    with Feed([source], num_workers=3, device=torch.device("cpu")) as feed:
+        micros = feed.micro_batches(source, (MicroBatchId("text", asked.append(n) or n, 0) for n in range(20)))
+        for number in range(20):
+            micro = next(micros)
+            assert micro is not None
+            assert micro.views["main"].streams["text"].fields["rows"][0] == number
+            assert len(asked) - number <= (5 if number == 0 else 7)
+    assert len(asked) == 20
+
+
+@pytest.fixture
+def pinned(monkeypatch: pytest.MonkeyPatch) -> list[MicroBatch]:
+    """The micro-batches that were pinned, on a machine that need not be able to."""
+    found: list[MicroBatch] = []
+    monkeypatch.setattr(MicroBatch, "pin_memory", lambda micro: (found.append(micro), micro)[1])
+    return found
+
+
+def test_those_that_are_taken_next_alone_are_pinned(pinned: list[MicroBatch]) -> None:
+    arrivals, made = Arrivals(pins=True), [Large().micro_batch(MicroBatchId("text", n, 0)) for n in range(5)]
+    buffer = torch.zeros(4096, dtype=torch.uint8)
+    for ticket in (3, 0, 2):
+        arrivals.put(ticket, (made[ticket], buffer))
+    arrivals.pin()
+    assert not pinned
+    assert not arrivals.has(0)
+    assert arrivals.approach([0, 1, 2])
+    arrivals.pin()
+    assert pinned == [made[0], made[2]]
+    arrivals.put(1, (made[1], buffer))
+    arrivals.pin()
+    assert pinned == [made[0], made[2], made[1]]
+    assert arrivals.take(1)[0] is made[1]
+    assert not arrivals.has(3)
+    assert arrivals.largest == 4096
+    assert not Arrivals(pins=False).approach([0])
+
+
+def test_an_error_is_taken_where_values_are_pinned() -> None:
+    arrivals = Arrivals(pins=True)
+    arrivals.put(0, (None, torch.zeros(1)))
+    arrivals.approach([0])
+    arrivals.pin()
+    assert arrivals.take(0)[0] is None
 
 
 @pytest.fixture

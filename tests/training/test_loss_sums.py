@@ -7,7 +7,9 @@ import torch
 
 from workbench.core.processes.distributed import World
 from workbench.pretraining.objective import LossOutput
+from workbench.training.held_out import PassSums
 from workbench.training.losses import DeviceSums
+from workbench.training.metrics import Window
 
 LABELS = {("t", "a"): "a", ("t", "b"): "b"}
 
@@ -50,3 +52,25 @@ def test_a_device_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert losses == {("t", "a"): 0.0, ("t", "b"): 1.0}
     assert norm == 2.0
     assert metrics["a/x"][1] == 2.0
+
+
+def test_a_held_out_pass_reads_the_device_once_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sums are those of numbers added one after the other; objectives without labels are left out."""
+    sums, window = PassSums(LABELS, torch.device("cpu")), Window()
+    losses = [0.1, 0.7, 1e9, 0.3]
+    reads: list[int] = []
+    read, item = torch.Tensor.tolist, torch.Tensor.item
+    monkeypatch.setattr(torch.Tensor, "tolist", lambda values: (reads.append(len(values)), read(values))[1])
+    monkeypatch.setattr(torch.Tensor, "item", lambda value: pytest.fail("a wait for one number"))
+    for loss in losses:
+        output = LossOutput(torch.tensor(loss), {"accuracy": (torch.tensor(3), torch.tensor(4.0))})
+        sums.add(("t", "a"), output, 2.0)
+    assert not reads
+    sums.add_to(window)
+    monkeypatch.setattr(torch.Tensor, "item", item)
+    assert len(reads) == 1
+    expected = 0.0
+    for loss in losses:
+        expected += torch.tensor(loss).item()
+    assert window.losses == {"a": (expected, 8.0)}
+    assert window.metrics == {"a/accuracy": (12.0, 16.0)}

@@ -17,7 +17,7 @@ from workbench.recipe.spec import Recipe
 from workbench.runs.folder import read_recipe
 from workbench.text.tokenizer import Tokenizer
 from workbench.training import micro_batch, plan
-from workbench.training.micro_batch import Trial, largest, sizes, with_micro_batch
+from workbench.training.micro_batch import Trial, largest, possible_sizes, with_micro_batch
 from workbench.training.pretrain import pretrain
 from workbench.training.verify_resume import verify_resume
 
@@ -29,7 +29,7 @@ CUDA = torch.device("cuda", 0)
     [(12, 1, [1, 2, 4]), (64, 4, [1, 2, 4, 8, 16]), (6, 4, [1]), (7, 1, [1]), (12, 5, [1, 2]), (3, 4, [])],
 )
 def test_sizes_divide_the_step_and_serve_every_rank_alike(whole: int, ranks: int, expected: list[int]) -> None:
-    assert sizes(whole, ranks) == expected
+    assert possible_sizes(whole, ranks) == expected
 
 
 def test_the_largest_that_fits_is_taken_and_nothing_beyond_is_tried() -> None:

@@ -19,6 +19,9 @@ from workbench.pretraining.schedule import TaskSchedule
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.runs.metrics_file import read_metrics
+from workbench.training.capacity import GIB
+from workbench.training.plan import check
+from workbench.training.preamble import Preamble
 from workbench.training.pretrain import pretrain
 
 SOON = 60
@@ -166,3 +169,16 @@ def test_readers_say_what_they_read(recipe: Recipe) -> None:
     reader = reader_of(recipe, task)
     assert isinstance(reader, Reader)
     assert [corpus.name for corpus in reader.corpora] == ["train"]
+
+
+def test_a_card_with_room_for_more_is_told(make_recipe: Any, tmp_path: Path) -> None:
+    """`train.micro_batch_size=auto` is proposed where it would find a larger power of two than the recipe has."""
+    shape = {"global_batch_size": 64, "micro_batch_size": 4}
+    recipe = load_recipe(str(make_recipe(lambda tree: tree["train"].update(shape))))
+    about = Preamble(check(recipe, tmp_path / "run"), 0, 1, 0)
+    held = about._resident()
+    step = held + 4 * GIB  # a GiB for each sample
+    assert about.roomier(step, round((held + 16 * GIB) / 0.84)) == 16
+    assert about.roomier(step, round((held + 15 * GIB) / 0.84)) == 8
+    assert about.roomier(step, 10**15) == 64
+    assert about.roomier(step, step) == 0

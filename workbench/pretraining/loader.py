@@ -2,8 +2,11 @@
 
 Training and held-out passes share the worker processes (`workers`), which are forked once, before the run has threads.
 A worker sends a micro-batch as a pickle and the bytes of all tensors (`transport`). A thread of the main process
-receives them in one buffer, pinned for CUDA, in which the fields are views (`workbench.sequences.flat`). So a copy to
-the device is one copy, which overlaps with the computation of the micro-batch before.
+receives them in one buffer, in which the fields are views (`workbench.sequences.flat`), and for CUDA pins the next
+`NEAR` ones. So a copy to the device is one copy, which overlaps with the computation of the micro-batch before.
+
+Each worker makes `PREFETCH` micro-batches ahead, as far as all together take at most `MOST` bytes; `FEWEST` may always
+be made.
 """
 
 from __future__ import annotations
@@ -25,7 +28,13 @@ from workbench.pretraining.workers import MAKING, READING, Failure, GiveUp, Work
 from workbench.sequences.batch import MicroBatch
 from workbench.sequences.sequence import Sample
 
-PREFETCH = 4
+PREFETCH, FEWEST, NEAR = 4, 4, 2
+MOST = 2 * 2**30
+
+
+def made_ahead(workers: int, size: int) -> int:
+    """The number of micro-batches of so many bytes that are made ahead; `FEWEST` until a size is known."""
+    return max(FEWEST, min(workers * PREFETCH, MOST // size)) if size else FEWEST
 
 
 class SampleReader(Protocol):
@@ -214,6 +223,7 @@ class Ahead(Iterator["MicroBatch | None"]):
             raise StopIteration
         ticket = self._tickets.popleft()
         self._ask(workers)
+        workers.approach(islice(self._tickets, NEAR))
         if self._feed.given_up:
             return None
         try:
@@ -225,14 +235,14 @@ class Ahead(Iterator["MicroBatch | None"]):
     def peek(self) -> MicroBatch | None:
         """The next one, if it has arrived already."""
         workers = self._feed.workers
-        if workers is None or not self._tickets or not workers.has(self._tickets[0]):
+        if workers is None or not self._tickets or not workers.arrivals.has(self._tickets[0]):
             return None
-        value, buffer = workers.look_at(self._tickets[0])
+        value, buffer = workers.arrivals.look_at(self._tickets[0])
         return _whole(value, buffer) if isinstance(value, MicroBatch) else None
 
     def _ask(self, workers: Workers) -> None:
-        room = workers.number * PREFETCH - len(self._tickets)
-        self._tickets += [workers.ask(order) for order in islice(self._orders, room)]
+        room = made_ahead(workers.number, workers.arrivals.largest) - len(self._tickets)
+        self._tickets += [workers.ask(order) for order in islice(self._orders, max(0, room))]
 
 
 def _whole(value: MicroBatch | Failure | None, buffer: Tensor) -> MicroBatch | None:

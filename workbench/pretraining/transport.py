@@ -45,18 +45,14 @@ def send(to: socket.socket, parts: Iterable[Any]) -> None:
         to.sendall(part)
 
 
-def receive(source: socket.socket, *, pin: bool = False) -> tuple[Any, Tensor] | None:
-    """A value, and the buffer [bytes] of its tensors; None where the other side has ended.
-
-    Args:
-        pin: whether the buffer is pinned, for a GPU to copy it.
-    """
+def receive(source: socket.socket) -> tuple[Any, Tensor] | None:
+    """A value, and the buffer [bytes] of its tensors; None where the other side has ended."""
     head = bytearray(HEAD.size)
     if not _filled(source, memoryview(head)):
         return None
     length, size = HEAD.unpack(head)
     words = bytearray(length)
-    buffer = torch.empty(size, dtype=torch.uint8, pin_memory=pin)
+    buffer = torch.empty(size, dtype=torch.uint8)
     if not (_filled(source, memoryview(words)) and _filled(source, buffer.numpy().data)):
         return None
     pickled, parts = pickle.loads(words)

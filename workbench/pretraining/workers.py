@@ -37,6 +37,7 @@ from torch import Tensor
 from workbench.core.errors import MachineError, WorkbenchError, message, system_error
 from workbench.core.processes.children import follow_parent, how_it_ended
 from workbench.core.processes.signals import WATCHED
+from workbench.pretraining.arrivals import Arrivals
 from workbench.pretraining.transport import packed, receive, send
 
 logger = logging.getLogger(__name__)
@@ -162,12 +163,12 @@ class Workers:
     """Processes that make the requested values; a context manager that leaves none behind.
 
     They are forked when it is entered, and never later: next to the threads that a run has by then a fork is not safe.
-    A thread receives their answers. They ignore the signals that stop a run. After an error they are killed, which is
-    safe, as they only read; otherwise they are asked to end.
+    A thread receives their answers, and for CUDA pins those that are taken next. They ignore the signals that stop a
+    run. After an error they are killed, which is safe, as they only read; otherwise they are asked to end.
 
     Args:
         make: makes the value of a request, in a worker.
-        device: the device for whose copies the buffers are allocated: pinned for CUDA.
+        device: the device to which the values are copied; pinned ones for CUDA.
         wrong_sizes: names the files that were cut off, when a worker died of a bus error.
         stop: whether a signal asked the run to stop.
     """
@@ -188,9 +189,8 @@ class Workers:
         self._processes: list[BaseProcess] = []
         self._board = WorkerBoard(number)
         self._tickets = 0
-        self._arrived: dict[int, tuple[Any, Tensor]] = {}
-        self._unwanted: set[int] = set()
-        self._news = threading.Condition()
+        self.arrivals = Arrivals(pins=self._device.type == "cuda")
+        self._news = self.arrivals.news
         self._failed: BaseException | None = None
         self._wake, self._woken = socket.socketpair()
         self._thread = threading.Thread(target=self._receive, name="loader", daemon=True)
@@ -248,20 +248,11 @@ class Workers:
             send(worker.line, packed((ticket, order)))
         return ticket
 
-    def has(self, ticket: int) -> bool:
-        """Whether the value has arrived."""
-        return ticket in self._arrived
-
-    def look_at(self, ticket: int) -> tuple[Any, Tensor]:
-        """The value, and the buffer of its tensors; it can still be taken."""
-        return self._arrived[ticket]
-
-    def forget(self, tickets: Iterable[int]) -> None:
-        """Discard these tickets."""
-        with self._news:
-            for ticket in tickets:
-                if self._arrived.pop(ticket, None) is None:
-                    self._unwanted.add(ticket)
+    def approach(self, tickets: Iterable[int]) -> None:
+        """Say which tickets are taken next."""
+        if self.arrivals.approach(tickets):
+            with _ended_already():
+                self._wake.send(b"!")
 
     def take(self, ticket: int) -> tuple[Any, Tensor]:
         """The value, and the buffer [bytes] of its tensors.
@@ -270,6 +261,7 @@ class Workers:
             MachineError: a worker was lost, is stopped or hangs.
             GiveUp: a signal came, and this value did not.
         """
+        self.approach([ticket])
         began, reported = time.monotonic(), False
         pulses: dict[LoaderWorker, Pulse] = {}
         while not self._came(ticket):
@@ -283,13 +275,13 @@ class Workers:
             if waited >= STUCK * POLL and not reported:
                 reported = True
                 logger.warning("waiting for the loader for %.0f seconds: %s", waited, self._doings(ticket))
-        return self._arrived.pop(ticket)
+        return self.arrivals.take(ticket)
 
     def _came(self, ticket: int) -> bool:
         """Whether it came before the time to check the workers."""
         with self._news:
-            self._news.wait_for(lambda: ticket in self._arrived or self._failed or self._lost(), POLL)
-            return ticket in self._arrived
+            self._news.wait_for(lambda: self.arrivals.has(ticket) or self._failed or self._lost(), POLL)
+            return self.arrivals.has(ticket)
 
     def _lost(self) -> list[LoaderWorker]:
         return [worker for worker in self._workers if worker.gone and worker.owes]
@@ -341,7 +333,7 @@ class Workers:
         return f"its worker {worker.process.pid} last {doing}, for {worker.owes[ticket]}"
 
     def _receive(self) -> None:
-        """The receiving thread: stores the workers' answers in `_arrived`, until they are asked to end."""
+        """The receiving thread: makes the workers' answers ready, until they are asked to end."""
         try:
             if self._device.type == "cuda":
                 torch.cuda.set_device(self._device)
@@ -353,16 +345,17 @@ class Workers:
                 while going:
                     for key, _ in selector.select():
                         going = self._received(selector, key.data) and going
+                    self.arrivals.pin()
         except BaseException as error:
             with self._news:
                 self._failed = error
                 self._news.notify_all()
 
     def _received(self, selector: selectors.BaseSelector, worker: LoaderWorker | None) -> bool:
-        """Receive an answer of a worker; False where there will be none any more."""
+        """Receive an answer of a worker, or a wake-up call; False where there will be none any more."""
         if worker is None:
-            return False
-        sent = receive(worker.line, pin=self._device.type == "cuda")
+            return bool(self._woken.recv(1024))
+        sent = receive(worker.line)
         with self._news:
             if sent is None:
                 worker.gone = True
@@ -374,10 +367,7 @@ class Workers:
                         f"loader worker {worker.process.pid} answered twice: a component called os.fork, and returned "
                         "in both processes. End the new one there (os._exit), or use subprocess"
                     )
-                if ticket in self._unwanted:
-                    self._unwanted.remove(ticket)
-                else:
-                    self._arrived[ticket] = value, buffer
+                self.arrivals.put(ticket, (value, buffer))
             self._news.notify_all()
         return True
 

@@ -177,17 +177,28 @@ def _saving(tensors: dict[str, Tensor]) -> Callable[[Path], None]:
 
 
 def _on_host(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Copies in the memory of the host; what several names share is one copy."""
+    """Copies in the memory of the host; what several names share is one copy.
+
+    Those of CUDA tensors are pinned, so that all are under way at once, and are waited for together.
+    """
     copies: dict[tuple[Any, ...], Tensor] = {}
+    devices: set[torch.device] = set()
 
     def copy(tensor: Tensor) -> Tensor:
         same = (tensor.data_ptr(), tensor.shape, tensor.stride())
         key = same if tensor.numel() else (id(tensor),)
-        if key not in copies:
+        if key not in copies and tensor.device.type == "cuda":
+            devices.add(tensor.device)
+            held = torch.empty_like(tensor.detach(), device="cpu", pin_memory=True)
+            copies[key] = held.copy_(tensor.detach(), non_blocking=True)
+        elif key not in copies:
             copies[key] = tensor.detach().to("cpu", copy=True)
         return copies[key]
 
-    return {name: copy(value) if isinstance(value, Tensor) else value for name, value in values.items()}
+    held = {name: copy(value) if isinstance(value, Tensor) else value for name, value in values.items()}
+    for device in devices:
+        torch.cuda.current_stream(device).synchronize()
+    return held
 
 
 def _save_moments(path: Path, moments: dict[str, dict[str, Tensor]]) -> None:

@@ -260,6 +260,11 @@ class MicroBatch:
 
         return replace(exchanged(self.map, exchange), buffer=buffers[0])
 
+    @property
+    def place(self) -> tuple[str, tuple[int, ...]]:
+        """The task and the number, by which it is known."""
+        return self.task, self.number
+
     def map(self, function: Change) -> MicroBatch:
         """The same with `function` applied to every tensor, which leaves values unchanged; a stream that views share
         stays one object."""
@@ -289,10 +294,16 @@ def _on(mapped: Callable[[Change], T], device: torch.device, buffer: Tensor | No
 def exchanged(mapped: Callable[[Change], T], exchange: Callable[[list[Tensor]], list[Tensor]]) -> T:
     """The object whose tensors `mapped` changes, each replaced with the one at its place in the output of
     `exchange`."""
+    before = tensors_of(mapped)
+    known = dict(zip(map(id, before), exchange(before), strict=True))
+    return mapped(lambda tensor: known[id(tensor)])
+
+
+def tensors_of(mapped: Callable[[Change], object]) -> list[Tensor]:
+    """The tensors that `mapped` changes, each once, in its order."""
     found: dict[int, Tensor] = {}
     mapped(lambda tensor: found.setdefault(id(tensor), tensor))
-    known = dict(zip(found, exchange(list(found.values())), strict=True))
-    return mapped(lambda tensor: known[id(tensor)])
+    return list(found.values())
 
 
 def share_streams(views: dict[str, Batch]) -> dict[str, Batch]:

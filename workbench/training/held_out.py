@@ -27,7 +27,16 @@ from workbench.pretraining.task import Task, labels
 from workbench.recipe.spec import TrainSpec
 from workbench.sequences.batch import MicroBatch
 from workbench.training.embedding_gather import EmbeddingGather
-from workbench.training.losses import EmbeddedFields, Label, MicroPass, add_sums, loss_of
+from workbench.training.losses import (
+    DeviceSums,
+    EmbeddedFields,
+    Label,
+    MicroPass,
+    Sums,
+    add_sums,
+    loss_of,
+    zero,
+)
 from workbench.training.metrics import Window
 from workbench.training.modes import evaluating
 from workbench.training.nonfinite import dry
@@ -124,10 +133,13 @@ class HeldOut:
         lanes = list(self.world.lanes(self.spec.lanes))
         places = [MicroBatchId(task, number, lane) for number in range(steps) for lane in lanes]
         with self.root.remembering(Memory()):
-            self._steps(task, steps, lanes, feed.micro_batches(self.batches, places), window)
+            sums = PassSums(self.labels, self.world.device)
+            self._steps(task, steps, lanes, feed.micro_batches(self.batches, places), sums)
+            sums.add_to(window)
+        self.micro_pass.copies.forget()
         self.tables.release()
 
-    def _steps(self, task: str, steps: int, lanes: list[int], micros: Ahead, window: Window) -> None:
+    def _steps(self, task: str, steps: int, lanes: list[int], micros: Ahead, sums: PassSums) -> None:
         wide = self.tasks[task].global_batch
         for number in range(steps):
             embedded: dict[str, dict[int, EmbeddedFields]] = {name: {} for name in wide}
@@ -149,30 +161,40 @@ class HeldOut:
                         counts[name][lane] = micro.counts[name]
                         self.measured.add((task, name), (number, lane), output)
                     else:
-                        self._add(window, (task, name), output, micro.counts[name])
+                        sums.add((task, name), output, micro.counts[name])
                         self.measured.add((task, name), (number, lane), output.outputs)
             if self.root.remembered is not None:
                 self.root.remembered.commit()
             for name in wide:
-                self._step_wide(window, (task, name), embedded[name], counts[name])
+                self._step_wide(sums, (task, name), embedded[name], counts[name])
 
     def _step_wide(
-        self, window: Window, label: Label, mine: dict[int, EmbeddedFields], counts: dict[int, float]
+        self, sums: PassSums, label: Label, mine: dict[int, EmbeddedFields], counts: dict[int, float]
     ) -> None:
         whole, rows = self.gathers[label](mine)
         head = self.root.heads[label[1]]
         assert isinstance(head, GlobalBatchHead)
         for lane, count in counts.items():
-            self._add(window, label, loss_of(head, whole, rows[lane]), count)
-
-    def _add(self, window: Window, label: Label, output: LossOutput, count: float) -> None:
-        name = self.labels[label]
-        add_sums(window.losses, {name: (output.loss.item(), count)})
-        add_sums(window.metrics, {f"{name}/{m}": (_number(s), _number(c)) for m, (s, c) in output.metrics.items()})
+            sums.add(label, loss_of(head, whole, rows[lane]), count)
 
 
-def _number(value: Tensor | float) -> float:
-    return value.item() if isinstance(value, Tensor) else float(value)
+class PassSums:
+    """This rank's losses and metrics of a pass. They stay on the device, which is waited for once, at the end."""
+
+    def __init__(self, names: Mapping[Label, str], device: torch.device) -> None:
+        self.names = names
+        self._sums = DeviceSums(names, device)
+        self._counts: Sums = {}
+
+    def add(self, label: Label, output: LossOutput, count: float) -> None:
+        self._sums.add(label, output)
+        add_sums(self._counts, {self.names[label]: (0.0, count)})
+
+    def add_to(self, window: Window) -> None:
+        losses, metrics, _ = self._sums.read(World(), zero(self._sums.device))
+        added = {self.names[label]: loss for label, loss in losses.items()}
+        add_sums(window.losses, {name: (added[name], count) for name, (_, count) in self._counts.items()})
+        add_sums(window.metrics, metrics)
 
 
 def improves(name: str, value: float, best: float | None) -> bool:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -36,7 +36,7 @@ from workbench.core.processes.distributed import World
 from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.objective import LOSS, GlobalBatchHead, Head, LossOutput
 from workbench.pretraining.task import Task, labels
-from workbench.sequences.batch import MicroBatch
+from workbench.sequences.batch import MicroBatch, tensors_of
 from workbench.training.arithmetic import autocast_dtype
 from workbench.training.embedding_gather import EmbeddedFields, EmbeddingGather
 from workbench.training.parallel import Work
@@ -210,35 +210,42 @@ class MicroPass:
 
 class Copies:
     """Micro-batches on their way to the device. On CUDA they are copied on a stream of their own, while another one is
-    computed; the device waits for the copy that is used, not the host."""
+    computed; the device waits for the copy that is used, not the host.
+
+    A micro-batch is known by its task and number, whichever of its views share a stream by then.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-        self._under_way: dict[int, tuple[MicroBatch, MicroBatch, torch.cuda.Event]] = {}
+        self._under_way: dict[tuple[str, tuple[int, ...]], tuple[list[Tensor], list[Tensor], torch.cuda.Event]] = {}
 
     def begin(self, micro: MicroBatch) -> None:
         """Begin to copy a micro-batch that will be taken."""
-        if self._stream is None or id(micro) in self._under_way:
+        if self._stream is None or micro.place in self._under_way:
             return
         with torch.cuda.stream(self._stream):
             moved = micro.to(self.device)
-            self._under_way[id(micro)] = micro, moved, self._stream.record_event()
+            copied = tensors_of(micro.map), tensors_of(moved.map)
+            self._under_way[micro.place] = *copied, self._stream.record_event()
 
     def take(self, micro: MicroBatch, *, again: bool = False) -> MicroBatch:
         """The micro-batch on the device; its copy stays there where it is taken `again`."""
         if self._stream is None:
             return micro.to(self.device)
         self.begin(micro)
-        _, moved, copied = self._under_way[id(micro)] if again else self._under_way.pop(id(micro))
+        here, there, copied = self._under_way[micro.place] if again else self._under_way.pop(micro.place)
         reader = torch.cuda.current_stream(self.device)
         reader.wait_event(copied)
-
-        def read(tensor: Tensor) -> Tensor:
+        for tensor in there:
             tensor.record_stream(reader)  # its memory is the copying stream's, and not free before it was read
-            return tensor
+        moved = dict(zip(map(id, here), there, strict=True))
+        return replace(micro.map(lambda tensor: moved[id(tensor)]), buffer=None)
 
-        return moved.map(read)
+    def forget(self, following: MicroBatch | None = None) -> None:
+        """At a step's end: let go of every copy that was not taken, but that of the `following` micro-batch."""
+        kept = None if following is None else following.place
+        self._under_way = {place: copy for place, copy in self._under_way.items() if place == kept}
 
 
 def add_sums(into: Sums, more: Mapping[str, tuple[float, float]]) -> None:
@@ -253,7 +260,7 @@ class DeviceSums:
     stay on the host. `metrics` has the values and counts of each metric, one after the other."""
 
     def __init__(self, names: Mapping[Label, str], device: torch.device) -> None:
-        self.names = names
+        self.names, self.device = names, device
         self.losses = dict(zip(names, torch.zeros(len(names), dtype=torch.float64, device=device), strict=True))
         self.metrics: dict[str, list[Tensor | float]] = {}
 

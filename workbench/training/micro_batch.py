@@ -75,7 +75,7 @@ def with_micro_batch(recipe: Recipe, tokenizer: Tokenizer | None, world: World) 
     with torch.random.fork_rng([world.device]):
         trial = Trial(recipe, tokenizer, world)
         room = trial.room * (1 - MARGIN)
-        candidates = sizes(recipe.train.global_batch_size, world.size)
+        candidates = possible_sizes(recipe.train.global_batch_size, world.size)
         size = largest(candidates, trial.peak, room)
     del trial
     release_memory(world.device)
@@ -94,7 +94,7 @@ def with_micro_batch(recipe: Recipe, tokenizer: Tokenizer | None, world: World) 
     return sized(recipe, min(found))
 
 
-def sizes(whole: int, ranks: int) -> list[int]:
+def possible_sizes(whole: int, ranks: int) -> list[int]:
     """The powers of two that divide a step's samples, from 1 on, with equally many micro-batches for each rank, where
     that is possible; otherwise with at least one for each."""
     powers = [1 << n for n in range(whole.bit_length()) if whole % (1 << n) == 0]

@@ -45,6 +45,8 @@ Total = Callable[[dict[str, Any]], Tensor]
 """A function of the heads' outputs by objective that returns a scalar."""
 TRIED = 64
 """Micro-batches of a task that are read to find one with samples."""
+STANDS_IN = -1
+"""The split in the number of a stand-in."""
 
 
 @dataclass(frozen=True)
@@ -205,13 +207,16 @@ class ShardedModel(ParallelModel):
         return Work(task, -1, self.stand_ins[task], stands_in=True)
 
     def agreed(self, work: list[Work]) -> list[Work]:
-        """The same micro-batches, whose views share a stream where they do on every rank."""
+        """The same micro-batches, whose views share a stream where they do on every rank.
+
+        One is changed only where it shares a stream and another rank's does not.
+        """
         shared = [_shared(item.micro) for item in work if item.micro is not None]
         flags = [float(flag) for item in shared for flag in item.values()]
         if not flags:
             return work
         everywhere = iter(self.world.sum(torch.tensor(flags)).tolist())
-        apart = [{key for key in item if next(everywhere) < self.world.size} for item in shared]
+        apart = [{key for key, here in item.items() if next(everywhere) < self.world.size and here} for item in shared]
         return [
             replace(item, micro=_with_apart(item.micro, keys)) if keys and item.micro is not None else item
             for item, keys in zip(work, apart, strict=True)
@@ -379,10 +384,10 @@ def _of_data(mesh: DeviceMesh) -> DeviceMesh:
 
 
 def _first_of(task: str, batches: MicroBatches) -> MicroBatch:
-    """The first micro-batch of a task that has samples."""
+    """The first micro-batch of a task that has samples, with a number that no other one of a step has."""
     for number in range(TRIED):
         if (micro := batches.micro_batch(MicroBatchId(task, number, 0))) is not None:
-            return micro
+            return replace(micro, number=(STANDS_IN, number, 0))
     raise WorkbenchError(
         f"tasks.{task}: none of the first {TRIED} micro-batches has a usable sample; look at the corpus with "
         "`workbench show RECIPE --batch`"

@@ -14,9 +14,11 @@ from workbench.corpora.corpus import Corpus
 from workbench.models.attention.call import chosen
 from workbench.models.network import Network
 from workbench.models.sharded_table import count_parameters
+from workbench.pretraining.loader import made_ahead
 from workbench.recipe.recipe_listing import stack
 from workbench.recipe.spec import ParallelSpec
 from workbench.training.capacity import GIB, free_memory, resident
+from workbench.training.micro_batch import MARGIN, largest, possible_sizes
 from workbench.training.parallel import is_sharded, parts_of
 from workbench.training.plan import Plan
 
@@ -32,12 +34,14 @@ class Preamble:
         step: finished steps.
         end: the step at which training ends this time.
         memory: bytes that a step will hold on the CUDA device; 0 where the trial failed, None without a trial.
+        size: bytes of the largest of the first micro-batches; 0 where it is not known.
     """
 
     plan: Plan
     step: int
     end: int
     memory: int | None
+    size: int = 0
 
     def facts(self) -> dict[str, str]:
         """By name, in the order of showing."""
@@ -83,7 +87,10 @@ class Preamble:
             name = f"{world.device.type}, {_counted(threads, 'thread')}, {_gib(free)} of {_gib(total)} free"
         workers = self.plan.recipe.train.num_workers
         workers = loaders(world.device) if workers is None else workers
-        return f"{ranks}{name}, {_counted(workers, 'loader worker') if workers else 'loading in the main process'}"
+        if not workers:
+            return f"{ranks}{name}, loading in the main process"
+        ahead = f", {made_ahead(workers, self.size):,} micro-batches of {_gib(self.size)} ahead" if self.size else ""
+        return f"{ranks}{name}, {_counted(workers, 'loader worker')}{ahead}"
 
     def _precision(self) -> str:
         """The dtype of the computation, and that of weights and moments."""
@@ -147,13 +154,30 @@ class Preamble:
             if not self.memory:
                 return "not known: a trial on the first micro-batch failed, as the first step may"
             free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
-            return f"about {_gib(self.memory)} of {_gib(free)}, by a trial on the first micro-batch"
-        spec = self.plan.recipe.train
-        held = resident(self.plan.model, spec, device, parts_of(spec.parallel, self.plan.data_world))
+            roomier = self.roomier(self.memory, free)
+            more = f"; train.micro_batch_size=auto would take about {roomier:,} samples at once" if roomier else ""
+            return f"about {_gib(self.memory)} of {_gib(free)}, by a trial on the first micro-batch{more}"
         return (
-            f"weights, gradients and moments take {_gib(held)} of {_gib(free_memory(device))}; activations are not "
-            "included"
+            f"weights, gradients and moments take {_gib(self._resident())} of {_gib(free_memory(device))}; activations "
+            "are not included"
         )
+
+    def _resident(self) -> int:
+        spec = self.plan.recipe.train
+        return resident(self.plan.model, spec, self.plan.world.device, parts_of(spec.parallel, self.plan.data_world))
+
+    def roomier(self, memory: int, free: int) -> int:
+        """The larger micro-batch that `auto` would find, if activations grow with the samples; 0 where it would not.
+
+        Args:
+            memory: bytes of a step as it is.
+            free: bytes that it could take.
+        """
+        spec, held = self.plan.recipe.train, self._resident()
+        each = max(memory - held, 1) / spec.samples
+        sizes = possible_sizes(spec.global_batch_size, self.plan.data_world.size)
+        found = largest(sizes, lambda size: held + size * each, free * (1 - MARGIN))
+        return found if found > spec.samples else 0
 
 
 def _held(corpus: Corpus) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from workbench.core.files.lock import locked
 from workbench.core.processes.distributed import World, distributed
-from workbench.core.processes.malloc import keep_freed_memory
+from workbench.core.processes.malloc import grow_segments, keep_freed_memory
 from workbench.core.processes.shared_folder import refuse_unshared
 from workbench.core.processes.signals import StopRequest
 from workbench.core.terminal import Terminal
@@ -86,6 +86,7 @@ def pretrain(
         collective_check(world),
         computing(arithmetic_of(recipe.train, world.device)),
     ):
+        grow_segments(world.device)
         plan = check(recipe, run, world, accept_changes=accept_changes)
         kept = world.from_main(partial(_write_folder, plan))
         planned()

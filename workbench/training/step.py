@@ -135,6 +135,7 @@ class Updater:
                 of_task = [item for item in even if item.task == task]
                 stepped.embed(self.micro_pass, step, of_task, self.first, self.parallel.running)
         self._backward(step, even, stepped, following)
+        self.micro_pass.copies.forget(following)
         self.parallel.finish()
         if self.loss_scale is not None:
             self.loss_scale.unscale([*self.trained, *self.tables.leaves])

@@ -28,7 +28,7 @@ from workbench.runs.data_record import keep_run
 from workbench.runs.frozen_weights import FrozenNames
 from workbench.runs.metrics_file import Record
 from workbench.runs.provenance import provenance
-from workbench.sequences.batch import MicroBatch
+from workbench.sequences.batch import MicroBatch, tensors_of
 from workbench.training.arithmetic import warn_change
 from workbench.training.callbacks import Callback
 from workbench.training.capacity import forget_trials, step_peak
@@ -150,11 +150,11 @@ class Trainer:
         spared = Spared(logs=self.world.is_main)
         checkpointing = self.spec.activation_checkpointing
         prepare_layers(self.root, compile=False, checkpointing=checkpointing)
-        meter, memory = self._measured(spared)  # before layers are compiled: operations are counted one by one
+        meter, memory, size = self._measured(spared)  # before layers are compiled: operations are counted one by one
         display = Display(self.console, self.world, spared, start=self.step, total=end)
         if self.world.is_main:
             with spared("the overview", later=True):  # a failure in a trial may end the run by itself
-                display.preamble(Preamble(self.plan, self.step, end, memory).facts())
+                display.preamble(Preamble(self.plan, self.step, end, memory, size).facts())
         prepare_layers(self.root, compile=self.spec.compile, checkpointing=checkpointing)
         places = training_places(self.schedule, range(self.step, end), self.lanes, self.spec.max_steps)
         sources, stopped = (self.batches, self.held_out.batches), partial(getattr, stop, "signal")
@@ -242,9 +242,10 @@ class Trainer:
     def _due(self, every: int, last: int) -> bool:
         return every > 0 and (self.step % every == 0 or self.step == last)
 
-    def _measured(self, spared: Spared) -> tuple[Meter, int]:
-        """A meter with the model's operations per row, and the bytes of its GPU that a step will hold, 0 where that is
-        not known: measured by trials on the first micro-batches of this rank's first lane.
+    def _measured(self, spared: Spared) -> tuple[Meter, int, int]:
+        """A meter with the model's operations per row, the bytes of its GPU that a step will hold, and those of a
+        micro-batch, 0 where they are not known: measured by trials on the first micro-batches of this rank's first
+        lane.
 
         Every rank makes them, so that none waits for another, and collectives of a component meet their counterpart.
         """
@@ -269,7 +270,8 @@ class Trainer:
                 # autocast leaves some products in float32, which on a CPU are the faster ones
                 peak = max(measured_peak(device, each) for each in {dtype, None if device.type == "cpu" else dtype})
         forget_trials(device)
-        return Meter(self.ranks, self.seconds, spared, flops, peak), memory
+        size = max((sum(tensor.nbytes for tensor in tensors_of(micro.map)) for micro in first), default=0)
+        return Meter(self.ranks, self.seconds, spared, flops, peak), memory, size
 
     def _metrics(self, lr: float, meter: Meter) -> Record:
         """The line of metrics.jsonl on the steps since the last one; every rank takes part."""

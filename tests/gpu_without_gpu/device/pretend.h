@@ -23,4 +23,10 @@ enum {
 extern long pretend_counts[COUNTERS];
 /* Count one, and tell the hook. */
 void pretend_count(int what);
+
+/* Memory that `segments.c` maps piece by piece: its ranges of addresses, its bytes, and what torch calls. */
+void pretend_range(void *start, size_t size, int device);
+void pretend_no_range(void *start);
+int pretend_use(int device, long size);
+void *pretend_segment_function(const char *name);
 #endif

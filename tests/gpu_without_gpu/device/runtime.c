@@ -131,12 +131,13 @@ const char *cudaGetErrorName(cudaError_t error) { return cudaGetErrorString(erro
 cudaError_t cudaProfilerStart(void) { DONE; }
 cudaError_t cudaProfilerStop(void) { DONE; }
 
-/* Functions of the driver that torch looks up by name: one that says yes to everything stands for each. */
+/* Functions of the driver that torch looks up by name: those of segments, or one that says yes to everything. */
 static int yes(void) { return 0; }
 cudaError_t cudaGetDriverEntryPointByVersion(
     const char *name, void **function, unsigned version, unsigned long long flags,
     enum cudaDriverEntryPointQueryResult *result) {
-    *function = (void *)yes;
+    *function = pretend_segment_function(name);
+    if (!*function) *function = (void *)yes;
     if (result) *result = cudaDriverEntryPointSuccess;
     DONE;
 }
@@ -196,6 +197,29 @@ static int find(const Block *blocks, int count, const void *place) {
     for (int i = 0; i < count; i++)
         if ((const char *)place >= blocks[i].start && (const char *)place < blocks[i].start + blocks[i].size) return i;
     return -1;
+}
+
+/* A range of addresses of a device; what is mapped there is counted by its pieces. */
+void pretend_range(void *start, size_t size, int device) {
+    pthread_mutex_lock(&lock);
+    if (blocks_on_device < MAX_BLOCKS) on_device[blocks_on_device++] = (Block){start, size, device};
+    pthread_mutex_unlock(&lock);
+}
+
+void pretend_no_range(void *start) {
+    pthread_mutex_lock(&lock);
+    int i = find(on_device, blocks_on_device, start);
+    if (i >= 0) on_device[i] = on_device[--blocks_on_device];
+    pthread_mutex_unlock(&lock);
+}
+
+/* Use so many bytes more of a device; 1 where it has not so many. */
+int pretend_use(int device, long size) {
+    pthread_mutex_lock(&lock);
+    int full = size > 0 && used[device] + size > memory_size();
+    if (!full) used[device] += size;
+    pthread_mutex_unlock(&lock);
+    return full;
 }
 
 cudaError_t cudaMalloc(void **place, size_t size) {

@@ -294,7 +294,7 @@ def data_parallel(module: nn.Module) -> DistributedDataParallel:
 
     Components (a layer that is skipped, a head with a branch) and data (a rank without a micro-batch) decide which
     parameters a step uses. So DDP searches for unused parameters in every step: a walk over the graph while a GPU is
-    busy.
+    busy. Gradients are views of the buffers that are reduced, so there is one copy of them.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -302,7 +302,8 @@ def data_parallel(module: nn.Module) -> DistributedDataParallel:
     own = rows_sharded(module)
     if ignored := [name for name, p in module.named_parameters() if p in own]:
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, ignored)
-    return DistributedDataParallel(module, broadcast_buffers=False, find_unused_parameters=True)
+    options: dict[str, Any] = {"broadcast_buffers": False, "gradient_as_bucket_view": True}
+    return DistributedDataParallel(module, find_unused_parameters=True, **options)
 
 
 class _Unadvised(torch.autograd.Function):
