@@ -14,7 +14,7 @@ from torch import Tensor
 from workbench.interop import bert_config, bert_names
 from workbench.interop.family import CheckpointFamily, FamilyConfig
 from workbench.interop.network_description import ModelDescription
-from workbench.interop.rules import Buffer, Copy, RowRanges, Rule, SameTensor
+from workbench.interop.rules import Buffer, RowRanges, Rule, SameTensor
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.sequences.text_layout import Visibility
 
@@ -47,7 +47,7 @@ class Roberta(CheckpointFamily):
             *bert_names.layers("roberta.encoder.layer", config["num_hidden_layers"]),
             *bert_names.both("roberta.pooler.dense", "poolers.text.dense"),
             *bert_names.word_head("roberta.embeddings.word_embeddings.weight", "lm_head", "dense", "layer_norm"),
-            Copy("lm_head.decoder.bias", "lm_head.bias"),
+            bert_names.decoder_bias("lm_head"),
             Buffer("roberta.embeddings.position_ids"),
         ]
 
