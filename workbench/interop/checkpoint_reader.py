@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,15 +103,20 @@ def _converted(
     tensors, unused = to_ours(state, rules, tied)
     ours = {name for rule in rules if not isinstance(rule, Buffer | Copy) for name in rule.ours}
     for rule in differing(state, rules) if tied else ():
-        logger.warning(
-            "%s: %s and %s are one tensor in this family, but differ in this file; predictions use the first",
-            *(where, rule.source, rule.of),
-        )
+        _report_apart(where, rule)
         if rule.own not in ours and config.get(TIED, True):
             config = FamilyConfig({**config, TIED: False})
             heads = [each for each in rules if isinstance(each, Copy) and each.own and each.written_with in state]
             tensors, unused = to_ours({**{each.source: state[each.of] for each in heads}, **state}, rules, tied=False)
     return config, tensors, unused
+
+
+@cache  # a command reads a folder for its recipe, and again for its weights
+def _report_apart(where: str, rule: Copy) -> None:
+    logger.warning(
+        "%s: %s and %s are one tensor in this family, but differ in this file; predictions use the first",
+        *(where, rule.source, rule.of),
+    )
 
 
 def _check_body(checkpoint_family: CheckpointFamily, rules: list[Rule], unused: list[str]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,8 @@ KINDS = {"image": "vision-language", "entity": "knowledge"}
 
 def is_checkpoint_folder(name: str) -> bool:
     """Whether a command's RECIPE names a checkpoint: a folder, a file of weights, or `package:NAME`."""
-    path = Path(name)
-    return name.startswith(PREFIX) or path.is_dir() or (path.is_file() and path.suffix in (".safetensors", *TORCH))
+    weights = name.endswith((".safetensors", *TORCH)) and os.path.isfile(name)
+    return name.startswith(PREFIX) or os.path.isdir(name) or weights
 
 
 def recipe_named(name: str, overrides: Sequence[str] = (), *, trust: bool = False) -> Recipe:
