@@ -20,6 +20,7 @@ from workbench.interop.checkpoint_files import (
     CheckpointFiles,
     check_numbers,
     family_of,
+    other_weights,
     read_config,
     read_tensors,
 )
@@ -28,8 +29,11 @@ from workbench.interop.rules import Buffer, Copy, Rule, differing, to_ours, weig
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.sequences.text_layout import Visibility
+from workbench.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
+MUCH = 0.8
+"""A tokenizer has about as many tokens as its model; tables are padded to round numbers."""
 HOW = "as `family`: `model.init_from.family=FAMILY` behind the folder, or `family: FAMILY` in a recipe's init_from"
 
 
@@ -70,6 +74,9 @@ def read_checkpoint_folder(files: CheckpointFiles, family: str | None = None) ->
     """
     config, state = FamilyConfig(read_config(files.config)), read_tensors(files.weights)
     where = ", ".join(map(str, files.weights))
+    left = other_weights(files.weights)
+    if left:
+        logger.info("%s: read; other weights next to it are not: %s", where, ", ".join(left))
     name = family_of(family) if family else recognised(config, state, where)
     checkpoint_family = make_family(name)
     try:
@@ -234,6 +241,23 @@ def _is_there(head: str, tensors: Mapping[str, Tensor], rules: list[Rule]) -> bo
     """Whether the files have a head, or the family's has no tensors of its own (words predicted by their table)."""
     of_rules = (name for rule in rules if not isinstance(rule, Buffer | Copy) for name in rule.ours)
     return any(name.startswith(f"{head}.") for name in tensors) or not any(n.startswith(f"{head}.") for n in of_rules)
+
+
+def report_tokenizer(folder: Path, words: Tokenizer, read: PretrainedWeights) -> None:
+    """Warn of a tokenizer with other tokens than the network or the configuration next to it."""
+    rows = read.network.streams.get("text", {}).get("vocab_size")
+    if rows is not None and not MUCH * rows <= words.vocab_size <= rows:
+        logger.warning(
+            "%s: the tokenizer has %s tokens, and the configuration has vocab_size = %s: is it the model's own?",
+            *(folder, f"{words.vocab_size:,}", f"{rows:,}"),
+        )
+    for role in {*filter(None, (read.sequence.get("begin"), read.sequence.get("end")))}:
+        stated = read.config.get(f"{role}_token_id")
+        if isinstance(stated, int) and words.has(role) and words.id(role) != stated:
+            logger.warning(
+                "%s: the configuration has %s_token_id = %d, and that token is %d in the tokenizer, which is used",
+                *(folder, role, stated, words.id(role)),
+            )
 
 
 def names_of(place: Path) -> str:

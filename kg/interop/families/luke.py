@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from workbench.interop import bert_config, bert_names
-from workbench.interop.families.roberta import UNUSED
+from workbench.interop.families.roberta import UNUSED, counted_positions
 from workbench.interop.family import CheckpointFamily, FamilyConfig, token_head
 from workbench.interop.network_description import ModelDescription
 from workbench.interop.rules import Buffer, Copy, RowRanges, Rule, SameTensor
@@ -34,7 +34,7 @@ class Luke(CheckpointFamily):
         return config.get("model_type") == "luke"
 
     def network(self, config: FamilyConfig) -> NetworkSpec:
-        positions = config["max_position_embeddings"] - UNUSED
+        positions = counted_positions(config)
         entity = bert_config.text_stream(config, embedding="kg.entity_token", max_positions=positions)
         del entity["vocab_size"]
         entity |= {"vocabulary": config["entity_vocab_size"], "embedding_size": config["entity_emb_size"]}

@@ -69,7 +69,7 @@ class Vilt(CheckpointFamily):
         return {
             "mlm": bert_config.word_head(config),
             "itm": {"objective": "vision.itm", "outputs": 1},
-            "answers": {"objective": "vision.answers", "norm_place": "before", "norm_eps": HEAD_EPS},
+            "answers": {"objective": "vision.answers", "norm_place": "before", "norm_eps": HEAD_EPS, **_named(config)},
         }
 
     def task(self, config: FamilyConfig) -> Spec:
@@ -119,6 +119,12 @@ class Vilt(CheckpointFamily):
             "max_image_length": -1,
             **_answers(described),
         }
+
+
+def _named(config: FamilyConfig) -> Spec:
+    """The answers in the order of the classifier's rows, where a configuration names them itself."""
+    names = [name for _, name in sorted((config.get("id2label") or {}).items(), key=lambda item: int(item[0]))]
+    return {} if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else {"answers": names}
 
 
 def _answers(described: ModelDescription) -> dict[str, Any]:

@@ -121,7 +121,8 @@ def _check(text: str | IO[str]) -> None:
                 raise WorkbenchError(_DEEP)
             wrong = _mistaken(event.value) if isinstance(event, ScalarEvent) and event.implicit[0] else None
             if wrong is not None:
-                raise WorkbenchError(wrong if isinstance(text, str) else f"line {event.start_mark.line + 1}: {wrong}")
+                mark = None if isinstance(text, str) else event.start_mark
+                raise WorkbenchError(wrong if mark is None else f"line {mark.line + 1}: {wrong}")
     except YAMLError as error:
         if "nesting depth" in str(error):  # newer libyaml has a limit, and reads ahead of the events
             raise WorkbenchError(_DEEP) from error
