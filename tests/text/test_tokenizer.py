@@ -300,11 +300,11 @@ def test_a_tokenizer_of_special_tokens_alone_is_refused(tmp_path: Path, listed: 
         ({"tokenizer_config.json": {"mask_token": "[NO]"}}, "names the mask token '[NO]', which is not in the"),
         (
             {"tokenizer_config.json": {"mask_token": "a"}, "special_tokens_map.json": {"mask_token": "b"}},
-            "the mask token is 'a' in tokenizer_config.json, 'b' in special_tokens_map.json; that of special_tokens_map",
+            "the mask token is 'a' in tokenizer_config.json, 'b' in special_tokens_map.json; that of special",
         ),
         (
             {"tokenizer_config.json": {"added_tokens_decoder": {"7": {"content": "a"}}}},
-            "tokenizer_config.json has 1 tok",
+            "_config.json has 1 tok",
         ),
         ({"vocab.json": {"a": 1, "b": 1}}, "vocab.json has 1 tokens that the tokenizer lacks or that have another id"),
     ],
