@@ -1,9 +1,14 @@
-"""Finds the images of an annotation file in folders and plain tar files, which are read in place."""
+"""Finds the images of an annotation file in folders and plain tar files, which are read in place.
+
+A link in a folder that the user named is followed wherever it leads, as in the caches of Hugging Face's hub. A link in
+a tar file leads to another of its members, or nowhere. No name in an annotation file leads out of a folder.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import posixpath
 import re
 import tarfile
 from collections.abc import Sequence
@@ -44,6 +49,7 @@ class Absent(Enum):
 
     MISSING = "{} not found"
     SEVERAL = "several {}s have this name"
+    UNLINKED = "{} is a link whose target is missing (copy with cp -rL, pack with tar --dereference)"
 
     def __bool__(self) -> Literal[False]:
         return False
@@ -63,7 +69,7 @@ class ImageStore:
             nested: whether bare names are searched for in subfolders, too (`VG_100K` of Visual Genome).
 
         Raises:
-            WorkbenchError: a place is missing, a tar is compressed or damaged, or a member's path leaves its folder.
+            WorkbenchError: a place is missing, or a tar is compressed or damaged.
         """
         self.places = expand(places)
         self.folders = list(dict.fromkeys(real_path(place) for place in self.places if place.is_dir()))
@@ -86,22 +92,19 @@ class ImageStore:
         of its first folders. A bare name that is not at the top may be that of one file at any depth. A path that leads
         out of the image folder usually comes from another machine: it is not followed, unless it leads back in. Instead
         its longest suffix that exists is used, or its bare name if only one image has it.
-
-        Raises:
-            WorkbenchError: a link of this name leads out of the image folder.
         """
         path = PurePosixPath(name.replace("\\", "/"))
         foreign = leads_out(name)
-        if foreign and (ref := self._followed(path, name)) is not None:
+        if foreign and (ref := self._followed(path)) is not None:
             return ref
         parts = _below(path) if foreign else path.parts
         if not parts or not parts[-1].strip("."):
             return Absent.MISSING
         for start in range(len(parts) - 1 if foreign else 1):
-            if found := self._at(parts[start:], name):
+            if found := self._at(parts[start:]):
                 return found[0] if len(found) == 1 else Absent.SEVERAL
         if foreign or len(parts) == 1:
-            alone = self._alone(parts[-1], name)
+            alone = self._alone(parts[-1])
             self.by_name += bool(alone)
             self._example = self._example or name if alone else self._example
             return alone
@@ -113,52 +116,39 @@ class ImageStore:
             reported = "%d of the %s were found in %s by their file name alone, not by a path (the first is %.200r)"
             log.info(reported, self.by_name, what, self.describe(), self._example)
 
-    def _followed(self, path: PurePosixPath, name: str) -> ImageRef | None:
+    def _followed(self, path: PurePosixPath) -> ImageRef | Absent | None:
         """The file of an absolute path that lies in one of the folders."""
-        if not path.is_absolute() or "\0" in name:
-            return None
         with suppress(OSError, ValueError):
             found = real_path(str(path))
-            for folder in self.folders:
-                if found.is_relative_to(folder):
-                    return self._in_folder(folder, found, name)
+            if path.is_absolute() and any(found.is_relative_to(folder) for folder in self.folders):
+                return _file(found)
         return None
 
-    def _at(self, parts: tuple[str, ...], name: str) -> list[ImageRef]:
+    def _at(self, parts: tuple[str, ...]) -> list[ImageRef | Absent]:
         """The images at this path in the folders and tar files; else in those named like its first folders."""
         inner = "/".join(parts)
         found = [tar[inner] for tar in self.tars.values() if inner in tar]
-        found += [ref for folder in self.folders if (ref := self._in_folder(folder, folder / inner, name))]
+        found += [ref for folder in self.folders if (ref := _file(folder / inner)) is not None]
         for cut in range(1, len(parts)) if not found else ():
             rest = "/".join(parts[cut:])
             for place, called in self._called:
                 if called[-cut:] == parts[:cut]:
                     tar = self.tars.get(str(place))
-                    ref = self._in_folder(place, place / rest, name) if tar is None else tar.get(rest)
+                    ref = _file(place / rest) if tar is None else tar.get(rest)
                     found += [ref] if ref is not None else []
         return list(dict.fromkeys(found))
 
-    def _in_folder(self, folder: Path, place: Path, name: str) -> ImageRef | None:
-        try:
-            path = real_path(place)
-            found = path.stat() if path.is_file() else None
-        except (OSError, ValueError):  # the name is too long for a file, or cannot be encoded
-            return None
-        if not path.is_relative_to(folder):
-            raise WorkbenchError(f"the image {name!r} is a link that leads out of its folder {folder}")
-        return None if found is None else ImageRef(str(path), 0, found.st_size, found.st_mtime_ns)
-
-    def _alone(self, file: str, name: str) -> ImageRef | Absent:
+    def _alone(self, file: str) -> ImageRef | Absent:
         """The only image with that file name, at any depth if folders are `nested`."""
         if not self.nested:
-            here = self._at((file,), name)
+            here = self._at((file,))
             return here[0] if len(here) == 1 else Absent.SEVERAL if here else Absent.MISSING
         self._names = self._all_names() if self._names is None else self._names
         if file not in self._names:
             return Absent.MISSING
         found = self._names[file]
         if isinstance(found, tuple) and not isinstance(found, ImageRef):
-            return self._in_folder(found[0], Path(found[1]), name) or Absent.MISSING
+            return _file(Path(found[1])) or Absent.MISSING
         return found or Absent.SEVERAL
 
     def _all_names(self) -> dict[str, ImageRef | tuple[Path, str] | None]:
@@ -166,10 +156,17 @@ class ImageStore:
         names: dict[str, ImageRef | tuple[Path, str] | None] = {}
         for tar in self.tars.values():
             for path, ref in tar.items():
-                file = PurePosixPath(path).name
-                names[file] = None if file in names else ref
+                if isinstance(ref, ImageRef):
+                    file = PurePosixPath(path).name
+                    names[file] = None if file in names else ref
         for folder in self.folders:
-            for place, _, files in os.walk(folder):
+            seen: set[str] = set()
+            for place, below, files in os.walk(folder, followlinks=True):
+                real = os.path.realpath(place)
+                if real in seen:  # a link to a folder above, or a second one to this folder
+                    below.clear()
+                    continue
+                seen.add(real)
                 for file in files:
                     at = os.path.join(place, file)
                     known = names.get(file)
@@ -187,7 +184,7 @@ class ImageStore:
         """
         safe = PurePosixPath(safe_name(name, "the annotations"))
         members = [pair for tar in self.tars.values() for pair in tar.items()]
-        found = [(path, ref) for path, ref in members if PurePosixPath(path).parent == safe != _HERE]
+        found = [(path, ref) for path, ref in members if ref and PurePosixPath(path).parent == safe != _HERE]
         for folder in self.folders if not found and safe != _HERE else ():
             for path in sorted(real_path(folder / safe).glob("*")) if (folder / safe).is_dir() else ():
                 if (ref := self.find(str(safe / path.name))) is not None:
@@ -201,30 +198,63 @@ class ImageStore:
 
     def lacking(self, what: str, name: str, option: str) -> WorkbenchError:
         """The error that none of the requested files exists, `name` among them."""
-        several = "; several files have this name" if self.look(name) is Absent.SEVERAL else ""
+        why = self.look(name)
+        more = f"; {why.reason(option.removesuffix('s'))}" if isinstance(why, Absent) and why != Absent.MISSING else ""
         return WorkbenchError(
-            f"none of the {what} is in {self.describe()} (the last one is {name[:200]!r}{several}). Name the folder or "
+            f"none of the {what} is in {self.describe()} (the last one is {name[:200]!r}{more}). Name the folder or "
             f"tar file of the {option} with --{option}"
         )
 
     def describe(self) -> str:
         return ", ".join(str(place) for place in self.places)
 
-    def _index(self, path: Path) -> dict[str, ImageRef]:
-        """A tar's images by their path in it; of several with one path the last, as tar extracts it."""
-        members: dict[str, ImageRef] = {}
+    def _index(self, path: Path) -> dict[str, ImageRef | Absent]:
+        """A tar's images by their path in it; of several with one path the last, as tar extracts it.
+
+        A path that leads out of the tar begins after its root or its last `..`, as tar extracts it, too. Another member
+        of that path is preferred. A link is the member that it leads to.
+        """
+        members: dict[str, ImageRef | Absent] = {}
+        links: dict[str, str] = {}
         try:
             with tarfile.open(path, "r:") as archive:
                 for member in archive:
-                    if member.isfile():
-                        name = safe_name(member.name, str(path))
+                    name = _within(member.name)
+                    if member.isfile() and (name not in members or not leads_out(member.name)):
                         members[name] = ImageRef(str(path), member.offset_data, member.size)
+                    elif member.islnk():
+                        links[name] = _within(member.linkname)
+                    elif member.issym():
+                        links[name] = posixpath.normpath(posixpath.join(posixpath.dirname(name), member.linkname))
         except tarfile.ReadError as error:
             raise WorkbenchError(
                 f"{path} is not a plain tar file, or is cut off ({error}). Decompress a .tar.gz first (gunzip); "
                 "for images in a folder name the folder"
             ) from error
+        for name, target in links.items():
+            passed = {name}
+            while target in links and target not in passed:
+                passed.add(target)
+                target = links[target]
+            members.setdefault(name, members.get(target, Absent.UNLINKED))
         return members
+
+
+def _file(place: Path) -> ImageRef | Absent | None:
+    """The file at a path, behind links, too; None where there is none."""
+    try:
+        path = real_path(place)
+        found = path.stat() if path.is_file() else None
+    except (OSError, ValueError):  # the name is too long for a file, or cannot be encoded
+        return None
+    if found is None:
+        return Absent.UNLINKED if os.path.islink(place) and not os.path.exists(place) else None
+    return ImageRef(str(path), 0, found.st_size, found.st_mtime_ns)
+
+
+def _within(name: str) -> str:
+    """The path of a tar's member in it."""
+    return "/".join(_below(PurePosixPath(name.replace("\\", "/"))))
 
 
 def _spellings(folder: Path) -> set[Path]:

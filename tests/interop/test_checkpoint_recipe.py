@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -19,10 +21,11 @@ from workbench.cli.export import export
 from workbench.cli.recipes import list_recipes
 from workbench.cli.show import show
 from workbench.core.errors import WorkbenchError
-from workbench.interop.checkpoint_recipe import _check_size, checkpoint_recipe_tree, recipe_named
+from workbench.interop.checkpoint_reader import report_tokenizer
+from workbench.interop.checkpoint_recipe import checkpoint_recipe_tree, recipe_named
 from workbench.interop.checkpoint_writer import ExportedWeights, write_checkpoint_folder
 from workbench.interop.rules import to_theirs
-from workbench.recipe.spec import Recipe
+from workbench.recipe.spec import NetworkSpec, Recipe
 from workbench.recipe.trees import as_tree
 from workbench.text import tokenizer as text_tokenizer
 from workbench.training.pretrain import pretrain
@@ -137,7 +140,9 @@ def test_a_tokenizer_of_far_fewer_tokens_than_the_network_is_told(
     words = text_tokenizer.Tokenizer.load(folder)
     for size, reported in ((words.vocab_size * 2, True), (words.vocab_size, False)):
         caplog.clear()
-        _check_size(words, size, folder)
+        network = NetworkSpec({"text": {"vocab_size": size}}, [])
+        read: Any = SimpleNamespace(network=network, sequence={}, config={})
+        report_tokenizer(folder, words, read)
         assert (f"the configuration has vocab_size = {size:,}" in caplog.text) is reported
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import tarfile
 
 import pytest
 
@@ -165,8 +167,11 @@ def test_paths_do_not_leave_their_folder(json_lines, folder, tar, photograph, re
     path = json_lines("captions.jsonl", [{"image": name, "caption": "x"}])
     with pytest.raises(WorkbenchError, match="none of the 1 annotated images is in"):
         read("image-text", path, images=[str(folder)])
-    with pytest.raises(WorkbenchError, match="leads out of its folder"):
-        ImageStore([tar("evil.tar", {name: photograph(1)})])
+    store = ImageStore([tar("evil.tar", {name: photograph(1), "c.jpg": photograph(3)})])
+    assert store.find("c.jpg").read() == photograph(3)
+    rest = {"/etc/passwd": "etc/passwd", "C:\\p\\c.jpg": "p/c.jpg", "/": "/", "..": ".."}.get(name, "outside.jpg")
+    found = store.find(rest)  # as tar extracts such a member
+    assert found is None if rest in ("/", "..") else found.read() == store.find(name).read() == photograph(1)
 
 
 @pytest.mark.parametrize("name", ["/home/someone/set/far.jpg", "../x/far.jpg", "D:\\set\\far.jpg", "C:/far.jpg"])
@@ -217,15 +222,49 @@ def test_no_image_gets_another_one_of_its_name(tmp_path, folder, tar, photograph
     assert "(the first is '1.jpg')" in caplog.text
 
 
-def test_a_link_out_of_the_folder_is_not_followed(tmp_path, folder, json_lines, read):
-    (tmp_path / "secret.jpg").write_bytes(b"secret")
-    (folder / "c.jpg").symlink_to(tmp_path / "secret.jpg")
-    (folder / "inner").mkdir()
-    (folder / "inner" / "d.jpg").symlink_to(tmp_path / "secret.jpg")
-    for name in ("c.jpg", "d.jpg"):
-        path = json_lines("captions.jsonl", [{"image": name, "caption": "x"}])
-        with pytest.raises(WorkbenchError, match="link that leads out"):
-            read("image-text", path, images=[str(folder)])
+def test_links_in_a_named_folder_are_followed(tmp_path, photograph, json_lines, read):
+    """As in the hub's cache, whose snapshots are links to blobs; also to folders, and around in a circle."""
+    for n, name in enumerate(("one", "two", "far/three.jpg")):
+        (tmp_path / "blobs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "blobs" / name).write_bytes(photograph(n))
+    snapshot = tmp_path / "snapshots" / "1"
+    snapshot.mkdir(parents=True)
+    for name, target in {"a": "one", "b": "two", "far": "far", "lost": "nothing"}.items():
+        (snapshot / (name if name == "far" else f"{name}.jpg")).symlink_to(f"../../blobs/{target}")
+    (snapshot / "circle").symlink_to(".")
+    names = ("a.jpg", "b.jpg", "three.jpg", "far/three.jpg", "lost.jpg", "far")
+    path = json_lines("captions.jsonl", [{"image": name, "caption": name} for name in names])
+    found = read("image-text", path, images=[str(snapshot)])
+    assert [each["image"] for each in found] == [photograph(n) for n in (0, 1, 2, 2)]
+    assert ImageStore([snapshot]).look("lost.jpg") is Absent.UNLINKED
+    path = json_lines("captions.jsonl", [{"image": "lost.jpg", "caption": "x"}])
+    with pytest.raises(WorkbenchError, match=r"link whose target is missing \(copy with cp -rL"):
+        read("image-text", path, images=[str(snapshot)])
+
+
+def test_links_in_a_tar_lead_to_its_members_and_nowhere_else(tmp_path, photograph):
+    """Hard links (the second name of a file), soft ones, chains and circles; a link out of the tar is counted."""
+    (tmp_path / "secret.jpg").write_bytes(photograph(2))
+    links = {
+        "b.jpg": ("hard", "in/a.jpg"),
+        "in/c.jpg": ("soft", "a.jpg"),
+        "in/d.jpg": ("soft", "../b.jpg"),
+        "out.jpg": ("soft", "../secret.jpg"),
+        "far.jpg": ("soft", str(tmp_path / "secret.jpg")),
+        "self.jpg": ("soft", "self.jpg"),
+        "gone.jpg": ("hard", "gone"),
+    }
+    with tarfile.open(tmp_path / "links.tar", "w") as archive:
+        for name, (kind, target) in {"early.jpg": ("soft", "in/a.jpg"), "in/a.jpg": ("file", ""), **links}.items():
+            entry = tarfile.TarInfo(name)
+            entry.type = {"hard": tarfile.LNKTYPE, "soft": tarfile.SYMTYPE, "file": tarfile.REGTYPE}[kind]
+            entry.linkname, data = target, photograph(1) if kind == "file" else b""
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    store = ImageStore([tmp_path / "links.tar"])
+    for name in ("early.jpg", "b.jpg", "in/c.jpg", "in/d.jpg", "a.jpg"):
+        assert store.find(name).read() == photograph(1), name
+    assert {store.look(name) for name in ("out.jpg", "far.jpg", "self.jpg", "gone.jpg")} == {Absent.UNLINKED}
 
 
 def test_a_damaged_tar_is_an_error(tmp_path, tar, photograph):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from workbench.core.errors import WorkbenchError
+from workbench.interop.checkpoint_recipe import is_checkpoint_folder
 from workbench.runs import names
 from workbench.runs.metrics_file import read_results
 
@@ -54,3 +55,10 @@ def test_what_is_no_result_is_named(tmp_path: Path, text: str, message: str) -> 
     (tmp_path / names.EVALUATIONS / "vqa-test.json").write_text(text)
     with pytest.raises(WorkbenchError, match=rf"vqa-test\.json: .*{message}"):
         read_results(tmp_path)
+
+
+def test_a_word_of_any_length_is_no_run_and_no_checkpoint() -> None:
+    """Commands look for their run among all words, of which a long one is an override."""
+    override = "model.layers=[" + "{layer: self, stream: text, num_heads: 2}, " * 9 + "]"
+    assert not names.is_run(Path(override))
+    assert not is_checkpoint_folder(override)

@@ -291,3 +291,33 @@ def test_a_tokenizer_of_special_tokens_alone_is_refused(tmp_path: Path, listed: 
             Tokenizer.load(place)
     if listed:
         assert len(Tokenizer.load(tmp_path / "vocab.txt").ordinary_ids) == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"tokenizer_config.json": {"do_lower_case": True}}, "do_lower_case = True, but the tokenizer keeps capitals"),
+        ({"tokenizer_config.json": {"mask_token": "[NO]"}}, "names the mask token '[NO]', which is not in the"),
+        (
+            {"tokenizer_config.json": {"mask_token": "a"}, "special_tokens_map.json": {"mask_token": "b"}},
+            "the mask token is 'a' in tokenizer_config.json, 'b' in special_tokens_map.json; that of special",
+        ),
+        (
+            {"tokenizer_config.json": {"added_tokens_decoder": {"7": {"content": "a"}}}},
+            "_config.json has 1 tok",
+        ),
+        ({"vocab.json": {"a": 1, "b": 1}}, "vocab.json has 1 tokens that the tokenizer lacks or that have another id"),
+    ],
+)
+def test_files_of_a_folder_that_differ_are_reported(tmp_path, caplog, files, said):
+    vocabulary = {"[UNK]": 0, "a": 1, "b": 2}
+    tokenizers_library.Tokenizer(tokenizers_library.models.WordLevel(vocabulary, unk_token="[UNK]")).save(
+        str(tmp_path / "tokenizer.json")
+    )
+    Tokenizer.load(tmp_path)
+    assert not caplog.text
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    Tokenizer.load(tmp_path)
+    Tokenizer.load(tmp_path)
+    assert caplog.text.count(said) == 1

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from workbench.core.errors import unknown
-from workbench.interop.family import FamilyConfig
+from workbench.interop.family import FamilyConfig, token_head
 from workbench.interop.network_description import ModelDescription
 from workbench.models.blocks import Activation
 from workbench.recipe.spec import Spec
@@ -70,7 +70,7 @@ def block(config: FamilyConfig) -> Spec:
 def word_head(config: FamilyConfig, **more: Any) -> Spec:
     """The objective of masked words, whose head has the body's activation and norm, or those stated here."""
     transform = {"activation": activation(config), "norm_eps": norm_eps(config), **more}
-    return {"objective": "mlm", "head": {"transform": transform}}
+    return token_head(config, "mlm", transform=transform)
 
 
 def config_of(text: Spec, layer: Spec) -> dict[str, Any]:

@@ -79,10 +79,15 @@ def span_head(words: str, theirs: str = "cls.pair_target_predictions") -> list[R
 def word_head(
     words: str, theirs: str = "cls.predictions", dense: str = "transform.dense", norm: str = "transform.LayerNorm"
 ) -> list[Rule]:
-    """The head that predicts masked words; its decoder is the table of `words`."""
+    """The head that predicts masked words; its decoder is the table of `words`, unless the two differ."""
     return [
         SameTensor(f"{theirs}.bias", "mlm.bias"),
         *both(f"{theirs}.{dense}", "mlm.dense"),
         *both(f"{theirs}.{norm}", "mlm.norm"),
-        Copy(f"{theirs}.decoder.weight", words, written_with=f"{theirs}.bias"),
+        Copy(f"{theirs}.decoder.weight", words, f"{theirs}.bias", own="mlm.output.weight"),
     ]
+
+
+def decoder_bias(theirs: str = "cls.predictions") -> Rule:
+    """The second name of the bias of masked words, where their decoder has it too."""
+    return Copy(f"{theirs}.decoder.bias", f"{theirs}.bias", own="mlm.bias")

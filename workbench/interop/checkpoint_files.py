@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -71,6 +71,11 @@ def find_files(place: Path) -> CheckpointFiles | None:
     if found is None:
         return None
     return CheckpointFiles(config, _shards(found) if found.name == INDEX else [found])
+
+
+def other_weights(read: Sequence[Path]) -> list[str]:
+    """The names of files of weights next to those that are read: most often the same weights in another format."""
+    return [file.name for file in _endings(read[0].parent, (".safetensors", *TORCH)) if file not in read]
 
 
 def check_place(place: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,15 +20,20 @@ from workbench.interop.checkpoint_files import (
     CheckpointFiles,
     check_numbers,
     family_of,
+    other_weights,
     read_config,
     read_tensors,
 )
-from workbench.interop.family import CheckpointFamily, FamilyConfig, checked_heads
-from workbench.interop.rules import Buffer, Copy, Rule, to_ours, weights_of
+from workbench.interop.family import TIED, CheckpointFamily, FamilyConfig, checked_heads
+from workbench.interop.rules import Buffer, Copy, Rule, differing, to_ours, weights_of, with_originals
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.sequences.text_layout import Visibility
+from workbench.text.tokenizer import Tokenizer
 
+logger = logging.getLogger(__name__)
+MUCH = 0.8
+"""A tokenizer has about as many tokens as its model; tables are padded to round numbers."""
 HOW = "as `family`: `model.init_from.family=FAMILY` behind the folder, or `family: FAMILY` in a recipe's init_from"
 
 
@@ -42,7 +49,7 @@ class PretrainedWeights(NamedTuple):
         tensors: ours; a tensor with several names in the network is here under all of them.
         unused: their names without a counterpart here.
         missing: tensors of the network that the files lack (our names).
-        config: the configuration, completed from the tensors' shapes.
+        config: the configuration, completed from the tensors' shapes, and changed where tensors that it ties differ.
     """
 
     family: str
@@ -67,14 +74,17 @@ def read_checkpoint_folder(files: CheckpointFiles, family: str | None = None) ->
     """
     config, state = FamilyConfig(read_config(files.config)), read_tensors(files.weights)
     where = ", ".join(map(str, files.weights))
+    left = other_weights(files.weights)
+    if left:
+        logger.info("%s: read; other weights next to it are not: %s", where, ", ".join(left))
     name = family_of(family) if family else recognised(config, state, where)
     checkpoint_family = make_family(name)
     try:
         config = checkpoint_family.completed(config, state)
         rules, spec = checkpoint_family.rules(config), checkpoint_family.network(config)
-        spelt = _spelt(checkpoint_family, state, rules)
+        spelt = with_originals(spelt_tensors(checkpoint_family, state, rules), rules, bool(config.get(TIED, True)))
         check_numbers(spelt, [name for name in weights_of(rules) if name in spelt])
-        tensors, unused = to_ours(spelt, rules)
+        config, tensors, unused = _converted(config, spelt, rules, where)
         _check_body(checkpoint_family, rules, unused)
         network, missing = _completed(spec, tensors)
     except WorkbenchError as error:
@@ -83,6 +93,37 @@ def read_checkpoint_folder(files: CheckpointFiles, family: str | None = None) ->
     heads = {head: part for head, part in heads.items() if _is_there(head, tensors, rules)}
     seen, sequence = checkpoint_family.visibility(config), checkpoint_family.sequence(config)
     return PretrainedWeights(name, spec, heads, seen, sequence, network, unused, missing, config)
+
+
+def _converted(
+    config: FamilyConfig, state: Mapping[str, Tensor], rules: list[Rule], where: str
+) -> tuple[FamilyConfig, dict[str, Tensor], list[str]]:
+    """The configuration, the tensors under our names, and the names without a counterpart.
+
+    Where tensors differ that the configuration ties, the weights are right, as for transformers from version 5 on: the
+    configuration is changed, and the heads have matrices of their own.
+
+    Raises:
+        WorkbenchError: as `to_ours`.
+    """
+    tied = bool(config.get(TIED, True))
+    tensors, unused = to_ours(state, rules, tied)
+    ours = {name for rule in rules if not isinstance(rule, Buffer | Copy) for name in rule.ours}
+    for rule in differing(state, rules) if tied else ():
+        _report_apart(where, rule)
+        if rule.own not in ours and config.get(TIED, True):
+            config = FamilyConfig({**config, TIED: False})
+            heads = [each for each in rules if isinstance(each, Copy) and each.own and each.written_with in state]
+            tensors, unused = to_ours({**{each.source: state[each.of] for each in heads}, **state}, rules, tied=False)
+    return config, tensors, unused
+
+
+@cache  # a command reads a folder for its recipe, and again for its weights
+def _report_apart(where: str, rule: Copy) -> None:
+    logger.warning(
+        "%s: %s and %s are one tensor in this family, but differ in this file; predictions use the first",
+        *(where, rule.source, rule.of),
+    )
 
 
 def _check_body(checkpoint_family: CheckpointFamily, rules: list[Rule], unused: list[str]) -> None:
@@ -153,7 +194,9 @@ def make_family(name: str) -> CheckpointFamily:
     return checkpoint_family
 
 
-def _spelt(checkpoint_family: CheckpointFamily, state: Mapping[str, Tensor], rules: list[Rule]) -> dict[str, Tensor]:
+def spelt_tensors(
+    checkpoint_family: CheckpointFamily, state: Mapping[str, Tensor], rules: list[Rule]
+) -> dict[str, Tensor]:
     """The tensors under the names of the rules, from other spellings, and from a body that was saved without its
     prefix."""
     spelt = {checkpoint_family.spelt(name): tensor for name, tensor in state.items()}
@@ -198,6 +241,23 @@ def _is_there(head: str, tensors: Mapping[str, Tensor], rules: list[Rule]) -> bo
     """Whether the files have a head, or the family's has no tensors of its own (words predicted by their table)."""
     of_rules = (name for rule in rules if not isinstance(rule, Buffer | Copy) for name in rule.ours)
     return any(name.startswith(f"{head}.") for name in tensors) or not any(n.startswith(f"{head}.") for n in of_rules)
+
+
+def report_tokenizer(folder: Path, words: Tokenizer, read: PretrainedWeights) -> None:
+    """Warn of a tokenizer with other tokens than the network or the configuration next to it."""
+    rows = read.network.streams.get("text", {}).get("vocab_size")
+    if rows is not None and not MUCH * rows <= words.vocab_size <= rows:
+        logger.warning(
+            "%s: the tokenizer has %s tokens, and the configuration has vocab_size = %s: is it the model's own?",
+            *(folder, f"{words.vocab_size:,}", f"{rows:,}"),
+        )
+    for role in {*filter(None, (read.sequence.get("begin"), read.sequence.get("end")))}:
+        stated = read.config.get(f"{role}_token_id")
+        if isinstance(stated, int) and words.has(role) and words.id(role) != stated:
+            logger.warning(
+                "%s: the configuration has %s_token_id = %d, and that token is %d in the tokenizer, which is used",
+                *(folder, role, stated, words.id(role)),
+            )
 
 
 def names_of(place: Path) -> str:

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
@@ -25,9 +25,9 @@ from workbench.recipe.trees import as_tree, recipe_from_dict
 from workbench.runs.names import RECIPE, is_run
 from workbench.text.tokenizer import Tokenizer
 
-logger = logging.getLogger(__name__)
-MUCH = 0.8
-"""A tokenizer has about as many tokens as its model; tables are padded to round numbers."""
+if TYPE_CHECKING:  # torch takes seconds to import
+    from workbench.interop.checkpoint_reader import PretrainedWeights
+
 LENGTH = 512
 """Tokens of a sequence, or fewer where the network has fewer positions."""
 FAMILY = "model.init_from.family="
@@ -48,8 +48,8 @@ KINDS = {"image": "vision-language", "entity": "knowledge"}
 
 def is_checkpoint_folder(name: str) -> bool:
     """Whether a command's RECIPE names a checkpoint: a folder, a file of weights, or `package:NAME`."""
-    path = Path(name)
-    return name.startswith(PREFIX) or path.is_dir() or (path.is_file() and path.suffix in (".safetensors", *TORCH))
+    weights = name.endswith((".safetensors", *TORCH)) and os.path.isfile(name)
+    return name.startswith(PREFIX) or os.path.isdir(name) or weights
 
 
 def recipe_named(name: str, overrides: Sequence[str] = (), *, trust: bool = False) -> Recipe:
@@ -125,7 +125,6 @@ def checkpoint_recipe_tree(place: str, family: str | None = None) -> Spec:
     if find_files(folder) is None:
         raise no_place(folder)
     from workbench.interop.checkpoint_reader import make_family, read_checkpoint_folder  # torch takes seconds
-    from workbench.interop.family import FamilyConfig
     from workbench.interop.weight_sources import family_files
 
     files = family_files(place, "RECIPE")
@@ -142,10 +141,10 @@ def checkpoint_recipe_tree(place: str, family: str | None = None) -> Spec:
     tree = _tree(
         place,
         folder,
-        network,
+        read._replace(network=network),
         checkpoint_family.supplied,
         checkpoint_family.corpus,
-        checkpoint_family.task(FamilyConfig(read.config)),
+        checkpoint_family.task(read.config),
     )
     if family is not None:
         tree["model"]["init_from"] = {"weights": place, "family": read.family}
@@ -157,8 +156,11 @@ def _whole(pooler: str, missing: Sequence[str]) -> bool:
 
 
 def _tree(
-    place: str, folder: Path, network: NetworkSpec, supplied: Mapping[str, Spec], corpus: str, task: Spec
+    place: str, folder: Path, read: PretrainedWeights, supplied: Mapping[str, Spec], corpus: str, task: Spec
 ) -> Spec:
+    from workbench.interop.checkpoint_reader import report_tokenizer
+
+    network = read.network
     streams = {name: {**spec, **supplied.get(name, {})} for name, spec in network.streams.items()}
     sequence = task["sequence"]
     positions = [spec["max_positions"] for spec in streams.values() if spec.get("max_positions")]
@@ -168,7 +170,7 @@ def _tree(
     has_words = any(all((files_folder / file).is_file() for file in files) for files in TOKENIZER)
     if has_words:
         words = Tokenizer.load(files_folder)
-        _check_size(words, streams["text"].get("vocab_size"), files_folder)
+        report_tokenizer(files_folder, words, read)
         sequence |= {end: None for end in ("begin", "end") if sequence.get(end) and not words.has(sequence[end])}
     name = place.removeprefix(PREFIX).partition("/")[0] if place.startswith(PREFIX) else files_folder.absolute().name
     return {
@@ -181,16 +183,6 @@ def _tree(
         "tasks": {TASKS.get(corpus, "pairs"): {"corpora": ["${vars.corpus}"], **task, "sequence": sequence}},
         "train": TRAIN,
     }
-
-
-def _check_size(words: Tokenizer, said: int | None, folder: Path) -> None:
-    """Warn of a tokenizer whose vocabulary is much smaller than the network's, for example one that was saved in
-    part."""
-    if said is not None and words.vocab_size < MUCH * said:
-        logger.warning(
-            "%s: the tokenizer has %s tokens, and the configuration has vocab_size = %s: is it the model's own?",
-            *(folder, f"{words.vocab_size:,}", f"{said:,}"),
-        )
 
 
 def _stated(network: NetworkSpec) -> Spec:

@@ -16,18 +16,20 @@ from torch import Tensor
 
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.drafts import write_text
-from workbench.interop.checkpoint_files import CONFIG, WEIGHTS
-from workbench.interop.checkpoint_reader import make_family
-from workbench.interop.family import CheckpointFamily, FamilyConfig, checked_heads
-from workbench.interop.network_description import differences, model_description
+from workbench.interop.checkpoint_files import CONFIG, WEIGHTS, read_tensors
+from workbench.interop.checkpoint_reader import make_family, spelt_tensors
+from workbench.interop.family import TIED, CheckpointFamily, FamilyConfig, checked_heads
+from workbench.interop.network_description import ModelDescription, differences, model_description
 from workbench.interop.one_stream import alone
-from workbench.interop.rules import Rule, to_ours, to_theirs
+from workbench.interop.rules import Copy, Rule, to_ours, to_theirs
 from workbench.interop.tokenizer_files import frame_of, with_special_ids, write_tokenizer
+from workbench.interop.weight_sources import family_files
 from workbench.models.adaptation import merge
 from workbench.models.network import Network
 from workbench.pretraining.task import objective_name, objectives_of, visibilities_of
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.runs.loaded_run import LoadedRun
+from workbench.runs.names import is_run
 from workbench.runs.weights import save_tensors
 
 SHOWN = 12
@@ -77,6 +79,7 @@ def exported_weights(
     objectives: Mapping[str, Spec],
     stream: str | None = None,
     visibilities: frozenset[str] = frozenset(),
+    place: Path | None = None,
     **given: Any,
 ) -> ExportedWeights:
     """A network as a checkpoint of a family.
@@ -87,6 +90,7 @@ def exported_weights(
         objectives: the recipe's entries for these.
         stream: export only this one, by itself.
         visibilities: those of its texts in training (`workbench.pretraining.task.visibilities_of`).
+        place: of the model. Tensors of a checkpoint that have not changed are written as they were.
         given: the values that components got (vocab_size, ...).
 
     Raises:
@@ -99,7 +103,7 @@ def exported_weights(
         ours, state = alone(network, ours, state, stream)
     try:
         ours, state = checkpoint_family.adapted(ours, state)
-        config = FamilyConfig(checkpoint_family.config(ours))
+        config = _config(checkpoint_family, ours)
         nearest, its_heads = checkpoint_family.network(config), checkpoint_family.heads(config)
     except (LookupError, WorkbenchError) as error:
         raise WorkbenchError(
@@ -114,13 +118,27 @@ def exported_weights(
     rules = checkpoint_family.rules(config)
     kept = {name: head for name, head in heads.items() if name in theirs.heads and name in ours.heads}
     state |= {f"{name}.{n}": t for name, head in kept.items() for n, t in _state(head).items()}
-    tensors, unused = to_theirs(state, rules)
+    tensors, unused = to_theirs(state, rules, _read_from(place, checkpoint_family, rules))
     written = {id(tensor) for name, tensor in state.items() if name not in {*unused}}
     left = [name for name in unused if id(state[name]) not in written]
     if left:
         raise _inexpressible(family, checkpoint_family, [f"{name}: the family has no such tensor" for name in left])
     _check_back(tensors, rules, state)
     return ExportedWeights(tensors, config, [name for name in heads if name not in kept])
+
+
+def _read_from(place: Path | None, checkpoint_family: CheckpointFamily, rules: list[Rule]) -> dict[str, Tensor]:
+    """The tensors of the checkpoint at a place, under the names of the rules; none of a run."""
+    files = None if place is None or is_run(place) else family_files(str(place), "RUN")
+    return {} if files is None else spelt_tensors(checkpoint_family, read_tensors(files.weights), rules)
+
+
+def _config(checkpoint_family: CheckpointFamily, described: ModelDescription) -> FamilyConfig:
+    """The configuration, which unties words where the head that the family ties has a matrix of its own."""
+    config = FamilyConfig(checkpoint_family.config(described))
+    tied = {rule.own.partition(".")[0] for rule in checkpoint_family.rules(config) if isinstance(rule, Copy)}
+    untied = any(described.heads.get(name, {}).get("head.tied") is False for name in tied)
+    return FamilyConfig({**config, TIED: False}) if untied else config
 
 
 def export(
@@ -151,7 +169,7 @@ def export(
     heads, objectives = one_of_a_kind(loaded.model.heads_of(chosen), objectives, objective, place)
     spec, seen = recipe.all_networks[chosen], visibilities_of(recipe, chosen)
     checkpoint_family = make_family(family)
-    made = exported_weights(family, loaded.model.network(chosen), spec, heads, objectives, stream, seen, **given)
+    made = exported_weights(family, loaded.model.network(chosen), spec, heads, objectives, stream, seen, place, **given)
     if tokenizer is not None:
         made = made._replace(config=with_special_ids(made.config, tokenizer, checkpoint_family.counts_padding))
     write_checkpoint_folder(folder, made)

@@ -124,6 +124,16 @@ class CheckpointFamily:
         return described, state
 
 
+TIED = "tie_word_embeddings"
+"""The key of a configuration that says whether words are predicted by the table of words; by default they are."""
+
+
+def token_head(config: Mapping[str, Any], objective: str, **head: Any) -> Spec:
+    """An objective that predicts tokens, with the options of its head; the matrix is its own if words are not tied."""
+    options = {**({} if config.get(TIED, True) else {"tied": False}), **head}
+    return {"objective": objective, **({"head": options} if options else {})}
+
+
 def with_name(head: str, spec: Spec) -> Spec:
     """The objective of a head as in a recipe, with `name` where it is not the objective's own."""
     return spec if spec["objective"].rpartition(".")[2] == head else {**spec, "name": head}

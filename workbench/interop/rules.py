@@ -10,11 +10,11 @@
 | `TransposedTensor` | one, of a linear layer stored as [in, out] | one, [out, in] |
 | `ByHead` | linear layers stored as [in, heads, size] | one, [all heads' sizes, in], stacked |
 | `ReshapedTensor` | one | one, whose numbers have other dimensions |
-| `Copy` | a second name of another of their tensors (tied weights) | nothing more |
+| `Copy` | a second name of another of their tensors (tied weights) | nothing more, or a tensor of its own |
 | `Buffer` | no weights (position numbers) | nothing |
 
-Rows of theirs without a counterpart here are never read by their code either (the padding's); they are written as
-zeros.
+Rows of theirs without a counterpart here are never read by their code either (the padding's). They are written as they
+were where the network was read from a checkpoint and has not changed since, and as zeros elsewhere.
 """
 
 from __future__ import annotations
@@ -195,15 +195,18 @@ class ByHead(Stack):
 
 @dataclass(frozen=True)
 class Copy:
-    """A second name of theirs for one of their tensors; where the two differ, it has no counterpart here.
+    """A second name of theirs for one of their tensors (tied weights).
 
     Attributes:
         written_with: the tensor of theirs with which it is written (a head's decoder where the head is).
+        own: our tensor that has its values where the two differ, as their code computes with the second name then.
+            Without one a file where they differ is refused.
     """
 
     source: str
     of: str
     written_with: str = ""
+    own: str = ""
 
 
 @dataclass(frozen=True)
@@ -228,19 +231,50 @@ def weights_of(rules: Iterable[Rule]) -> list[str]:
     return list(dict.fromkeys(name for rule in rules if not isinstance(rule, Copy | Buffer) for name in rule.theirs))
 
 
-def to_ours(state: State, rules: Iterable[Rule]) -> ConvertedTensors:
+def differing(state: State, rules: Iterable[Rule]) -> list[Copy]:
+    """The copies that differ from their originals."""
+    copies = [rule for rule in rules if isinstance(rule, Copy) and {rule.source, rule.of} <= state.keys()]
+    return [rule for rule in copies if not _equal(state[rule.source], state[rule.of])]
+
+
+def with_originals(state: State, rules: Iterable[Rule], tied: bool) -> dict[str, Tensor]:
+    """Their tensors, with those that are stored under the name of a copy only.
+
+    Args:
+        tied: whether the copies that have a tensor of their own here (`Copy.own`) are copies in this file.
+    """
+    copies = [rule for rule in rules if isinstance(rule, Copy) and rule.source in state and (tied or not rule.own)]
+    return {**{rule.of: state[rule.source] for rule in copies}, **state}
+
+
+def to_ours(state: State, rules: Iterable[Rule], tied: bool = True) -> ConvertedTensors:
     """Their tensors under our names.
 
+    Args:
+        tied: whether equal copies are one tensor here; otherwise each has its own where there is one (`Copy.own`).
+
     Raises:
-        WorkbenchError: of tensors that make one of ours, some are missing, or don't fit together.
+        WorkbenchError: of tensors that make one of ours, some are missing, or don't fit together; or a copy that has no
+            tensor of its own here differs from its original.
     """
+    rules = list(rules)
+    apart = {rule.source for rule in differing(state, rules)}
     tensors: dict[str, Tensor] = {}
     used: set[str] = set()
     for rule in rules:
         if isinstance(rule, Buffer):
             used.add(rule.source)
         elif isinstance(rule, Copy):
-            used |= {rule.source} if _is_copy(state, rule) else set()
+            if rule.source not in state:
+                continue
+            if rule.own and (rule.source in apart or not tied):
+                tensors[rule.own] = state[rule.source]
+            elif rule.source in apart:
+                raise WorkbenchError(
+                    f"{rule.source} and {rule.of} differ, but are one tensor in the network of this family; store the "
+                    "right one under both names"
+                )
+            used.add(rule.source)
         elif _complete(state, rule.theirs, "the weights have"):
             try:
                 tensors |= rule.read(state)
@@ -251,8 +285,11 @@ def to_ours(state: State, rules: Iterable[Rule]) -> ConvertedTensors:
     return ConvertedTensors(tensors, [name for name in state if name not in used])
 
 
-def to_theirs(state: State, rules: Iterable[Rule]) -> ConvertedTensors:
+def to_theirs(state: State, rules: Iterable[Rule], before: State | None = None) -> ConvertedTensors:
     """Our tensors under their names (the inverse of `to_ours`).
+
+    Args:
+        before: their tensors that the network was read from. Those that ours still equal are written as they were.
 
     Raises:
         WorkbenchError: of tensors that make one of theirs, some are missing.
@@ -261,12 +298,25 @@ def to_theirs(state: State, rules: Iterable[Rule]) -> ConvertedTensors:
     used: set[str] = set()
     for rule in rules:
         if isinstance(rule, Copy):
-            if rule.of in tensors and (rule.written_with or rule.of) in tensors:
+            if rule.own in state:
+                tensors[rule.source] = state[rule.own]
+                used.add(rule.own)
+            elif rule.of in tensors and (rule.written_with or rule.of) in tensors:
                 tensors[rule.source] = tensors[rule.of]
         elif not isinstance(rule, Buffer) and _complete(state, rule.ours, "the network has"):
-            tensors |= rule.write(state)
+            tensors |= _as_before(rule, rule.write(state), state, before or {})
             used |= {*rule.ours}
     return ConvertedTensors(tensors, [name for name in state if name not in used])
+
+
+def _as_before(
+    rule: SameTensor | Stack | RowRanges | Sum, written: dict[str, Tensor], state: State, before: State
+) -> State:
+    """The tensors of a rule as they were before, if ours are still read from them; else as they are written."""
+    earlier = {name: before[name] for name in written if name in before}
+    if any(n not in earlier or (t.shape, t.dtype) != (earlier[n].shape, earlier[n].dtype) for n, t in written.items()):
+        return written
+    return earlier if all(_equal(tensor, state[name]) for name, tensor in rule.read(earlier).items()) else written
 
 
 def _complete(state: State, names: tuple[str, ...], who: str) -> bool:
@@ -278,9 +328,5 @@ def _complete(state: State, names: tuple[str, ...], who: str) -> bool:
     return not missing
 
 
-def _is_copy(state: State, rule: Copy) -> bool:
-    """Whether both are there and equal, or the original is not there to compare with."""
-    if rule.source not in state or rule.of not in state:
-        return False
-    one, other = state[rule.source], state[rule.of]
-    return one.shape == other.shape and bool(torch.equal(one, other))
+def _equal(one: Tensor, other: Tensor) -> bool:
+    return one is other or (one.shape == other.shape and bool(torch.equal(one, other)))

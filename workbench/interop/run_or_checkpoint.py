@@ -19,7 +19,12 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.local_copies import place_of
 from workbench.core.packages import PREFIX, TOKENIZER, WEIGHTS, located
 from workbench.interop.checkpoint_files import no_place
-from workbench.interop.checkpoint_reader import PretrainedWeights, names_of, read_checkpoint_folder
+from workbench.interop.checkpoint_reader import (
+    PretrainedWeights,
+    names_of,
+    read_checkpoint_folder,
+    report_tokenizer,
+)
 from workbench.interop.init_from import initialise, refuse_foreign
 from workbench.interop.weight_sources import family_files, note_weight_source, note_weight_sources
 from workbench.pretraining.task import DEFAULT_NETWORK
@@ -182,6 +187,7 @@ def _recipe(place: Path, read: PretrainedWeights, tokenizer: Tokenizer | None) -
     builder: Spec = {"max_length": min(LENGTH, longest), **read.sequence}
     transforms = builder.pop("transforms", [])
     if tokenizer is not None:
+        report_tokenizer(_folder(place), tokenizer, read)
         builder |= {end: None for end in ("begin", "end") if builder.get(end) and not tokenizer.has(builder[end])}
     heads = [{**spec, "name": name} for name, spec in read.heads.items() if _predicts_tokens(spec)]
     once: Any = {"max_steps": 1, "global_batch_size": 1, "micro_batch_size": 1, "lr": 1e-5}

@@ -90,8 +90,8 @@ def by_class(
 ) -> dict[str, Tensor]:
     """The tensors, where those with a row for each class of a head (`Head.by_class`) have the rows of our classes.
 
-    A run's head starts with fresh values where its classes are not known any more. A checkpoint's rows are used if
-    their number is the same.
+    A run's head starts with fresh values where its classes are not known any more. The rows of a checkpoint that names
+    no classes are used if their number is the same.
 
     Args:
         heads: ours, by the names of their objectives.
@@ -101,12 +101,12 @@ def by_class(
     for name, head in heads.items():
         own = head.state_dict()
         rows = [key for key in (f"{name}.{each}" for each in getattr(head, "by_class", ())) if key in tensors]
-        same = source.family == RUN and source.heads.get(name, {}).get("objective") == objectives.get(name, {}).get(
-            "objective"
-        )
-        if not rows or not same or source.heads[name] == objectives[name]:
+        there, here = (specs.get(name, {}) for specs in (source.heads, objectives))
+        if not rows or there == here or there.get("objective") != here.get("objective"):
             continue
-        ours, known = classes_of(objectives[name]), source.classes(name)
+        ours, known = classes_of(here), source.classes(name)
+        if known is None and source.family != RUN:
+            continue
         if known is None or any(len(tensors[key]) != len(known) for key in rows):
             logger.warning(
                 "%s: head %s: its classes there are not known any more; it keeps its fresh values", where, name

@@ -70,14 +70,15 @@ class WeightSource:
         return "a run" if self.family == RUN else f"a checkpoint of the family {self.family}"
 
     def classes(self, head: str) -> list[str] | None:
-        """The classes of the rows of a run's head; None where their file is missing.
+        """The classes of the rows of a head; None where they are unknown, or their file is missing.
 
         Raises:
             WorkbenchError: that file has changed since the run was trained.
         """
         with noted() as opened:
             found = classes_of(self.heads[head])
-        refuse_other(_folder(self.place), opened)
+        if self.family == RUN:
+            refuse_other(_folder(self.place), opened)
         return found
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
-from workbench.objectives._token_head import TokenHead
+from workbench.objectives._token_head import PLAIN, HeadOptions, TokenHead
 from workbench.pretraining.objective import BatchTargets, Continuation, Head, Objective
 from workbench.sequences.sequence import Rows, Sequence, text_fields
 from workbench.text.tokenizer import Tokenizer
@@ -41,13 +41,14 @@ class DecoderObjective(Objective):
         stream: the encoder's stream.
         target: the decoder's stream.
         start: the role of the token that the decoder reads first; `eos` ends its output.
+        head: the options of the head.
     """
 
     predicts = "tokens"
     makes = ("target",)
 
-    def __init__(self, tokenizer: Tokenizer, stream: str, target: str, start: str) -> None:
-        self.stream, self.target = stream, target
+    def __init__(self, tokenizer: Tokenizer, stream: str, target: str, start: str, head: HeadOptions = PLAIN) -> None:
+        self.stream, self.target, self.head_options = stream, target, head
         self.start, self.end = tokenizer.id(start), tokenizer.id("eos")
 
     def noise(self, sequence: Sequence, rng: np.random.Generator) -> DecoderTarget:
@@ -74,7 +75,7 @@ class DecoderObjective(Objective):
         return DecoderContinuation(self.target, self.start, self.end)
 
     def head(self, network: Network) -> Head:
-        return TokenHead(network, self.target)
+        return TokenHead(network, self.target, self.head_options)
 
 
 class DecoderContinuation(Continuation):

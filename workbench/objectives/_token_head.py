@@ -4,7 +4,8 @@
 
 E is the token embedding of the stream (`tied`) or a matrix of the head's own, b a bias of each token, and t BERT's
 transform, LayerNorm(activation(W h + c)) (arXiv:1810.04805), or nothing. Then states are multiplied with E directly, or
-after a projection without bias where E has another width.
+after a projection without bias where E has another width. A matrix of the head's own is as wide as the token embedding
+after a transform, and as wide as the states without one.
 
 Scores of many rows take more memory than all else of a step. On CUDA they are made, scored and forgotten in chunks of
 `CHUNK` rows, where there are more than that: the gradient of a chunk is made with its loss, so that none of its scores
@@ -105,8 +106,8 @@ class TokenHead(Head):
         super().__init__()
         self.stream, self.reads = stream, reads or stream
         table, hidden_size = token_table(network, stream), network.sizes[self.reads]
-        width = table.shape[1] if options.tied else hidden_size
         self.transform = options.transform
+        width = table.shape[1] if options.tied or options.transform else hidden_size
         if self.transform is None:
             self.projection = to_width(hidden_size, width)
         else:

@@ -18,6 +18,7 @@ from workbench.components.building import build, named_by
 from workbench.components.calls import call
 from workbench.core.options.bounds import ComponentSpec, Word
 from workbench.objectives._decoder import DecoderObjective, DecoderTarget
+from workbench.objectives._token_head import PLAIN, HeadOptions
 from workbench.sequences.protocols import names_words
 from workbench.sequences.rows import recount
 from workbench.sequences.sequence import Sequence
@@ -37,6 +38,7 @@ class Denoising(DecoderObjective):
             default those of the paper's large model: all sentences permuted, and 30 % of the tokens in spans.
         stream: the encoder's stream.
         target: the decoder's stream.
+        head: {tied, bias, transform} of the head, where a pretrained model has more than the table.
 
     Raises:
         WorkbenchError: the tokenizer has no `eos` token, or none that a noise needs.
@@ -48,8 +50,9 @@ class Denoising(DecoderObjective):
         noises: Annotated[list[ComponentSpec], MinLen(1)] | None = None,
         stream: Word = "text",
         target: Word = "target",
+        head: HeadOptions = PLAIN,
     ) -> None:
-        super().__init__(tokenizer, stream, target, start="eos")
+        super().__init__(tokenizer, stream, target, start="eos", head=head)
         self.noises = [build("noise", noise, f"noises[{i}]") for i, noise in enumerate(noises or PAPER)]
         self.left = noised_rows(tokenizer.vocab_size)
 

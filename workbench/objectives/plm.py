@@ -26,6 +26,8 @@ from workbench.sequences.sequence_checks import GROUPS
 if TYPE_CHECKING:
     from workbench.models.network import Network
 
+BIASED = HeadOptions(bias=True)
+
 
 class Plm(Objective):
     """Permutation language modelling (XLNet, Yang et al., arXiv:1906.08237, section 2). Tokens of a stream are
@@ -38,6 +40,7 @@ class Plm(Objective):
             sees a later one. By default the whole sequence is one.
         stream: the stream of the tokens.
         query: the stream of the queries.
+        head: {tied, bias, transform} of the head, where a pretrained model has another than XLNet's.
 
     Raises:
         WorkbenchError: the builder's sequences are read from left to right.
@@ -53,8 +56,9 @@ class Plm(Objective):
         perm_size: Count | None = None,
         stream: Word = "text",
         query: Word = "query",
+        head: HeadOptions = BIASED,
     ) -> None:
-        self.rate, self.perm_size = rate, perm_size
+        self.rate, self.perm_size, self.head_options = rate, perm_size, head
         self.stream, self.query = stream, query
         self.masking = build("masking", masking, "masking")
 
@@ -70,7 +74,7 @@ class Plm(Objective):
         return {}
 
     def head(self, network: Network) -> Head:
-        return TokenHead(network, self.stream, HeadOptions(bias=True), reads=self.query)
+        return TokenHead(network, self.stream, self.head_options, reads=self.query)
 
 
 def order(length: int, rows: np.ndarray, perm_size: int | None, rng: np.random.Generator) -> np.ndarray:

@@ -65,8 +65,8 @@ class SpanCorruption(DecoderObjective):
         target: Word = "target",
         head: HeadOptions = PLAIN,
     ) -> None:
-        super().__init__(tokenizer, stream, target, start="pad")
-        self.rate, self.mean_span, self.head_options = rate, mean_span, head
+        super().__init__(tokenizer, stream, target, start="pad", head=head)
+        self.rate, self.mean_span = rate, mean_span
         self.tokens = tokenizer.vocab_size
         self.sentinels = _sentinels(tokenizer, sentinels)
 

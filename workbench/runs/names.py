@@ -12,6 +12,7 @@ Nothing else is state.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from workbench.components.trust import CODE
@@ -49,7 +50,7 @@ FOLDERS = (CHECKPOINTS, BEST, TENSORBOARD, CODE)
 
 def is_run(folder: Path) -> bool:
     """Whether a folder holds a run."""
-    return (folder / RECIPE).exists()
+    return os.path.exists(folder / RECIPE)  # also of a word that is no path, such as a long override
 
 
 def runs_below(folder: Path) -> list[Path]:

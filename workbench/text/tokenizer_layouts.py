@@ -1,7 +1,10 @@
-"""Reading tokenizers from the common file layouts."""
+"""Reading tokenizers from the common file layouts. Where two files differ, a warning says which is used."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,14 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.text_files import parse_json
 
+logger = logging.getLogger(__name__)
+
 ROLES_FILE, SETTINGS_FILE = "special_tokens_map.json", "tokenizer_config.json"
 _LAYOUTS = (
     "tokenizer.json, a folder with tokenizer.json, vocab.txt (BERT), or vocab.json + merges.txt (GPT-2, RoBERTa, CLIP)"
 )
 Roles = dict[str, str]
+_STATED = ("cls", "sep", "pad", "mask", "unk", "bos", "eos")
 CLIP_BEGIN, CLIP_END, WORD_END = "<|startoftext|>", "<|endoftext|>", "</w>"
 CLIP_WORDS = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 """The pattern of words in CLIP's original code."""
@@ -33,9 +39,66 @@ def read_tokenizer(path: Path) -> tuple[tokenizers.Tokenizer, Roles]:
             f"{path}` trains one"
         )
     folder = path if path.is_dir() else path.parent
-    settings = _settings(folder)
+    files = {name: _settings(folder / name) for name in (SETTINGS_FILE, ROLES_FILE)}  # the more specific last
+    settings = files[SETTINGS_FILE] | files[ROLES_FILE]
     backend = _from_folder(path, settings) if path.is_dir() else _from_file(path, settings)
+    for line in _differences(folder, files, backend, listed=path.is_dir()):
+        _report(f"{folder}: {line}")
     return backend, _roles(backend, settings)
+
+
+@cache  # a command may read a tokenizer several times
+def _report(line: str) -> None:
+    logger.warning("%s", line)
+
+
+def _differences(
+    folder: Path, files: dict[str, dict[str, Any]], backend: tokenizers.Tokenizer, listed: bool
+) -> Iterator[str]:
+    """The facts that two files of a folder state differently.
+
+    Args:
+        listed: whether lists of tokens are compared, too; a user who names the file itself has chosen between them.
+    """
+    lower = files[SETTINGS_FILE].get("do_lower_case")
+    lowers = backend.normalizer is not None and "A" not in backend.normalizer.normalize_str("A")
+    if lower is not None and bool(lower) != lowers:
+        does = "makes capitals small" if lowers else "keeps capitals"
+        yield f"{SETTINGS_FILE} says do_lower_case = {lower}, but the tokenizer {does}; the tokenizer is used as it is"
+    for role in _STATED:
+        stated = {name: token for name, file in files.items() if (token := _token(file, role)) is not None}
+        if len({*stated.values()}) > 1:
+            yield (
+                f"the {role} token is "
+                + ", ".join(f"{token!r} in {name}" for name, token in stated.items())
+                + (f"; that of {ROLES_FILE} is used")
+            )
+        for name, token in stated.items():
+            if backend.token_to_id(token) is None:
+                yield f"{name} names the {role} token {token!r}, which is not in the vocabulary; it is left out"
+    added = files[SETTINGS_FILE].get("added_tokens_decoder")
+    lists = {SETTINGS_FILE: {each.get("content", ""): int(i) for i, each in added.items()}} if added else {}
+    lists |= {name: _vocabulary(folder / name) for name in ("vocab.txt", "vocab.json") if listed}
+    for name, tokens in lists.items():
+        wrong = [token for token, number in tokens.items() if backend.token_to_id(token) != number]
+        if wrong:
+            yield (
+                f"{name} has {len(wrong):,} tokens that the tokenizer lacks or that have another id in it, such as "
+                f"{wrong[0]!r}; the tokenizer is used as it is"
+            )
+
+
+def _vocabulary(path: Path) -> dict[str, int]:
+    """The ids of the tokens in a list of tokens; none where there is no such file."""
+    if not path.is_file():
+        return {}
+    if path.suffix == ".json":
+        found = parse_json(_text(path))
+        return found if isinstance(found, dict) else {}
+    tokens = [line.rstrip("\r\n") for line in _text(path).split("\n")]
+    while tokens and not tokens[-1]:
+        tokens.pop()
+    return {token: i for i, token in enumerate(tokens)}
 
 
 def _from_folder(folder: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
@@ -61,15 +124,12 @@ def _from_file(path: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
 
 
 def _wordpiece(path: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
-    tokens = [line.rstrip("\r\n") for line in _text(path).split("\n")]
-    while tokens and not tokens[-1]:
-        tokens.pop()
-    vocabulary = {token: i for i, token in enumerate(tokens)}
+    vocabulary = _vocabulary(path)
     if "[UNK]" not in vocabulary:
         raise WorkbenchError(
-            f"{path}: a BERT vocab.txt has one token per line and holds [UNK]; found {len(tokens)} lines"
+            f"{path}: a BERT vocab.txt has one token per line and holds [UNK]; found {len(vocabulary)} tokens"
         )
-    plain = [t for t in tokens if not (t.startswith("[") and t.endswith("]"))]
+    plain = [t for t in vocabulary if not (t.startswith("[") and t.endswith("]"))]
     lowercase = bool(settings.get("do_lower_case", all(t == t.lower() for t in plain)))
     backend = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
@@ -112,27 +172,27 @@ def _clip(model: models.BPE) -> tokenizers.Tokenizer:
     return backend
 
 
-def _settings(folder: Path) -> dict[str, Any]:
-    """The settings of Hugging Face's additional files, the more specific last."""
-    settings: dict[str, Any] = {}
-    for name in (SETTINGS_FILE, ROLES_FILE):
-        path = folder / name
-        if path.is_file():
-            try:
-                settings.update(parse_json(_text(path)))
-            except ValueError as error:
-                raise WorkbenchError(f"{path} is not valid JSON: {error}") from error
+def _settings(path: Path) -> dict[str, Any]:
+    """The settings of one of Hugging Face's additional files; none where there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        settings: dict[str, Any] = parse_json(_text(path))
+    except ValueError as error:
+        raise WorkbenchError(f"{path} is not valid JSON: {error}") from error
     return settings
 
 
 def _roles(backend: tokenizers.Tokenizer, settings: dict[str, Any]) -> Roles:
-    roles = {}
-    for role in ("cls", "sep", "pad", "mask", "unk", "bos", "eos"):
-        stated = settings.get(f"{role}_token")
-        token = stated.get("content") if isinstance(stated, dict) else stated
-        if isinstance(token, str) and backend.token_to_id(token) is not None:
-            roles[role] = token
-    return roles
+    stated = {role: token for role in _STATED if (token := _token(settings, role)) is not None}
+    return {role: token for role, token in stated.items() if backend.token_to_id(token) is not None}
+
+
+def _token(settings: dict[str, Any], role: str) -> str | None:
+    """The token of a role in a file; None where it states none."""
+    stated = settings.get(f"{role}_token")
+    token = stated.get("content") if isinstance(stated, dict) else stated
+    return token if isinstance(token, str) else None
 
 
 def _text(path: Path) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 from torch import Tensor
 
 from workbench.interop import bert_config, bert_names
-from workbench.interop.families.roberta import UNUSED
-from workbench.interop.family import CheckpointFamily, FamilyConfig
+from workbench.interop.families.roberta import UNUSED, counted_positions
+from workbench.interop.family import CheckpointFamily, FamilyConfig, token_head
 from workbench.interop.network_description import ModelDescription
 from workbench.interop.rules import Buffer, Copy, RowRanges, Rule, SameTensor
 from workbench.recipe.spec import NetworkSpec, Spec
@@ -34,7 +34,7 @@ class Luke(CheckpointFamily):
         return config.get("model_type") == "luke"
 
     def network(self, config: FamilyConfig) -> NetworkSpec:
-        positions = config["max_position_embeddings"] - UNUSED
+        positions = counted_positions(config)
         entity = bert_config.text_stream(config, embedding="kg.entity_token", max_positions=positions)
         del entity["vocab_size"]
         entity |= {"vocabulary": config["entity_vocab_size"], "embedding_size": config["entity_emb_size"]}
@@ -47,7 +47,7 @@ class Luke(CheckpointFamily):
         transform = {"activation": bert_config.activation(config), "norm_eps": bert_config.norm_eps(config)}
         return {
             "mlm": bert_config.word_head(config, activation="gelu"),
-            "mep": {"objective": "kg.mep", "head": {"transform": transform}},
+            "mep": token_head(config, "kg.mep", transform=transform),
         }
 
     def task(self, config: FamilyConfig) -> Spec:
@@ -70,17 +70,12 @@ class Luke(CheckpointFamily):
             *bert_names.layers("luke.encoder.layer", layers),
             *(rule for i in range(layers) for kind in KINDS for rule in _query(i, kind)),
             *bert_names.both("luke.pooler.dense", "poolers.text.dense"),
-            *bert_names.both("lm_head.dense", "mlm.dense"),
-            *bert_names.both("lm_head.layer_norm", "mlm.norm"),
-            SameTensor("lm_head.decoder.bias", "mlm.bias"),
-            Copy("lm_head.bias", "lm_head.decoder.bias"),  # theirs is the decoder's; files have one of them or both
-            Copy(
-                "lm_head.decoder.weight", "luke.embeddings.word_embeddings.weight", written_with="lm_head.decoder.bias"
-            ),
+            *bert_names.word_head("luke.embeddings.word_embeddings.weight", "lm_head", "dense", "layer_norm"),
+            bert_names.decoder_bias("lm_head"),
             *bert_names.both("entity_predictions.transform.dense", "mep.dense"),
             *bert_names.both("entity_predictions.transform.LayerNorm", "mep.norm"),
             SameTensor("entity_predictions.bias", "mep.bias"),
-            Copy("entity_predictions.decoder.weight", table, written_with="entity_predictions.bias"),
+            Copy("entity_predictions.decoder.weight", table, "entity_predictions.bias", own="mep.output.weight"),
             Buffer("luke.embeddings.position_ids"),
         ]
 

@@ -68,7 +68,7 @@ class MediaReader(ImageReader):
         key, row, refs, places = record.data
         absent = next((ref for ref in refs.values() if isinstance(ref, Absent)), None)
         if absent is not None:
-            return Drop("medium not found" if absent is Absent.MISSING else "several media have this name")
+            return Drop("several media have this name" if absent is Absent.SEVERAL else absent.reason("medium"))
         fields = self.content(row, record.where)
         media = {medium: ref.read() for medium, ref in refs.items()}
         alone = media.keys() == {IMAGE}

@@ -18,7 +18,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.interop import bert_config, bert_names
 from workbench.interop.family import CheckpointFamily, FamilyConfig
 from workbench.interop.network_description import DROPOUT, ModelDescription
-from workbench.interop.rules import Buffer, Copy, RowRanges, Rule, SameTensor
+from workbench.interop.rules import Buffer, RowRanges, Rule, SameTensor
 from workbench.recipe.spec import NetworkSpec, Spec
 
 STREAMS = ["text", "image"]
@@ -69,7 +69,7 @@ class Vilt(CheckpointFamily):
         return {
             "mlm": bert_config.word_head(config),
             "itm": {"objective": "vision.itm", "outputs": 1},
-            "answers": {"objective": "vision.answers", "norm_place": "before", "norm_eps": HEAD_EPS},
+            "answers": {"objective": "vision.answers", "norm_place": "before", "norm_eps": HEAD_EPS, **_named(config)},
         }
 
     def task(self, config: FamilyConfig) -> Spec:
@@ -92,11 +92,8 @@ class Vilt(CheckpointFamily):
             *(rule for i in range(count) for rule in block_rules(f"vilt.encoder.layer.{i}", f"layers.{1 + i}")),
             *bert_names.both("vilt.layernorm", f"layers.{1 + count}.norm"),
             *bert_names.both("vilt.pooler.dense", "poolers.text.dense"),
-            *bert_names.both("mlm_score.transform.dense", "mlm.dense"),
-            *bert_names.both("mlm_score.transform.LayerNorm", "mlm.norm"),
-            SameTensor("mlm_score.decoder.bias", "mlm.bias"),
-            Copy("mlm_score.bias", "mlm_score.decoder.bias"),
-            Copy("mlm_score.decoder.weight", words, written_with="mlm_score.decoder.bias"),
+            *bert_names.word_head(words, "mlm_score"),
+            bert_names.decoder_bias("mlm_score"),
             *bert_names.both("rank_output", "itm.classifier"),
             *bert_names.both("classifier.0", "answers.inner"),
             *bert_names.both("classifier.1", "answers.norm"),
@@ -122,6 +119,12 @@ class Vilt(CheckpointFamily):
             "max_image_length": -1,
             **_answers(described),
         }
+
+
+def _named(config: FamilyConfig) -> Spec:
+    """The answers in the order of the classifier's rows, where a configuration names them itself."""
+    names = [name for _, name in sorted((config.get("id2label") or {}).items(), key=lambda item: int(item[0]))]
+    return {} if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else {"answers": names}
 
 
 def _answers(described: ModelDescription) -> dict[str, Any]:

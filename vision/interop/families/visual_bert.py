@@ -14,7 +14,7 @@ from vision.interop.region_streams import IMAGE, regions
 from workbench.interop import bert_config, bert_names
 from workbench.interop.family import CheckpointFamily, FamilyConfig
 from workbench.interop.network_description import ModelDescription
-from workbench.interop.rules import Buffer, Copy, ReversedTensor, Rule, Sum
+from workbench.interop.rules import Buffer, ReversedTensor, Rule, Sum
 from workbench.recipe.spec import NetworkSpec, Spec
 
 VISUAL = "visual_bert.embeddings.visual_"
@@ -59,13 +59,8 @@ class VisualBert(CheckpointFamily):
             Sum(summed, f"{IMAGE}.type_vector"),
             *bert_names.layers("visual_bert.encoder.layer", config["num_hidden_layers"]),
             *bert_names.both("visual_bert.pooler.dense", "poolers.text.dense"),
-            *bert_names.word_head("cls.predictions"),
-            Copy(
-                "cls.predictions.decoder.weight",
-                "visual_bert.embeddings.word_embeddings.weight",
-                "cls.predictions.bias",
-            ),
-            Copy("cls.predictions.decoder.bias", "cls.predictions.bias"),
+            *bert_names.word_head("visual_bert.embeddings.word_embeddings.weight"),
+            bert_names.decoder_bias(),
             *(ReversedTensor(f"cls.seq_relationship.{p}", f"itm.classifier.{p}") for p in bert_names.PARAMETERS),
             Buffer("visual_bert.embeddings.position_ids"),
         ]

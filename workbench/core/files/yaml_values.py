@@ -21,7 +21,7 @@ from typing import IO, Any, TypeVar
 import yaml
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import CollectionEndEvent, CollectionStartEvent, YAMLError
+from yaml import CollectionEndEvent, CollectionStartEvent, ScalarEvent, YAMLError
 
 from workbench.core.errors import WorkbenchError, shown
 
@@ -31,6 +31,7 @@ _KEY = re.compile(r"\$\{[\w.\-\[\]]+\}")
 DEEPEST = 50  # levels of nested lists and mappings
 MOST = 200_000  # values, including repetitions by aliases; ultra-fine typing alone has 10,331 types
 _DEEP = f"values are nested too deeply; allowed: {DEEPEST} levels of lists and mappings"
+_NUMBER = re.compile(r"[-+]?(0[0-9][0-9_]*|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -55,13 +56,14 @@ def read_yaml(
         prepare: changes OmegaConf's tree of the file before any override.
 
     Raises:
-        WorkbenchError: no YAML in UTF-8, a malformed override, something other than a key in `${...}`, or an error of
-            `make`. The message names the file, or the first override that causes the error.
+        WorkbenchError: no YAML in UTF-8, an empty value (null is written out), a malformed override, something other
+            than a key in `${...}`, or an error of `make`. The message names the file, or the first override that causes
+            the error.
     """
 
     def load() -> Any:
         with path.open(encoding="utf-8") as file:
-            _refuse_deep(file)
+            _check(file)
             file.seek(0)
             return prepare(OmegaConf.load(file, max_yaml_expanded_nodes=MOST))
 
@@ -97,29 +99,46 @@ def parse_value(text: str) -> Any:
     """The plain value of an option's `name=value`, from the text after `=`.
 
     Raises:
-        WorkbenchError: it is not YAML.
+        WorkbenchError: it is not YAML, is empty, or has a number with a zero in front or a colon.
     """
     try:
-        _refuse_deep(text)
-        return OmegaConf.to_container(OmegaConf.create(f"value: {text}"), resolve=False)["value"]  # type: ignore
+        _check(text := f"value: {text}")
+        return OmegaConf.to_container(OmegaConf.create(text), resolve=False)["value"]  # type: ignore
     except (OmegaConfBaseException, YAMLError, ValueError) as error:
         raise WorkbenchError(f"the value is not YAML ({_words(error)})") from error
     except RecursionError as error:
         raise WorkbenchError(_DEEP) from error
 
 
-def _refuse_deep(text: str | IO[str]) -> None:
-    """Refuse deep nesting before parsing: parsers are recursive, and YAML's C library would crash the process."""
+def _check(text: str | IO[str]) -> None:
+    """Refuse deep nesting before parsing: parsers are recursive, and YAML's C library would crash the process. Also
+    refuse values that YAML reads in silence as others than were meant: nothing as null, 010 as 8, 1:30 as 90."""
     depth = 0
     try:
         for event in yaml.parse(text, Loader=_LOADER):
             depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
             if depth > DEEPEST:
                 raise WorkbenchError(_DEEP)
+            wrong = _mistaken(event.value) if isinstance(event, ScalarEvent) and event.implicit[0] else None
+            if wrong is not None:
+                mark = None if isinstance(text, str) else event.start_mark
+                raise WorkbenchError(wrong if mark is None else f"line {mark.line + 1}: {wrong}")
     except YAMLError as error:
         if "nesting depth" in str(error):  # newer libyaml has a limit, and reads ahead of the events
             raise WorkbenchError(_DEEP) from error
         raise
+
+
+def _mistaken(plain: str) -> str | None:
+    """Why a value without quotes is refused."""
+    if not plain:
+        return "the value is empty (an unset variable?); allowed: null for no value, '' in quotes for an empty text"
+    if _NUMBER.fullmatch(plain):
+        return (
+            f"{plain} is no decimal number: YAML reads a zero in front as base 8, and a colon as base 60. "
+            f"Leave them out; as a text it needs quotes: '{plain}'"
+        )
+    return None
 
 
 def _result(load: Callable[[], Any], overrides: Sequence[str], where: str, make: Callable[[Any], T]) -> T:

@@ -14,7 +14,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.interop import bert_config, bert_names
 from workbench.interop.family import CheckpointFamily, FamilyConfig
 from workbench.interop.network_description import ModelDescription
-from workbench.interop.rules import Buffer, Copy, Rule
+from workbench.interop.rules import Buffer, Rule
 from workbench.recipe.spec import NetworkSpec, Spec
 
 
@@ -54,7 +54,7 @@ class Albert(CheckpointFamily):
             *(rule for group in range(groups) for rule in _layer(group, f"layers.{group * length}")),
             *bert_names.both("albert.pooler", "poolers.text.dense"),
             *bert_names.word_head("albert.embeddings.word_embeddings.weight", "predictions", "dense", "LayerNorm"),
-            Copy("predictions.decoder.bias", "predictions.bias"),
+            bert_names.decoder_bias("predictions"),
             *bert_names.both("sop_classifier.classifier", "sop.classifier"),
             Buffer("albert.embeddings.position_ids"),
         ]

@@ -14,7 +14,7 @@ from torch import Tensor
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.interop.bert_config import ACTIVATIONS, THEIR_ACTIVATIONS
 from workbench.interop.bert_names import both, stacked
-from workbench.interop.family import CheckpointFamily, FamilyConfig
+from workbench.interop.family import CheckpointFamily, FamilyConfig, token_head
 from workbench.interop.network_description import ModelDescription
 from workbench.interop.rules import Buffer, Copy, RowRanges, Rule, SameTensor
 from workbench.recipe.spec import NetworkSpec, Spec
@@ -54,7 +54,7 @@ class Bart(CheckpointFamily):
 
     def heads(self, config: FamilyConfig) -> dict[str, Spec]:
         noises = [{"noise": "permute", "rate": 1.0}, {"noise": "infill", "rate": 0.3}]  # (section 4 of the paper)
-        return {"denoising": {"objective": "denoising", "noises": noises}}
+        return {"denoising": {**token_head(config, "denoising"), "noises": noises}}
 
     def task(self, config: FamilyConfig) -> Spec:
         """The task. Masks for empty spans make a text longer: a quarter of the positions is left for them."""
@@ -75,7 +75,7 @@ class Bart(CheckpointFamily):
         rows, encoder = config["max_position_embeddings"] + UNUSED, config["encoder_layers"]
         rules: list[Rule] = [
             SameTensor("model.shared.weight", "embeddings.text.token.weight"),
-            Copy("lm_head.weight", "model.shared.weight"),
+            Copy("lm_head.weight", "model.shared.weight", own="denoising.output.weight"),
             Buffer("final_logits_bias"),
         ]
         for stack, stream in STACKS.items():

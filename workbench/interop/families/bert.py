@@ -15,7 +15,7 @@ from torch import Tensor
 from workbench.interop import bert_config, bert_names
 from workbench.interop.family import CheckpointFamily, FamilyConfig
 from workbench.interop.network_description import ModelDescription
-from workbench.interop.rules import Buffer, Copy, Rule
+from workbench.interop.rules import Buffer, Rule
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.sequences.text_layout import Visibility
 
@@ -58,7 +58,7 @@ class Bert(CheckpointFamily):
             *bert_names.word_head(words),
             *bert_names.span_head(words),
             *bert_names.both("cls.seq_relationship", "nsp.classifier"),
-            Copy("cls.predictions.decoder.bias", "cls.predictions.bias"),
+            bert_names.decoder_bias(),
             Buffer(f"{self.prefix}embeddings.position_ids"),
         ]
 

@@ -43,7 +43,7 @@ class Electra(CheckpointFamily):
             *bert_names.both("generator_predictions.dense", "mlm.dense"),
             *bert_names.both("generator_predictions.LayerNorm", "mlm.norm"),
             SameTensor("generator_lm_head.bias", "mlm.bias"),
-            Copy("generator_lm_head.weight", words, "generator_lm_head.bias"),
+            Copy("generator_lm_head.weight", words, "generator_lm_head.bias", own="mlm.output.weight"),
             *bert_names.both("discriminator_predictions.dense", "rtd.dense"),
             *bert_names.both("discriminator_predictions.dense_prediction", "rtd.output"),
             Buffer("electra.embeddings.position_ids"),

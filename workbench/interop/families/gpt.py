@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from workbench.interop.family import CheckpointFamily, FamilyConfig
+from workbench.interop.family import CheckpointFamily, FamilyConfig, token_head
 from workbench.interop.gpt_config import block, config_of, text_stream
 from workbench.interop.gpt_names import blocks
 from workbench.interop.network_description import ModelDescription
@@ -38,13 +38,13 @@ class Gpt(CheckpointFamily):
         return NetworkSpec({"text": text_stream(config)}, [block(plain, "afn", "gelu", ACTIVATIONS)])
 
     def heads(self, config: FamilyConfig) -> dict[str, Spec]:
-        return {"clm": {"objective": "clm"}}
+        return {"clm": token_head(config, "clm")}
 
     def rules(self, config: FamilyConfig) -> list[Rule]:
         return [
             SameTensor("transformer.tokens_embed.weight", "embeddings.text.token.weight"),
             SameTensor("transformer.positions_embed.weight", "embeddings.text.position.weight"),
-            Copy("lm_head.weight", "transformer.tokens_embed.weight"),
+            Copy("lm_head.weight", "transformer.tokens_embed.weight", own="clm.output.weight"),
             Buffer("transformer.position_ids"),
             *blocks(config["n_layer"]),
         ]

@@ -12,7 +12,7 @@ from typing import Any
 from workbench.core.errors import WorkbenchError
 from workbench.interop.bert_config import ACTIVATIONS, THEIR_ACTIVATIONS
 from workbench.interop.bert_names import both
-from workbench.interop.family import CheckpointFamily, FamilyConfig
+from workbench.interop.family import CheckpointFamily, FamilyConfig, token_head
 from workbench.interop.gpt_config import block, config_of, norm_eps, text_stream
 from workbench.interop.gpt_names import blocks
 from workbench.interop.network_description import ModelDescription
@@ -45,13 +45,13 @@ class Gpt2(CheckpointFamily):
         return NetworkSpec({"text": text_stream(config)}, [layer, last])
 
     def heads(self, config: FamilyConfig) -> dict[str, Spec]:
-        return {"clm": {"objective": "clm"}}
+        return {"clm": token_head(config, "clm")}
 
     def rules(self, config: FamilyConfig) -> list[Rule]:
         return [
             SameTensor("transformer.wte.weight", "embeddings.text.token.weight"),
             SameTensor("transformer.wpe.weight", "embeddings.text.position.weight"),
-            Copy("lm_head.weight", "transformer.wte.weight"),
+            Copy("lm_head.weight", "transformer.wte.weight", own="clm.output.weight"),
             *blocks(config["n_layer"]),
             *both("transformer.ln_f", f"layers.{config['n_layer']}.norm"),
         ]

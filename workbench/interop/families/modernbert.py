@@ -12,7 +12,7 @@ from typing import Any
 
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.interop.bert_config import ACTIVATIONS, THEIR_ACTIVATIONS
-from workbench.interop.family import CheckpointFamily, FamilyConfig
+from workbench.interop.family import CheckpointFamily, FamilyConfig, token_head
 from workbench.interop.network_description import ModelDescription
 from workbench.interop.rules import Copy, Rule, SameTensor
 from workbench.models.blocks import Activation
@@ -61,7 +61,7 @@ class Modernbert(CheckpointFamily):
             return {}
         eps = float(config.get("norm_eps", 1e-5))
         transform = {"activation": ACTIVATIONS[name], "norm_eps": eps, "bias": _bias(config)}
-        return {"mlm": {"objective": "mlm", "head": {"transform": transform}}}
+        return {"mlm": token_head(config, "mlm", transform=transform)}
 
     def rules(self, config: FamilyConfig) -> list[Rule]:
         words = "model.embeddings.tok_embeddings.weight"
@@ -69,7 +69,7 @@ class Modernbert(CheckpointFamily):
         rules: list[Rule] = [
             SameTensor(words, "embeddings.text.token.weight"),
             SameTensor("decoder.bias", "mlm.bias"),
-            Copy("decoder.weight", words, "decoder.bias"),
+            Copy("decoder.weight", words, "decoder.bias", own="mlm.output.weight"),
         ]
         for parameter in ("weight", "bias") if _bias(config) else ("weight",):
             pairs = {

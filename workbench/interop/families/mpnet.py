@@ -15,7 +15,7 @@ from workbench.components.kinds import KINDS
 from workbench.interop import bert_config, bert_names
 from workbench.interop.family import CheckpointFamily, FamilyConfig
 from workbench.interop.network_description import ModelDescription, spelt_out
-from workbench.interop.rules import Buffer, Copy, RowRanges, Rule, SameTensor
+from workbench.interop.rules import Buffer, RowRanges, Rule, SameTensor
 from workbench.recipe.spec import NetworkSpec, Spec
 
 UNUSED = 2
@@ -61,7 +61,7 @@ class Mpnet(CheckpointFamily):
             *(rule for i in range(count) for rule in _layer(f"mpnet.encoder.layer.{i}", f"layers.{i}")),
             *bert_names.both("mpnet.pooler.dense", "poolers.text.dense"),
             *bert_names.word_head(words, "lm_head", "dense", "layer_norm"),
-            Copy("lm_head.decoder.bias", "lm_head.bias"),
+            bert_names.decoder_bias("lm_head"),
             Buffer("mpnet.embeddings.position_ids"),
         ]
 

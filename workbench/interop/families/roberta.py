@@ -11,10 +11,11 @@ from typing import Any
 
 from torch import Tensor
 
+from workbench.core.errors import WorkbenchError
 from workbench.interop import bert_config, bert_names
 from workbench.interop.family import CheckpointFamily, FamilyConfig
 from workbench.interop.network_description import ModelDescription
-from workbench.interop.rules import Buffer, Copy, RowRanges, Rule, SameTensor
+from workbench.interop.rules import Buffer, RowRanges, Rule, SameTensor
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.sequences.text_layout import Visibility
 
@@ -31,7 +32,7 @@ class Roberta(CheckpointFamily):
         return config.get("model_type") == "roberta"
 
     def network(self, config: FamilyConfig) -> NetworkSpec:
-        text = bert_config.text_stream(config, max_positions=config["max_position_embeddings"] - UNUSED)
+        text = bert_config.text_stream(config, max_positions=counted_positions(config))
         layer = {"layer": "self", "stream": "text", "repeat": config["num_hidden_layers"], **bert_config.block(config)}
         return NetworkSpec({"text": text}, [layer], ["text"])
 
@@ -47,7 +48,7 @@ class Roberta(CheckpointFamily):
             *bert_names.layers("roberta.encoder.layer", config["num_hidden_layers"]),
             *bert_names.both("roberta.pooler.dense", "poolers.text.dense"),
             *bert_names.word_head("roberta.embeddings.word_embeddings.weight", "lm_head", "dense", "layer_norm"),
-            Copy("lm_head.decoder.bias", "lm_head.bias"),
+            bert_names.decoder_bias("lm_head"),
             Buffer("roberta.embeddings.position_ids"),
         ]
 
@@ -72,6 +73,20 @@ class Roberta(CheckpointFamily):
         self, described: ModelDescription, state: dict[str, Tensor]
     ) -> tuple[ModelDescription, dict[str, Tensor]]:
         return bert_config.with_segments(described, state)
+
+
+def counted_positions(config: FamilyConfig) -> int:
+    """The rows that texts read in a table of positions that is counted from the id of the padding.
+
+    Raises:
+        WorkbenchError: the padding has another id than usual, so that texts read other rows.
+    """
+    padding = config.get("pad_token_id", UNUSED - 1)
+    if padding != UNUSED - 1:
+        raise WorkbenchError(
+            f"pad_token_id = {padding} is not supported: positions are counted from it, and here from {UNUSED - 1}"
+        )
+    return int(config["max_position_embeddings"]) - UNUSED
 
 
 def _sources(rule: Rule) -> tuple[str, ...]:

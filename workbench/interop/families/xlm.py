@@ -11,7 +11,7 @@ from typing import Any
 
 from workbench.core.errors import WorkbenchError
 from workbench.interop.bert_names import both, stacked
-from workbench.interop.family import CheckpointFamily, FamilyConfig
+from workbench.interop.family import CheckpointFamily, FamilyConfig, token_head
 from workbench.interop.network_description import ModelDescription
 from workbench.interop.rules import Buffer, Copy, Rule, SameTensor
 from workbench.recipe.spec import NetworkSpec, Spec
@@ -60,16 +60,17 @@ class Xlm(CheckpointFamily):
 
     def heads(self, config: FamilyConfig) -> dict[str, Spec]:
         if config.get("causal"):
-            return {"clm": {"objective": "clm", "head": {"bias": True}}}
-        return {"mlm": {"objective": "mlm", "head": {"transform": None}}}
+            return {"clm": token_head(config, "clm", bias=True)}
+        return {"mlm": token_head(config, "mlm", transform=None)}
 
     def rules(self, config: FamilyConfig) -> list[Rule]:
+        head = next(iter(self.heads(config)))
         rules: list[Rule] = [
             SameTensor(WORDS, f"{OURS}.token.weight"),
             SameTensor("transformer.position_embeddings.weight", f"{OURS}.position.weight"),
             *both("transformer.layer_norm_emb", f"{OURS}.norm"),
-            SameTensor("pred_layer.proj.bias", f"{next(iter(self.heads(config)))}.bias"),
-            Copy("pred_layer.proj.weight", WORDS, written_with="pred_layer.proj.bias"),
+            SameTensor("pred_layer.proj.bias", f"{head}.bias"),
+            Copy("pred_layer.proj.weight", WORDS, "pred_layer.proj.bias", own=f"{head}.output.weight"),
             Buffer("transformer.position_ids"),
         ]
         if _languages(config):

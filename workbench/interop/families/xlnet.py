@@ -11,7 +11,7 @@ from typing import Any
 
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.interop import bert_config, bert_names
-from workbench.interop.family import CheckpointFamily, FamilyConfig
+from workbench.interop.family import CheckpointFamily, FamilyConfig, token_head
 from workbench.interop.network_description import ModelDescription
 from workbench.interop.rules import ByHead, Copy, ReshapedTensor, Rule, SameTensor
 from workbench.recipe.spec import NetworkSpec, Spec
@@ -63,7 +63,7 @@ class Xlnet(CheckpointFamily):
         return NetworkSpec({"text": text, "query": query}, [layer])
 
     def heads(self, config: FamilyConfig) -> dict[str, Spec]:
-        return {"plm": {"objective": "plm"}}
+        return {"plm": token_head(config, "plm")}
 
     def visibility(self, config: FamilyConfig) -> Visibility:
         return "causal" if config.get("attn_type", "bi") == "uni" else "bidirectional"
@@ -75,7 +75,7 @@ class Xlnet(CheckpointFamily):
             ReshapedTensor("transformer.mask_emb", "embeddings.query.vector", (1, 1, width), (1, width)),
             *(rule for i in range(config["n_layer"]) for rule in _layer(i, width, heads)),
             SameTensor("lm_loss.bias", "plm.bias"),
-            Copy("lm_loss.weight", WORDS, written_with="lm_loss.bias"),
+            Copy("lm_loss.weight", WORDS, "lm_loss.bias", own="plm.output.weight"),
         ]
 
     def config(self, described: ModelDescription) -> dict[str, Any]:
