@@ -65,8 +65,8 @@ def scheme_of(tags: Iterable[str], where: str) -> SchemeName:
     names = sorted({tag for tag in tags if tag.upper() != OUTSIDE})
     forms: dict[_Form, dict[str, str]] = {}
     for name in names:
-        if found := _TAG.fullmatch(name):
-            forms.setdefault((found[2], found[1].isupper()), {})[name] = found[1].upper()
+        if spelt := _TAG.fullmatch(name):
+            forms.setdefault((spelt[2], spelt[1].isupper()), {})[name] = spelt[1].upper()
     likely = [(form, found) for form, found in forms.items() if _looks(form, found, len(names))]
     if not likely:
         _refuse_behind(names, where)

@@ -23,7 +23,6 @@ from workbench.corpora.schema.schema import FIELDS, KINDS, READING, field_of_mem
 from workbench.corpora.shards.cuts import cut_points
 from workbench.sequences.sequence import Sample
 
-
 NUMBERED = ("labels", "meta")
 """The fields with numbers of people's own."""
 

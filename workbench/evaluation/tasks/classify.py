@@ -6,6 +6,7 @@ Examples are sentiment, natural language inference and paraphrases, captions wit
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
@@ -57,7 +58,7 @@ class Classification(ObjectiveTask[LabelTuning, ClassifyScoring]):
         return Setup(sequence, objective, poolers=("text",))
 
     def prepare(self, objective: Classify, corpus: Corpus, scoring: ClassifyScoring) -> None:
-        found = label_counts(islice(corpus, scoring.limit)).get(objective.label, {})
+        found = label_counts(islice(corpus, scoring.limit)).get(objective.label, Counter())
         if found and not found.keys() & objective.classes.keys():
             where = f"label {objective.label!r} of corpus {corpus.name!r}"
             raise unknown("class", next(iter(found)), objective.classes, where, advice=OTHER_SET)
