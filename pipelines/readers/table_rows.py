@@ -200,7 +200,8 @@ def _quoted(path: Path, separator: str, malformed: Malformed) -> Iterator[TableR
 def _has_escapes(path: Path, separator: str) -> bool:
     """Whether the quotes in a table's quoted cells are escaped with backslashes; logs what it finds.
 
-    The evidence is a quoted cell in which text follows an escaped quote, and none in which it follows a doubled one.
+    The evidence is a quoted cell in which text follows an escaped quote, so that the table is no strict CSV, and none in
+    which text follows a doubled one.
     """
     sign = re.escape(separator.encode())
     escaped = re.compile(rb'(?:^|%s)"(?:[^"\\]|\\.)*\\"(?!%s|"|\r|$)' % (sign, sign))
@@ -211,15 +212,29 @@ def _has_escapes(path: Path, separator: str) -> bool:
             first = number
         if not other and b'""' in line and doubled.search(line):
             other = number
-    if first and other:
+    if not first or _is_strict(path, separator):
+        return False
+    if other:
         log.warning(
             "%s: line %d escapes a quote with a backslash, and line %d doubles one; doubled quotes are read, and "
             "backslashes are letters. Write the table in one way",
             *(path.name, first, other),
         )
-    elif first:
+    else:
         log.warning("%s: quotes in its cells are escaped with backslashes; all of its cells are read so", path.name)
-    return bool(first) and not other
+    return not other
+
+
+def _is_strict(path: Path, separator: str) -> bool:
+    """Whether a separator or a line's end follows each quote that closes a cell."""
+    source = _Lines(path)
+    reader = csv.reader(source, delimiter=separator, strict=True)
+    try:
+        while source.begin() or not next(reader)[-1:] == [_END]:
+            pass
+    except csv.Error:
+        return False
+    return True
 
 
 class _Lines:
