@@ -200,8 +200,8 @@ def _quoted(path: Path, separator: str, malformed: Malformed) -> Iterator[TableR
 def _has_escapes(path: Path, separator: str) -> bool:
     """Whether the quotes in a table's quoted cells are escaped with backslashes; logs what it finds.
 
-    The evidence is a quoted cell in which text follows an escaped quote, so that the table is no strict CSV, and none in
-    which text follows a doubled one.
+    The evidence is a quoted cell in which text follows an escaped quote, so that the table is no strict CSV, and none
+    in which text follows a doubled one.
     """
     sign = re.escape(separator.encode())
     escaped = re.compile(rb'(?:^|%s)"(?:[^"\\]|\\.)*\\"(?!%s|"|\r|$)' % (sign, sign))
@@ -230,7 +230,7 @@ def _is_strict(path: Path, separator: str) -> bool:
     source = _Lines(path)
     reader = csv.reader(source, delimiter=separator, strict=True)
     try:
-        while source.begin() or not next(reader)[-1:] == [_END]:
+        while source.begin() or next(reader)[-1:] != [_END]:
             pass
     except csv.Error:
         return False
