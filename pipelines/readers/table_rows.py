@@ -230,11 +230,12 @@ def _is_strict(path: Path, separator: str) -> bool:
     source = _Lines(path)
     reader = csv.reader(source, delimiter=separator, strict=True)
     try:
-        while source.begin() or next(reader)[-1:] != [_END]:
-            pass
+        while True:
+            source.begin()
+            if next(reader)[-1:] == [_END]:
+                return True
     except csv.Error:
         return False
-    return True
 
 
 class _Lines:

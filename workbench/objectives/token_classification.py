@@ -72,7 +72,7 @@ class TokenClassification(Objective):
     A tag that covers no token (odd characters) is that of a word which is never found: it counts as predicted O.
 
     Args:
-        tags: names of the words' tags, spelt as in IOBES; the index of a tag is its row.
+        tags: names of the words' tags, spelled as in IOBES; the index of a tag is its row.
         scheme: that of the corpora's tags (BIO, IOBES, BILOU, BMES; spans: all names are those of spans). Null: names
             in `tags` are tags of words.
         stream: the stream whose states are read.
