@@ -79,8 +79,8 @@ class ClassifyTuning(LabelTuning):
 class ClassifyScoring(Scoring):
     """Accuracy, macro and micro F1 and Matthews correlation, compared with the most frequent class of the training set.
 
-    CORPUS holds texts, captions with images, or speech, with the label that RUN was fine-tuned on. A class that RUN does
-    not know counts as wrong, and is counted.
+    CORPUS holds texts, captions with images, or speech, with the label that RUN was fine-tuned on. A class that RUN
+    does not know counts as wrong, and is counted.
 
     Example:
 
