@@ -137,7 +137,7 @@ def test_the_tags_are_those_of_both_sets(pretrained: Path, prepared: Callable[..
     (objective,) = recipe_of(TokenClassificationTask(), wanted).tasks["tag"].objectives
     assert objective["tags"] == ["O", "B-state", "B-thing", "B-verb", "I-state", "I-thing", "I-verb"]
     assert objective["scheme"] == "spans"
-    mixed = prepared("mixed", [{"text": "we sang", "tags": [[0, 2, "O"], [3, 7, "S-verb"]]}])
+    mixed = prepared("mixed-tags", [{"text": "we sang", "tags": [[0, 2, "O"], [3, 7, "S-verb"]]}])
     wanted = tuning(pretrained, train, output=tmp_path / "run", held_out=mixed)
     with pytest.raises(WorkbenchError, match=r"S-verb would be IOBES; state, thing would not.*--scheme spans"):
         recipe_of(TokenClassificationTask(), wanted)
@@ -209,7 +209,7 @@ def test_tags_that_training_lacks_are_wrong_and_counted(
     known = rows(STATES[:1])
     other = [{**row, "tags": [*row["tags"][:1], [*row["tags"][1][:2], "condition"]]} for row in known]
     numbers = []
-    for name, made in (("known", known), ("partly", [*known, *other]), ("condition", other)):
+    for name, made in (("known-tags", known), ("partly-known", [*known, *other]), ("condition", other)):
         found = evaluate(TokenClassificationTask(), TagScoring(run=tuned, corpus=prepared(name, made)))
         numbers.append(found)
     assert "gold of unknown classes" not in numbers[0].counts
