@@ -165,13 +165,16 @@ def cities(scheme: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("scheme", SPELT)
-def test_every_scheme_spells_the_same_chunks(pretrained: Path, prepared: Callable[..., str], scheme: str) -> None:
+def test_every_scheme_spells_the_same_chunks(
+    pretrained: Path, prepared: Callable[..., str], scheme: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """In the training labels, in the held-out scores and in the evaluation."""
     corpus = prepared(f"cities-{scheme}", cities(scheme))
     (spec,) = recipe_of(TokenClassificationTask(), tuning(pretrained, corpus)).tasks["tag"].objectives
     assert spec["scheme"] == {"IOB1": "BIO", "plain": "BIO", "underscores": "BIO", "lower case": "BIO"}.get(
         scheme, scheme
     )
+    assert ("names of tags are read as" in caplog.text) == (scheme not in ("BIO", "IOB1", "IOBES", "spans"))
     objective = TokenClassification(spec["tags"], spec["scheme"])
     objective.name = "tag"
     (sample, *_) = Corpus.open(corpus)

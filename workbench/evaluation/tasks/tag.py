@@ -145,7 +145,9 @@ def tags_of(corpora: list[Corpus], scheme: SchemeName | None) -> tuple[SchemeNam
             "tag` reads another scheme"
         )
     spans = {f"{letter}-{name}" for name in names if not in_iobes(name, scheme) for letter in "BI"}
-    logger.info("%d names of tags are read as %s (--scheme)", len(names), scheme)
+    changed = sum(in_iobes(name, scheme) not in (name, None) for name in names)
+    if changed:
+        logger.warning("%d of %d names of tags are read as %s, and spelled as IOBES", changed, len(names), scheme)
     return scheme, [OUTSIDE, *sorted(set().union(spans, *words) - {OUTSIDE})]
 
 
