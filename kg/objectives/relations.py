@@ -72,7 +72,7 @@ class Relations(Classify):
         numbers = super().measure(made)
         if self.negative is None:
             return numbers
-        names = list(self.classes)
+        names = self.names
         predicted, gold = ([names[row] for row in made[which].tolist()] for which in ("predicted", "gold"))
         scores = relation_scores(predicted, gold, self.negative)
         micro = {"precision": scores.precision, "recall": scores.recall, "f1": scores.f1}
@@ -82,7 +82,7 @@ class Relations(Classify):
         found = super().tallies(made)
         if self.negative is None:
             return found
-        names = list(self.classes)
+        names = self.names
         predicted, gold = ([names[row] for row in made[which].tolist()] for which in ("predicted", "gold"))
         return found | relation_tallies(predicted, gold, self.negative)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -80,13 +81,17 @@ class Preparation:
 
     @property
     def read(self) -> int:
-        left_out = sum(count for reason, count in self.dropped.items() if reason != NOT_FINITE)
-        return sum(m.records for m in self.manifests.values()) + left_out
+        return sum(m.records for m in self.manifests.values()) + records_of(self.dropped)
 
     @property
     def rate(self) -> float:
         """Raw records per second in this call."""
         return self.read / max(self.seconds, 1e-9)
+
+
+def records_of(dropped: Mapping[str, int]) -> int:
+    """The number of dropped records; a number that was written as null drops none."""
+    return sum(count for reason, count in dropped.items() if reason != NOT_FINITE)
 
 
 def show(result: Preparation) -> None:
@@ -99,7 +104,7 @@ def show(result: Preparation) -> None:
         shown = ", ".join(name[:SHOWN] for name in names[:2])
         table.add_row(Text(f"files passed over, {what}: {shown}{' ...' if count > 2 else ''}"), f"{count:,}")
     for reason, count in sorted(result.dropped.items()):
-        table.add_row(Text(f"dropped, {reason}"), f"{count:,}")
+        table.add_row(Text(f"{'kept' if reason == NOT_FINITE else 'dropped'}, {reason}"), f"{count:,}")
     for part, manifest in result.manifests.items():
         count = len(manifest.shards)
         shards = f"{count} shard{'' if count == 1 else 's'}, {manifest.bytes / 1e6:,.1f} MB"

@@ -22,7 +22,7 @@ from pipelines.preparing.duplicates import Duplicates, check_keys, find_repeated
 from pipelines.preparing.engines.engine import Engine
 from pipelines.preparing.engines.local import LocalEngine
 from pipelines.preparing.parts import SPLIT_RECORDS, PartNotes
-from pipelines.preparing.progress import Preparation, ProgressBar
+from pipelines.preparing.progress import Preparation, ProgressBar, records_of
 from pipelines.preparing.splits import MAIN, Splits, part_folder
 from pipelines.preparing.uploads import CorpusUpload
 from pipelines.preparing.workspace import HASHES, CorpusFacts, MediaVersions, NothingLeftError, Workspace, digest
@@ -196,7 +196,7 @@ def _outcomes(plan: PreparationPlan, meter: ProgressBar) -> list[Outcome]:
     for outcome in plan.engine.each(work, task, own, task.conversion.device):
         outcomes.append(outcome)
         infos = outcome.shards.values()
-        meter.add(sum(i.records for i in infos), sum(sum(i.dropped.values()) for i in infos))
+        meter.add(sum(i.records for i in infos), sum(records_of(i.dropped) for i in infos))
     for said, count in sum((Counter(outcome.warned) for outcome in outcomes), Counter[str]()).items():
         log.warning("a library warned %s times: %s", f"{count:,}", said)
     if not outcomes and limits.part is not None:

@@ -93,10 +93,10 @@ def fill(row: Mapping[str, Any], sources: Mapping[str, Source], where: str) -> S
         value = None if source is None else _value(row, name, source, where)
         if value is not None:
             sample[name] = _in_order(FIELDS[name].value, _converted(FIELDS[name].value, value))
-    if isinstance(sample.get("tags"), str) or _is_strings(sample.get("tags")):
+    if isinstance(sample.get("tags"), str) or is_strings(sample.get("tags")):
         sample["tags"] = _tags(sample, where)
     for name, value in sample.items():
-        if FIELDS[name].value is TEXT and _is_strings(value):
+        if FIELDS[name].value is TEXT and is_strings(value):
             sample[name] = " ".join(value)
     _check(sample, where)
     return sample
@@ -126,7 +126,7 @@ def _value(row: Mapping[str, Any], name: str, source: Name | list[Name] | dict[N
 def _converted(value: Value, found: Any) -> Any:
     """Numbers from the text of a table, and truth values as numbers."""
     if value is LABELS and isinstance(found, dict):
-        return {name: _number(label) for name, label in found.items() if label is not None}
+        return {name: _label(label) for name, label in found.items() if label is not None}
     if value in (TEXTS, NAMES) and isinstance(found, str):
         return [found]
     return _number(found) if value is NUMBER else found
@@ -145,6 +145,12 @@ def _in_order(value: Value, found: Any) -> Any:
     return [_in_order(value, each) for each in found]
 
 
+def _label(found: Any) -> Any:
+    """The number of a cell if it is spelt so; a class keeps its spelling (2.10, 01)."""
+    number = _number(found)
+    return found if isinstance(found, str) and str(number) != found else number
+
+
 def _number(found: Any) -> Any:
     if isinstance(found, bool):
         return int(found)
@@ -153,7 +159,7 @@ def _number(found: Any) -> Any:
     return float(found) if isinstance(found, str) and _NUMBER.fullmatch(found) else found
 
 
-def _is_strings(value: Any) -> bool:
+def is_strings(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
 
 

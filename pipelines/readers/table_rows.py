@@ -1,13 +1,15 @@
 """Rows of a table and their cells: CSV, whose quoted cells may contain line ends, and TSV, which is quoted on demand.
 
 Quoted tables are read by Python's `csv` (RFC 4180, and the variants of spreadsheets): a quote opens a cell only at its
-beginning; inside an unquoted cell it is a letter.
+beginning; inside an unquoted cell it is a letter. Where quotes inside of cells are escaped with backslashes instead of
+doubled, as Spark and MySQL write them, the whole table is read so.
 """
 
 from __future__ import annotations
 
 import csv
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -24,6 +26,7 @@ SEPARATORS: dict[Separator, str] = {"tab": "\t", "comma": ",", "semicolon": ";",
 QUOTED = ("comma", "semicolon")
 ROW_LIMIT = 16 << 20
 """Most bytes of a row of several lines. A quote that is still open then is considered never closed."""
+_ESCAPE = re.compile(r'\\(["\\])')
 _END = "\0end of the table"
 
 
@@ -174,7 +177,7 @@ def _looks_quoted(cell: str) -> bool:
 def _quoted(path: Path, separator: str, malformed: Malformed) -> Iterator[TableRow]:
     """Rows as `csv` reads them."""
     csv.field_size_limit(max(csv.field_size_limit(), LINE_LIMIT))
-    source = _Lines(path)
+    source = _Lines(path, escaped=_has_escapes(path, separator))
     reader = csv.reader(source, delimiter=separator)
     while True:
         source.begin()
@@ -194,6 +197,47 @@ def _quoted(path: Path, separator: str, malformed: Malformed) -> Iterator[TableR
             yield TableRow(source.first, cells or [""], source.size)
 
 
+def _has_escapes(path: Path, separator: str) -> bool:
+    """Whether the quotes in a table's quoted cells are escaped with backslashes; logs what it finds.
+
+    The evidence is a quoted cell in which text follows an escaped quote, so that the table is no strict CSV, and none
+    in which text follows a doubled one.
+    """
+    sign = re.escape(separator.encode())
+    escaped = re.compile(rb'(?:^|%s)"(?:[^"\\]|\\.)*\\"(?!%s|"|\r|$)' % (sign, sign))
+    doubled = re.compile(rb'[^"\\%s]""(?!%s|"|\r|$)' % (sign, sign))
+    first, other = 0, 0
+    for number, line in lines(path):
+        if not first and b'\\"' in line and escaped.search(line):
+            first = number
+        if not other and b'""' in line and doubled.search(line):
+            other = number
+    if not first or _is_strict(path, separator):
+        return False
+    if other:
+        log.warning(
+            "%s: line %d escapes a quote with a backslash, and line %d doubles one; doubled quotes are read, and "
+            "backslashes are letters. Write the table in one way",
+            *(path.name, first, other),
+        )
+    else:
+        log.warning("%s: quotes in its cells are escaped with backslashes; all of its cells are read so", path.name)
+    return not other
+
+
+def _is_strict(path: Path, separator: str) -> bool:
+    """Whether a separator or a line's end follows each quote that closes a cell."""
+    source = _Lines(path)
+    reader = csv.reader(source, delimiter=separator, strict=True)
+    try:
+        while True:
+            source.begin()
+            if next(reader)[-1:] == [_END]:
+                return True
+    except csv.Error:
+        return False
+
+
 class _Lines:
     """The lines of a file for `csv.reader`, which takes as many as the quotes of a row need.
 
@@ -206,8 +250,8 @@ class _Lines:
         undecodable: the first line of the row that is not UTF-8.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._lines = lines(path)
+    def __init__(self, path: Path, escaped: bool = False) -> None:
+        self._lines, self._escaped = lines(path), escaped
         self._waiting: list[tuple[int, bytes]] = []
         self._row: list[tuple[int, bytes]] = []
         self._pieces: list[str] = []
@@ -249,6 +293,8 @@ class _Lines:
         except UnicodeDecodeError:
             self.undecodable = self.undecodable or line
             text = line.decode("utf-8", errors="replace")
+        if self._escaped:
+            text = _ESCAPE.sub(lambda found: '""' if found[1] == '"' else found[1], text)
         if "\r" in text:  # inside a line: csv reads it as a line end, like old Macs'
             *inner, last = text.split("\r")
             self._pieces = [last + "\n", *(piece + "\r" for piece in reversed(inner))]

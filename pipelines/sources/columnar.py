@@ -103,8 +103,8 @@ def called(path: Path) -> str:
     return name if split is None or name.lower().startswith(split) else f"{split}-{name}"
 
 
-def _batches(path: Path, start: int) -> Iterator[tuple[list[dict[str, Any]], dict[str, list[str]]]]:
-    """Batches of rows from `start` on as Python values, and the names of classes by column."""
+def _batches(path: Path, start: int) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
+    """Batches of rows from `start` on as Python values, and the classes by column (`_named`)."""
     with _readable(path) as pyarrow:
         if path.suffix.lower() == ".parquet":
             from pyarrow import parquet
@@ -168,25 +168,39 @@ def _readable(path: Path) -> Iterator[Any]:
         ) from error
 
 
-def _classes(schema: Any) -> dict[str, list[str]]:
-    """The names of classes by column, as `datasets` notes them."""
+def _classes(schema: Any) -> dict[str, Any]:
+    """The classes by column (`_named`), as `datasets` notes them."""
     try:
         features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
-        return {n: f["names"] for n, f in features.items() if isinstance(f, dict) and f.get("_type") == "ClassLabel"}
+        return {name: _named(feature) for name, feature in features.items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
-def _plain(value: Any, classes: list[str] | None = None) -> Any:
-    """A value as JSON has it; bytes stay."""
-    if classes is not None and isinstance(value, int):
+def _named(feature: Any) -> Any:
+    """The names of the classes in a feature: a list of them, by name in an object, and in a list as its elements have
+    them; None where it has none."""
+    if isinstance(feature, list):
+        return _named(feature[0])
+    if not isinstance(feature, dict):
+        return None
+    kind = feature.get("_type")
+    if kind == "ClassLabel":
+        return feature["names"]
+    return _named(feature.get("feature")) if isinstance(kind, str) else {n: _named(f) for n, f in feature.items()}
+
+
+def _plain(value: Any, classes: Any = None) -> Any:
+    """A value as JSON has it, classes by their names; bytes stay."""
+    if isinstance(classes, list) and isinstance(value, int):
         return classes[value] if 0 <= value < len(classes) else None
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
+        of = classes if isinstance(classes, dict) else {}
+        return {str(name): _plain(each, of.get(name)) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(each, classes) for each in value]
     if isinstance(value, datetime.timedelta):
         return value.total_seconds()
     if isinstance(value, datetime.date | datetime.time):

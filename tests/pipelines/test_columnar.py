@@ -173,3 +173,25 @@ def test_answers_that_are_numbers_are_refused_by_row(tmp_path: Path) -> None:
     (tmp_path / "q.parquet").write_bytes(parquet([{"image": photograph, "question": "how many?", "answer": 2}]))
     with pytest.raises(WorkbenchError, match=r"q\.parquet.*answers"):
         prepare("image-text", tmp_path / "q.parquet", "-o", tmp_path / "c", "--workers", 1)
+
+
+@pytest.mark.parametrize("kind", ["List", "Sequence", "bare"])
+def test_names_of_classes_in_lists(tmp_path: Path, read: Any, kind: str) -> None:
+    """CoNLL 2003 as the hub has it: words, and the numbers of their tags, whose names are in the schema."""
+    pyarrow = pytest.importorskip("pyarrow")
+    names = {"names": ["O", "B-LOC", "I-LOC"], "_type": "ClassLabel"}
+    features = {"ner_tags": [names] if kind == "bare" else {"feature": names, "_type": kind}, "nested": {"kind": names}}
+    rows = [{"id": "0", "tokens": ["New", "York", "is", "big"], "ner_tags": [1, 2, 0, 0], "nested": {"kind": 1}}]
+    about = json.dumps({"info": {"features": features}})
+    schema = pyarrow.Table.from_pylist(rows).schema.with_metadata({"huggingface": about})
+    (tmp_path / "n.parquet").write_bytes(parquet(rows, schema))
+    (sample,) = read("text", tmp_path / "n.parquet")
+    assert sample["text"] == "New York is big"
+    assert sample["tags"] == [[0, 3, "B-LOC"], [4, 8, "I-LOC"], [9, 11, "O"], [12, 15, "O"]]
+    assert sample["meta"]["nested"] == {"kind": "B-LOC"}
+
+
+def test_numbers_of_tags_without_names_are_left_to_meta(tmp_path: Path, read: Any) -> None:
+    (tmp_path / "n.parquet").write_bytes(parquet([{"tokens": ["New", "York"], "ner_tags": [1, 2]}]))
+    (sample,) = read("text", tmp_path / "n.parquet")
+    assert (sample["text"], sample["meta"]["ner_tags"], "tags" in sample) == ("New York", [1, 2], False)

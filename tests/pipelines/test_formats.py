@@ -16,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.commands.app import GROUPS
+from pipelines.preparing.progress import records_of
 from pipelines.readers import text as text_formats
 from pipelines.readers.catalogue import KINDS, format_entries
 from pipelines.readers.formats import detect, formats, make_reader, sorted_inputs
@@ -195,6 +196,15 @@ def test_the_help_of_prepare_has_groups_and_imports_no_command() -> None:
     assert said.splitlines()[-1] == "['pipelines.commands.app']"
 
 
+def test_integers_keep_their_digits(tmp_path: Path, stored: Any) -> None:
+    row = '{"text": "a", "big": 123456789012345678901234567890, "deep": {"list": [-98765432109876543210, 1e30, 0.5]}}'
+    (tmp_path / "a.jsonl").write_text(row)
+    prepare("text", tmp_path / "a.jsonl", "-o", tmp_path / "c", "--workers", 1)
+    (sample,) = stored(tmp_path / "c")
+    assert sample["meta"]["big"] == 123456789012345678901234567890
+    assert sample["meta"]["deep"] == {"list": [-98765432109876543210, 1e30, 0.5]}
+
+
 def test_numbers_that_json_does_not_have_become_null_and_are_counted(tmp_path: Path, stored: Any) -> None:
     rows = ['{"text": "a", "x": NaN, "y": [1, -Infinity]}', '{"text": "b", "x": 1.5}']
     (tmp_path / "a.jsonl").write_text("\n".join(rows))
@@ -203,6 +213,7 @@ def test_numbers_that_json_does_not_have_become_null_and_are_counted(tmp_path: P
     assert (first["meta"]["x"], first["meta"]["y"], second["meta"]["x"]) == (None, [1, None], 1.5)
     manifest = parse_manifest((tmp_path / "c" / "corpus.json").read_bytes(), "corpus.json")
     assert manifest.dropped == {"a number that is NaN or infinite, written as null": 2}
+    assert records_of(manifest.dropped) == 0
     (tmp_path / "b.jsonl").write_text('{"text": "ab", "spans": [[0, 1, "Q1", NaN]]}')
     with pytest.raises(WorkbenchError, match="spans"):
         prepare("text", tmp_path / "b.jsonl", "-o", tmp_path / "d", "--workers", 1)

@@ -194,3 +194,22 @@ def test_a_line_of_another_width_says_how_quoted_cells_are_read(tmp_path: Path) 
     malformed = Malformed()
     assert not list(rows_of_table(path, malformed))
     assert "--option quoted=true" in str(malformed[0])
+
+
+def test_quotes_that_are_escaped_with_backslashes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As Spark, MySQL and `csv.writer` with an escape character write them; the other backslashes stay."""
+    rows = [["text", "label"], ['he said "hi" to me', "a"], ["C:\\new\\", 'b, "c"'], ['"x"\ny', ""], ["plain", "a"]]
+    path = tmp_path / "t.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file, doublequote=False, escapechar="\\", quoting=csv.QUOTE_ALL).writerows(rows)
+    assert read(path) == rows
+    assert caplog.text.count("escaped with backslashes; all of its cells are read so") == 1
+    path.write_text('text,label\n"he said \\"hi\\", C:\\new",a\n')  # Spark escapes quotes alone
+    assert read(path)[1] == ['he said "hi", C:\\new', "a"]
+
+
+def test_quotes_that_are_escaped_in_two_ways_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('text,label\n"he said \\"hi\\" to me",a\n"he said ""hi"" to me",a\n')
+    assert read(path)[2] == ['he said "hi" to me', "a"]
+    assert "line 2 escapes a quote with a backslash, and line 3 doubles one" in caplog.text

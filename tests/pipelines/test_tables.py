@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from workbench.core.errors import WorkbenchError
+from workbench.objectives.regression import number_of
 
 Write = Callable[[str, str], Path]
 
@@ -145,8 +146,19 @@ def test_real_tables(shared: Path, read: Any) -> None:
 
 
 def test_a_score_is_a_label(table: Write, read: Any) -> None:
-    (sample,) = read("text", table("sts.tsv", "genre\tsentence1\tsentence2\tscore\nnews\tx\ty\t2.50\n"))
+    (sample,) = read("text", table("sts.tsv", "genre\tsentence1\tsentence2\tscore\nnews\tx\ty\t2.5\n"))
     assert (sample["labels"], sample["second"]) == ({"score": 2.5}, "y")
+
+
+def test_a_class_keeps_its_spelling(table: Write, read: Any) -> None:
+    """A cell is a number where the number is spelt so; regression reads the others as numbers, too."""
+    cells = ["2.1", "2.10", "1", "01", "001", "12345678901234567890123", "12345678901234567890124", "1e5", "100000.0"]
+    text = "text,label\n" + "".join(f"sentence {i},{cell}\n" for i, cell in enumerate(cells))
+    found = [sample["labels"]["label"] for sample in read("text", table("t.csv", text))]
+    assert [str(label) for label in found] == cells
+    assert found[:5] == [2.1, "2.10", 1, "01", "001"]
+    assert [number_of(label) for label in found] == [float(cell) for cell in cells]
+    assert [number_of(label) for label in ("a", "1_0", "nan", "1e999")] == [None] * 4
 
 
 QNLI = "index\tquestion\tsentence\tlabel\n0\tWho sang?\tAnn sang.\tentailment\n"

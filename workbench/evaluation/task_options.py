@@ -11,11 +11,17 @@ import typer
 
 from workbench.core.options.bounds import Count, Name, Word
 from workbench.evaluation.options import BatchSize, Epochs, LikelihoodScoring, Scoring, Tuning, WritingScoring
+from workbench.metrics.tag_schemes import SchemeName
 from workbench.metrics.texts import Splitting
 
 if TYPE_CHECKING:
     from workbench.evaluation.analysis.generation import Generator
     from workbench.runs.loaded_run import LoadedRun
+
+TagScheme = Annotated[
+    SchemeName | None,
+    typer.Option(help="The scheme of words' tags. spans: every tag names a whole span. Default: found by all tags."),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +79,8 @@ class ClassifyTuning(LabelTuning):
 class ClassifyScoring(Scoring):
     """Accuracy, macro and micro F1 and Matthews correlation, compared with the most frequent class of the training set.
 
-    CORPUS holds texts, captions with images, or speech, with the `labels` that RUN was fine-tuned on.
+    CORPUS holds texts, captions with images, or speech, with the label that RUN was fine-tuned on. A class that RUN
+    does not know counts as wrong, and is counted.
 
     Example:
 
@@ -276,7 +283,8 @@ class TagTuning(Tuning):
     """Fine-tune a pretrained run for token classification: to tag the words of a text.
 
     CORPUS holds texts with `tags` [[start, end, name], ...] of single words (B-person, I-person, O) or of spans
-    (person). The transforms that add knowledge are those of the run's pretraining.
+    (person). The scheme of words' tags is found by all tags of CORPUS and --held-out, and is recorded in the recipe.
+    The transforms that add knowledge are those of the run's pretraining.
 
     Example:
 
@@ -289,6 +297,7 @@ class TagTuning(Tuning):
             help="Tokens of a window of the text; default: 128, or fewer if the positions or the transforms need it."
         ),
     ] = None
+    scheme: TagScheme = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,10 +305,13 @@ class TagScoring(Scoring):
     """Accuracy over words; precision, recall and F1 over the chunks of their tags (the CoNLL evaluation).
 
     All words of a text are tagged, each once, in the window that has the most context around it. A word that the
-    tokenizer turns into no token counts as tagged O, and is counted. CORPUS holds texts with `tags` of the names that
-    RUN was fine-tuned on.
+    tokenizer turns into no token counts as tagged O, and is counted. CORPUS holds texts with `tags`. If their scheme
+    differs from that of RUN's training set, the chunks are spelled as RUN spells them. A tag that RUN does not know
+    counts as wrong, and is counted.
 
     Example:
 
       workbench evaluate tag runs/k-bert-tag corpora/medical-ner-dev
     """
+
+    scheme: TagScheme = None

@@ -2,12 +2,12 @@
 
 A chunk is found where its first and last word and its name are right, as in the CoNLL evaluations (Tjong Kim Sang and
 De Meulder, CoNLL 2003): all chunks of all texts count alike. `B-x` begins a chunk x, `I-x` continues with one, or
-begins one after another name or `O`; with the tags of IOBES `E-x` ends one and `S-x` is one.
+begins one after another name or `O`; with the tags of IOBES `E-x` ends one and `S-x` is one. Other schemes are read as
+these (`workbench.metrics.tag_schemes`).
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
@@ -17,11 +17,8 @@ from typing import Any
 import numpy as np
 
 from workbench.core.packages import library
+from workbench.metrics.tag_schemes import OUTSIDE
 from workbench.metrics.tallies import Tally
-
-OUTSIDE = "O"
-WORD_TAG = re.compile(rf"{OUTSIDE}|[BIES]-.+")
-"""The form of tags of single words; any other name is that of a whole chunk."""
 
 Chunk = tuple[int, int, str]  # the words [begin, end), the name
 
@@ -33,6 +30,17 @@ def chunks(tags: Iterable[str]) -> list[Chunk]:
         WorkbenchError: seqeval is not installed.
     """
     return [(begin, last + 1, name) for name, begin, last in _seqeval().get_entities(list(tags))]
+
+
+def spelt(tags: Iterable[str], ends: bool) -> list[str]:
+    """Tags of a text's words that spell the same chunks, in IOBES with `ends` of chunks, in IOB2 without."""
+    tags = list(tags)
+    made = [OUTSIDE] * len(tags)
+    for begin, end, name in chunks(tags):
+        made[begin:end] = [f"B-{name}", *[f"I-{name}"] * (end - begin - 1)]
+        if ends:
+            made[end - 1] = f"{'S' if end - begin == 1 else 'E'}-{name}"
+    return made
 
 
 def tag_scores(predicted: np.ndarray, gold: np.ndarray, words: Sequence[int], names: Sequence[str]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -60,6 +61,15 @@ def by_class(counts: Mapping[str, tuple[int, int, int]]) -> dict[str, dict[str, 
 def never_predicted(classes: Mapping[str, Mapping[str, float]]) -> int:
     """The number of classes of `by_class` that are gold somewhere and predicted nowhere."""
     return sum(bool(of["gold"]) and not of["predicted"] for of in classes.values())
+
+
+def unknown_classes(gold: np.ndarray, names: Sequence[str], known: int) -> dict[str, int]:
+    """By class the numbers of examples of those that a model cannot predict, the most frequent first.
+
+    Args:
+        gold: rows of `names` [examples]; the first `known` of these are the model's.
+    """
+    return {names[row]: count for row, count in Counter(gold[gold >= known].tolist()).most_common()}
 
 
 def _scores(right: int, predicted: int, gold: int) -> dict[str, float]:

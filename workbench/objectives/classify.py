@@ -8,7 +8,7 @@ With p the pooled output of a stream and y the class,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,7 +60,18 @@ class Classify(Objective):
                 "allowed: two or more different ones"
             )
         self.classes = {name: row for row, name in enumerate(classes)}
+        self.rows = self.classes
         self.label, self.stream, self.dropout = label, stream, dropout
+
+    @property
+    def names(self) -> list[str]:
+        """The classes by their rows, and behind them those that only a corpus of `read_as` has."""
+        return list(self.rows)
+
+    def read_as(self, classes: Iterable[str]) -> None:
+        """Read a corpus of these classes. One that is none of the objective's own is never predicted."""
+        others = sorted({*classes} - self.classes.keys())
+        self.rows = {name: row for row, name in enumerate([*self.classes, *others])}
 
     def row(self, sequence: Sequence) -> int:
         """The class of a sequence; -100 where it has no such label.
@@ -71,10 +82,10 @@ class Classify(Objective):
         if self.label not in sequence.labels:
             return UNLABELLED
         name = str(sequence.labels[self.label])
-        if name not in self.classes:
+        if name not in self.rows:
             where = f"label {self.label!r} of sequence {sequence.key!r}"
             raise unknown("class", name, self.classes, where, advice=OTHER_SET)
-        return self.classes[name]
+        return self.rows[name]
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         """Writes the target `labels` [1] of every sequence; changes nothing."""
@@ -120,7 +131,7 @@ class ClassifyHead(Head):
         """Metric `accuracy`; outputs for labelled sequences: `predicted`, `gold`, and `scores` (logits) of all
         classes."""
         logits, labels = self.logits(seen), seen.targets["labels"]
-        loss, metrics, _ = self.loss(logits, labels)
+        loss, metrics, _ = self.loss(logits, labels.masked_fill(labels >= logits.shape[1], UNLABELLED))
         labelled = rows_where(seen.known("labels") != UNLABELLED, labels.device)
         of_these = logits.index_select(0, labelled)
         made = {"predicted": of_these.argmax(-1), "gold": labels.index_select(0, labelled), "scores": of_these.float()}

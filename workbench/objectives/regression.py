@@ -9,9 +9,10 @@ With p the pooled output of a stream and y the number,
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor, nn
@@ -28,6 +29,14 @@ from workbench.sequences.transfer import rows_where
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+
+
+def number_of(label: Any) -> float | None:
+    """The number that a label is, or spells (a table's `3.80`); None where it is no finite one."""
+    found = float(label) if isinstance(label, Real) or _NUMBER.fullmatch(label) else math.nan
+    return found if math.isfinite(found) else None
 
 
 class Regression(Objective):
@@ -52,13 +61,15 @@ class Regression(Objective):
         Raises:
             WorkbenchError: it is no finite number.
         """
-        found = sequence.labels.get(self.label, math.nan)
-        if self.label in sequence.labels and not (isinstance(found, Real) and math.isfinite(found)):
+        if self.label not in sequence.labels:
+            return math.nan
+        found = number_of(sequence.labels[self.label])
+        if found is None:
             raise WorkbenchError(
-                f"label {self.label!r} of sequence {sequence.key!r} is {found!r}; {self.name} predicts finite numbers "
-                "(for names of classes: classify)"
+                f"label {self.label!r} of sequence {sequence.key!r} is {sequence.labels[self.label]!r}; {self.name} "
+                "predicts finite numbers (for names of classes: classify)"
             )
-        return float(found)
+        return found
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         """Writes the target `numbers` [1] of every sequence; changes nothing."""

@@ -8,7 +8,7 @@ With h_w the state of a word's first token and y_w its tag,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from collections.abc import Sequence as Sequences
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from workbench.core.errors import BadValueError, WorkbenchError, unknown
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Dropout, Name, Word
-from workbench.metrics.chunks import OUTSIDE, WORD_TAG, tag_scores
+from workbench.metrics.chunks import spelt, tag_scores
+from workbench.metrics.tag_schemes import OUTSIDE, SchemeName, has_ends, in_iobes
 from workbench.objectives._token_head import TokenLoss
 from workbench.pretraining.forward import HeadInputs
 from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
@@ -64,13 +65,16 @@ class TokenClassification(Objective):
     `tags` [[start, end, name], ...] name the tag of every word; a word outside has the tag O.
 
     A name such as `B-person`, `I-person` or `O` is the tag of the one word at its place, however many pieces the
-    tokenizer cuts it in: its first piece is read. Any other name, `person`, is that of a stretch, whose first word has
-    the tag `B-person` and whose other words have `I-person`. Stretches must not overlap: a word has one tag.
+    tokenizer cuts it in: its first piece is read. Any other name, `person`, is that of a span, whose first word has
+    the tag `B-person` and whose other words have `I-person`. Spans must not overlap: a word has one tag. The `scheme`
+    decides which names are tags of words; these are read as IOBES spells them.
 
     A tag that covers no token (odd characters) is that of a word which is never found: it counts as predicted O.
 
     Args:
-        tags: names of the words' tags; the index of a tag is its row.
+        tags: names of the words' tags, spelled as in IOBES; the index of a tag is its row.
+        scheme: that of the corpora's tags (BIO, IOBES, BILOU, BMES; spans: all names are those of spans). Null: names
+            in `tags` are tags of words.
         stream: the stream whose states are read.
         dropout: of these states.
     """
@@ -78,11 +82,37 @@ class TokenClassification(Objective):
     reads = ("tags",)
     measured = ("predicted", "gold", "read", "words", "places")
 
-    def __init__(self, tags: Annotated[list[Name], MinLen(2)], stream: Word = "text", dropout: Dropout = 0.1) -> None:
+    def __init__(
+        self,
+        tags: Annotated[list[Name], MinLen(2)],
+        scheme: SchemeName | None = None,
+        stream: Word = "text",
+        dropout: Dropout = 0.1,
+    ) -> None:
         if len(set(tags)) < len(tags) or OUTSIDE not in tags:
             raise WorkbenchError(f"objective tag: tags must be different names, {OUTSIDE} among them; found {tags}")
         self.tags = {name: row for row, name in enumerate(tags)}
-        self.stream, self.dropout = stream, dropout
+        self.rows, self.respells = self.tags, False
+        self.scheme, self.stream, self.dropout = scheme, stream, dropout
+
+    @property
+    def names(self) -> list[str]:
+        """The tags by their rows, and behind them those that only a corpus of `read_as` has."""
+        return list(self.rows)
+
+    def read_as(self, scheme: SchemeName | None, tags: Set[str]) -> None:
+        """Read a corpus whose tags have a scheme and these names, as IOBES spells them. Its chunks are spelt as the
+        objective's own, with or without marks of their ends. A tag that is none of its own is never predicted."""
+        ends, own = has_ends(tags), has_ends(self.tags)
+        self.scheme, self.respells = scheme, None not in (ends, own) and ends != own
+        more = {f"{letter}-{tag[2:]}" for tag in tags - {OUTSIDE} for letter in "BIES"} if self.respells else {*tags}
+        self.rows = {name: row for row, name in enumerate([*self.tags, *sorted(more - self.tags.keys())])}
+
+    def spelt(self, name: str) -> tuple[str, str | None]:
+        """The tags of the first and of the other words at the place of a name; a word's tag has no others."""
+        own = name if self.scheme is None and name in self.tags else None
+        word = in_iobes(name, self.scheme) if self.scheme else own
+        return (word, None) if word else (f"B-{name}", f"I-{name}")
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         """Writes the targets of every sequence, and takes the rows; changes nothing else.
@@ -104,7 +134,7 @@ class TokenClassification(Objective):
             text["taken"][rows[read]] = True
             sequence.targets[self.name] = {
                 "rows": Rows(self.stream, rows[read]),
-                "labels": words.labels[read],
+                "labels": np.where(words.labels < len(self.tags), words.labels, UNTAGGED)[read],
                 "gold": words.labels,
                 "read": read,
                 "places": words.places,
@@ -133,24 +163,28 @@ class TokenClassification(Objective):
         for start, end, name in tags:
             first = max(done, int(np.searchsorted(ends, start, side="right")))
             done = max(first, int(np.searchsorted(starts, end, side="left")))
-            whole = WORD_TAG.fullmatch(name) is None
-            label = self._row(f"B-{name}" if whole else name, sequence)
+            begin, inside = self.spelt(name)
+            label = self._row(begin, sequence)
             if first < done:
                 labels[first] = label
-                labels[first + 1 : done] = self._row(f"I-{name}", sequence) if whole else UNTAGGED
+                labels[first + 1 : done] = self._row(inside, sequence) if inside else UNTAGGED
             else:
                 lost.append((start, end, label))
         tagged = TaggedWords(places, labels, np.ones(len(places), bool)).some(labels != UNTAGGED)
-        return tagged.among(np.array(lost, np.int64).reshape(-1, 3))
+        tagged = tagged.among(np.array(lost, np.int64).reshape(-1, 3))
+        if not self.respells:
+            return tagged
+        names = spelt((self.names[row] for row in tagged.labels.tolist()), ends=bool(has_ends(self.tags)))
+        return tagged._replace(labels=np.array([self.rows[name] for name in names], np.int64))
 
     def _row(self, name: str, sequence: Sequence) -> int:
-        if name not in self.tags:
+        if name not in self.rows:
             raise unknown("tag", name, self.tags, f"`tags` of sequence {sequence.key!r}")
-        return self.tags[name]
+        return self.rows[name]
 
     def measure(self, made: Mapping[str, Tensor]) -> dict[str, float]:
         """Accuracy over words; precision, recall and F1 over chunks."""
-        return tag_scores(made["predicted"].numpy(), made["gold"].numpy(), made["words"].tolist(), list(self.tags))
+        return tag_scores(made["predicted"].numpy(), made["gold"].numpy(), made["words"].tolist(), self.names)
 
     def head(self, network: Network) -> Head:
         return TokenClassificationHead(self.width(network, self.stream), self)

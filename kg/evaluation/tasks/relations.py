@@ -62,7 +62,7 @@ class RelationClassification(Classification):
         if trained is None:
             return {}
         known, gold = labelled(trained, objective.label, objective.classes)
-        tested, _ = labelled(list(samples), objective.label, objective.classes)
+        tested, _ = labelled(list(samples), objective.label, objective.rows)
         arguments = known, gold, tested, len(objective.classes)
         guesses = {
             "the mentions' words alone": by_mentions(*arguments, words_of),

@@ -40,7 +40,6 @@ def image_text(
 
     Formats: COCO captions, Karpathy's splits, Flickr tokens, tables, JSON lines, Visual Genome (phrases, questions),
     VQA v2, GQA, easy-VQA, DAQUAR, VizWiz, TextVQA, DocVQA, A-OKVQA, OCR-VQA, NLVR, NLVR2, SNLI-VE, RefCOCO, Flickr30k
-    Entities, LLaVA's conversations, ALBEF's and BLIP's lists. Images are found in the places of --images by their path,
     Entities, LLaVA's conversations, ALBEF's and BLIP's lists. Images are found in the places of --images by their
     path, else by their file name. Every image is decoded once; damaged images are dropped and counted. Held-out splits
     are drawn by the image's content.

@@ -8,13 +8,24 @@ from typing import Any, ClassVar
 
 from pipelines.readers.json_rows import SUFFIXES, RowReader
 from pipelines.readers.reader import Drop, MalformedError, Match, Peek, Record, parse_row
-from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, no_consensus, usual_sources, with_own
+from pipelines.readers.row_fields import (
+    Source,
+    check_sources,
+    columns_of,
+    fill,
+    is_strings,
+    no_consensus,
+    usual_sources,
+    with_own,
+)
 from pipelines.sources.files import record_key
 from workbench.core.options.bounds import Name
 from workbench.corpora.schema.schema import fields_of
 from workbench.sequences.sequence import Sample
 
 TEXT_FIELD = "text"
+TOKENS, NER = "tokens", "ner_tags"
+"""Words and their tags in published sets (CoNLL 2003)."""
 IN_PLACE = tuple(field.name for field in fields_of("text").values() if field.instead_of == "text")
 """The fields that may replace a text: translations, the turns of a dialogue."""
 
@@ -24,7 +35,8 @@ class TextJsonLines(RowReader):
     """`text_field` holds the text (a string, or a list of words), `id_field` (or `key`) the document's name, if any.
 
     The other fields of text samples (docs/samples.md: `spans`, `second`, `tags`, ...) are copied, and so are texts and
-    labels with the usual names in published sets (`sentence1`, `premise`, `label`, ...). `fields` maps fields of other
+    labels with the usual names in published sets (`sentence1`, `premise`, `label`, ...), and words with their tags
+    (`tokens`, `ner_tags`). `fields` maps fields of other
     names, one or several (`fields={second: question, labels: [relation], choices: [a, b], translations: {en: english},
     tags: null}`); null leaves a field to `meta`. Of the remaining fields those in `meta_fields` go to the sample's
     `meta`, by default all.
@@ -76,6 +88,9 @@ class TextJsonLines(RowReader):
         fields = {"text": self.text_field, **self.fields} if self.text_field in row else dict(self.fields)
         columns = [name for name, value in row.items() if isinstance(value, str | int | float) and name != "score"]
         found = usual_sources(columns, fields)
+        if found.get("text", TOKENS) == TOKENS and not self.in_place(row) and is_strings(row.get(TOKENS)):
+            found |= {"text": TOKENS} | ({} if "tags" in found or not is_strings(row.get(NER)) else {"tags": NER})
+            return found
         if "text" not in fields and (self.text_field != TEXT_FIELD or self.in_place(row)):
             found.pop("text", None)
         return found

@@ -158,6 +158,27 @@ def test_classes_that_the_run_does_not_know_are_named(tuned: Path, prepared: Cal
             evaluate(Classification(), ClassifyScoring(run=tuned, corpus=corpus))
 
 
+def test_a_class_that_training_lacks_is_wrong_and_counted(
+    tuned: Path, prepared: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    known = rows(8, 2)
+    other = [{"text": "the film is good .", "labels": {"verdict": label}} for label in ("awful", "awful", 7)]
+    alone, mixed = (
+        evaluate(Classification(), ClassifyScoring(run=tuned, corpus=prepared(name, made)))
+        for name, made in (("known-classes", known), ("other-classes", [*known, *other]))
+    )
+    assert mixed.numbers["accuracy"] == pytest.approx(alone.numbers["accuracy"] * 8 / 11)
+    assert mixed.counts["gold of unknown classes"] == 3
+    assert "gold of unknown classes" not in alone.counts
+    assert mixed.classes["awful"] == {"precision": 0, "recall": 0, "f1": 0, "gold": 2, "predicted": 0}
+    assert [line["gold"] for line in mixed.predictions.lines[8:]] == ["awful", "awful", "7"]
+    assert [*mixed.predictions.lines[8]["scores"]] == ["0", "1"]
+    (said,) = [record.getMessage() for record in caplog.records if "does not know" in record.getMessage()]
+    assert (
+        "has 3 gold labels of 2 classes that the run does not know, and they count as wrong: awful (2), 7 (1)" in said
+    )
+
+
 def test_classes_that_look_alike_are_told_and_those_of_the_held_out_set_are_known(
     pretrained: Path, prepared: Callable[..., str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

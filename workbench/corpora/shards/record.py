@@ -23,6 +23,9 @@ from workbench.corpora.schema.schema import FIELDS, KINDS, READING, field_of_mem
 from workbench.corpora.shards.cuts import cut_points
 from workbench.sequences.sequence import Sample
 
+NUMBERED = ("labels", "meta")
+"""The fields with numbers of people's own."""
+
 
 class BadRecordError(WorkbenchError):
     """A record that cannot be read. `reason` is short and equal for equal causes, so that it can be counted."""
@@ -174,7 +177,14 @@ def parse_object(data: bytes) -> dict[str, Any]:
         value = _lenient(data)
     if not isinstance(value, dict):
         raise ValueError(f"member json holds a {type(value).__name__}, not an object")
-    return value
+    return _lenient(data) if any(map(_is_rounded, map(value.get, NUMBERED))) else value
+
+
+def _is_rounded(value: Any) -> bool:
+    """Whether there may be an integer of more than 64 bits, which orjson reads as a float."""
+    if isinstance(value, dict | list):
+        return any(map(_is_rounded, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, float) and abs(value) >= 1 << 63
 
 
 def _lenient(data: bytes) -> Any:

@@ -7,6 +7,7 @@ computed by `measure` from tensors of the whole pass, which `measured` names amo
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,10 +35,12 @@ from workbench.pretraining.objective import GlobalBatchHead, Objective
 from workbench.pretraining.window_lengths import window_of
 from workbench.sequences.sequence import Sample, Sequence
 
+logger = logging.getLogger(__name__)
 GatheredTensors = Mapping[str, Tensor]
 TuningOptions = TypeVar("TuningOptions", bound=Tuning)
 ScoringOptions = TypeVar("ScoringOptions", bound=Scoring)
 EXAMPLES, LOOKED_AT = 12, 48
+LISTED = 5
 
 
 def measured(run: EvaluatedRun, groups: Iterable[list[Sample]]) -> dict[str, Tensor]:
@@ -125,6 +128,7 @@ class ObjectiveTask(DownstreamTask[TuningOptions, ScoringOptions]):
 
     def score(self, run: EvaluatedRun, corpus: Corpus, scoring: ScoringOptions) -> Result:
         objective = run.objective.objective
+        self.prepare(objective, corpus, scoring)
         read = items(run, corpus, scoring.batch_size, scoring.limit)
         made, keys = measured_items(run, read, partial(self.counted, objective))
         account = run.take_account()  # of this pass alone: examples are read again
@@ -134,6 +138,9 @@ class ObjectiveTask(DownstreamTask[TuningOptions, ScoringOptions]):
         baselines = self.baselines(run, objective, made, samples)
         classes = self.classes(objective, made)
         missed = {"classes never predicted": never_predicted(classes)} if classes else {}
+        if others := self.unknown(objective, made):
+            missed["gold of unknown classes"] = sum(others.values())
+            _tell_unknown(corpus, others)
         return Result(
             task=self.name,
             numbers=self.numbers(objective, made, scoring),
@@ -146,6 +153,17 @@ class ObjectiveTask(DownstreamTask[TuningOptions, ScoringOptions]):
             dropped=account["dropped"],
             predictions=self.predictions(objective, made, keys),
         )
+
+    def prepare(self, objective: Any, corpus: Corpus, scoring: ScoringOptions) -> None:
+        """Prepare the objective for a corpus whose classes it need not know.
+
+        Raises:
+            WorkbenchError: it knows none of them.
+        """
+
+    def unknown(self, objective: Any, made: GatheredTensors) -> dict[str, int]:
+        """The numbers of gold labels by class, of classes that the run does not know. They count as wrong."""
+        return {}
 
     def counted(self, objective: Any, targets: Mapping[str, Any]) -> int:
         """The number of items in `predictions` for a sequence with these targets of the objective (numpy)."""
@@ -224,6 +242,15 @@ class ObjectiveTask(DownstreamTask[TuningOptions, ScoringOptions]):
             if made and shown < EXAMPLES:
                 shown += 1
                 yield self.example(objective, samples[0], made)
+
+
+def _tell_unknown(corpus: Corpus, others: Mapping[str, int]) -> None:
+    """Log the classes that the run was not trained on."""
+    shown = ", ".join(f"{name} ({count})" for name, count in list(others.items())[:LISTED])
+    logger.warning(
+        "corpus %r has %d gold labels of %d classes that the run does not know, and they count as wrong: %s%s",
+        *(corpus.name, sum(others.values()), len(others), shown, ", ..." if len(others) > LISTED else ""),
+    )
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,14 @@ Examples are sentiment, natural language inference and paraphrases, captions wit
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 import torch
 
-from workbench.core.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError, unknown
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.finetuning.inheritance import spoken_sequence, text_sequence
 from workbench.evaluation.finetuning.labels import check_varied, chosen_label, label_counts, ordered, warn_alike
@@ -21,8 +23,8 @@ from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.image_sequences import image_sequence
 from workbench.evaluation.scoring.objective_task import GatheredTensors, ObjectiveTask
 from workbench.evaluation.task_options import ClassifyScoring, ClassifyTuning, LabelTuning
-from workbench.metrics.classes import by_class, class_counts
-from workbench.objectives.classify import UNLABELLED, Classify
+from workbench.metrics.classes import by_class, class_counts, unknown_classes
+from workbench.objectives.classify import OTHER_SET, UNLABELLED, Classify
 from workbench.pretraining.objective import Objective
 from workbench.recipe.spec import Recipe
 from workbench.sequences.sequence import Sample
@@ -55,6 +57,16 @@ class Classification(ObjectiveTask[LabelTuning, ClassifyScoring]):
         sequence = text_sequence(base, "sentence_pair", tuning.max_length, split=False)
         return Setup(sequence, objective, poolers=("text",))
 
+    def prepare(self, objective: Classify, corpus: Corpus, scoring: ClassifyScoring) -> None:
+        found = label_counts(islice(corpus, scoring.limit)).get(objective.label, Counter())
+        if found and not found.keys() & objective.classes.keys():
+            where = f"label {objective.label!r} of corpus {corpus.name!r}"
+            raise unknown("class", next(iter(found)), objective.classes, where, advice=OTHER_SET)
+        objective.read_as(found)
+
+    def unknown(self, objective: Classify, made: GatheredTensors) -> dict[str, int]:
+        return unknown_classes(made["gold"].numpy(), objective.names, len(objective.classes))
+
     def needs(self, objective: Classify) -> str:
         return f"texts with the label {objective.label!r}"
 
@@ -69,13 +81,13 @@ class Classification(ObjectiveTask[LabelTuning, ClassifyScoring]):
 
     def predictions(self, objective: Classify, made: GatheredTensors, keys: list[str]) -> EvaluationItems:
         """A labelled text an item, with the score (logit) of each class."""
-        names = list(objective.classes)
+        names = objective.names
         reported = zip(keys, made["gold"].tolist(), made["predicted"].tolist(), strict=True)
         lines: list[dict[str, Any]] = [
             {"key": k, "gold": names[right], "prediction": names[p]} for k, right, p in reported
         ]
         for line, row in zip(lines, made["scores"].tolist() if "scores" in made else (), strict=False):
-            line["scores"] = dict(zip(names, row, strict=True))
+            line["scores"] = dict(zip(objective.classes, row, strict=True))
         return EvaluationItems(lines, objective.tallies(made))
 
     def baselines(
@@ -91,10 +103,10 @@ class Classification(ObjectiveTask[LabelTuning, ClassifyScoring]):
         return {f"always {most}": {**made, "predicted": always}}
 
     def classes(self, objective: Classify, made: GatheredTensors) -> dict[str, dict[str, float]]:
-        return by_class(class_counts(made["predicted"].numpy(), made["gold"].numpy(), list(objective.classes)))
+        return by_class(class_counts(made["predicted"].numpy(), made["gold"].numpy(), objective.names))
 
     def example(self, objective: Classify, sample: Sample, made: GatheredTensors) -> dict[str, Any]:
-        names = list(objective.classes)
+        names = objective.names
         reported = {"prediction": names[int(made["predicted"])], "label": names[int(made["gold"])]}
         text = next(sample[name] for name in ("text", "transcript", "captions") if name in sample)
         text = text if isinstance(text, str) else text[0]

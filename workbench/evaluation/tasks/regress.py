@@ -5,9 +5,7 @@ Data sets are those of semantic similarity and ratings, for example.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,7 @@ from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.objective_task import GatheredTensors, ObjectiveTask
 from workbench.evaluation.task_options import RegressScoring, RegressTuning
 from workbench.metrics.correlations import number_tallies
-from workbench.objectives.regression import Regression
+from workbench.objectives.regression import Regression, number_of
 from workbench.pretraining.objective import Objective
 from workbench.recipe.spec import Recipe
 from workbench.sequences.sequence import Sample
@@ -71,7 +69,8 @@ class RegressionTask(ObjectiveTask[RegressTuning, RegressScoring]):
         trained = run.trained_on()
         if trained is None:
             return {}
-        found = [sample["labels"][objective.label] for sample in trained if objective.label in sample.get("labels", {})]
+        labels = (sample.get("labels", {}).get(objective.label) for sample in trained)
+        found = [number for label in labels if label is not None and (number := number_of(label)) is not None]
         mean = torch.full_like(made["gold"], sum(found) / len(found))
         return {"always the mean": {**made, "predicted": mean}}
 
@@ -83,7 +82,7 @@ class RegressionTask(ObjectiveTask[RegressTuning, RegressScoring]):
 def _check_numbers(corpus: Corpus, label: str) -> None:
     """Raises WorkbenchError where a text's label is no finite number: with the first of them and their number."""
     found = ((sample, sample["labels"][label]) for sample in corpus if label in sample.get("labels", {}))
-    odd = [(sample, value) for sample, value in found if not (isinstance(value, Real) and math.isfinite(value))]
+    odd = [(sample, value) for sample, value in found if number_of(value) is None]
     if odd:
         sample, value = odd[0]
         meta = sample.get("meta", {})

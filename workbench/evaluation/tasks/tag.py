@@ -5,13 +5,14 @@ Data sets are CoNLL 2003, OntoNotes and MSRA NER, for example.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 import torch
 
-from workbench.core.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError, unknown
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.finetuning.inheritance import text_sequence
 from workbench.evaluation.scoring.downstream_task import Setup
@@ -19,12 +20,15 @@ from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.objective_task import GatheredTensors, ObjectiveTask
 from workbench.evaluation.task_options import TagScoring, TagTuning
-from workbench.metrics.chunks import OUTSIDE, WORD_TAG, chunk_counts, chunks, tag_tallies
-from workbench.metrics.classes import by_class
+from workbench.metrics.chunks import chunk_counts, chunks, tag_tallies
+from workbench.metrics.classes import by_class, unknown_classes
+from workbench.metrics.tag_schemes import OUTSIDE, SPANS, SchemeName, has_ends, in_iobes, scheme_of
 from workbench.objectives.token_classification import TokenClassification, check_apart
 from workbench.pretraining.objective import Objective
 from workbench.recipe.spec import Recipe
 from workbench.sequences.sequence import Sample
+
+logger = logging.getLogger(__name__)
 
 
 class TokenClassificationTask(ObjectiveTask[TagTuning, TagScoring]):
@@ -37,8 +41,30 @@ class TokenClassificationTask(ObjectiveTask[TagTuning, TagScoring]):
 
     def setup(self, tuning: TagTuning, base: Recipe) -> Setup:
         places = [tuning.corpus, *([tuning.held_out] if tuning.held_out else [])]
-        objective = {"objective": "token_classification", "tags": tags_of([Corpus.open(place) for place in places])}
+        scheme, tags = tags_of([Corpus.open(place) for place in places], tuning.scheme)
+        objective = {"objective": "token_classification", "tags": tags, "scheme": scheme}
         return Setup(text_sequence(base, "tagged_text", tuning.max_length), objective, asks=("tags",))
+
+    def prepare(self, objective: TokenClassification, corpus: Corpus, scoring: TagScoring) -> None:
+        """Find the scheme of the corpus, which may differ from that of the training set."""
+        names, where = _names(corpus, scoring.limit), f"corpus {corpus.name!r}"
+        own = objective.scheme
+        known = all(objective.spelt(name)[0] in objective.tags for name in names)
+        fits = own is None or known or (own != SPANS and all(in_iobes(name, own) for name in names))
+        scheme = scoring.scheme or (own if fits else scheme_of(names, where))
+        if scheme != own:
+            logger.warning("%s: its tags are read as %s; those of the training set are %s", where, scheme, own)
+        objective.read_as(scheme, set())
+        spelt = {tag for name in names for tag in objective.spelt(name) if tag}
+        if names and not (spelt - {OUTSIDE}) & objective.tags.keys():
+            raise unknown("tag", next(iter(sorted(spelt - {OUTSIDE}))), objective.tags, where)
+        objective.read_as(scheme, spelt)
+
+    def unknown(self, objective: TokenClassification, made: GatheredTensors) -> dict[str, int]:
+        return unknown_classes(made["gold"].numpy(), objective.names, len(objective.tags))
+
+    def variant(self, objective: TokenClassification, scoring: TagScoring) -> str:
+        return f"tags read as {objective.scheme}" if objective.scheme else ""
 
     def needs(self, objective: TokenClassification) -> str:
         return "texts with `tags`"
@@ -46,11 +72,11 @@ class TokenClassificationTask(ObjectiveTask[TagTuning, TagScoring]):
     def counts(
         self, objective: TokenClassification, made: GatheredTensors, samples: Iterable[Sample]
     ) -> dict[str, int]:
-        names = list(objective.tags)
+        names = objective.names
         texts = made["gold"].split(made["words"].tolist())
         found = sum(len(chunks(names[tag] for tag in text.tolist())) for text in texts)
         lost = int((~made["read"]).sum())
-        counted = {"words": len(made["gold"]), "chunks": found, "tags": len(names)}
+        counted = {"words": len(made["gold"]), "chunks": found, "tags": len(objective.tags)}
         return counted | ({"words without a token": lost} if lost else {})
 
     def counted(self, objective: TokenClassification, targets: Mapping[str, Any]) -> int:
@@ -58,7 +84,7 @@ class TokenClassificationTask(ObjectiveTask[TagTuning, TagScoring]):
 
     def predictions(self, objective: TokenClassification, made: GatheredTensors, keys: list[str]) -> EvaluationItems:
         """A text an item, with the tags of its words; `words` are their places in characters."""
-        names, sizes = list(objective.tags), made["words"].tolist()
+        names, sizes = objective.names, made["words"].tolist()
         of_texts = [[names[tag] for tag in made[which].tolist()] for which in ("gold", "predicted")]
         ends = list(accumulate(sizes))
         lines = [
@@ -79,11 +105,11 @@ class TokenClassificationTask(ObjectiveTask[TagTuning, TagScoring]):
         return {f"always {OUTSIDE}": {**made, "predicted": torch.full_like(made["gold"], objective.tags[OUTSIDE])}}
 
     def classes(self, objective: TokenClassification, made: GatheredTensors) -> dict[str, dict[str, float]]:
-        reported = (made["predicted"].numpy(), made["gold"].numpy(), made["words"].tolist(), list(objective.tags))
+        reported = (made["predicted"].numpy(), made["gold"].numpy(), made["words"].tolist(), objective.names)
         return by_class(chunk_counts(*reported))
 
     def example(self, objective: TokenClassification, sample: Sample, made: GatheredTensors) -> dict[str, Any]:
-        names, places = list(objective.tags), made["places"].tolist()
+        names, places = objective.names, made["places"].tolist()
 
         def stretches(tags: list[int]) -> list[list[Any]]:
             found = chunks(names[tag] for tag in tags)
@@ -93,11 +119,13 @@ class TokenClassificationTask(ObjectiveTask[TagTuning, TagScoring]):
         return {"text": sample["text"], **reported}
 
 
-def tags_of(corpora: list[Corpus]) -> list[str]:
-    """The tags of words of corpora: O, then the others sorted; of a stretch's name both B- and I-.
+def tags_of(corpora: list[Corpus], scheme: SchemeName | None) -> tuple[SchemeName, list[str]]:
+    """The scheme of corpora (by default found by all of their tags), and the tags of their words as IOBES spells them:
+    O, then the others sorted; of a span's name both B- and I-.
 
     Raises:
-        WorkbenchError: the first of them, the training set, has none, or stretches of a text overlap.
+        WorkbenchError: the first of them, the training set, has none, spans of a text overlap, or the tags are of no
+            scheme, or of two.
     """
     found = [_names(corpus) for corpus in corpora]
     names = set().union(*found)
@@ -108,14 +136,25 @@ def tags_of(corpora: list[Corpus]) -> list[str]:
             f"corpus {corpora[0].name!r} has no tags (it has {', '.join(corpora[0].manifest.fields)}); prepare texts "
             'with `tags`: {"text": "Ann sang", "tags": [[0, 3, "person"]]}, or with a tag for each word'
         )
-    words = {name for name in names if WORD_TAG.fullmatch(name)}
-    return [OUTSIDE, *sorted(words | {f"{prefix}-{name}" for name in names - words for prefix in "BI"})]
+    scheme = scheme or scheme_of(names, " and ".join(f"corpus {corpus.name!r}" for corpus in corpora))
+    words = [{tag for name in of if (tag := in_iobes(name, scheme))} for of in found]
+    if len({has_ends(of) for of in words} - {None}) > 1:
+        raise WorkbenchError(
+            f"the corpora {' and '.join(repr(corpus.name) for corpus in corpora)} have different schemes of tags: one "
+            "marks where chunks end, the other doesn't. Write both in one scheme, or leave --held-out out: `evaluate "
+            "tag` reads another scheme"
+        )
+    spans = {f"{letter}-{name}" for name in names if not in_iobes(name, scheme) for letter in "BI"}
+    changed = sum(in_iobes(name, scheme) not in (name, None) for name in names)
+    if changed:
+        logger.warning("%d of %d names of tags are read as %s, and spelled as IOBES", changed, len(names), scheme)
+    return scheme, [OUTSIDE, *sorted(set().union(spans, *words) - {OUTSIDE})]
 
 
-def _names(corpus: Corpus) -> set[str]:
-    """The names of the tags of a corpus, without O."""
+def _names(corpus: Corpus, limit: int | None = None) -> set[str]:
+    """The names of the tags of a corpus, or of its first records, without O."""
     names: set[str] = set()
-    for sample in corpus:
+    for sample in islice(corpus, limit):
         tags = sample.get("tags", ())
         check_apart(tags, f"corpus {corpus.name!r}, key {sample['key']!r}")
         names.update(name for _, _, name in tags)

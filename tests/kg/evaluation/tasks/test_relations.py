@@ -117,6 +117,22 @@ def test_a_negative_class_is_left_out_of_the_micro_scores(tuned: Path, corpora: 
     assert {name: last[f"held_out/relations/{name}"] for name in found.numbers} == pytest.approx(found.numbers)
 
 
+def test_a_relation_that_training_lacks_is_wrong_and_counted(
+    tuned: Path, corpora: dict[str, str], tmp_path: Path
+) -> None:
+    known = pairs(range(16, len(TOWNS)))
+    write(tmp_path / "more", [*known, {**known[0], "labels": {"relation": "twinned with"}}])
+    alone, more = (
+        evaluate(RelationClassification(), RelationScoring(run=tuned, corpus=corpus))
+        for corpus in (corpora["test"], str(tmp_path / "more"))
+    )
+    assert more.counts["gold of unknown classes"] == 1
+    assert more.numbers["accuracy"] == pytest.approx(alone.numbers["accuracy"] * len(known) / (len(known) + 1))
+    assert more.numbers["recall"] < alone.numbers["recall"]
+    words = "the mentions' words alone"
+    assert more.baselines[words]["accuracy"] == pytest.approx(len(known) / (len(known) + 1))
+
+
 def test_a_negative_class_that_is_none_is_refused(make_run: Callable[..., Path], corpora: dict[str, str]) -> None:
     wanted = RelationTuning(run=make_run("none"), corpus=corpora["train"], head="/", tail=".", negative="NA")
     with pytest.raises(WorkbenchError, match=r"unknown relation 'NA'.*contains, lies in"):
