@@ -201,7 +201,10 @@ def read_snapshot(store: Store) -> Files | None:
     if data is None:
         return None
     try:
-        return {_inside(name): StoredFile(**file) for name, file in parse_json(data)["files"].items()}
+        files = {_inside(name): StoredFile(**file) for name, file in parse_json(data)["files"].items()}
+        for file in files.values():
+            _inside(file.object)
+        return files
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise WorkbenchError(f"{store.at(SNAPSHOT)} is damaged: {error}") from error
 

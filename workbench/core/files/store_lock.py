@@ -28,6 +28,7 @@ import psutil
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.stores import Store
 from workbench.core.files.text_files import parse_json
+from workbench.core.local_copies import with_urls
 
 logger = logging.getLogger(__name__)
 NAME = "lock.json"
@@ -137,7 +138,7 @@ class StoreLock:
                 self.store.put_bytes(self._content(), NAME)
 
     def _content(self) -> bytes:
-        about = {"host": socket.gethostname(), "pid": os.getpid(), "since": self._since, "command": sys.argv}
+        about = {"host": socket.gethostname(), "pid": os.getpid(), "since": self._since, "command": with_urls(sys.argv)}
         return json.dumps({"token": self.token, "beats": self._beats, **about}).encode()
 
     def _read(self) -> dict[str, Any] | None:

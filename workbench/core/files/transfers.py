@@ -34,6 +34,8 @@ from fsspec.asyn import AsyncFileSystem, get_loop
 
 from workbench.core.errors import MachineError, WorkbenchError
 from workbench.core.files.drafts import CHUNK
+from workbench.core.files.urls import check_url
+from workbench.core.url_secrets import HIDDEN, HOW_TO_GIVE, is_cut
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -304,7 +306,14 @@ def _started(url: str, start: Callable[[Any, str], Any]) -> Future[Any]:
 
 def opened(url: str) -> tuple[Any, str]:
     """The file system of a URL and the path in it. Its own repeats are few and its own patience is short where its
-    constructor has them, so that no error is hidden for long."""
+    constructor has them, so that no error is hidden for long.
+
+    Raises:
+        WorkbenchError: a URL that is not opened (`check_url`), or one that a file keeps without its secrets.
+    """
+    check_url(url)
+    if is_cut(url):
+        raise WorkbenchError(f"{url}: its user, password or query values are hidden ({HIDDEN}). {HOW_TO_GIVE}")
     files, path = fsspec.core.url_to_fs(url, **_settings(url.partition("://")[0]))
     if isinstance(getattr(files, "retries", None), int):
         files.retries = 1
