@@ -198,7 +198,7 @@ class ReadingOptions(WritingOptions):
         reader, read = chosen_reader(kind, self.format, paths, self.option, **lists)
         with ErrorContext(reader):
             left = passed_over(paths, reader.inputs(read), reader.may_name)
-        meta = {name: value for name, value in (("licence", self.licence), ("url", self.url)) if value}
+        meta = {name: value for name, value in (("licence", self.licence), ("url", with_urls(self.url))) if value}
         conversion = Conversion(reader, tuple(stages), meta, "skip" if self.on_error is OnError.skip else "stop")
         self.prepare(
             conversion,

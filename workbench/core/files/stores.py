@@ -25,7 +25,7 @@ from rich.markup import escape
 from workbench.core.errors import MachineError, WorkbenchError, nearest
 from workbench.core.files.cache import FileCache, default_folder
 from workbench.core.files.drafts import draft
-from workbench.core.files.transfers import NO_FILE, download, opened, repeated, said
+from workbench.core.files.transfers import NO_FILE, behind, download, opened, repeated, said
 from workbench.core.files.urls import WRITABLE, WRITTEN, local_path, url_of
 from workbench.core.local_copies import stands_for
 from workbench.core.terminal import Terminal
@@ -203,6 +203,8 @@ class Store:
             except FileExistsError as error:
                 raise _ExistsError(f"{self.at(name)} exists already") from error
             except FileNotFoundError as error:
+                if (cause := behind(error)) is not error:
+                    raise cause from None
                 reason = f" ({found})" if (found := said(error)) != NO_FILE else ""
                 raise NoSuchFileError(f"there is no {self.at(name)}{reason}; check the address") from error
 
