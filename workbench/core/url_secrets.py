@@ -14,7 +14,9 @@ HOW_TO_GIVE = (
     "Name the whole URL again, as KEY=URL where it is in a recipe. Or name it without them, and give access by the "
     "variables of the store's library, or by fsspec's, such as FSSPEC_HTTPS='{\"headers\": {\"Authorization\": ...}}'"
 )
-_URL = re.compile(r"(?<![\w+.-])[A-Za-z][\w+.-]{0,30}://(?:(?!\[/|::|,\s*[A-Za-z][\w+.-]{0,30}://)[^\s'\"`<>\x00-\x1f])+")
+_URL = re.compile(
+    r"(?<![\w+.-])[A-Za-z][\w+.-]{0,30}://(?:(?!\[/|::|,\s*[A-Za-z][\w+.-]{0,30}://)[^\s'\"`<>\x00-\x1f])+"
+)
 _CONTAINERS = ("abfs", "abfss", "az", "adl", "oci", "ocilake")
 """Protocols whose URLs have a container or a bucket before the `@`."""
 

@@ -55,7 +55,8 @@ def run_logging(run: Path, world: World, console: Console) -> Iterator[Callable[
         shown.addFilter(lambda record: not getattr(record, DRAWN, False))
     else:
         shown = logging.StreamHandler(sys.stderr)
-        shown.setFormatter(PlainFormatter(PLAIN if world.is_main else f"rank {world.rank}: %(message)s"))
+        name = world.name.replace("%", "%%")
+        shown.setFormatter(PlainFormatter(PLAIN if world.is_main else f"%(asctime)s {name}: %(message)s"))
     shown.setLevel(logging.INFO if world.is_main else logging.WARNING)
     held = _Held(None if world.is_main else shown)
     file = _LogFile(run / LOG)

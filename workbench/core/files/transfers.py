@@ -361,8 +361,9 @@ def behind(error: Exception) -> Exception:
     """The error that fsspec found where it says that there is no file: of a web server that does not answer, or refuses
     the access, it says the same as of a missing file."""
     cause = error.__cause__
-    hidden = isinstance(error, FileNotFoundError) and isinstance(cause, Exception)
-    return cause if hidden and (not _is_final(cause) or _status(cause) in _IN_WORDS) else error
+    if isinstance(error, FileNotFoundError) and isinstance(cause, Exception):
+        return cause if not _is_final(cause) or (_status(cause) or 0) in _IN_WORDS else error
+    return error
 
 
 def _status(error: BaseException) -> int | None:
