@@ -194,9 +194,10 @@ if __name__ == "__main__":
 def test_a_cluster_of_our_own_listens_on_the_loopback_address_with_a_token() -> None:
     """Otherwise whoever reaches the node could run code as the user while the command works."""
     code = """if True:
-        import psutil, ray
+        import psutil
         from pipelines.preparing.engines.ray_core import chosen_engine
         with chosen_engine("ray", 1, None).opened():
+            import ray
             ray.get(ray.remote(num_cpus=1)(lambda: None).remote())
             started = psutil.Process().children(recursive=True)
             of_all = [process.net_connections("tcp") for process in [psutil.Process(), *started]]
