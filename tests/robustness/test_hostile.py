@@ -359,7 +359,7 @@ def test_hdf5_reads_no_other_file_of_this_machine(tmp_path: Path, how: str) -> N
     embeddings = tmp_path / "embeddings_all_0.h5"
     with h5py.File(embeddings, "w") as file:
         file.create_dataset("embeddings", (4, 4), np.float32, external=[(str(secret), 0, 64)])
-    (names := tmp_path / "entity_names_all_0.json").write_text('["a", "b", "c", "d"]')
+    (tmp_path / "entity_names_all_0.json").write_text('["a", "b", "c", "d"]')
     with pytest.raises(WorkbenchError, match="'embeddings' is stored in another file"):
         list(
             pbg_checkpoint._rows(

@@ -66,7 +66,8 @@ def test_a_full_gpu_says_what_was_asked_of_how_much(monkeypatch: pytest.MonkeyPa
     for name, value in numbers.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
     reported = (
-        r"rank 0 \(.*\): out of memory on cuda:0 \(Tried to allocate 2\.50 GiB; of 80\.0 GiB 1\.0 are free, 70\.0 are tensors "
+        r"rank 0 \(.*\): out of memory on cuda:0 "
+        r"\(Tried to allocate 2\.50 GiB; of 80\.0 GiB 1\.0 are free, 70\.0 are tensors "
         r"of this process, and 2\.0 are reserved by it for new ones\)\. Lower train\.micro_batch_size .*"
         r"train\.activation_checkpointing=true .*train\.compile=true"
     )
