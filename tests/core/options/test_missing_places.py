@@ -52,6 +52,16 @@ def test_error_of_the_system_names_the_option_and_the_nearest_name() -> None:
     assert message_of(path="words.txt", table="foldr/x").startswith("--table: foldr/x: ")
 
 
+def test_the_command_of_another_process_is_no_place() -> None:
+    message = "s3://bucket/run is in use: process 7 on node2, since 2026-05-01 (workbench pretrain bert)"
+    with (
+        pytest.raises(WorkbenchError) as refused,
+        named_places({"recipe": Place}, {"recipe": "bert"}, {"recipe": "RECIPE"}),
+    ):
+        raise WorkbenchError(message)
+    assert str(refused.value) == message
+
+
 def test_folder_for_a_file_and_file_for_a_folder() -> None:
     assert message_of(path="folder").startswith("--words: folder: a folder is where a file is needed")
     assert "words.txt is a file, and no folder" in message_of(path="words.txt/x")
