@@ -18,8 +18,9 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.files.stores import Store, path_at
 from workbench.core.files.transfers import said
 from workbench.core.local_copies import place_of, stands_for, with_urls
-from workbench.core.options.bounds import Location
+from workbench.core.options.bounds import Location, Place
 from workbench.core.options.command import call_from_python, command
+from workbench.core.options.missing_places import named_places
 
 RAW = re.compile(r"\[Errno|NoSuchKey|An error occurred|botocore|/cache/")
 
