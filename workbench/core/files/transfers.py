@@ -361,9 +361,10 @@ def behind(error: Exception) -> Exception:
     """The error that fsspec found where it says that there is no file: of a web server that does not answer, or refuses
     the access, it says the same as of a missing file."""
     cause = error.__cause__
-    if isinstance(error, FileNotFoundError) and isinstance(cause, Exception):
-        return cause if not _is_final(cause) or (_status(cause) or 0) in _IN_WORDS else error
-    return error
+    if not (isinstance(error, FileNotFoundError) and isinstance(cause, Exception)):
+        return error
+    of_web = isinstance(cause, ConnectionError | TimeoutError) or type(cause).__module__.startswith("aiohttp")
+    return cause if of_web and (not _is_final(cause) or (_status(cause) or 0) in _IN_WORDS) else error
 
 
 def _status(error: BaseException) -> int | None:
