@@ -106,7 +106,7 @@ def test_kill_at_any_write_leaves_a_whole_snapshot(recipe: Recipe, url: str, tmp
     pretrain(recipe, folder, until=6)
     after = restored(url, tmp_path / "at-first")
     assert (after / "best" / "model.safetensors").read_bytes() == b"before"
-    seen, growing = set(), ("metrics.jsonl", "log.txt", "tensorboard/")
+    seen, growing = set(), ("metrics.jsonl", "log.txt", "status.json", "tensorboard/")
     for writes in range(40):
         Failing.left = writes
         run = StoredRun(Failing(url), folder)
