@@ -21,7 +21,7 @@ from kg.vectors.options import ImportOptions
 from kg.vectors.vectors import GraphVectors, check_ending, save_vectors
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import sha256_of
-from workbench.core.local_copies import place_of
+from workbench.core.local_copies import with_urls
 
 TITLE = "ENTITY/"
 """How wikipedia2vec begins the keys of entities, which are titles of articles with "_" for spaces."""
@@ -59,7 +59,7 @@ def import_vectors(store: GraphStore, place: str | Path, output: str | Path, opt
         "imported": {str(path): sha256_of(path) for path in [*found.files, *([options.keys] if options.keys else [])]},
         "entities": counts,
         "relations": {"found": len(relation_ids), "missing": store.num_relations - len(relation_ids)},
-        "graph": {"path": place_of(store.path), "shuffled": None, **store.meta},
+        "graph": {"path": with_urls(str(store.path)), "shuffled": None, **store.meta},
         **mapped,
     }
     made = GraphVectors(ids, torch.from_numpy(vectors), relation_ids, torch.from_numpy(relations), provenance)

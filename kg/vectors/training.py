@@ -40,7 +40,7 @@ from kg.vectors.training_state import TrainingStateFile
 from kg.vectors.triple_ranks import LinkPredictionRanks, link_prediction, rows_of
 from kg.vectors.vectors import GraphVectors, check_ending, save_vectors
 from workbench.core.errors import WorkbenchError
-from workbench.core.local_copies import place_of
+from workbench.core.local_copies import with_urls
 
 if TYPE_CHECKING:
     from pykeen.models import ERModel
@@ -174,7 +174,7 @@ class _Run:
 def _provenance(store: GraphStore, options: VectorOptions, fitted: FittedModel) -> dict[str, Any]:
     return {
         **dataclasses.asdict(options),
-        "graph": {"path": place_of(store.path), **_false_facts(store), **store.meta},
+        "graph": {"path": with_urls(str(store.path)), **_false_facts(store), **store.meta},
         "pykeen": version("pykeen"),
         "torch": str(torch.__version__),
         "final_loss": fitted.final_loss,

@@ -37,6 +37,7 @@ from workbench.core.files.drafts import write_text
 from workbench.core.files.stores import Store, uploaded
 from workbench.core.files.urls import LOCAL_ONLY, local_path, url_of
 from workbench.core.files.yaml_values import parse_value
+from workbench.core.local_copies import with_urls
 from workbench.core.options.bounds import (
     Assignment,
     Count,
@@ -197,7 +198,7 @@ class ReadingOptions(WritingOptions):
         reader, read = chosen_reader(kind, self.format, paths, self.option, **lists)
         with ErrorContext(reader):
             left = passed_over(paths, reader.inputs(read), reader.may_name)
-        meta = {name: value for name, value in (("licence", self.licence), ("url", self.url)) if value}
+        meta = {name: value for name, value in (("licence", self.licence), ("url", with_urls(self.url))) if value}
         conversion = Conversion(reader, tuple(stages), meta, "skip" if self.on_error is OnError.skip else "stop")
         self.prepare(
             conversion,
@@ -302,4 +303,4 @@ def command_line() -> str:
             next(arguments, None)
         elif argument.partition("=")[0] not in HOW:
             kept.append(argument)
-    return shlex.join([name, *kept])
+    return shlex.join(with_urls([name, *kept]))

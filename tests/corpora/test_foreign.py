@@ -68,7 +68,7 @@ def test_set_at_a_url_is_indexed_there_or_here(make_tar: Any, tmp_path: Path) ->
         tar = make_tar([(f"{shard}-{i}.txt", f"Text {i}.".encode()) for i in range(3)], name=f"set/{shard}.tar")
         store.put(tar, f"{shard}.tar")
     here = index_foreign([tar.parent], tar.parent)
-    for output in (store.url, tmp_path / "indexed", f"{store.url}-index"):
+    for output in (store.url, tmp_path / "indexed"):
         manifest = index_foreign([store.url], output)
         assert [info.sha256 for info in manifest.shards] == [info.sha256 for info in here.shards]
         corpus = Corpus.open(output)
@@ -81,6 +81,8 @@ def test_set_at_a_url_is_indexed_there_or_here(make_tar: Any, tmp_path: Path) ->
         index_foreign(["memory://nothing/here"], tmp_path / "none")
     with pytest.raises(WorkbenchError, match=r"is on this machine, so its index must be too: --output FOLDER"):
         index_foreign([tar], store.url)
+    with pytest.raises(WorkbenchError, match=r"set/0\.tar is not below memory://.*/set-index\. .* --output FOLDER"):
+        index_foreign([store.url], f"{store.url}-index")
 
 
 def test_the_kind_of_json_records_is_detected(make_tar: Any) -> None:

@@ -189,3 +189,24 @@ def test_nothing_of_an_ended_command_stays_on_a_cluster_of_others(
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
+
+
+def test_a_cluster_of_our_own_listens_on_the_loopback_address_with_a_token() -> None:
+    """Otherwise whoever reaches the node could run code as the user while the command works."""
+    code = """if True:
+        import psutil
+        from pipelines.preparing.engines.ray_core import chosen_engine
+        with chosen_engine("ray", 1, None).opened():
+            import ray
+            ray.get(ray.remote(num_cpus=1)(lambda: None).remote())
+            started = psutil.Process().children(recursive=True)
+            of_all = [process.net_connections("tcp") for process in [psutil.Process(), *started]]
+            print(*{place.laddr.ip for places in of_all for place in places if place.status == "LISTEN"})
+            variables = next(process.environ() for process in started if process.name() == "gcs_server")
+            print(variables["RAY_AUTH_MODE"], len(variables["RAY_AUTH_TOKEN"]))
+    """
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=LIMIT)
+    places, token = done.stdout.splitlines()
+    assert {place.removeprefix("::ffff:") for place in places.split()} == {"127.0.0.1"}
+    assert token == "token 64"

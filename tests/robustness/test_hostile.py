@@ -6,18 +6,24 @@ import gzip
 import io
 import json
 import logging
+import random
+import re
+import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import fsspec
+import h5py
 import numpy as np
 import pytest
 import zstandard
 from PIL import EpsImagePlugin, Image
 
+from kg.vectors.formats import pbg_checkpoint
 from pipelines.readers.reader import Drop
+from pipelines.readers.regions.volta_h5 import VoltaH5
 from pipelines.sources import files
 from pipelines.sources.image_store import ImageStore
 from pipelines.stages.media_checks import CheckImage
@@ -27,15 +33,19 @@ from workbench.core.errors import BadValueError, WorkbenchError
 from workbench.core.files import arrays
 from workbench.core.files.yaml_values import DEEPEST, read_yaml
 from workbench.core.terminal import PlainFormatter, Terminal
+from workbench.core.url_secrets import without_secrets
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.preview import preview
 from workbench.corpora.reading.reader import Reader
+from workbench.corpora.shards import cuts
+from workbench.corpora.shards.cuts import cut_points
 from workbench.corpora.shards.record import BadRecordError
 from workbench.corpora.shards.writer import ShardWriter
 from workbench.corpora.verify import check_image
 from workbench.recipe.reading import load_recipe
 from workbench.report.html import image as inlined
+from workbench.text.sentences import SENTENCE_END, sentences_apart
 
 Refused = Callable[..., str]
 ARRAYS = hostile.arrays()
@@ -308,8 +318,8 @@ def test_places_that_are_no_stores_are_one_message(
         return real(*arguments, **options)
 
     monkeypatch.setattr("fsspec.core.url_to_fs", ask)
-    assert url in refused("show", url)
-    assert url in refused("pretrain", "recipe.yaml", f"tasks.text.corpora=['{url}']", "--run", "run")
+    assert without_secrets(url) in refused("show", url)
+    assert without_secrets(url) in refused("pretrain", "recipe.yaml", f"tasks.text.corpora=['{url}']", "--run", "run")
     assert not (world / "run").exists()
     assert bool(asked) == url.startswith("memory://")  # which is a store, without that corpus
 
@@ -324,6 +334,59 @@ def test_a_store_whose_library_raises_its_own_errors(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("fsspec.core.url_to_fs", fail)
     with pytest.raises(WorkbenchError, match=r"s3://bucket/corpus/corpus\.json cannot be read: no such bucket"):
         Corpus.open("s3://bucket/corpus")
+
+
+@pytest.mark.parametrize("how", ["external", "link", "virtual", "group"])
+def test_hdf5_reads_no_other_file_of_this_machine(tmp_path: Path, how: str) -> None:
+    secret, path = tmp_path / "secret", tmp_path / "regions.h5"
+    secret.write_bytes(bytes(64))
+    with h5py.File(tmp_path / "other.h5", "w") as other:
+        other["a/features"] = np.zeros((4, 4), np.float32)
+    with h5py.File(path, "w") as file:
+        for name in ("features", "boxes", "img_w", "img_h"):
+            if how == "external":
+                file.create_dataset(f"a/{name}", (4, 4), np.float32, external=[(str(secret), 0, 64)])
+            elif how == "virtual":
+                layout = h5py.VirtualLayout((4, 4), np.float32)
+                layout[:] = h5py.VirtualSource(str(tmp_path / "other.h5"), "a/features", (4, 4))
+                file.create_virtual_dataset(f"a/{name}", layout)
+            elif how == "link":
+                file.require_group("a")[name] = h5py.ExternalLink(str(tmp_path / "other.h5"), "a/features")
+        if how == "group":
+            file["a"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "a")
+    with pytest.raises(WorkbenchError, match="is stored in another file, which is not opened"):
+        VoltaH5(path).read("a")
+    embeddings = tmp_path / "embeddings_all_0.h5"
+    with h5py.File(embeddings, "w") as file:
+        file.create_dataset("embeddings", (4, 4), np.float32, external=[(str(secret), 0, 64)])
+    (tmp_path / "entity_names_all_0.json").write_text('["a", "b", "c", "d"]')
+    with pytest.raises(WorkbenchError, match="'embeddings' is stored in another file"):
+        list(
+            pbg_checkpoint._rows(
+                pbg_checkpoint._PartitionFile(embeddings, "all", tmp_path / "entity_names_all_0.json", None)
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    "text", [" " * 10**5, "." * 10**5, "\n " * 10**5, "a" + ".)" * 10**5, "!" * 10**5 + ")" * 10**5]
+)
+def test_cutting_a_text_takes_linear_time_whatever_it_holds(text: str) -> None:
+    began = time.process_time()
+    assert sum(map(len, sentences_apart(text))) <= len(text)
+    assert cut_points(text)
+    assert time.process_time() - began < 5  # it was minutes
+
+
+def test_sentences_end_where_they_ended_before_the_time_was_linear() -> None:
+    quoted = r"[.!?…]+[\"'”’»)\]]*\s+"
+    before = re.compile(rf"{quoted}|[。！？；]+[”’」』）]*\s*|\s*\n\s*")
+    strong = re.compile(rf"(?=[.!?…]){cuts._ABBREVIATION}{quoted}|[。！？；…]+[”’」』）]*\s*|\s*\n\s*\n\s*")
+    draw = random.Random(0)
+    for _ in range(20_000):
+        text = "".join(draw.choices(["Mr", "A", "b", ".", "!", "…", "。", ")", '"', " ", "\n"], k=draw.randrange(20)))
+        for old, new in ((before, SENTENCE_END), (strong, cuts._STRONG)):
+            assert [m.end() for m in old.finditer(text)] == [m.end() for m in new.finditer(text)], text
 
 
 def test_yaml_tags_make_no_objects(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@ code."""
 
 from __future__ import annotations
 
+import errno
+import json
 import multiprocessing
 import os
 import shutil
@@ -10,22 +12,27 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pytest
 import torch
 
-from workbench.core.errors import MachineError
+from workbench.core.errors import BUG, MachineError
 from workbench.core.processes.distributed import World
 from workbench.core.processes.membership import LostRanksError
 from workbench.core.processes.signals import StopRequest
 from workbench.pretraining import workers
 from workbench.recipe.reading import load_recipe
+from workbench.runs.checkpoint import Content
+from workbench.runs.saving import Saving
+from workbench.runs.status import noted_end
+from workbench.training.callbacks import Callback
 from workbench.training.failures import named_failures
-from workbench.training.pretrain import pretrain
+from workbench.training.pretrain import Stopped, pretrain
 
 Launch = Callable[..., Any]
 SOON = 600  # seconds for a busy machine; what these tests are about was for ever
@@ -66,7 +73,8 @@ def test_a_full_gpu_says_what_was_asked_of_how_much(monkeypatch: pytest.MonkeyPa
     for name, value in numbers.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
     reported = (
-        r"rank 0: out of memory on cuda:0 \(Tried to allocate 2\.50 GiB; of 80\.0 GiB 1\.0 are free, 70\.0 are tensors "
+        r"rank 0 \(.*\): out of memory on cuda:0 "
+        r"\(Tried to allocate 2\.50 GiB; of 80\.0 GiB 1\.0 are free, 70\.0 are tensors "
         r"of this process, and 2\.0 are reserved by it for new ones\)\. Lower train\.micro_batch_size .*"
         r"train\.activation_checkpointing=true .*train\.compile=true"
     )
@@ -209,6 +217,67 @@ def test_a_worker_ends_although_its_owner_was_killed_first(monkeypatch: pytest.M
     assert not alive
 
 
+class _At(Callback):
+    """Does something after a step."""
+
+    def __init__(self, step: int, do: Callable[[], None]) -> None:
+        self.step, self.do = step, do
+
+    def on_step(self, step: int, metrics: Any) -> None:
+        if step == self.step:
+            self.do()
+
+
+def _raising(error: BaseException) -> Callable[[], None]:
+    def do() -> None:
+        raise error
+
+    return do
+
+
+def test_status_json_says_how_a_run_ended(make_recipe: Any, tmp_path: Path) -> None:
+    """A scheduler's hook reads the exit code, rank, host, step and reason."""
+    run, recipe = tmp_path / "run", load_recipe(str(make_recipe(lambda tree: tree["train"].update(save_every=1))))
+
+    def status(step: int, do: Callable[[], None]) -> tuple[int, int, str]:
+        with suppress(RuntimeError, MachineError, OSError, Stopped):
+            pretrain(recipe, run, callbacks=[_At(step, do)])
+        found = json.loads((run / "status.json").read_text())
+        assert (found["rank"], found["host"]) == (0, socket.gethostname())
+        return found["code"], found["step"], found["reason"]
+
+    assert status(2, _raising(RuntimeError("boom"))) == (BUG, 2, "RuntimeError: boom")
+    code, step, reason = status(3, _raising(OSError(errno.ENOSPC, "No space left on device", str(run / "x"))))
+    assert (code, step) == (1, 3)
+    assert "the disk is full" in reason
+    assert status(4, lambda: os.kill(os.getpid(), signal.SIGUSR1)) == (138, 5, "stopped by SIGUSR1; step 5 is saved")
+    assert status(0, lambda: None) == (0, recipe.train.max_steps, "finished")
+
+
+def test_status_json_is_of_the_rank_with_an_error_of_its_own(tmp_path: Path) -> None:
+    """A rank that lost others is no cause, and their messages end nobody's status."""
+    lost, full = LostRanksError("rank 1 of 3 lost the others"), MachineError("rank 2 (node2): the disk is full")
+    for rank, error in ((1, lost), (2, full), (0, lost), (0, RuntimeError("later"))):
+        with suppress(MachineError, RuntimeError), noted_end(tmp_path, World(rank, 3)) as end:
+            end.step = 7
+            raise error
+        found = json.loads((tmp_path / "status.json").read_text())
+        assert (found["rank"], found["code"], found["step"]) == (1 if rank == 1 else 2, 1, 7)
+    assert found["reason"] == "rank 2 (node2): the disk is full"
+
+
+def test_a_full_disk_names_its_rank_and_its_host(tmp_path: Path) -> None:
+    class Full:
+        def write(self, draft: Path) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    where, content = f"{World(1, 2).name}: ", cast(Content, Full())
+    assert where == f"rank 1 ({socket.gethostname()}): "
+    for background in (False, True):
+        saving = Saving(tmp_path / "step-4", tmp_path, content, consolidated=False, background=background, where=where)
+        assert str(saving.wait().error()).startswith(f"{where}{tmp_path / 'step-4'}: the disk is full")
+
+
 @pytest.mark.parametrize("number_of_workers", [0, 1])
 def test_what_the_system_refuses_in_the_loader(make_recipe: Any, tmp_path: Path, number_of_workers: int) -> None:
     with pytest.raises((MachineError, OSError), match=r"shard\.tar") as refused:
@@ -228,7 +297,7 @@ def test_a_worker_that_hangs_is_given_up(make_recipe: Any, tmp_path: Path, monke
 def test_the_process_ends(make_recipe: Any, launch: Launch, tmp_path: Path, change: Any) -> None:
     """Not only the call: the interpreter waits for processes that it started."""
     code, output = launch(make_recipe(change), tmp_path / "run").wait(SOON)
-    assert code == 1, output
+    assert code == (BUG if "boom" in output else 1), output
     assert ("boom" in output) == ("Traceback" in output)
 
 
@@ -241,12 +310,12 @@ def test_ranks_end_together(make_recipe: Any, launch: Launch, tmp_path: Path, ho
     ranks = [launch(recipe, tmp_path / "run", rank=number, size=2, port=port) for number in range(2)]
     ends = [process.wait(SOON) for process in ranks]
     if rank is None:
-        assert [code for code, _ in ends] == [1, 1]
+        assert [code for code, _ in ends] == [BUG, BUG]
         assert any("RuntimeError: boom" in output for _, output in ends)
         return
     for number, (code, output) in enumerate(ends):
         if number == rank:
-            assert code == (-signal.SIGKILL if how == "kill" else 1), output
+            assert code == {"kill": -signal.SIGKILL, "bug": BUG}.get(how, 1), output
             assert how != "bug" or "RuntimeError: boom" in output
         else:
             assert code == 1, output

@@ -106,7 +106,7 @@ def test_kill_at_any_write_leaves_a_whole_snapshot(recipe: Recipe, url: str, tmp
     pretrain(recipe, folder, until=6)
     after = restored(url, tmp_path / "at-first")
     assert (after / "best" / "model.safetensors").read_bytes() == b"before"
-    seen, growing = set(), ("metrics.jsonl", "log.txt", "tensorboard/")
+    seen, growing = set(), ("metrics.jsonl", "log.txt", "status.json", "tensorboard/")
     for writes in range(40):
         Failing.left = writes
         run = StoredRun(Failing(url), folder)
@@ -205,6 +205,9 @@ def test_place_is_refused_before_any_work(recipe: Recipe, tmp_path: Path) -> Non
 def test_run_in_use_is_refused(recipe: Recipe, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_lock, "BEAT", 0.05)
     monkeypatch.setattr(store_lock, "POLL", 0.05)
+    gone = {"host": socket.gethostname(), "pid": 2**22 + 1, "machine": store_lock._machine()}
+    assert store_lock._ended_here(gone)
+    assert not store_lock._ended_here(gone | {"machine": "another container of this host name"})
     with store_locked(Store(url)), pytest.raises(WorkbenchError, match=rf"is in use: process {os.getpid()} on"):
         pretrain(recipe, url, until=2)
     assert pretrain(recipe, url, until=2).is_dir()

@@ -9,6 +9,7 @@ import logging
 import os
 import select
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,13 +19,14 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from workbench.core.errors import WorkbenchError, memory_error, message, system_error, unknown
+from workbench.core.errors import BUG, WorkbenchError, memory_error, message, system_error, unknown
+from workbench.core.local_copies import with_urls
 from workbench.core.options.command import command
 from workbench.core.processes.launch import is_first, started
 from workbench.core.processes.rank_messages import say_once
 from workbench.core.processes.signals import Ended, ending
 from workbench.core.shipped import version
-from workbench.core.terminal import PlainFormatter, Terminal
+from workbench.core.terminal import PlainFormatter, Terminal, visible
 
 
 @dataclass(frozen=True)
@@ -230,8 +232,8 @@ app = Commands(COMMANDS, HELP)
 def main() -> None:
     """Run a command.
 
-    Exit codes: 0: success. 1: checked data is wrong, the machine failed (a full disk, no memory, a lost process) or,
-    with a traceback, a bug. 2: a wrong input, also a file or folder that may not be read or written. 128 + n: stopped
+    Exit codes: 0: success. 1: checked data is wrong, or the machine failed (a full disk, no memory, a lost process). 2:
+    a wrong input, also a file or folder that may not be read or written. 70: a bug, with a traceback. 128 + n: stopped
     by signal n (130 for Ctrl-C, 143 for SIGTERM).
     """
     # torch's OpenMP reads this when it is loaded: threads that wait by spinning made a step 20 times slower next to
@@ -248,6 +250,9 @@ def main() -> None:
     try:
         with reported():
             app.run(sys.argv[1:], "workbench")
+    except Exception as error:
+        lines.stream.write(visible(with_urls("".join(traceback.format_exception(error)))))
+        sys.exit(BUG)
     finally:
         sys.meta_path.remove(announced)
 

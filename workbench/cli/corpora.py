@@ -15,6 +15,7 @@ from rich.markup import escape
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.text_files import read_lines
 from workbench.core.files.urls import local_path, url_of
+from workbench.core.local_copies import with_urls
 from workbench.core.options.bounds import Count, OutputPlace, Place, Seed
 from workbench.core.terminal import Terminal
 from workbench.corpora.corpus import Corpus
@@ -52,7 +53,7 @@ def index(
     """
     places = [url_of(place) or local_path(place) for place in inputs]
     folder = (url_of(output) or local_path(output)) if output is not None else _folder_of(places[0])
-    command = shlex.join(["workbench", *sys.argv[1:]])
+    command = shlex.join(["workbench", *with_urls(sys.argv[1:])])
     manifest = index_foreign(places, folder, kind=kind, on_error=on_error, provenance={"command": command})
     console.print(
         f"{escape(str(folder))}: {manifest.records:,} {manifest.kind} records in {len(manifest.shards)} shards"

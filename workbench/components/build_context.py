@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from workbench.core.local_copies import place_of
+from workbench.core.local_copies import with_urls
 
 if TYPE_CHECKING:
     from torch import nn
@@ -142,7 +142,7 @@ def note(kind: str, place: str | Path, identity: str) -> None:
     """Report the identity of data of this kind to the block that collects identities; a copy by its URL."""
     context = building()
     if context.identities is not None:
-        context.identities.setdefault(kind, {})[place_of(place)] = identity
+        context.identities.setdefault(kind, {})[with_urls(str(place))] = identity
     if context.opened is not None:
         context.opened.add(kind)
 

@@ -17,6 +17,10 @@ RAISED_IN = "raised in "
 """The beginning of a note on an error that names the component which raised it (`workbench.components.calls`)."""
 
 
+BUG = 70
+"""The exit code of a bug (EX_SOFTWARE of sysexits.h): no scheduler should start it again."""
+
+
 def quoted(path: str | os.PathLike[str]) -> str:
     """A path as a word of a shell command."""
     return shlex.quote(os.fspath(path))

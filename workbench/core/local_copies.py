@@ -1,8 +1,8 @@
 """The URLs of local files and folders: copies of what was fetched, and drafts of what is written to a store.
 
 People named the URL, so messages and records name it too. Who makes a local path of a URL says so (`stands_for`). The
-command line replaces such paths in all that it prints (`with_urls`); a record asks for the place of a path
-(`place_of`).
+command line replaces such paths in all that it prints, and hides the secrets of URLs (`with_urls`); so does a record.
+Who opens the place of a path again asks for it (`place_of`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+
+from workbench.core.url_secrets import without_secrets
 
 _urls: dict[str, str] = {}
 
@@ -37,12 +39,14 @@ def place_of(path: str | os.PathLike[str]) -> str:
 
 
 def with_urls(value: Any) -> Any:
-    """A text with URLs in place of all paths that stand for one; also the texts in lists and mappings."""
+    """A text with URLs in place of all paths that stand for one, and without their secrets (`without_secrets`); also
+    the texts in lists and mappings."""
     if isinstance(value, dict):
-        return {name: with_urls(each) for name, each in value.items()}
+        return {with_urls(name): with_urls(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(with_urls(each) for each in value)
     if isinstance(value, str):
         for path in sorted(_urls, key=len, reverse=True):
             value = value.replace(path, _urls[path])
+        return without_secrets(value)
     return value

@@ -15,8 +15,9 @@ from typing import Any
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.drafts import real_path, sha256_of
 from workbench.core.files.stores import Store
+from workbench.core.url_secrets import HOW_TO_GIVE, has_secrets
 from workbench.corpora.foreign_record import FOREIGN_MEMBERS, decode_foreign, foreign_fields, several_media
-from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo, finish_corpus
+from workbench.corpora.manifest import FILE_NAME, INDEX_HERE, Manifest, ShardInfo, finish_corpus
 from workbench.corpora.reading.source import OnError
 from workbench.corpora.schema.members import IN_JSON, JSON_MEMBER
 from workbench.corpora.schema.places import texts_in
@@ -86,7 +87,12 @@ def index_foreign(
 def _name_in(output: Path | str, tar: Path | str) -> str:
     """The name of a tar in corpus.json: relative to the corpus's folder where it is in it."""
     if isinstance(tar, str):
-        return tar.removeprefix(f"{output}/")
+        name = tar.removeprefix(f"{output}/")
+        if isinstance(output, str) and name == tar:
+            raise WorkbenchError(f"{tar} is not below {output}. {INDEX_HERE}")
+        if has_secrets(name):
+            raise WorkbenchError(f"{tar}: {FILE_NAME} would keep the user and password of this URL. {HOW_TO_GIVE}")
+        return name
     if isinstance(output, str):
         raise WorkbenchError(f"{tar} is on this machine, so its index must be too: --output FOLDER, not {output}")
     inside = real_path(tar).is_relative_to(real_path(output))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import orjson
 
@@ -31,6 +32,7 @@ HOW_TO_FIX_CORPUS = (
     "indexed WebDataset, delete only this file and index it again"
 )
 """Preparing again fixes shards and indexes, but not this file: only it records what the shards were built from."""
+INDEX_HERE = "Index shards of other places in a folder of this machine: workbench index URL --output FOLDER"
 DIGEST = "digest"
 SCHEMA = 1
 
@@ -217,6 +219,21 @@ def parse_shard(tree: Any) -> ShardInfo:
     ):
         raise ValueError(f"the shard {info.name!r} has a negative count")
     return info
+
+
+def check_below(manifest: Manifest, url: str) -> None:
+    """Check the corpus.json at a URL: whoever wrote it must not decide which other hosts, and which files of this
+    machine, are opened.
+
+    Raises:
+        WorkbenchError: it lists a file that is not below its own URL.
+    """
+    home = f"{url.rpartition('/')[0]}/"
+    indexes = [manifest.bundle["name"]] if manifest.bundle else []
+    for name in (*(name for info in manifest.shards for name in (info.name, info.index)), *indexes):
+        below = unquote(name.removeprefix(home))
+        if "://" in below or below.startswith("/") or ".." in below.split("/"):
+            raise WorkbenchError(f"{url} lists {name}; a corpus at a URL lists files below its own URL. {INDEX_HERE}")
 
 
 def _check_bundle(bundle: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.files.cache import FileCache, version_at, version_of
 from workbench.core.files.checksums import SETTLED
 from workbench.core.files.transfers import DamagedTransferError
-from workbench.corpora.manifest import Manifest, parse_manifest
+from workbench.corpora.manifest import Manifest, check_below, parse_manifest
 
 KEPT = 16
 _opened: OrderedDict[str, tuple[str, Manifest]] = OrderedDict()  # by place: version, manifest
@@ -42,7 +42,7 @@ def remote_manifest(url: str, folder: Path) -> Manifest:
     """The manifest in the corpus.json at a URL; `folder` is the cache.
 
     Raises:
-        MachineError, WorkbenchError: see `FileCache.hold` and `parse_manifest`.
+        MachineError, WorkbenchError: see `FileCache.hold`, `parse_manifest` and `check_below`.
     """
     parsed: list[Manifest] = []
 
@@ -61,6 +61,7 @@ def remote_manifest(url: str, folder: Path) -> Manifest:
         cache.drop(file)
         held = cache.hold(file)
     manifest = parsed[-1] if parsed else parse_manifest(held.path.read_bytes(), url)
+    check_below(manifest, url)
     return _remembered(url, file.sha256, manifest)
 
 

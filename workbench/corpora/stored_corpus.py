@@ -17,7 +17,8 @@ from workbench.core.files.stores import Store, fetched, hash_of, name_of
 from workbench.core.files.urls import is_url
 from workbench.core.local_copies import stands_for
 from workbench.core.options.path_options import Remote
-from workbench.corpora.manifest import FILE_NAME, parse_manifest
+from workbench.core.url_secrets import HOW_TO_GIVE, has_secrets
+from workbench.corpora.manifest import FILE_NAME, check_below, parse_manifest
 
 
 @contextmanager
@@ -28,11 +29,14 @@ def opened_corpus(url: str) -> Iterator[Path]:
         WorkbenchError: there is no corpus, or its corpus.json is damaged.
         MachineError: the store does not answer.
     """
+    if has_secrets(url):
+        raise WorkbenchError(f"{url}: a local {FILE_NAME} would keep the user and password of this URL. {HOW_TO_GIVE}")
     store = Store(url.rstrip("/"))
     data = store.read(FILE_NAME)
     if data is None:
         raise WorkbenchError(f"there is no corpus at {url}: it has no {FILE_NAME}")
     manifest = parse_manifest(data, store.at(FILE_NAME))
+    check_below(manifest, store.at(FILE_NAME))
     shards = [
         replace(info, name=_absolute(store, info.name), index=_absolute(store, info.index)) for info in manifest.shards
     ]

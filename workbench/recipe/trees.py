@@ -9,6 +9,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from workbench.core.files.yaml_values import changed
+from workbench.core.local_copies import with_urls
 from workbench.core.options.values import check
 from workbench.recipe.spec import Recipe, Spec
 
@@ -34,5 +35,5 @@ def with_overrides(recipe: Recipe, overrides: list[str] | tuple[str, ...]) -> Re
 
 
 def dump_recipe(recipe: Recipe) -> str:
-    """The resolved recipe as YAML."""
-    return OmegaConf.to_yaml(OmegaConf.create(as_tree(recipe)))
+    """The resolved recipe as YAML, without the secrets of URLs."""
+    return OmegaConf.to_yaml(OmegaConf.create(with_urls(as_tree(recipe))))

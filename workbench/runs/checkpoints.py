@@ -261,7 +261,8 @@ class Checkpoints:
 
         self.world.from_main(emptied)
         with self._cleaned():
-            return Saving(path, draft, content, consolidated=consolidated, background=background)
+            where = f"{self.world.name}: " if self.world.size > 1 else ""
+            return Saving(path, draft, content, consolidated=consolidated, background=background, where=where)
 
     def _complete(self, saving: Saving, put: Callable[[Saving], None]) -> None:
         """Give a checkpoint its name, where every rank has written its files."""

@@ -15,6 +15,7 @@ from workbench.components.trust import CODE, allow, own_code
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import check_file, check_folder, is_draft, real_path, write_text
 from workbench.core.files.lock import LOCK
+from workbench.core.local_copies import with_urls
 from workbench.optimization.lr_schedules import is_share
 from workbench.recipe import reading
 from workbench.recipe.spec import Recipe
@@ -221,7 +222,7 @@ def _is_place(value: Any) -> bool:
 
 def _compared(old: Recipe, new: Recipe) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """Both recipes by their keys, and the keys that differ."""
-    before, after = dict(_flat(dataclasses.asdict(old))), dict(_flat(dataclasses.asdict(new)))
+    before, after = (dict(_flat(with_urls(dataclasses.asdict(recipe)))) for recipe in (old, new))
     return before, after, [key for key in {**before, **after} if _differ(before.get(key), after.get(key))]
 
 

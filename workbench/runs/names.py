@@ -6,6 +6,7 @@
     best/, frozen.safetensors     the best weights; weights that are never trained, once
     data.json, code/              identity of data, code and unchanged weights; code next to the recipe
     metrics.jsonl, evaluations/, log.txt, tensorboard/
+    status.json                   how the last training ended
 
 Nothing else is state.
 """
@@ -26,6 +27,8 @@ DATA = "data.json"
 """The identities of the run's data and of its own code (`workbench.runs.data_record`)."""
 METRICS, DAMAGED_METRICS = "metrics.jsonl", "metrics.damaged.jsonl"
 LOG = "log.txt"
+STATUS = "status.json"
+"""How the last training ended (`workbench.runs.status`)."""
 TENSORBOARD = "tensorboard"
 CHECKPOINTS, BEST = "checkpoints", "best"
 MODEL, TRAINER, MEMORY, STATE = "model.safetensors", "trainer.pt", "memory.safetensors", "state.json"
@@ -43,7 +46,7 @@ SEEDS = "-seeds.json"
 EVALUATIONS, FIGURES = "evaluations", "figures"
 """Results as JSON, with the images of their examples in `images/`; drawn figures with their captions as JSON."""
 REPORT = "report.html"
-FILES = (RECIPE, TOKENIZER, DATA, METRICS, DAMAGED_METRICS, LOG)
+FILES = (RECIPE, TOKENIZER, DATA, METRICS, DAMAGED_METRICS, LOG, STATUS)
 FOLDERS = (CHECKPOINTS, BEST, TENSORBOARD, CODE)
 """The folders that training writes."""
 

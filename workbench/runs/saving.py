@@ -35,9 +35,13 @@ class Saving:
         draft: the folder of the files until the checkpoint is complete.
         consolidated: whether the weights will be one file.
         background: whether `content` is written while the training continues.
+        where: the rank and its host, of several ranks: the beginning of a message.
     """
 
-    def __init__(self, path: Path, draft: Path, content: Content, *, consolidated: bool, background: bool) -> None:
+    def __init__(
+        self, path: Path, draft: Path, content: Content, *, consolidated: bool, background: bool, where: str = ""
+    ) -> None:
+        self.where = where
         self.path, self.draft, self.content, self.consolidated = path, draft, content, consolidated
         self._written: Written | None = None
         self._bug: BaseException | None = None
@@ -52,7 +56,8 @@ class Saving:
             with explained(self.path):
                 self._written = Written(self.content.write(self.draft))
         except WorkbenchError as error:
-            self._written = Written({}, str(error), isinstance(error, MachineError))
+            failure = f"{self.where}{error}"
+            self._written = Written({}, failure, isinstance(error, MachineError))
         except BaseException as error:
             if self._thread is None:
                 raise

@@ -2,8 +2,8 @@
 
 A snapshot is the file `snapshot.json`: what training wrote, by name, each with the object that holds it, its size and
 its checksum. It is written last. An object of a snapshot is never overwritten: a file that changed goes to an object of
-another name. So a kill at any moment leaves the snapshot before, whole. `metrics.jsonl`, `log.txt` and TensorBoard's
-files are the exception: they grow, any state of them is valid, and they are replaced.
+another name. So a kill at any moment leaves the snapshot before, whole. `metrics.jsonl`, `log.txt`, `status.json`
+and TensorBoard's files are the exception: any state of them is valid, and they are replaced.
 
 Results (`evaluations/`, `figures/`, the report) belong to no snapshot. A command that writes some puts them there when
 it has ended.
@@ -43,12 +43,13 @@ from workbench.runs.names import (
     METRICS,
     REPORT,
     SNAPSHOT,
+    STATUS,
     TENSORBOARD,
 )
 
 logger = logging.getLogger(__name__)
 TRAINED = {*FILES, *FOLDERS, FROZEN}
-GROWING = {METRICS, DAMAGED_METRICS, LOG, TENSORBOARD}
+GROWING = {METRICS, DAMAGED_METRICS, LOG, STATUS, TENSORBOARD}
 RESULTS = {EVALUATIONS, FIGURES, REPORT}
 RUNS = "runs"
 """The folder of the cache with the local copies of runs."""
@@ -201,7 +202,10 @@ def read_snapshot(store: Store) -> Files | None:
     if data is None:
         return None
     try:
-        return {_inside(name): StoredFile(**file) for name, file in parse_json(data)["files"].items()}
+        files = {_inside(name): StoredFile(**file) for name, file in parse_json(data)["files"].items()}
+        for file in files.values():
+            _inside(file.object)
+        return files
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise WorkbenchError(f"{store.at(SNAPSHOT)} is damaged: {error}") from error
 

@@ -6,7 +6,8 @@ import itertools
 import re
 import unicodedata
 
-SENTENCE_END = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？；]+[”’」』）]*\s*|\s*\n\s*")
+SENTENCE_END = re.compile(r"[.!?…]{1,64}[\"'”’»)\]]*\s+|[。！？；]+[”’」』）]*\s*|\n\s*")
+"""Its matches end where sentences end. It takes linear time on any text, such as a million spaces."""
 SPACELESS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002ffff"
 """Kana and ideographs, which are written without spaces, as ranges of a regular expression."""
 _SPACELESS = re.compile(f"[{SPACELESS}]")

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 from rich.text import Text
 
+from workbench.core.local_copies import with_urls
 from workbench.core.processes.distributed import World
 from workbench.core.terminal import PlainFormatter
 from workbench.runs.metrics_file import Record
@@ -50,10 +51,12 @@ def run_logging(run: Path, world: World, console: Console) -> Iterator[Callable[
     shown: logging.Handler
     if console.is_terminal:
         shown = _Shown(console=console, show_path=False, show_level=False)
+        shown.setFormatter(PlainFormatter("%(message)s"))
         shown.addFilter(lambda record: not getattr(record, DRAWN, False))
     else:
         shown = logging.StreamHandler(sys.stderr)
-        shown.setFormatter(PlainFormatter(PLAIN if world.is_main else f"rank {world.rank}: %(message)s"))
+        name = world.name.replace("%", "%%")
+        shown.setFormatter(PlainFormatter(PLAIN if world.is_main else f"%(asctime)s {name}: %(message)s"))
     shown.setLevel(logging.INFO if world.is_main else logging.WARNING)
     held = _Held(None if world.is_main else shown)
     file = _LogFile(run / LOG)
@@ -189,7 +192,7 @@ class Display(Callback):
             with self._shown():
                 table = Table(box=None, show_header=False, pad_edge=False)
                 for name, fact in facts.items():
-                    table.add_row(Text(name, style="bold"), Text(fact, overflow="fold"))
+                    table.add_row(Text(name, style="bold"), Text(with_urls(fact), overflow="fold"))
                 self.console.print(table)
                 drawn = True
         width = max(map(len, facts), default=0)

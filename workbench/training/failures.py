@@ -58,7 +58,7 @@ def named_failures(world: World, need_less: str = NEED_LESS, go_on: str = GO_ON)
 
 
 def _memory(world: World, detail: str) -> str:
-    return f"rank {world.rank}: out of memory on {world.device} ({_asked(world, detail)})"
+    return f"{world.name}: out of memory on {world.device} ({_asked(world, detail)})"
 
 
 def _asked(world: World, detail: str) -> str:

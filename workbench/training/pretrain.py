@@ -26,7 +26,8 @@ from workbench.runs.data_record import keep_base, keep_data
 from workbench.runs.folder import keep_code, open_run
 from workbench.runs.frozen_weights import FrozenNames, base_identity, save_frozen
 from workbench.runs.metrics_file import read_metrics
-from workbench.runs.names import TOKENIZER, is_run
+from workbench.runs.names import STATUS, TOKENIZER, is_run
+from workbench.runs.status import noted_end
 from workbench.runs.stored_run import opened_run
 from workbench.training.arithmetic import arithmetic_of, computing
 from workbench.training.callbacks import Callback, named_callbacks
@@ -90,11 +91,19 @@ def pretrain(
         plan = check(recipe, run, world, accept_changes=accept_changes)
         kept = world.from_main(partial(_write_folder, plan))
         planned()
-        trainer = Trainer(plan, console, kept)
-        stopped = trainer.fit(stop, until, [*followers, *uploads])
-        del trainer  # with DDP's reducer, whose end would wait for gloo's threads once the process group is gone
-        if stopped:
-            logger.info("stopped by %s; continue with: %s", signal.Signals(stopped).name, _command())
+        with noted_end(run, world) as end, named_failures(world):
+            trainer = Trainer(plan, console, kept)
+            try:
+                stopped = trainer.fit(stop, until, [*followers, *uploads])
+            finally:
+                end.step = trainer.step
+                del (
+                    trainer
+                )  # with DDP's reducer, whose end would wait for gloo's threads once the process group is gone
+            if stopped:
+                name = signal.Signals(stopped).name
+                end.code, end.reason = 128 + stopped, f"stopped by {name}; step {end.step} is saved"
+                logger.info("stopped by %s; continue with: %s", name, _command())
     if stopped:
         raise Stopped(stopped, run)
     return run
@@ -144,6 +153,7 @@ def _write_folder(plan: Plan) -> FrozenNames | None:
     """Write the files of a run's folder before its first step; returns the weights that a new run will not change."""
     run, recipe = plan.run, plan.recipe
     open_run(run, recipe)
+    (run / STATUS).unlink(missing_ok=True)
     if plan.tokenizer is not None and not (run / TOKENIZER).is_file():
         plan.tokenizer.save(run / TOKENIZER)
     keep_data(run, plan.data)

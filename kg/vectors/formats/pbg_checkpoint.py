@@ -150,6 +150,8 @@ def _table(file: Any, key: str, path: Path, h5py: Any) -> Any:
     table = file.get(key)
     if not isinstance(table, h5py.Dataset) or table.dtype.kind != "f":
         raise damaged(path, f"it has no table of numbers {key!r}; it has {', '.join(sorted(file)) or 'nothing'}")
+    if table.external or table.is_virtual or table.file.filename != file.filename:  # any file could be named there
+        raise damaged(path, f"{key!r} is stored in another file, which is not opened")
     return table
 
 

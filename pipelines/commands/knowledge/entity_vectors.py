@@ -14,7 +14,7 @@ import typer
 from pipelines.commands.options import Workers
 from pipelines.preparing.engines.ray_core import chosen_engine
 from workbench.core.errors import WorkbenchError
-from workbench.core.local_copies import place_of
+from workbench.core.local_copies import with_urls
 from workbench.core.options.bounds import Count
 from workbench.core.options.command import Address, EngineName, Trust
 from workbench.core.packages import extra
@@ -71,7 +71,7 @@ def entity_vectors(
         **made.provenance,
         "checkpoint": found.checkpoint,
         TRAINED_ON: found.read.get("graph", {}),
-        "graph": {"path": place_of(store.path), "shuffled": None, **store.meta},
+        "graph": {"path": with_urls(str(store.path)), "shuffled": None, **store.meta},
     }
     save_vectors(GraphVectors(made.ids, made.vectors, made.relation_ids, made.relations, provenance), output)
     log.info("%s: %d vectors of size %d", output, *made.vectors.shape)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from workbench.core.errors import WorkbenchError
-from workbench.core.local_copies import place_of
+from workbench.core.local_copies import with_urls
 from workbench.core.options.bounds import Place
 from workbench.core.packages import extra
 from workbench.runs.output_places import OutputFile
@@ -41,7 +41,7 @@ def supersenses(
         from kg.lexicons.supersense_table import find_supersenses, save_supersenses
     store, cut = GraphStore.open(graph), Tokenizer.load(tokenizer)
     found = find_supersenses(store, cut)
-    provenance = {"graph": {"path": place_of(store.path), "identity": store.identity}}
+    provenance = {"graph": {"path": with_urls(str(store.path)), "identity": store.identity}}
     if not any(name.startswith(LEXICOGRAPHERS) for name in found.classes):
         log.warning(
             "%s: its types, such as %s, are no supersenses (noun.animal, verb.motion), but serve as the classes: "

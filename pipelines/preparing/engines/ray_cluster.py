@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -21,6 +22,9 @@ from workbench.core.processes.children import cores
 STORE = (80 << 20, 2 << 30)
 """The smallest and largest object store of a cluster of our own, in bytes."""
 ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
+OWN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+"""More of them for a cluster of our own: who lacks this process's token runs nothing there. Ray reads them when it is
+imported."""
 REACHED = 10.0
 """Seconds within which the address of a cluster accepts a connection."""
 ENDED = (
@@ -62,6 +66,7 @@ def connect(ray: Any, workers: int, address: str | None) -> None:
         MachineError: Ray cannot be started on this machine.
     """
     silence(ray)
+    ray._private.ray_constants.ENABLE_RAY_CLUSTER = address is not None  # else all listens on the loopback address
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     before = {number: signal.getsignal(number) for number in GROUP}
     try:

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from pipelines.preparing.engines.engine import RESUMED, Context, Engine, Item, Value
 from pipelines.preparing.engines.local import Answer, LocalEngine, held_back
-from pipelines.preparing.engines.ray_cluster import ENVIRONMENT, connect, explained_loss, witnessed
+from pipelines.preparing.engines.ray_cluster import ENVIRONMENT, OWN, connect, explained_loss, witnessed
 from workbench.core.errors import MachineError, WorkbenchError
 from workbench.core.packages import extra
 from workbench.core.shipped import PACKAGES, PROJECT_ROOT
@@ -73,7 +73,8 @@ class RayEngine(Engine):
         self._gpus = 0  # that each of them holds
         with extra("ray", "--engine ray needs"):
             if "ray" not in sys.modules:
-                os.environ.update({name: os.environ.get(name, value) for name, value in ENVIRONMENT.items()})
+                wanted = ENVIRONMENT if address is not None else ENVIRONMENT | OWN
+                os.environ.update({name: os.environ.get(name, value) for name, value in wanted.items()})
             import ray  # noqa: F401
 
     @contextmanager

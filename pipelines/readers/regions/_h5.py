@@ -21,6 +21,22 @@ def _opened(path: str, process: int) -> Any:
     return open_h5(path)
 
 
+def own(file: Any, name: str) -> Any:
+    """An object of a file by name, if its content is in the file itself.
+
+    Raises:
+        WorkbenchError: it is a link to another file, or its numbers are those of another file. Any file of this machine
+            could be named there.
+    """
+    found = file[name]
+    elsewhere = getattr(found, "external", None) or getattr(found, "is_virtual", False)
+    if elsewhere or found.file.filename != file.file.filename:
+        raise WorkbenchError(
+            f"{file.file.filename}: {name!r} is stored in another file, which is not opened; copy it into this one"
+        )
+    return found
+
+
 def open_h5(path: str) -> Any:
     """The file, opened for reading.
 

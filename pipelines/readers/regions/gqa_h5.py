@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.readers.regions._h5 import H5_FAILURES, opened
+from pipelines.readers.regions._h5 import H5_FAILURES, opened, own
 from pipelines.readers.regions.region_files import DamagedRegionsError, ForeignRegions, RegionFiles
 from pipelines.sources.json_files import read_json
 from workbench.core.errors import WorkbenchError
@@ -46,7 +46,7 @@ class GqaH5(RegionFiles):
         file, row, count, width, height = place
         try:
             stored = opened(str(Path(self.path) / f"gqa_objects_{file}.h5"))
-            features, boxes = (np.asarray(stored[name][row][:count]) for name in ("features", "bboxes"))
+            features, boxes = (np.asarray(own(stored, name)[row][:count]) for name in ("features", "bboxes"))
         except H5_FAILURES as error:
             raise DamagedRegionsError(
                 f"no features and bboxes in row {row} of gqa_objects_{file}.h5 ({error})"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.readers.regions._h5 import H5_FAILURES, open_h5, opened
+from pipelines.readers.regions._h5 import H5_FAILURES, open_h5, opened, own
 from pipelines.readers.regions.region_files import DamagedRegionsError, ForeignRegions, RegionFiles
 
 SUFFIXES = (".h5", ".hdf5")
@@ -40,8 +40,8 @@ class VoltaH5(RegionFiles):
 
     def read(self, place: Any) -> ForeignRegions:
         try:
-            group = opened(self.path)[place]
-            found = {name: np.asarray(group[name]) for name in group}
+            group = own(opened(self.path), place)
+            found = {name: np.asarray(own(group, name)) for name in group}
             size = float(found["img_w"]), float(found["img_h"])
             arrays = {"features": found["features"]}
             arrays |= {name: found[reported].reshape(-1) for name, reported in SCORED.items() if reported in found}

@@ -18,8 +18,9 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.files.stores import Store, path_at
 from workbench.core.files.transfers import said
 from workbench.core.local_copies import place_of, stands_for, with_urls
-from workbench.core.options.bounds import Location
+from workbench.core.options.bounds import Location, Place
 from workbench.core.options.command import call_from_python, command
+from workbench.core.options.missing_places import named_places
 
 RAW = re.compile(r"\[Errno|NoSuchKey|An error occurred|botocore|/cache/")
 
@@ -50,6 +51,16 @@ def test_error_of_the_system_names_the_option_and_the_nearest_name() -> None:
     assert found.endswith("Did you mean words.txt?")
     assert message_of(path="words.txt", table="foldr/x").endswith("Did you mean folder/x?")
     assert message_of(path="words.txt", table="foldr/x").startswith("--table: foldr/x: ")
+
+
+def test_the_command_of_another_process_is_no_place() -> None:
+    message = "s3://bucket/run is in use: process 7 on node2, since 2026-05-01 (workbench pretrain bert)"
+    with (
+        pytest.raises(WorkbenchError) as refused,
+        named_places({"recipe": Place}, {"recipe": "bert"}, {"recipe": "RECIPE"}),
+    ):
+        raise WorkbenchError(message)
+    assert str(refused.value) == message
 
 
 def test_folder_for_a_file_and_file_for_a_folder() -> None:

@@ -138,7 +138,7 @@ class FileCache:
 
     def path(self, file: RemoteFile) -> Path:
         """The path of the copy of a remote file."""
-        return self.folder / file.sha256[:2] / f"{file.sha256}{Path(file.url).suffix}"
+        return self.folder / file.sha256[:2] / f"{file.sha256}{Path(file.url.partition('?')[0]).suffix}"
 
     def hold(self, file: RemoteFile, *, ahead: bool = False, stop: threading.Event | None = None) -> HeldCopy:
         """The copy of a remote file, fetched if it does not exist.

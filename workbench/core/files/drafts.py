@@ -11,8 +11,8 @@ import re
 import shutil
 import socket
 import stat
-import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -44,17 +44,14 @@ def draft(path: Path, *, durable: bool = True) -> Iterator[Path]:
     with explained(path), _created(path.parent):
         check_replaceable(path)
         clear_drafts(path)
-        handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=DRAFT_SUFFIX, dir=path.parent)
-        os.close(handle)
+        temporary = _new_file(path.parent, path)
         try:
-            yield Path(name)
+            yield temporary
             if durable:
-                sync(Path(name))
-            os.chmod(name, 0o666 & ~_umask())
-            os.replace(name, path)
+                sync(temporary)
+            os.replace(temporary, path)
         except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name)
+            temporary.unlink(missing_ok=True)
             raise
 
 
@@ -95,8 +92,8 @@ def draft_folder(path: Path) -> Path:
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         clear_drafts(path)
-        folder = Path(tempfile.mkdtemp(prefix=_prefix(path), dir=path.parent))
-        folder.chmod(0o777 & ~_umask())
+        folder = path.parent / f"{_prefix(path)}{uuid.uuid4().hex[:8]}"
+        folder.mkdir()
         return folder
 
 
@@ -135,6 +132,14 @@ def may_be_written(entry: Path) -> bool:
 def _prefix(path: Path) -> str:
     """The prefix of a draft's name: the target and the owner."""
     return f".{path.name}.{os.getpid()}@{socket.gethostname()}."
+
+
+def _new_file(folder: Path, path: Path) -> Path:
+    """An empty draft of `path` in a folder. The system applies the umask; asking for it would set it for a moment, also
+    for files of other threads."""
+    name = folder / f"{_prefix(path)}{uuid.uuid4().hex[:8]}{DRAFT_SUFFIX}"
+    os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    return name
 
 
 def write_text(path: Path, text: str) -> None:
@@ -200,9 +205,7 @@ def check_writable(path: Path) -> None:
         folder = next(place for place in Path(os.path.abspath(path)).parents if os.path.lexists(place))
         if not folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
-        handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=DRAFT_SUFFIX, dir=folder)
-        os.close(handle)
-        os.unlink(name)
+        _new_file(folder, path).unlink()
 
 
 def check_file(path: Path) -> None:
@@ -253,12 +256,6 @@ def sha256_of(path: Path) -> str:
     """The SHA-256 checksum of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def real_path(path: str | Path) -> Path:

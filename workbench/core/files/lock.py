@@ -19,6 +19,7 @@ from typing import TextIO
 from workbench.core.errors import WorkbenchError, system_error
 from workbench.core.files.drafts import check_file, is_at, real_path
 from workbench.core.files.urls import check_is_path
+from workbench.core.local_copies import with_urls
 
 logger = logging.getLogger(__name__)
 LOCK = ".lock"
@@ -92,7 +93,12 @@ def _acquire(folder: Path) -> tuple[TextIO, bytes]:
         if is_at(file, place):
             break
         file.close()  # the previous holder removed the file in the meantime
-    about = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%F %T"), "command": sys.argv}
+    about = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "since": time.strftime("%F %T"),
+        "command": with_urls(sys.argv),
+    }
     record = json.dumps({**about, "nonce": uuid.uuid4().hex}).encode()
     file.truncate()
     with suppress(OSError):  # on a full disk the lock holds without the record of its owner

@@ -21,6 +21,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -28,6 +29,7 @@ import psutil
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.stores import Store
 from workbench.core.files.text_files import parse_json
+from workbench.core.local_copies import with_urls
 
 logger = logging.getLogger(__name__)
 NAME = "lock.json"
@@ -137,7 +139,8 @@ class StoreLock:
                 self.store.put_bytes(self._content(), NAME)
 
     def _content(self) -> bytes:
-        about = {"host": socket.gethostname(), "pid": os.getpid(), "since": self._since, "command": sys.argv}
+        about = {"host": socket.gethostname(), "machine": _machine(), "pid": os.getpid(), "since": self._since}
+        about["command"] = with_urls(sys.argv)
         return json.dumps({"token": self.token, "beats": self._beats, **about}).encode()
 
     def _read(self) -> dict[str, Any] | None:
@@ -154,7 +157,16 @@ class StoreLock:
 def _ended_here(holder: dict[str, Any]) -> bool:
     """Whether the owner was a process of this machine that has ended."""
     pid = holder.get("pid")
-    return holder.get("host") == socket.gethostname() and isinstance(pid, int) and not psutil.pid_exists(pid)
+    same = (holder.get("host"), holder.get("machine")) == (socket.gethostname(), _machine())
+    return same and isinstance(pid, int) and not psutil.pid_exists(pid)
+
+
+def _machine() -> str:
+    """What two machines, or two containers, of one host name differ in: the boot and the numbers of processes."""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    return ""
 
 
 def _described(holder: dict[str, Any]) -> str:

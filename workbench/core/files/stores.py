@@ -25,7 +25,7 @@ from rich.markup import escape
 from workbench.core.errors import MachineError, WorkbenchError, nearest
 from workbench.core.files.cache import FileCache, default_folder
 from workbench.core.files.drafts import draft
-from workbench.core.files.transfers import NO_FILE, download, opened, repeated, said
+from workbench.core.files.transfers import NO_FILE, behind, download, opened, repeated, said
 from workbench.core.files.urls import WRITABLE, WRITTEN, local_path, url_of
 from workbench.core.local_copies import stands_for
 from workbench.core.terminal import Terminal
@@ -99,7 +99,12 @@ class Store:
         return {name: _version(facts) for name, facts in self._found().items()}
 
     def _found(self) -> dict[str, dict[str, Any]]:
-        """What the store says about each file below the folder, by name."""
+        """What the store says about each file below the folder, by name.
+
+        Raises:
+            WorkbenchError: a name leads out of the folder, or the store refuses the access.
+            MachineError: the store does not answer.
+        """
         files, root = self._opened("")
         files.invalidate_cache()
         try:
@@ -108,7 +113,11 @@ class Store:
             return {}
         prefix = root.strip("/") + "/"
         named = {path.lstrip("/"): info for path, info in found.items() if info["type"] == "file"}
-        return {path.removeprefix(prefix): info for path, info in named.items() if path.startswith(prefix)}
+        below = {path.removeprefix(prefix): info for path, info in named.items() if path.startswith(prefix)}
+        for name in below:  # whoever fetches a file makes a path of its name
+            if any(part in ("", "..") for part in name.split("/")):
+                raise WorkbenchError(f"{self.at(name)} leads out of its folder; rename the file")
+        return below
 
     def read(self, name: str) -> bytes | None:
         """The content of a small file; None if there is none."""
@@ -194,6 +203,8 @@ class Store:
             except FileExistsError as error:
                 raise _ExistsError(f"{self.at(name)} exists already") from error
             except FileNotFoundError as error:
+                if (cause := behind(error)) is not error:
+                    raise cause from None
                 reason = f" ({found})" if (found := said(error)) != NO_FILE else ""
                 raise NoSuchFileError(f"there is no {self.at(name)}{reason}; check the address") from error
 
@@ -317,9 +328,6 @@ def fetched_folder(store: Store) -> Path | None:
     """
     for _ in range(CHANGES):
         found = store.versions()
-        for name in found:
-            if any(part in ("", "..") for part in name.split("/")):
-                raise WorkbenchError(f"{store.at(name)} leads out of its folder; rename the file")
         try:
             fetch = partial(_fetch_folder, store, found, _with_folder(found))
             return _shared("folders", store.url, repr(sorted(found.items())), fetch) if found else None
@@ -405,8 +413,9 @@ def scratch_root() -> Path:
 
 
 def name_of(url: str) -> str:
-    """The last part of a URL."""
-    return url.rstrip("/").rsplit("/", 1)[-1] or "root"
+    """The last part of a URL, without its query: that has signatures, and no suffix of a file."""
+    path = url.partition("?")[0] if url.startswith(("http://", "https://")) else url
+    return path.rstrip("/").rsplit("/", 1)[-1] or "root"
 
 
 def hash_of(url: str, version: str = "") -> str:

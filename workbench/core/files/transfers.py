@@ -34,6 +34,8 @@ from fsspec.asyn import AsyncFileSystem, get_loop
 
 from workbench.core.errors import MachineError, WorkbenchError
 from workbench.core.files.drafts import CHUNK
+from workbench.core.files.urls import check_url
+from workbench.core.url_secrets import HIDDEN, HOW_TO_GIVE, is_cut, without_secrets
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -134,7 +136,8 @@ def repeated(url: str, attempt: Callable[[], T], stop: threading.Event | None = 
             return attempt()
         except (WorkbenchError, AbandonedError):
             raise
-        except Exception as error:  # each store's library has its own errors
+        except Exception as caught:  # each store's library has its own errors
+            error = behind(caught)
             if _is_final(error):
                 raise unreachable(url, error, writes=writes) from error
             damages.add(error.found if isinstance(error, DamagedTransferError) else "")
@@ -143,7 +146,7 @@ def repeated(url: str, attempt: Callable[[], T], stop: threading.Event | None = 
                     raise WorkbenchError(f"{url}: {error} ({number} reads found the same)") from error
                 raise MachineError(_given_up(url, error, number, time.monotonic() - started, writes)) from error
             delay = _wait(number) * random.uniform(0.5, 1)
-            shown = (url, said(error), number, options.tries, delay)
+            shown = (without_secrets(url), said(error), number, options.tries, delay)
             logger.warning("%s: %s (try %d of %d); the next try is in %.1f s", *shown)
         if (stop or threading.Event()).wait(delay):
             raise AbandonedError
@@ -304,7 +307,14 @@ def _started(url: str, start: Callable[[Any, str], Any]) -> Future[Any]:
 
 def opened(url: str) -> tuple[Any, str]:
     """The file system of a URL and the path in it. Its own repeats are few and its own patience is short where its
-    constructor has them, so that no error is hidden for long."""
+    constructor has them, so that no error is hidden for long.
+
+    Raises:
+        WorkbenchError: a URL that is not opened (`check_url`), or one that a file keeps without its secrets.
+    """
+    check_url(url)
+    if is_cut(url):
+        raise WorkbenchError(f"{url}: its user, password or query values are hidden ({HIDDEN}). {HOW_TO_GIVE}")
     files, path = fsspec.core.url_to_fs(url, **_settings(url.partition("://")[0]))
     if isinstance(getattr(files, "retries", None), int):
         files.retries = 1
@@ -347,6 +357,16 @@ def _is_final(error: BaseException) -> bool:
     return isinstance(error, _FINAL) or type(error).__name__.startswith(_FINAL_NAMES)
 
 
+def behind(error: Exception) -> Exception:
+    """The error that fsspec found where it says that there is no file: of a web server that does not answer, or refuses
+    the access, it says the same as of a missing file."""
+    cause = error.__cause__
+    if not (isinstance(error, FileNotFoundError) and isinstance(cause, Exception)):
+        return error
+    of_web = isinstance(cause, ConnectionError | TimeoutError) or type(cause).__module__.startswith("aiohttp")
+    return cause if of_web and (not _is_final(cause) or (_status(cause) or 0) in _IN_WORDS) else error
+
+
 def _status(error: BaseException) -> int | None:
     """The HTTP status that a library's error carries, or botocore's error under it."""
     stated = [getattr(error, name, None) for name in ("status", "status_code", "code")]
@@ -367,7 +387,7 @@ NO_FILE = "there is no such file"
 
 def said(error: BaseException) -> str:
     """An error of a store's library in one line, without the numbers and the operations of that library."""
-    text = _OF_LIBRARIES.sub("", " ".join(str(error).split())).rstrip(".")
+    text = _OF_LIBRARIES.sub("", without_secrets(" ".join(str(error).split()))).rstrip(".")
     if isinstance(error, FileNotFoundError) and " " not in text:  # a path alone
         return NO_FILE
     known = "no access" if isinstance(error, PermissionError) else _IN_WORDS.get(_status(error) or 0, "")

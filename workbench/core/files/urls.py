@@ -10,13 +10,14 @@ import os
 import re
 from pathlib import Path
 
-from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.errors import WorkbenchError
 
 PROTOCOLS = (
     *("http", "https", "ftp", "sftp", "ssh", "smb", "hdfs", "webhdfs", "hf", "memory", "local"),
     *("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "lakefs"),
 )
-"""Protocols of file stores. Other protocols of fsspec chain others, run servers, or name places inside of files."""
+"""Protocols of file stores. Other protocols of fsspec open further URLs that a file names, run programs, talk to
+servers of other kinds, or name places inside of files. None of them is opened, and no chain of protocols (`::`)."""
 WRITABLE = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "memory")
 """Protocols of object stores, whose files appear whole (`workbench.core.files.stores`)."""
 WRITTEN = f"a path, or a URL of an object store ({', '.join(WRITABLE[:-1])})"
@@ -30,25 +31,42 @@ def is_url(place: str) -> bool:
     """Whether a place is fetched through fsspec (s3://, gs://, https://, memory://, ...); file:// is local.
 
     Raises:
-        WorkbenchError: a URL of a protocol that corpora are not read from.
+        WorkbenchError: a URL that is not opened (`check_url`).
     """
-    if "://" not in place or place.startswith("file://"):
+    if "://" not in place or _FILE.match(place):
         return False
-    protocol = place.partition("://")[0]
-    if protocol not in PROTOCOLS:
-        raise unknown("protocol", protocol, PROTOCOLS, place[:200])
+    check_url(place)
     return True
 
 
+def check_url(url: str) -> None:
+    """Check that a URL is that of a file store. Whoever opens one checks it again: names come from stores, too.
+
+    Raises:
+        WorkbenchError: another protocol, or several in a chain.
+    """
+    protocol = url.partition("://")[0]
+    found = "URLs in a chain (::)" if "::" in url else f"URLs of {protocol}://"
+    if "::" in url or protocol not in PROTOCOLS:
+        raise WorkbenchError(
+            f"{url[:200]}: {found} are not opened; allowed: {', '.join(PROTOCOLS)}. Or copy the file to this machine"
+        )
+
+
 def url_of(place: str | os.PathLike[str]) -> str | None:
-    """The URL that a place is, also of a path object that was built from one (`s3:/bucket/x`); None for a path."""
+    """The URL that a place is, also of a path object that was built from one (`s3:/bucket/x`); None for a path.
+
+    Raises:
+        WorkbenchError: a URL that is not opened (`check_url`).
+    """
     text = os.fspath(place)
     if _FILE.match(text):
         return None
-    if _URL.match(text):
-        return text
     shortened = _SHORTENED.fullmatch(text)
-    return f"{shortened[1]}://{shortened[2]}" if shortened else None
+    url = text if _URL.match(text) else f"{shortened[1]}://{shortened[2]}" if shortened else None
+    if url is not None:
+        check_url(url)
+    return url
 
 
 def local_path(place: str | os.PathLike[str]) -> Path:

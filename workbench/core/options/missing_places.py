@@ -83,7 +83,7 @@ def _within(path: str, place: str | Path) -> bool:
 
 def _completed(text: str, places: list[tuple[str, str | Path]]) -> str:
     """A message about a place that is missing, or of the wrong kind, with its option and what is there."""
-    for option, place in places:
+    for option, place in places if " is in use" not in text else ():  # that names the command of another process
         shown = place_of(place)
         if not re.search(rf"(?<![\w/.-]){re.escape(shown)}(?![\w-])", text) and os.path.abspath(place) not in text:
             continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import resource
+import socket
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -43,6 +44,11 @@ class World:
     membership: Membership | None = field(default=None, compare=False)
     group: Any = None
     """The process group of these ranks; None for all processes."""
+
+    @property
+    def name(self) -> str:
+        """The rank and its host, for messages."""
+        return f"rank {self.rank} ({socket.gethostname()})"
 
     @property
     def is_main(self) -> bool:

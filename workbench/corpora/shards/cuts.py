@@ -19,7 +19,10 @@ REACH = 64
 """The maximal distance in characters between cut points, except inside mentions."""
 
 _ABBREVIATION = r"(?<!\bMr)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bMrs)(?<!\bvs)(?<!\b[A-Z])"
-_STRONG = re.compile(rf"""(?=[.!?…]){_ABBREVIATION}[.!?…]+["'”’»)\]]*\s+|[。！？；…]+[”’」』）]*\s*|\s*\n\s*\n\s*""")
+# a row of signs is bounded, and no space begins a match: otherwise the time is quadratic in the length of such a row
+_STRONG = re.compile(
+    rf"""(?=[.!?…]){_ABBREVIATION}[.!?…]{{1,64}}["'”’»)\]]*\s+|[。！？；…]+[”’」』）]*\s*|\n\s*\n\s*"""
+)
 _SPACE = re.compile(r"\s+")
 
 Mention = Sequence[int | str | float]
