@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from workbench.core.errors import WorkbenchError
+from workbench.sequences.marked_text import marker_before
 from workbench.sequences.sequence import Rows, Sequence
 
 if TYPE_CHECKING:  # the command line reads `Reading`, without torch
@@ -60,14 +61,10 @@ def entity_rows(sequence: Sequence, names: tuple[str, ...], stream: str) -> Rows
 
 
 def marker_rows(sequence: Sequence, names: tuple[str, ...], stream: str) -> Rows:
-    """The rows of the markers before these stretches [names]; of one that was cut away the sequence's first row.
-
-    A marker is the last row before its stretch that the builder added. Tokens that transforms inject are no markers.
-    """
-    added = np.flatnonzero(sequence.streams[stream]["special"])
+    """The rows of the markers before these stretches [names]; of one that was cut away the sequence's first row."""
     starts = {mark.name: mark.start for mark in sequence.marks if mark.stream == stream}
-    before = [added[added < starts[name]] if name in starts else added[:0] for name in names]
-    return Rows(stream, np.array([rows[-1] if len(rows) else 0 for rows in before], np.int64))
+    found = [marker_before(sequence.streams[stream], starts.get(name, 0)) for name in names]
+    return Rows(stream, np.array([row or 0 for row in found], np.int64))
 
 
 def read(reading: Reading, seen: HeadInputs, stream: str) -> Tensor:

@@ -21,7 +21,7 @@ from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Count
 from workbench.sequences.alignment import align
 from workbench.sequences.builder import CUT_SPAN, TRUNCATED, Builder, TextOptions, sequence_of
-from workbench.sequences.sequence import Mark, Sample, Sequence, Span
+from workbench.sequences.sequence import Fields, Mark, Sample, Sequence, Span
 from workbench.sequences.text_layout import shifted
 from workbench.text.tokenizer import Encoding, Tokenizer
 
@@ -146,6 +146,15 @@ def without_markers(encoded: Encoding, marked: Listing[MarkedSample]) -> tuple[E
             moved -= np.clip(original - begin, 0, len(mark))
         before += len(mark)
     return replace(encoded, starts=starts, ends=ends), markers
+
+
+def marker_before(stream: Fields, start: int) -> int | None:
+    """The row of the marker before a stretch that begins at row `start`; None where there is none.
+
+    It is the last row before the stretch that the builder added. Tokens that transforms inject are no markers.
+    """
+    added = np.flatnonzero(stream["special"][:start])
+    return int(added[-1]) if len(added) else None
 
 
 def window_around(total: int, capacity: int, first: int, last: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""ERNIE-THU's entity stream: one row per linked mention, hung on the mention's first token.
+"""ERNIE-THU's entity stream: one row per linked mention, hung on the mention's first token or its marker.
 
 Zhang et al., "ERNIE: Enhanced Language Representation with Informative Entities", ACL 2019 (arXiv 1905.07129).
 """
@@ -6,13 +6,15 @@ Zhang et al., "ERNIE: Enhanced Language Representation with Informative Entities
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 
 from kg.sequences.linked_transform import visibility_at
 from kg.sequences.table_transform import TableTransform
 from workbench.core.options.bounds import CountOrZero, Location, Name, Share, Word
-from workbench.sequences.sequence import Fields, Rows, Sequence
+from workbench.sequences.marked_text import marker_before
+from workbench.sequences.sequence import Fields, Rows, Sequence, Span
 
 NONE = 0  # row 0 of an entity table is the zero vector
 
@@ -21,8 +23,11 @@ class EntityStreamTransform(TableTransform):
     """Entity stream of ERNIE-THU (Zhang et al., arXiv:1905.07129). It has a row for each linked mention, aligned with
     the first token of the mention.
 
+    `link: marker` hangs a marked mention on the marker before it instead, which a head with `read: markers` reads.
+    Other mentions keep their first token, as all do in the released code.
+
     `table` is the file of entity vectors (`kg.vectors.vectors`); row r of it is `entity_ids` r + 1, and 0 is the zero
-    vector. A span whose entity has no vector, or whose first token has an entity already (the longer mention wins), is
+    vector. A span whose entity has no vector, or whose token has an entity already (the longer mention wins), is
     left out and counted (`take_dropped`), and so is a mention in a stretch that `Sequence.mask_spans` names: its vector
     would reveal what is to be predicted.
 
@@ -46,9 +51,10 @@ class EntityStreamTransform(TableTransform):
         tokens: Word = "text",
         stream: Word = "entity",
         control: Name | None = None,
+        link: Literal["first", "marker"] = "first",
     ) -> None:
         super().__init__(table, min_score, control)
-        self.cls_row = cls_row
+        self.cls_row, self.link = cls_row, link
         self.tokens, self.stream = tokens, stream
         self.entity_stream = stream
 
@@ -60,10 +66,11 @@ class EntityStreamTransform(TableTransform):
             row = self.row_of(span, sequence)
             if row is None:
                 continue
-            if span.start in found:
+            token = self._token_of(span, sequence)
+            if token in found:
                 self.dropped["mentions with the same first token"] += 1
             else:
-                found[span.start] = row + 1
+                found[token] = row + 1
         self.used["mentions"] += len(found)
         if self.cls_row:
             for start in _document_starts(text.get("doc"), len(text["input_ids"])):
@@ -73,6 +80,14 @@ class EntityStreamTransform(TableTransform):
         entity["token"] = Rows(self.tokens, tokens, bound=True)
         entity |= visibility_at(text, tokens)
         sequence.streams[self.stream] = entity
+
+    def _token_of(self, span: Span, sequence: Sequence) -> int:
+        """The row of the text that carries the mention's entity."""
+        marked = {(mark.start, mark.end) for mark in sequence.marks if mark.stream == self.tokens}
+        if self.link == "first" or (span.start, span.end) not in marked:
+            return span.start
+        marker = marker_before(sequence.fields(self.tokens), span.start)
+        return span.start if marker is None else marker
 
 
 def _document_starts(doc: np.ndarray | None, length: int) -> list[int]:
