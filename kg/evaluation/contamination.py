@@ -1,8 +1,10 @@
 """Facts of a test set that a graph states. A model may look them up instead of reading them.
 
 A text with two marked mentions asks for a fact: the entities that are linked to exactly these mentions, and the
-relation of its label. ERNIE-THU's authors removed such facts of FewRel from their graph. `workbench prepare triples
---without` removes them, and evaluations count the remaining ones (`stated_facts`, `stated_types`).
+relation of its label. ERNIE-THU's authors removed such facts of FewRel from their graph. A text with tagged chunks, or
+a mention with types, asks for the class of the entity that is linked to exactly this stretch. `prepare triples
+--without` removes the facts of both, and evaluations count those that remain (`stated_facts`, `stated_types`; of chunks
+`workbench.evaluation.scoring.stated_tags`).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from kg.objectives.relations import ROLES
 from kg.vectors.vectors import load_vectors
 from workbench.components.build_context import Identities
 from workbench.core.errors import WorkbenchError
+from workbench.evaluation.scoring.stated_tags import annotated_chunks
 from workbench.sequences.sequence import Sample
 
 log = logging.getLogger(__name__)
@@ -40,6 +43,13 @@ def labelled_pair(sample: Sample) -> LabelledPair | None:
     if not head or not tail:
         return None
     return LabelledPair(head, tail, frozenset(str(label) for label in sample.get("labels", {}).values()))
+
+
+def classified_entities(sample: Sample) -> set[str]:
+    """The entities whose class a text asks for: those that are linked to exactly a tagged chunk, or to its mention."""
+    stretches = [chunk[:2] for chunk in annotated_chunks(sample)]
+    stretches += [tuple(sample["mention"][:2])] if "mention" in sample else []
+    return {str(span[2]) for span in sample.get("spans", ()) if tuple(span[:2]) in stretches}
 
 
 def graphs_read(read: Identities) -> list[GraphStore]:

@@ -94,6 +94,11 @@ class BranchMaker:
         facts = self._facts(entity)
         return self._spelt(facts[i] for i in rng.permutation(len(facts)).tolist())
 
+    def texts_of(self, entity: str) -> list[str]:
+        """The texts of all branches that mentions of the entity may get; of a `blank` one "", if it gets any."""
+        found = [text for text in self._texts(self._facts(entity)) if text is not None]
+        return found if self.blank is None else [""] * bool(found)
+
     def _keep(self) -> None:
         self._first = lru_cache(CACHED)(lambda entity: self._spelt(self._facts(entity)))
         self._encoded = lru_cache(CACHED)(lambda text: tuple(self.tokenizer.encode_batch([text])[0].ids.tolist()))

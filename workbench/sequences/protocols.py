@@ -43,6 +43,10 @@ class Transform:
         """The entities that it knows; it ignores others. None where it knows all, or does not depend on a set."""
         return None
 
+    def facts_of(self, entity: str) -> list[str]:
+        """The facts that it brings with a mention of an entity, as words: for baselines that know nothing else."""
+        return []
+
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         """The sequences of one micro-batch, changed in place or new."""
         raise NotImplementedError(f"{type(self).__name__} must define __call__")

@@ -50,7 +50,7 @@ class RelationClassification(Classification):
         linked = {"linked mentions": sum(map(sum, found)), "texts with both linked": sum(map(all, found))}
         return super().counts(objective, made, samples) | linked
 
-    def known_before(self, run: EvaluatedRun, samples: Iterable[Sample]) -> dict[str, int]:
+    def known_before(self, run: EvaluatedRun, made: GatheredTensors, samples: Iterable[Sample]) -> dict[str, int]:
         """The facts that the run's graph states, and the pairs that it joins."""
         return stated_facts(run.loaded.read, samples)
 

@@ -107,6 +107,9 @@ class SentenceTreeTransform(LinkedTransform):
         graph = graph.graph if isinstance(graph, PermutedGraph) else graph
         return Entities(str(graph.path), graph.ids, graph.space) if isinstance(graph, GraphStore) else None
 
+    def facts_of(self, entity: str) -> list[str]:
+        return [] if self.branches is None else self.branches.texts_of(entity)
+
     def _kept(self, sequence: Sequence, maker: BranchMaker, rng: np.random.Generator | None) -> list[BranchedMention]:
         """The mentions with the branches that a sequence gets."""
         text = sequence.fields(self.stream)

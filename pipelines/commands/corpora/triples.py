@@ -15,7 +15,7 @@ from pipelines.preparing.corpus_reader import open_corpus
 from pipelines.preparing.splits import Splits
 from pipelines.readers.reader import RawReader
 from pipelines.stages import Stage
-from pipelines.stages.fact_filter import EXACT, PAIR, WithoutFacts
+from pipelines.stages.fact_filter import CLASSIFIED, EXACT, PAIR, WithoutFacts
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Location, Place, Word
 from workbench.core.packages import extra
@@ -69,7 +69,7 @@ def triples(
     without: Annotated[
         list[Place],
         typer.Option(
-            help="Relation extraction test set; its entity pairs are left out in both directions. Repeatable."
+            help="Linked test set; facts of its pairs (relations) or entities (tags, types) are left out. Repeatable."
         ),
     ] = [],  # noqa: B006
 ) -> None:
@@ -98,7 +98,7 @@ def triples(
         )
     stages = _without(without)
     options.read("triples", stages, entities=entities, relations=relations, types=types, type_names=type_names)
-    for reason in (EXACT, PAIR) if without else ():
+    for reason in (EXACT, PAIR, CLASSIFIED) if without else ():
         dropped = Corpus.open(options.output).manifest.dropped
         count = sum(lost for found, lost in dropped.items() if found.endswith(reason))
         log.info("left out, %s: %s", reason, f"{count:,}")

@@ -57,7 +57,7 @@ def test_facts_are_counted(places):
         GraphStore.open(places / "graph")
     assert stated_facts(read, samples) == {"facts that the graph states": 1, "pairs that the graph joins": 3}
     run = SimpleNamespace(loaded=SimpleNamespace(read=read))
-    assert RelationClassification().known_before(run, samples) == stated_facts(read, samples)
+    assert RelationClassification().known_before(run, {}, samples) == stated_facts(read, samples)
     replaced = {"graph": dict.fromkeys(read["graph"], "another")}
     assert stated_facts(replaced, samples) == {}
 
@@ -79,6 +79,30 @@ def test_facts_are_left_out(places):
         GraphStore.open(places / "clean")
     reported = stated_facts(read, Corpus.open(places / "test"))
     assert reported == {"facts that the graph states": 0, "pairs that the graph joins": 0}
+
+
+def test_facts_of_classified_entities_are_left_out(tmp_path):
+    """A test set of tags, or of typed mentions, asks what its entities are: no fact or type of these stays."""
+    (tmp_path / "graph.tsv").write_text(TRIPLES)
+    (tmp_path / "types.jsonl").write_text('{"id": "Bergen", "types": ["city"]}\n{"id": "Oslo", "types": ["city"]}\n')
+    tagged = {"tags": [[0, 4, "B-city"], [5, 9, "I-city"], [10, 17, "O"], [19, 26, "S-city"]]}
+    rows = [
+        {"text": "Oslo City borders, Drammen", "spans": [[0, 9, "Oslo", 1.0], [10, 17, "Norway", 1.0]], **tagged},
+        {"text": "Bergen", "spans": [[0, 6, "Bergen", 1.0]], "mention": [0, 6], "types": ["city"]},
+    ]
+    places = []
+    for number, row in enumerate(rows):
+        raw = tmp_path / f"test-{number}.jsonl"
+        raw.write_text(json.dumps(row) + "\n")
+        places.append(str(tmp_path / f"test-{number}"))
+        command(text)(inputs=[str(raw)], output=Path(places[-1]), workers=1)
+    inputs = {"inputs": [str(tmp_path / "graph.tsv")], "types": [str(tmp_path / "types.jsonl")], "workers": 1}
+    command(triples)(**inputs, output=tmp_path / "clean", without=places)
+    store = GraphStore.open(tmp_path / "clean")
+    assert sorted(store.triples()) == [("Norway", "borders", "Sweden"), ("Norway", "contains", "Oslo")]
+    assert (list(store.types("Bergen")), list(store.types("Oslo")), "Oslo" in store) == ([], [], True)
+    dropped = Corpus.open(tmp_path / "clean").manifest.dropped
+    assert dropped == {"TriplesTsv: a fact of an entity whose class a test set asks for": 3}
 
 
 def test_a_set_without_relations(places):

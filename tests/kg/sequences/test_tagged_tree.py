@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from kg.graph.store import GraphStore
 from kg.sequences.transforms.sentence_tree import SentenceTreeTransform
 from workbench.core.keyed import Draws
+from workbench.evaluation.scoring.stated_tags import stated_tags
 from workbench.objectives.token_classification import TokenClassification
 from workbench.sequences.builders.tagged_text import TaggedTextBuilder
 from workbench.sequences.sequence import Sequence
@@ -62,3 +66,31 @@ def test_only_words_of_the_sentence_are_read(tokenizer: Tokenizer, graph: GraphS
         assert not branch[rows].any()
         branches += int((branch > 0).sum())
     assert branches
+
+
+def test_what_the_graph_states_of_the_tags_is_told(tokenizer: Tokenizer, graph: GraphStore) -> None:
+    """The linked mentions with their facts are a baseline: a class is the one that training texts give such facts."""
+
+    def sample(key: str, *tags: tuple[int, int, str]) -> dict[str, Any]:
+        return {"key": key, "text": TEXT, "spans": [[0, 3, "头痛", 1.0], [12, 15, "发热", 1.0]], "tags": [*tags]}
+
+    def stated(run: Any, tested: list[dict[str, Any]]) -> list[int] | None:
+        texts = sum("tags" in each for each in tested)
+        places = torch.tensor([[i, i + 1] for i, sign in enumerate(TEXT) if sign != " "] * texts)
+        made = {"places": places, "words": torch.tensor([8] * texts)}
+        found = stated_tags(run, {"O": 0, "B-s": 1, "I-s": 2, "B-d": 3}, made, tested)
+        return None if found is None else found.tolist()
+
+    trained = [sample("a", (0, 3, "s")), sample("b", (0, 1, "B-s"), (2, 3, "I-s")), sample("c", (12, 15, "S-d"))]
+    tested = [sample("d"), {**sample("e"), "spans": [[12, 15, "发热", 1.0]]}, {"key": "f", "text": "none"}]
+    tree = SentenceTreeTransform(graph, tokenizer, 80)
+    run = SimpleNamespace(task=SimpleNamespace(transforms=[tree]), trained_on=lambda: trained)
+    assert tree.facts_of("头痛") == ["类别 症状", "类别 重病"]
+    assert stated(run, tested) == [1, 2, 0, 0, 0, 0, 1, 2, *[0] * 6, 1, 2]
+    only = SimpleNamespace(task=run.task, trained_on=lambda: trained[2:])
+    assert stated(only, tested[:1]) == [3, 0, 0, 0, 0, 0, 3, 0], "no tag continues this class"
+    assert stated(SimpleNamespace(task=run.task, trained_on=lambda: None), tested) is None
+    blind = SentenceTreeTransform(graph, tokenizer, 80, control="no-kg")
+    assert stated(SimpleNamespace(task=SimpleNamespace(transforms=[blind]), trained_on=list), tested) is None
+    names = SentenceTreeTransform(graph, tokenizer, 80, control="mentions-only")
+    assert (names.facts_of("头痛"), names.facts_of("症状")) == ([""], []), "that there is a branch, and no more"

@@ -144,7 +144,7 @@ class ObjectiveTask(DownstreamTask[TuningOptions, ScoringOptions]):
         return Result(
             task=self.name,
             numbers=self.numbers(objective, made, scoring),
-            counts=self.counts(objective, made, samples) | self.known_before(run, samples) | missed,
+            counts=self.counts(objective, made, samples) | self.known_before(run, made, samples) | missed,
             classes=classes,
             variant=self.variant(objective, scoring),
             baselines={name: self.numbers(objective, other, scoring) for name, other in baselines.items()},
@@ -173,7 +173,7 @@ class ObjectiveTask(DownstreamTask[TuningOptions, ScoringOptions]):
         """The predictions of the items; `keys` has the keys of their records. None if the task has no such items."""
         return EvaluationItems()
 
-    def known_before(self, run: EvaluatedRun, samples: Iterable[Sample]) -> dict[str, int]:
+    def known_before(self, run: EvaluatedRun, made: GatheredTensors, samples: Iterable[Sample]) -> dict[str, int]:
         """How much of what is asked for the run may know without reading the texts; nothing where nobody can say."""
         return {}
 

@@ -19,6 +19,7 @@ from workbench.evaluation.scoring.downstream_task import Setup
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.objective_task import GatheredTensors, ObjectiveTask
+from workbench.evaluation.scoring.stated_tags import stated_tags
 from workbench.evaluation.task_options import TagScoring, TagTuning
 from workbench.metrics.chunks import chunk_counts, chunks, tag_tallies
 from workbench.metrics.classes import by_class, unknown_classes
@@ -101,8 +102,20 @@ class TokenClassificationTask(ObjectiveTask[TagTuning, TagScoring]):
     def baselines(
         self, run: EvaluatedRun, objective: TokenClassification, made: GatheredTensors, samples: Iterable[Sample]
     ) -> dict[str, GatheredTensors]:
-        """No chunk at all."""
-        return {f"always {OUTSIDE}": {**made, "predicted": torch.full_like(made["gold"], objective.tags[OUTSIDE])}}
+        """No chunk at all, and the linked mentions with their facts alone, where the run reads any."""
+        none = torch.full_like(made["gold"], objective.tags[OUTSIDE])
+        guesses = {f"always {OUTSIDE}": none, "the graph alone": stated_tags(run, objective.tags, made, samples)}
+        return {name: {**made, "predicted": guess} for name, guess in guesses.items() if guess is not None}
+
+    def known_before(self, run: EvaluatedRun, made: GatheredTensors, samples: Iterable[Sample]) -> dict[str, int]:
+        """The chunks that the facts of the linked mentions give away."""
+        objective = run.objective.objective
+        assert isinstance(objective, TokenClassification)
+        stated = stated_tags(run, objective.tags, made, samples)
+        if stated is None:
+            return {}
+        counts = chunk_counts(stated.numpy(), made["gold"].numpy(), made["words"].tolist(), list(objective.tags))
+        return {"chunks that the graph states": sum(right for right, _, _ in counts.values())}
 
     def classes(self, objective: TokenClassification, made: GatheredTensors) -> dict[str, dict[str, float]]:
         reported = (made["predicted"].numpy(), made["gold"].numpy(), made["words"].tolist(), objective.names)
