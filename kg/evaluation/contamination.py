@@ -100,6 +100,15 @@ def stated_types(read: Identities, samples: Iterable[Sample]) -> dict[str, int]:
     return {"types that the graph states": stated}
 
 
+def stated_clozes(read: Identities, facts: Iterable[tuple[str, str, str]]) -> dict[str, int]:
+    """The number of (relation, subject, object) that a graph of the run states. That is no fault: it may be meant to
+    look them up."""
+    graphs = graphs_read(read)
+    asked = ((head, relation, tail) for relation, head, tail in facts)
+    stated = sum(any(graph.has(*fact) for graph in graphs) for fact in asked)
+    return {"facts that the graph states": stated} if graphs else {}
+
+
 def _warn(count: int, what: str, advice: str) -> None:
     if count:
         log.warning("%s %s that the run's graph states; %s", f"{count:,}", what, advice)

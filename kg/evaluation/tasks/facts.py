@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from kg.evaluation.contamination import stated_clozes
 from kg.evaluation.facts.cloze_corpus import ClozeFacts, fact_of, read_candidates, read_facts
 from kg.evaluation.facts.clozes import CANDIDATES
 from kg.evaluation.facts.fact_ranking import FactScores, rank_objects
@@ -67,6 +68,7 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
                 "candidates": max(len(f.candidates.labels) for f in facts.values()),
                 **({"candidates that are several entities": shared} if shared else {}),
                 "candidates that are true too": sum(len(c.also_right) for f in facts.values() for c in f.clozes),
+                **stated_clozes(run.loaded.read, (fact_of(s) for f in facts.values() for s in f.samples)),
             },
             variant=f"a candidate's score is the {scoring.normalisation} of its tokens' log-probabilities; realistic "
             "ranks",

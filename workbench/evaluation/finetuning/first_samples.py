@@ -6,6 +6,7 @@ knowledge that nothing reads or that has no room, would be lost without an error
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Set
 
 import torch
@@ -13,11 +14,14 @@ from torch import Tensor, nn
 
 from workbench.components.building import find, options_of
 from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.scoring.passes import sample_pass
 from workbench.models.network import Network
 from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.pretraining.checks import warn_no_room
+from workbench.pretraining.forward import HeadInputs
+from workbench.pretraining.objective import GlobalBatchHead
 from workbench.pretraining.task import Task
 from workbench.pretraining.window_lengths import window_of
 from workbench.recipe.spec import Recipe, TaskSpec
@@ -25,6 +29,7 @@ from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer
 
+logger = logging.getLogger(__name__)
 SAMPLES = 32
 
 
@@ -61,6 +66,8 @@ def check_tuning(
     pairs = [pair for pair in sees if filled.issuperset(pair)]
     if pairs:
         _check_sees(recipe, sequences, pairs)
+    for stream in {transform.entity_stream for transform in task.transforms} & filled:
+        _warn_unread(recipe, task, sequences, stream)
 
 
 def sees(network: Network, batch: Batch, reader: str, seen: str) -> bool:
@@ -156,6 +163,37 @@ def _check_sees(recipe: Recipe, sequences: list[Sequence], pairs: list[tuple[str
                 f"no layer of the run's network lets the stream {reader!r} see {seen!r}: this task would be trained "
                 "blind. Take a run whose layers mix them (joint, co, cross); to train blind on purpose, pass --control"
             )
+
+
+def _warn_unread(recipe: Recipe, task: Task, sequences: list[Sequence], stream: str) -> None:
+    """Warn where no row that the head reads depends on the entities of a stream, with whatever weights.
+
+    Their embeddings are not numbers here (NaN), and so is the loss of a head within their reach.
+    """
+    placed, tokenizer = task.objectives[0], _tokenizer(recipe)
+    placed.objective.corrupt(sequences, Draws(0, task.name, placed.name, number=(0,)))
+    model, batch = make_model(recipe, tasks_of(recipe, tokenizer), tokenizer).eval(), collate(sequences)
+    network, head, found = model.network(placed.network), model.heads[placed.name], list[Tensor]()
+    if isinstance(head, GlobalBatchHead) or placed.name not in batch.targets:
+        return
+
+    def spoil(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
+        found.append(output.any(-1, keepdim=True))  # the zero vector is no entity
+        return output.masked_fill(found[-1], torch.nan)
+
+    hook = network.embeddings[stream].register_forward_hook(spoil)
+    try:
+        with torch.inference_mode():
+            loss = head(HeadInputs.of(network, batch, batch.targets[placed.name])).loss
+    finally:
+        hook.remove()
+    if any(map(torch.any, found)) and not bool(loss.isnan()):
+        logger.warning(
+            "tasks.%s: no row that the objective %s reads depends on the stream %s, so its entities change no "
+            "prediction. Hang them on the rows that are read (kg.entity_stream: `link: marker`, finetune: `--read "
+            "markers`), or put a layer behind the last one that fuses them",
+            *(task.name, placed.name, stream),
+        )
 
 
 def _tokenizer(recipe: Recipe) -> Tokenizer | None:

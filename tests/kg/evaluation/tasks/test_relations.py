@@ -171,3 +171,26 @@ def test_markers_that_are_new_tokens(make_run: Callable[..., Path], corpora: dic
     (sequence,) = load(tuned).transforms["relations"].evaluating().sequences([sample])
     spelt = marked.tokens(sequence.streams["text"]["input_ids"])
     assert (spelt.count("[HD]"), spelt.count("[TL]")) == (2, 2)
+
+
+@pytest.mark.parametrize("link", ["first", "marker"])
+def test_entities_that_no_read_row_depends_on_are_told(
+    link: str, make_run: Callable[..., Path], corpora: dict[str, str], world: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Behind the last attention an entity reaches the row that it hangs on alone."""
+    table = world / "entities.safetensors"
+    fused = "layer: kg.aggregator, streams: [text, entity], num_heads: [2, 2], entity_attention: false"
+    quick = [
+        f"model.streams.entity={{embedding: kg.entity_table, path: {table}}}",
+        f"model.layers=[{{layer: self, stream: text, num_heads: 2}}, {{{fused}, entity_output: false}}]",
+        f"tasks.relations.sequence.transforms=[{{transform: kg.entity_stream, table: {table}, link: {link}}}]",
+    ]
+    options: dict[str, Any] = {"run": make_run("none"), "corpus": corpora["train"], "head": "/", "tail": "."}
+    for reading, told in (("markers", link == "first"), ("first", True)):
+        caplog.clear()
+        recipe_of(RelationClassification(), RelationTuning(**options, read=reading, overrides=quick))
+        assert ("no row that the objective relations reads depends on the stream entity" in caplog.text) == told
+    caplog.clear()
+    again = [quick[0], quick[1].replace("}]", f"}}, {{{fused}}}]"), quick[2]]
+    recipe_of(RelationClassification(), RelationTuning(**options, read="markers", overrides=again))
+    assert "no row that" not in caplog.text, "the second aggregator's attention brings them to the markers"
