@@ -68,7 +68,7 @@ def test_only_words_of_the_sentence_are_read(tokenizer: Tokenizer, graph: GraphS
     assert branches
 
 
-def test_what_the_graph_states_of_the_tags_is_told(tokenizer: Tokenizer, graph: GraphStore) -> None:
+def test_what_the_graph_states_of_the_tags_is_a_baseline(tokenizer: Tokenizer, graph: GraphStore) -> None:
     """The linked mentions with their facts are a baseline: a class is the one that training texts give such facts."""
 
     def sample(key: str, *tags: tuple[int, int, str]) -> dict[str, Any]:

@@ -32,14 +32,14 @@ def stated_tags(
         None where the run reads no facts, or its training set is not available.
     """
     texts = [sample for sample in samples if "tags" in sample]
-    trained = run.trained_on() if any(_told(run, sample) for sample in texts) else None
+    trained = run.trained_on() if any(_stated(run, sample) for sample in texts) else None
     if trained is None or len(texts) != len(made["words"]):
         return None
     votes, outside = _votes(run, trained), tags[OUTSIDE]
     parts = []
     for sample, places in zip(texts, made["places"].split(made["words"].tolist()), strict=True):
         found = torch.full((len(places),), outside)
-        for start, end, facts in _told(run, sample):
+        for start, end, facts in _stated(run, sample):
             name = _elected(votes, facts)
             inside = ((places[:, 0] >= start) & (places[:, 1] <= end)).nonzero()[:, 0]
             if name and len(inside) and bool((found[inside] == outside).all()):
@@ -53,14 +53,14 @@ def _spelt(tags: Mapping[str, int], prefixes: str, name: str) -> int:
     return next((tags[f"{prefix}-{name}"] for prefix in prefixes if f"{prefix}-{name}" in tags), tags[OUTSIDE])
 
 
-def _told(run: EvaluatedRun, sample: Sample) -> list[tuple[int, int, list[str]]]:
+def _stated(run: EvaluatedRun, sample: Sample) -> list[tuple[int, int, list[str]]]:
     """The linked mentions of a text of which the run reads facts, the longest first, with these."""
     found: dict[tuple[int, int], list[str]] = defaultdict(list)
     for start, end, entity, *_ in sample.get("spans", ()):
         for transform in run.task.transforms:
             found[start, end] += transform.facts_of(str(entity))
-    told = [(start, end, facts) for (start, end), facts in found.items() if facts]
-    return sorted(told, key=lambda mention: mention[0] - mention[1])
+    stated = [(start, end, facts) for (start, end), facts in found.items() if facts]
+    return sorted(stated, key=lambda mention: mention[0] - mention[1])
 
 
 def _votes(run: EvaluatedRun, trained: Iterable[Sample]) -> Votes:
@@ -68,7 +68,7 @@ def _votes(run: EvaluatedRun, trained: Iterable[Sample]) -> Votes:
     votes: dict[str, Counter[str]] = defaultdict(Counter)
     for sample in trained:
         named = {(start, end): name for start, end, name in annotated_chunks(sample)}
-        for start, end, facts in _told(run, sample):
+        for start, end, facts in _stated(run, sample):
             for fact in facts if (start, end) in named else ():
                 votes[fact][named[start, end]] += 1
     return votes

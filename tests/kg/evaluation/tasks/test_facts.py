@@ -73,6 +73,7 @@ def test_each_mention_is_counted_once(world: Path, make_run: Callable[..., Path]
     mentions = sum(span[:2] != slot for of, slot in zip(spans, slots, strict=True) for span in of)
     found = run_evaluate(make_run("tree"), world / "facts", candidates=tmp_path / "candidates.json")
     assert found["used"]["mentions"] + sum(found["dropped"].values()) == mentions
+    assert found["counts"]["facts that the graph states"] == found["counts"]["sentences"]
 
 
 def test_a_run_says_in_which_folder_it_reads(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,7 +174,7 @@ def test_markers_that_are_new_tokens(make_run: Callable[..., Path], corpora: dic
 
 
 @pytest.mark.parametrize("link", ["first", "marker"])
-def test_entities_that_no_read_row_depends_on_are_told(
+def test_entities_that_no_read_row_depends_on_are_named(
     link: str, make_run: Callable[..., Path], corpora: dict[str, str], world: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Behind the last attention an entity reaches the row that it hangs on alone."""
@@ -186,10 +186,10 @@ def test_entities_that_no_read_row_depends_on_are_told(
         f"tasks.relations.sequence.transforms=[{{transform: kg.entity_stream, table: {table}, link: {link}}}]",
     ]
     options: dict[str, Any] = {"run": make_run("none"), "corpus": corpora["train"], "head": "/", "tail": "."}
-    for reading, told in (("markers", link == "first"), ("first", True)):
+    for reading, warned in (("markers", link == "first"), ("first", True)):
         caplog.clear()
         recipe_of(RelationClassification(), RelationTuning(**options, read=reading, overrides=quick))
-        assert ("no row that the objective relations reads depends on the stream entity" in caplog.text) == told
+        assert ("no row that the objective relations reads depends on the stream entity" in caplog.text) == warned
     caplog.clear()
     again = [quick[0], quick[1].replace("}]", f"}}, {{{fused}}}]"), quick[2]]
     recipe_of(RelationClassification(), RelationTuning(**options, read="markers", overrides=again))

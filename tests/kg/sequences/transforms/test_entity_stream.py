@@ -16,7 +16,7 @@ from kg.vectors.vectors import GraphVectors, save_vectors
 from tests.contracts.cases import TransformCase
 from workbench.core.keyed import Draws
 from workbench.sequences.builders.mention import MentionBuilder
-from workbench.sequences.sequence import Sequence, Span, text_fields
+from workbench.sequences.sequence import Mark, Sequence, Span, text_fields
 from workbench.text.tokenizer import Tokenizer
 
 CASE = TransformCase({"table": {"Q1": 0, "Q2": 5}}, adds=("entity",))
@@ -40,6 +40,22 @@ def test_first_tokens_carry_table_rows_and_cls_a_zero_row() -> None:
     assert entity(EntityStreamTransform(ROWS), source.copy()) == ([0, 2, 5], [0, 1, 6])
     assert entity(EntityStreamTransform(ROWS, cls_row=False), source.copy()) == ([2, 5], [1, 6])
     assert entity(EntityStreamTransform(ROWS, control="mentions-only"), source.copy()) == ([0, 2, 5], [0, 1, 1])
+
+
+def test_a_marked_mention_may_hang_on_its_marker() -> None:
+    """`link: marker`: the marker before a mark carries its entity; other mentions keep their first token."""
+
+    def marked() -> Sequence:
+        source = sequence(12, [(3, 5, "Q1"), (3, 4, "Q2"), (8, 9, "Q3")])
+        source.streams["text"]["special"][[0, 2, 5, 11]] = True  # [CLS], the markers, [SEP]
+        source.marks = [Mark("head", 3, 5)]
+        return source
+
+    assert entity(EntityStreamTransform(ROWS), marked()) == ([0, 3, 8], [0, 1, 6])
+    assert entity(EntityStreamTransform(ROWS, link="marker"), marked()) == ([0, 2, 3, 8], [0, 1, 2, 6])
+    cut = marked()
+    cut.streams["text"]["special"][:3] = False
+    assert entity(EntityStreamTransform(ROWS, link="marker", cls_row=False), cut) == ([3, 8], [1, 6]), "no marker"
 
 
 def test_a_million_ids_would_cost_no_memory(tmp_path: Path) -> None:
