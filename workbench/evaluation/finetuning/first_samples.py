@@ -67,7 +67,7 @@ def check_tuning(
     if pairs:
         _check_sees(recipe, sequences, pairs)
     for stream in {transform.entity_stream for transform in task.transforms} & filled:
-        _warn_unread(recipe, task, sequences, stream)
+        _warn_unread(recipe, task, [sequence for sequence in sequences if sequence.length(stream)], stream)
 
 
 def sees(network: Network, batch: Batch, reader: str, seen: str) -> bool:
@@ -170,6 +170,8 @@ def _warn_unread(recipe: Recipe, task: Task, sequences: list[Sequence], stream: 
 
     Their embeddings are not numbers here (NaN), and so is the loss of a head within their reach.
     """
+    if not sequences:
+        return
     placed, tokenizer = task.objectives[0], _tokenizer(recipe)
     placed.objective.corrupt(sequences, Draws(0, task.name, placed.name, number=(0,)))
     model, batch = make_model(recipe, tasks_of(recipe, tokenizer), tokenizer).eval(), collate(sequences)

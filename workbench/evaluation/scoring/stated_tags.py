@@ -31,7 +31,7 @@ def stated_tags(
     Returns:
         None where the run reads no facts, or its training set is not available.
     """
-    texts = [sample for sample in samples if "tags" in sample]
+    texts = [sample for sample in samples if "tags" in sample] if run.task.transforms else []
     trained = run.trained_on() if any(_stated(run, sample) for sample in texts) else None
     if trained is None or len(texts) != len(made["words"]):
         return None
