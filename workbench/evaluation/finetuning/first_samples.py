@@ -173,10 +173,13 @@ def _warn_unread(recipe: Recipe, task: Task, sequences: list[Sequence], stream: 
     if not sequences:
         return
     placed, tokenizer = task.objectives[0], _tokenizer(recipe)
-    placed.objective.corrupt(sequences, Draws(0, task.name, placed.name, number=(0,)))
+    try:
+        placed.objective.corrupt(sequences, Draws(0, task.name, placed.name, number=(0,)))
+    except WorkbenchError:  # the run checks its corpora first, and says more
+        return
     model, batch = make_model(recipe, tasks_of(recipe, tokenizer), tokenizer).eval(), collate(sequences)
     network, head, found = model.network(placed.network), model.heads[placed.name], list[Tensor]()
-    if isinstance(head, GlobalBatchHead) or placed.name not in batch.targets:
+    if isinstance(head, GlobalBatchHead) or placed.name not in batch.targets or stream not in network.embeddings:
         return
 
     def spoil(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
