@@ -6,7 +6,7 @@
 # make lint    ruff and mypy
 # make pages    regenerate the pages of docs/ that come from the code
 # make systems DATA=FOLDER KIND=knowledge    train every system of a kind in its tiny size on raw corpora, next to chance
-# make results DATA=FOLDER    the README's first results, on raw corpora: thirty minutes on two cores
+# make results DATA=FOLDER    the first results of the README, on raw corpora: about thirty minutes on two cores
 # make soak    random kills, signals, full disks, damage and bad values for HOURS=1 or SECONDS=60; AREAS=kills,signals SEED=7
 
 VENV ?= .venv

@@ -110,8 +110,7 @@ def recall(test: list[Row], heads: dict[str, str], runs: Path, seeds: int) -> Ro
         for seed, items in tested(STUDY, 200, design, seeds, runs, "test").items():
             known = spellings(read_rows(runs / "raw" / f"few-200-{seed}.tsv"))
             hits: dict[tuple[bool, bool], list[bool]] = {}
-            for line in items.lines:
-                row = test[int(line["key"].rpartition("-")[2]) - 1]
+            for line, row in zip(items.lines, test, strict=True):
                 ours = set(chunks(line["prediction"]))
                 for spelt, of in entities(row):
                     hits.setdefault((spelt in heads, spelt in known), []).append(of in ours)
