@@ -123,7 +123,8 @@ def gain_table(study: Study, gains: Iterable[Gain]) -> Rows:
     for of in gains:
         interval = f"{of.together.low:+.3f} to {of.together.high:+.3f}"
         over_seeds = f"{of.spread.low:+.3f} to {of.spread.high:+.3f}"
-        reported = [f"{of.spread.mean:+.3f}", interval, f"{of.together.p:.4f}", over_seeds]
+        p = f"{of.together.p:.4f}" if of.together.p >= 1e-4 else "< 0.0001"
+        reported = [f"{of.spread.mean:+.3f}", interval, p, over_seeds]
         rows.append([f"{of.size:,}", f"{of.first} less {of.second}", *reported])
     return rows
 
