@@ -23,7 +23,8 @@ from benchmarks.few_shot_ner import GRAPH, STUDY, UNANNOTATED, Row, read_rows
 from benchmarks.few_shot_tables import Rows, tested
 from benchmarks.result_tables import markdown, spread
 from workbench.core.keyed import generator
-from workbench.metrics.chunks import OUTSIDE, chunks
+from workbench.metrics.chunks import chunks
+from workbench.metrics.tag_schemes import OUTSIDE
 
 LENGTHS = ((1, 3), (4, 4), (5, 5), (6, 6), (7, 7), (8, 99))
 WINDOWS = 20

@@ -62,7 +62,7 @@ def test_pairs_are_compared_by_seed_and_what_is_there_is_told(tmp_path: Path) ->
     interval = paired.confidence_interval()
     assert (reported.spread.low, reported.spread.high) == pytest.approx((interval.low, interval.high))
     assert reported.together.difference == pytest.approx(reported.spread.mean)
-    assert 0 < reported.together.low < reported.spread.mean < reported.together.high
+    assert reported.together.low < reported.spread.mean < reported.together.high
     assert gain(STUDY, 50, (GRAPH, "no-kg"), 3, tmp_path, "test") is None
     publish(STUDY, [50, 200], 3, tmp_path)
     assert f"{np.mean(found[GRAPH]):.3f} ± {np.std(found[GRAPH], ddof=1):.3f}" in (tmp_path / "results.md").read_text()

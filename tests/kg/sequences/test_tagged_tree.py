@@ -78,10 +78,14 @@ def test_what_the_graph_states_of_the_tags_is_a_baseline(tokenizer: Tokenizer, g
         texts = sum("tags" in each for each in tested)
         places = torch.tensor([[i, i + 1] for i, sign in enumerate(TEXT) if sign != " "] * texts)
         made = {"places": places, "words": torch.tensor([8] * texts)}
-        found = stated_tags(run, {"O": 0, "B-s": 1, "I-s": 2, "B-d": 3}, made, tested)
+        found = stated_tags(run, {"O": 0, "B-sign": 1, "I-sign": 2, "B-ill": 3}, made, tested)
         return None if found is None else found.tolist()
 
-    trained = [sample("a", (0, 3, "s")), sample("b", (0, 1, "B-s"), (2, 3, "I-s")), sample("c", (12, 15, "S-d"))]
+    trained = [
+        sample("a", (0, 3, "sign")),
+        sample("b", (0, 1, "B-sign"), (2, 3, "I-sign")),
+        sample("c", (12, 15, "S-ill")),
+    ]
     tested = [sample("d"), {**sample("e"), "spans": [[12, 15, "发热", 1.0]]}, {"key": "f", "text": "none"}]
     tree = SentenceTreeTransform(graph, tokenizer, 80)
     run = SimpleNamespace(task=SimpleNamespace(transforms=[tree]), trained_on=lambda: trained)

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
-from workbench.metrics.chunks import OUTSIDE, WORD_TAG
+from workbench.metrics.tag_schemes import OUTSIDE, SchemeName, in_iobes
 from workbench.sequences.sequence import Sample
 
+OF_WORDS: tuple[SchemeName, ...] = ("IOBES", "BILOU", "BMES")
 Votes = Mapping[str, Counter[str]]
 
 
@@ -79,10 +80,11 @@ def annotated_chunks(sample: Sample) -> list[tuple[int, int, str]]:
     found: list[tuple[int, int, str]] = []
     inside = False
     for start, end, tag in sample.get("tags", ()):
-        prefix, name = (WORD_TAG.fullmatch(tag) and tag.partition("-")[::2]) or ("S", tag)
+        spelt = next(filter(None, (in_iobes(tag, scheme) for scheme in OF_WORDS)), f"S-{tag}")
+        prefix, _, name = spelt.partition("-")
         if inside and prefix in "IE" and found[-1][2] == name:
             found[-1] = found[-1][0], end, name
-        elif tag != OUTSIDE:
+        elif spelt != OUTSIDE:
             found.append((start, end, name))
         inside = prefix in "BI"
     return found

@@ -114,7 +114,7 @@ class TokenClassificationTask(ObjectiveTask[TagTuning, TagScoring]):
         stated = stated_tags(run, objective.tags, made, samples)
         if stated is None:
             return {}
-        counts = chunk_counts(stated.numpy(), made["gold"].numpy(), made["words"].tolist(), list(objective.tags))
+        counts = chunk_counts(stated.numpy(), made["gold"].numpy(), made["words"].tolist(), objective.names)
         return {"chunks that the graph states": sum(right for right, _, _ in counts.values())}
 
     def classes(self, objective: TokenClassification, made: GatheredTensors) -> dict[str, dict[str, float]]:
