@@ -89,6 +89,8 @@ def test_a_result_is_the_same_twice_whatever_the_batches(name: str, world: World
     first, other, again = (plain(each) for each in (result, *(scored(name, world, batch_size=size) for size in (3, 4))))
     assert first == again
     assert first["numbers"]
+    ranks = [each["numbers"].pop("spearman", 0.0) for each in (first, other)]
+    assert ranks[0] == pytest.approx(ranks[1], abs=0.05)  # of numbers that are equal up to rounding
     for part in ("numbers", "counts"):
         assert other[part] == pytest.approx(first[part], rel=1e-5, abs=1e-6)
     assert other["inputs"] == first["inputs"]

@@ -70,7 +70,7 @@ def test_best_names_a_metric_that_exists(make_recipe: Any, world_folder: Path, t
 def test_held_out_scores_that_are_not_finite_have_no_number(
     make_recipe: Any, world_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An accuracy of NaNs would be that of the first class. Training goes on: its own losses are checked by a step."""
+    """An accuracy of NaNs would be that of the first class. Training continues: a step checks its own losses."""
 
     def change(tree: dict[str, Any]) -> None:
         tree["tasks"]["text"]["held_out"] = [str(world_folder / "held-out")]

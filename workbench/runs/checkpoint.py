@@ -312,10 +312,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def stored_weights(folder: Path, world: World = ALONE) -> StoredTensors:
-    """The weights in a checkpoint itself, without frozen ones; they are read one by one.
-
-    Args:
-        world: the ranks that all read them.
+    """The weights in a checkpoint itself, without frozen ones; they are read one by one, by all ranks of `world`.
 
     Raises:
         WorkbenchError: a file is missing or damaged.
@@ -325,10 +322,7 @@ def stored_weights(folder: Path, world: World = ALONE) -> StoredTensors:
 
 
 def stored_tables(folder: Path, world: World = ALONE) -> StoredTensors:
-    """The rows of sharded tables in a checkpoint (`workbench.runs.table_files`).
-
-    Args:
-        world: the ranks that all read them.
+    """The rows of sharded tables in a checkpoint (`workbench.runs.table_files`), read by all ranks of `world`.
 
     Raises:
         WorkbenchError: a file is missing or damaged.
@@ -356,10 +350,8 @@ def _run_of(folder: Path) -> Path:
 
 
 def restore(folder: Path, root: nn.Module, optimizer: torch.optim.Optimizer, world: World = ALONE) -> State:
-    """Load weights and optimizer from a verified checkpoint; returns its state. A rank reads what it has of the model.
-
-    Args:
-        world: the ranks, all of which call it.
+    """Load weights and optimizer from a verified checkpoint; returns its state. All ranks of `world` call it, and read
+    what they have of the model.
 
     Raises:
         WorkbenchError: a damaged checkpoint, or one of another model.
@@ -375,10 +367,7 @@ def restore(folder: Path, root: nn.Module, optimizer: torch.optim.Optimizer, wor
 
 
 def load_checkpoint(folder: Path, root: nn.Module, world: World = ALONE) -> None:
-    """Load the weights of a verified checkpoint.
-
-    Args:
-        world: the ranks, all of which call it.
+    """Load the weights of a verified checkpoint. All ranks of `world` call it.
 
     Raises:
         WorkbenchError: a damaged checkpoint, or one of another model.
