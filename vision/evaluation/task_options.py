@@ -15,6 +15,13 @@ from workbench.evaluation.options import BatchSize, Epochs, Scoring, Tuning, Wri
 from workbench.runs.output_places import OutputFile
 from workbench.runs.stored_run import StoredFolder
 
+SameFeatures = Annotated[
+    Literal["same-features"] | None,
+    typer.Option(
+        help="same-features: all images have the features of the first one. (A run without the pairing: "
+        "finetune retrieval --control shuffled-captions.)"
+    ),
+]
 MinCount = Annotated[
     Count | None,
     typer.Option(
@@ -109,13 +116,7 @@ class RetrievalScoring(Scoring):
       workbench evaluate retrieval runs/uniter-retrieval corpora/flickr-test --rerank 20 --first-stage runs/clip
     """
 
-    control: Annotated[  # type: ignore[assignment]  # the only one that an evaluation of retrieval has
-        Literal["same-features"] | None,
-        typer.Option(
-            help="same-features: all images have the features of the first one. (A run without the pairing: "
-            "finetune retrieval --control shuffled-captions.)"
-        ),
-    ] = None
+    control: SameFeatures = None  # type: ignore[assignment]  # no other one is measured here
     rerank: Annotated[CountOrZero, typer.Option(help="Number of itc's candidates that itm re-ranks; 0: none.")] = 0
     first_stage: Annotated[
         StoredFolder | None, typer.Option(help="With --rerank: the run whose itc finds the candidates; default: RUN.")
