@@ -166,7 +166,7 @@ PARTS = {"retrieval": retrieval, "words": words, "questions": questions}
 
 
 def work(output: Path, cell: tuple[str, str, int]) -> None:
-    """The run of a part, an arm, and a seed or fold."""
+    """The run of a question, an arm, and a seed or fold."""
     PARTS[cell[0]](place(*cell, output), *cell[1:], output / "corpora")
 
 

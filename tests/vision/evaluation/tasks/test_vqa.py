@@ -389,7 +389,7 @@ def test_a_dual_encoder_is_asked_with_a_head_that_reads_text_and_image(
         recipe = read_recipe(run)
         assert recipe.tasks["vqa"].objectives[0]["fused"] == ["text", "image"]
         again = Vqa().setup(VqaTuning(**{**options, "run": run}), recipe)
-        assert again.objective["fused"] == ["text", "image"], "a run that was asked so goes on so"
+        assert again.objective["fused"] == ["text", "image"], "a run that was asked so stays so"
     assert found[None] >= 90
     assert found["question-only"] <= 60
 
