@@ -58,8 +58,9 @@ def check_tuning(
     task = next(iter(tasks_of(recipe, _tokenizer(recipe)).values()))  # overrides may add others
     _check_unlabelled(task, {*asks})
     samples = _first_samples(task)
+    sequences = task.sequences(samples)
     warn_no_room(task, len(samples))
-    filled = _streams(task, samples)
+    filled = _streams(sequences)
     if recipe.control is None:
         _check_builder(base, _first(recipe))
         _check_streams(base, recipe, filled | set(without) | _streams_of_objectives(base))
@@ -67,7 +68,7 @@ def check_tuning(
     if seen:
         _check_sees(recipe, samples[:2], sorted(seen))
     for stream in {transform.entity_stream for transform in task.transforms} & filled:
-        _warn_unread(recipe, task, [one for one in task.sequences(samples) if one.length(stream)], stream)
+        _warn_unread(recipe, task, [sequence for sequence in sequences if sequence.length(stream)], stream)
 
 
 def depends(model: PretrainingModel, micro: MicroBatch, objective: str, stream: str) -> bool:
@@ -118,7 +119,7 @@ def _left_empty(base: Recipe, streams: Set[str]) -> set[str]:
     Empty if the run's corpora are not available."""
     try:
         tasks = tasks_of(base, _tokenizer(base)).values()
-        return set(streams) - {name for task in tasks for name in _streams(task, _first_samples(task))}
+        return set(streams) - {name for task in tasks for name in _streams(task.sequences(_first_samples(task)))}
     except WorkbenchError:
         return set()
 
@@ -151,9 +152,8 @@ def _first_samples(task: Task) -> list[Sample]:
     return next(sample_pass(corpora, size=SAMPLES, unit=task.builder.unit, window=window, limit=SAMPLES))
 
 
-def _streams(task: Task, samples: list[Sample]) -> set[str]:
-    """The streams of the sequences of samples."""
-    return {name for sequence in task.sequences(samples) for name in sequence.streams}
+def _streams(sequences: list[Sequence]) -> set[str]:
+    return {name for sequence in sequences for name in sequence.streams}
 
 
 def _check_sees(recipe: Recipe, samples: list[Sample], streams: list[str]) -> None:
