@@ -35,6 +35,11 @@ RESULTS = {
         ("fewrel/wiki_train.jsonl", "fewrel/wiki_dev.jsonl", "codex/codex-m/train.txt"),
         ("--designs", "graph", "mentions-only", "random-entities", "no-kg", "tuned"),
     ),
+    "images": FirstResult(
+        "image_evidence",
+        ("flickr8k/captions_train.jsonl", "flickr8k/captions_dev.jsonl"),
+        ("--parts", "retrieval", "--seeds", "1"),
+    ),
     "speed": FirstResult("text_steps", TEXTS[:1], ("--threads", "1", "--only", "gpt-2", "bert", "ernie-baidu")),
     "exactness": FirstResult("tiny_systems", TEXTS, ("--kind", "text", "--only", "bert")),
 }

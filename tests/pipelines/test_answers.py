@@ -29,7 +29,9 @@ def test_answers_are_listed_in_normal_form_the_frequent_ones_first(questions: Pa
     prepare("answers", questions, "--min-count", 2, "-o", tmp_path / "answers.json")
     assert json.loads((tmp_path / "answers.json").read_text()) == ["yes", "2"]
     with pytest.raises(WorkbenchError, match="no answer is the main one of 9 questions"):
-        prepare("answers", questions, "-o", tmp_path / "none.json")
+        prepare("answers", questions, "--min-count", 9, "-o", tmp_path / "none.json")
+    prepare("answers", questions, "-o", tmp_path / "all.json")
+    assert json.loads((tmp_path / "all.json").read_text()) == ["yes", "2", "red 1"], "of so few questions all"
     with pytest.raises(WorkbenchError, match=r"are written to a \.json file"):
         prepare("answers", questions, "-o", tmp_path / "answers.txt")
     assert not (tmp_path / "none.json").exists()

@@ -20,6 +20,14 @@ from workbench.core.files.drafts import sha256_of, write_text
 from workbench.core.files.text_files import parse_json
 
 KIND = "answers"
+COUNTS = {100_000: 9, 1_000: 3}
+"""The default minimum frequency of an answer, by the least number of questions; below all of these it is 1."""
+
+
+def usual_count(questions: int) -> int:
+    """The default minimum frequency of an answer in a set of this many questions. VQA v2's published 9 is that of
+    658,111 questions; of 2,000 it would drop most answers that are no `yes`, `no` or number."""
+    return next((count for least, count in COUNTS.items() if questions >= least), 1)
 
 
 @dataclass(frozen=True)
@@ -30,8 +38,10 @@ class AnswerVocabulary:
     form: Form = "vqa"
 
     @classmethod
-    def build(cls, questions: Iterable[Mapping[str, Any]], min_count: int = 9, form: Form = "vqa") -> AnswerVocabulary:
-        """The main answers of at least `min_count` questions, most frequent first.
+    def build(
+        cls, questions: Iterable[Mapping[str, Any]], min_count: int | None = None, form: Form = "vqa"
+    ) -> AnswerVocabulary:
+        """The main answers of at least `min_count` questions (default: `usual_count`), most frequent first.
 
         The published VQA v2 vocabulary (3,129 answers) is that of train + val with min_count 9. It has an empty one,
         the normal form of "a"; here an answer with an empty normal form is dropped. Questions without answers are
@@ -40,7 +50,9 @@ class AnswerVocabulary:
         Raises:
             WorkbenchError: no answer is that frequent.
         """
-        counts = Counter(filter(None, (major_answer(question, form) for question in questions if question["answers"])))
+        main = [major_answer(question, form) for question in questions if question["answers"]]
+        counts = Counter(filter(None, main))
+        min_count = usual_count(len(main)) if min_count is None else min_count
         kept = sorted((a for a, n in counts.items() if n >= min_count), key=lambda a: (-counts[a], a))
         if not kept:
             most = counts.most_common(1)
@@ -112,6 +124,14 @@ class AnswerVocabulary:
         classes, scores = self.labels(answers, all_right=all_right)
         dense[classes] = scores
         return dense
+
+    def frequencies(self, questions: Sequence[Mapping[str, Any]], *, all_right: bool = False) -> list[float]:
+        """The mean score of each answer over questions, with half a question added, so that none is 0 or 1."""
+        total = np.full(len(self), 0.5)
+        for question in questions:
+            classes, scores = self.labels(question["answers"], all_right=all_right)
+            total[classes] += scores
+        return [float(f"{share:.4g}") for share in total / (len(questions) + 1)]
 
     def ceiling(self, questions: Iterable[Mapping[str, Any]], variant: str) -> float:
         """The accuracy (per cent) of the best classifier with this vocabulary, by the metric's own variant. Questions

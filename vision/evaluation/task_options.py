@@ -15,6 +15,21 @@ from workbench.evaluation.options import BatchSize, Epochs, Scoring, Tuning, Wri
 from workbench.runs.output_places import OutputFile
 from workbench.runs.stored_run import StoredFolder
 
+SameFeatures = Annotated[
+    Literal["same-features"] | None,
+    typer.Option(
+        help="same-features: all images have the features of the first one. (A run without the pairing: "
+        "finetune retrieval --control shuffled-captions.)"
+    ),
+]
+MinCount = Annotated[
+    Count | None,
+    typer.Option(
+        help="Minimum frequency of an answer: the number of questions whose main answer it is; default: 9 from 100,000 "
+        "questions on, 3 from 1,000 on, else 1."
+    ),
+]
+
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionTuning(Tuning):
@@ -101,6 +116,7 @@ class RetrievalScoring(Scoring):
       workbench evaluate retrieval runs/uniter-retrieval corpora/flickr-test --rerank 20 --first-stage runs/clip
     """
 
+    control: SameFeatures = None  # type: ignore[assignment]  # no other one is measured here
     rerank: Annotated[CountOrZero, typer.Option(help="Number of itc's candidates that itm re-ranks; 0: none.")] = 0
     first_stage: Annotated[
         StoredFolder | None, typer.Option(help="With --rerank: the run whose itc finds the candidates; default: RUN.")
@@ -131,6 +147,8 @@ class VqaTuning(Tuning):
       workbench finetune vqa runs/uniter corpora/vqa-train --answers-of corpora/vqa-val
 
       workbench finetune vqa runs/uniter corpora/vqa-train --control question-only -o runs/uniter-vqa-blind
+
+      workbench finetune vqa runs/clip corpora/vqa-train --read fused --epochs 8 --lr 1e-3
     """
 
     answers: Annotated[
@@ -143,9 +161,14 @@ class VqaTuning(Tuning):
             help="Add the answers of this corpus to the vocabulary (VQA v2: train and val). Repeatable.",
         ),
     ] = None
-    min_count: Annotated[
-        Count, typer.Option(help="Minimum frequency of an answer: the number of questions whose main answer it is.")
-    ] = 9
+    min_count: MinCount = None
+    read: Annotated[
+        Literal["pooled", "fused"] | None,
+        typer.Option(
+            help="The head's input: the text's pooled output, which must see the image, or the product of the mean "
+            "rows of text and image; default: fused for a dual encoder (only contrasts), else pooled."
+        ),
+    ] = None
     max_length: Annotated[Count | None, typer.Option(help="Tokens of a question; default: the run's.")] = None
 
 

@@ -9,25 +9,33 @@
 The sum is over questions, the count is their number. With bce a question without any answer in the vocabulary counts
 (all its scores are 0, as published); with the others it has no label. A question that itm exchanged to another image
 has no answer and does not count (as in LXMERT's pretraining).
+
+A network whose layers mix text and image answers from the pooled text. Of a dual encoder the head itself combines both:
+
+    product over the streams of relu(W norm(mean of the rows)), then a linear map to the answers
+
+(the element-wise product of Antol et al., ICCV 2015, arXiv:1505.00468, with the mean rows of both encoders).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import torch
+from annotated_types import MinLen
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vision.answers.answer_vocabulary import AnswerVocabulary
 from vision.metrics.vqa_accuracy import Form
+from vision.objectives.itc import pool_rows
 from vision.sequences.matching import MATCHED
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.stores import path_at
 from workbench.core.keyed import Draws
-from workbench.core.options.bounds import Epsilon, Location, Name, Size, Word
+from workbench.core.options.bounds import Epsilon, Location, Name, Share, Size, Word
 from workbench.pretraining.forward import HeadInputs, States
 from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.batch import Batch
@@ -57,6 +65,11 @@ class Answers(Objective):
         norm_eps: of that norm.
         pooled_size: width of a separate pooler of the objective, relu(W h + b) (VOLTA); by default the network's
         pooler.
+        fused: the streams whose mean rows the head multiplies (see above), in place of the pooled output of `stream`;
+            one without rows is left out. Their common width is `pooled_size`, by default that of the first one.
+        fused_dropout: dropout of the fused rows, before and after their product.
+        frequencies: the mean score of each answer in the training set. The biases of a new head begin at its log-odds;
+            by default at 0, from where a short training with bce does not reach them.
     """
 
     def __init__(
@@ -69,6 +82,9 @@ class Answers(Objective):
         norm_place: NormPlace = "behind",
         norm_eps: Epsilon = 1e-12,
         pooled_size: Size | None = None,
+        fused: Annotated[list[Word], MinLen(1)] | None = None,
+        fused_dropout: Share = 0.3,
+        frequencies: list[Share] | None = None,
     ) -> None:
         known = _listed(answers)
         if len(known) < 2 or len(set(known)) != len(known):
@@ -76,12 +92,17 @@ class Answers(Objective):
                 f"objective Answers: answers has {len(known)} entries, {len(set(known))} of them different; give "
                 "two or more different answers"
             )
+        if frequencies is not None and len(frequencies) != len(known):
+            raise WorkbenchError(
+                f"objective Answers: frequencies has {len(frequencies)} entries for {len(known)} answers; give one each"
+            )
         self.vocabulary = AnswerVocabulary(tuple(known), form)
         self.loss: Loss = loss
         self.all_right = all_right
         self.stream = stream
         self.norm_place, self.norm_eps = norm_place, norm_eps
         self.pooled_size = pooled_size
+        self.fused, self.fused_dropout, self.frequencies = fused, fused_dropout, frequencies
 
     @classmethod
     def class_names(cls, options: Mapping[str, Any]) -> list[str] | None:
@@ -111,41 +132,47 @@ class Answers(Objective):
         return float((asked if self.loss == "bce" else asked & (scores > 0).any(1)).sum())
 
     def head(self, network: Network) -> Head:
+        if self.fused is not None:
+            return FusedAnswersHead(self, {stream: self.width(network, stream) for stream in self.fused})
         if self.stream not in network.poolers and self.pooled_size is None:
             raise WorkbenchError(
                 f"objective {self.name!r} reads the pooled {self.stream}; set model.poolers: [{self.stream}]"
             )
-        return AnswersHead(self, network.sizes[self.stream])
+        return PooledAnswersHead(self, network.sizes[self.stream])
 
 
 def _listed(answers: list[str] | str) -> list[str]:
     return list(AnswerVocabulary.load(path_at(answers)).answers) if isinstance(answers, str) else answers
 
 
+class AnswersLayer(nn.Linear):
+    """The last layer, with a row for each answer. Its biases begin at the answers' frequencies, where these are
+    known."""
+
+    def __init__(self, size: int, options: Answers) -> None:
+        super().__init__(size, len(options.vocabulary))
+        self.options = options
+
+    def initialise(self, scale: float) -> None:
+        nn.init.normal_(self.weight, std=scale)
+        nn.init.zeros_(self.bias)
+        if self.options.frequencies is not None:
+            shares = torch.tensor(self.options.frequencies).clamp(1e-6, 1 - 1e-6)
+            self.bias.data.copy_(shares.logit())
+
+
 class AnswersHead(Head):
-    """Linear to twice the width, GELU and norm in the configured order, linear to the answers."""
+    """Base of the heads with a row of logits for each question; `outer`, the last layer, has a row for each answer."""
 
     by_class = ("outer.weight", "outer.bias")
 
-    def __init__(self, options: Answers, hidden_size: int) -> None:
+    def __init__(self, options: Answers) -> None:
         super().__init__()
-        self.stream, self.loss = options.stream, options.loss
-        self.norm_first = options.norm_place == "before"
-        self.pooler = nn.Linear(hidden_size, options.pooled_size) if options.pooled_size else None
-        size = options.pooled_size or hidden_size
-        self.inner = nn.Linear(size, 2 * size)
-        self.norm = nn.LayerNorm(2 * size, options.norm_eps)
-        self.outer = nn.Linear(2 * size, len(options.vocabulary))
+        self.loss = options.loss
 
     def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
         """[sequences, answers]."""
-        if self.pooler is None:
-            pooled = network.pool(states, batch, self.stream)
-        else:
-            pooled = F.relu(self.pooler(network.summary_rows(states, batch, self.stream)))
-        inner = self.inner(pooled)
-        logits: Tensor = self.outer(F.gelu(self.norm(inner)) if self.norm_first else self.norm(F.gelu(inner)))
-        return logits
+        raise NotImplementedError(f"{type(self).__name__} must define logits")
 
     def forward(self, seen: HeadInputs) -> LossOutput:
         logits = self.logits(seen.network, seen.states, seen.batch).float()
@@ -161,6 +188,54 @@ class AnswersHead(Head):
         return LossOutput(
             loss, {"accuracy": ((reached * asked).sum(), asked.sum()), "in_vocabulary": (known.sum(), asked.sum())}
         )
+
+
+class PooledAnswersHead(AnswersHead):
+    """Linear to twice the width, GELU and norm in the configured order, linear to the answers."""
+
+    def __init__(self, options: Answers, hidden_size: int) -> None:
+        super().__init__(options)
+        size = options.pooled_size or hidden_size
+        self.stream = options.stream
+        self.norm_first = options.norm_place == "before"
+        self.pooler = nn.Linear(hidden_size, options.pooled_size) if options.pooled_size else None
+        self.inner = nn.Linear(size, 2 * size)
+        self.norm = nn.LayerNorm(2 * size, options.norm_eps)
+        self.outer = AnswersLayer(2 * size, options)
+
+    def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
+        if self.pooler is None:
+            pooled = network.pool(states, batch, self.stream)
+        else:
+            pooled = F.relu(self.pooler(network.summary_rows(states, batch, self.stream)))
+        inner = self.inner(pooled)
+        logits: Tensor = self.outer(F.gelu(self.norm(inner)) if self.norm_first else self.norm(F.gelu(inner)))
+        return logits
+
+
+class FusedAnswersHead(AnswersHead):
+    """The product of the streams' mean rows, each normed and mapped to one width, and a linear map to the answers."""
+
+    def __init__(self, options: Answers, sizes: dict[str, int]) -> None:
+        super().__init__(options)
+        width = options.pooled_size or next(iter(sizes.values()))
+        self.dropout = nn.Dropout(options.fused_dropout)
+        self.maps = nn.ModuleDict(
+            {
+                stream: nn.Sequential(nn.LayerNorm(size), self.dropout, nn.Linear(size, width), nn.ReLU())
+                for stream, size in sizes.items()
+            }
+        )
+        self.outer = AnswersLayer(width, options)
+
+    def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
+        product = torch.ones((), device=self.outer.weight.device)
+        for stream, fused in self.maps.items():
+            if stream in batch.streams:
+                rows = fused(pool_rows(states[stream], batch, stream, "mean"))
+                product = product * rows.masked_fill((batch.streams[stream].offsets.diff() == 0)[:, None], 1.0)
+        logits: Tensor = self.outer(self.dropout(product))
+        return logits
 
 
 def _best(scores: Tensor, asked: Tensor) -> Tensor:

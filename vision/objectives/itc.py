@@ -214,7 +214,8 @@ def separate(sequence: Sequence, streams: tuple[str, ...]) -> None:
 
 
 def pool_rows(rows: Tensor, batch: Batch, stream: str, pool: Pool) -> Tensor:
-    """One row per sequence from the rows of a stream: its first, its last, or their mean [sequences, hidden_size]."""
+    """One row per sequence from the rows of a stream: its first, its last, or their mean [sequences, hidden_size]. The
+    mean of no rows is 0."""
     offsets = batch.streams[stream].offsets
     if pool == "first":
         return rows[offsets[:-1]]
@@ -222,4 +223,4 @@ def pool_rows(rows: Tensor, batch: Batch, stream: str, pool: Pool) -> Tensor:
         return rows[offsets[1:] - 1]
     rows, lengths = rows.float(), offsets.diff()
     sequence = torch.repeat_interleave(lengths, output_size=len(rows))
-    return rows.new_zeros(len(lengths), rows.shape[1]).index_add(0, sequence, rows) / lengths[:, None]
+    return rows.new_zeros(len(lengths), rows.shape[1]).index_add(0, sequence, rows) / lengths.clamp(min=1)[:, None]

@@ -1,8 +1,9 @@
 """Image-text matching: does the caption belong to the image? (ViLBERT, LXMERT, UNITER)
 
 With probability `rate` a sample's text (or its image) is exchanged for that of another sample of the micro-batch, never
-one with the same image or the same text. The label of a sequence is 1 = matched, 0 = exchanged, as in UNITER's
-published code; ViLBERT's and LXMERT's reverse it. A sample without such a partner stays matched.
+one with the same image, and never so that the text is one that the record has of the image. The label of a sequence is
+1 = matched, 0 = exchanged, as in UNITER's published code; ViLBERT's and LXMERT's reverse it. A sample without such a
+partner stays matched.
 
 With `exchange: second_caption` the text is two captions, of which the first is always the image's (VisualBERT,
 arXiv:1908.03557, section 3.3: sentence-image prediction).
@@ -30,14 +31,14 @@ from workbench.pretraining.forward import HeadInputs, States
 from workbench.pretraining.objective import BatchTargets, Head, LossOutput
 from workbench.recipe.spec import Spec
 from workbench.sequences.batch import Batch
-from workbench.sequences.sequence import Sample, Sequence
+from workbench.sequences.sequence import SIBLINGS, Sample, Sequence
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
 
 EXCHANGED = {
     "caption": ("captions", "caption_spans", "questions"),
-    "image": ("image", "media", "regions", "video", "clips", "meta"),
+    "image": ("image", "media", "regions", "video", "clips", "meta", SIBLINGS),
 }
 
 _BY_CAPTION = ("captions", "caption_spans")
@@ -182,8 +183,16 @@ class ItmHead(MatchingHead):
 
 
 def _differ(sample: Sample, other: Sample) -> bool:
-    """Whether `other` has another image and another text."""
-    return image_id(sample) != image_id(other) and not _texts(sample) & _texts(other)
+    """Whether `other` has another image, and neither's text is one of the texts of the other's image."""
+    if image_id(sample) == image_id(other) or _texts(sample) & _of_image(other):
+        return False
+    return not _of_image(sample) & _texts(other)
+
+
+def _of_image(sample: Sample) -> set[str]:
+    """All texts that the record has of the sample's image."""
+    siblings = (one if isinstance(one, str) else one["question"] for one in sample.get(SIBLINGS, ()))
+    return {*_texts(sample), *siblings}
 
 
 def _texts(sample: Sample) -> set[str]:

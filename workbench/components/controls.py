@@ -23,14 +23,7 @@ from workbench.components.build_context import build_record_of, named
 from workbench.core.errors import WorkbenchError, unknown
 
 Control = Literal[
-    "no-kg",
-    "shuffled-kg",
-    "permuted-kg",
-    "random-entities",
-    "mentions-only",
-    "question-only",
-    "shuffled-captions",
-    "same-features",
+    "no-kg", "shuffled-kg", "permuted-kg", "random-entities", "mentions-only", "question-only", "shuffled-captions"
 ]
 CONTROLS: tuple[str, ...] = get_args(Control)
 LINKS = "linked entities"
@@ -43,7 +36,6 @@ ABLATED: dict[str, frozenset[str]] = {
     "mentions-only": frozenset({LINKS, *KNOWLEDGE, "supersenses"}),
     "question-only": frozenset({"image", "image_processor"}),
     "shuffled-captions": frozenset({"captions"}),
-    "same-features": frozenset({"image", "image_processor"}),
 }
 """By control: kinds of opened data, fields of samples, and kinds of components that it removes."""
 OF_SAMPLES = ("builder", "transform", "objective", "masking")

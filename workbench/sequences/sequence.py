@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 Sample = dict[str, Any]
 Fields = dict[str, Any]  # numpy arrays and Rows
+SIBLINGS = "siblings"  # key of a sample that is an element of a record's list (a caption): the whole list
 
 WORKER_FIELDS = frozenset(
     {"word_ids", "special", "char_start", "char_end", "taken", "right"}

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from vision.evaluation.task_options import MinCount
 from workbench.core.errors import WorkbenchError
-from workbench.core.options.bounds import Count, Place
+from workbench.core.options.bounds import Place
 from workbench.corpora.corpus import Corpus
 from workbench.runs.output_places import OutputFile
 
@@ -19,9 +20,7 @@ log = logging.getLogger(__name__)
 def answers(
     corpora: Annotated[list[Place], typer.Argument(help="Folders of corpora with questions.", show_default=False)],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .json.", show_default=False)],
-    min_count: Annotated[
-        Count, typer.Option(help="Minimum frequency of an answer: the number of questions whose main answer it is.")
-    ] = 9,
+    min_count: MinCount = None,
 ) -> None:
     """List the most frequent answers of questions, for vision.answers in pretraining (LXMERT) and finetune vqa.
 

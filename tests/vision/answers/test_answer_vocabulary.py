@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vision.answers.answer_vocabulary import AnswerVocabulary
+from vision.answers.answer_vocabulary import AnswerVocabulary, usual_count
 from vision.metrics.vqa_accuracy import accuracy, variant_of
 from workbench.core.errors import WorkbenchError
 
@@ -26,6 +26,23 @@ def test_annotators_are_counted_unless_it_is_said() -> None:
     assert VOCABULARY.targets(given).tolist() == [np.float32(0.9), 1.0, 0.0]
     assert VOCABULARY.targets(given, all_right=True).tolist() == [1.0, 1.0, 0.0]
     assert VOCABULARY.targets(["chair"] * 2 + [""] * 8).tolist() == [np.float32(0.6), 0.0, 0.0], "blanks are annotators"
+
+
+def test_the_default_frequency_follows_the_size_of_the_set() -> None:
+    """VQA v2's published 9 is that of 658,111 questions; of a small set it would drop most answers."""
+    assert [usual_count(size) for size in (0, 999, 1_000, 99_999, 100_000, 658_111)] == [1, 1, 3, 3, 9, 9]
+    few = [{"answers": [answer]} for answer in ("dog", "dog", "cat")]
+    assert AnswerVocabulary.build(few).answers == ("dog", "cat")
+    more = [{"answers": [f"{number // 4} dogs"]} for number in range(999)] + few[1:]
+    assert AnswerVocabulary.build(more).answers == AnswerVocabulary.build(more, min_count=3).answers
+    assert "dog" not in AnswerVocabulary.build(more).answers
+
+
+def test_frequencies_are_mean_scores_that_are_neither_0_nor_1() -> None:
+    vocabulary = AnswerVocabulary(("yes", "no", "red"))
+    asked = [{"answers": ["yes"] * 10}, {"answers": ["yes"] * 7 + ["no"] * 3}]
+    assert vocabulary.frequencies(asked) == pytest.approx([2.5 / 3, 1.4 / 3, 0.5 / 3], rel=1e-3)
+    assert vocabulary.frequencies([]) == [0.5, 0.5, 0.5]
 
 
 def test_one_question_does_not_change_the_rule_of_all() -> None:

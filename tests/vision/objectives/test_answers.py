@@ -13,9 +13,10 @@ import torch
 
 from tests.contracts.cases import ObjectiveCase
 from vision.answers.answer_vocabulary import AnswerVocabulary
-from vision.objectives.answers import Answers, AnswersHead
+from vision.objectives.answers import Answers, AnswersHead, FusedAnswersHead
 from workbench.components.build_context import noted
 from workbench.core.errors import WorkbenchError
+from workbench.models.initialisation import initialise
 from workbench.models.network import Network
 from workbench.sequences.sequence import Sequence
 
@@ -24,6 +25,9 @@ UNKNOWN = {"accuracy": "a question without a known answer is asked and not learn
 CASES = {
     "": ObjectiveCase({"answers": ["yes", "no", "red"]}, STILL),
     "best": ObjectiveCase({"answers": ["yes", "no", "red"], "loss": "cross_entropy"}, STILL | UNKNOWN),
+    "fused": ObjectiveCase(
+        {"answers": ["yes", "no", "red"], "fused": ["text", "image"]}, STILL, reads=("text", "image")
+    ),
     "drawn": ObjectiveCase(
         {"answers": ["yes", "no", "red"], "loss": "drawn"}, UNKNOWN | {"originals": STILL["originals"]}
     ),
@@ -170,6 +174,43 @@ def test_gradients_reach_text_and_image(
         gradients = [p.grad for p in network.embeddings[name].parameters() if p.grad is not None]
         assert any(g.abs().sum() > 0 for g in gradients), name
         assert all(torch.isfinite(g).all() for g in gradients)
+
+
+def test_a_fused_head_multiplies_the_mean_rows_of_text_and_image(
+    asked: list[Sequence], tiny: Callable[..., Network], corrupted: Any
+) -> None:
+    """A stream without rows is left out, in a sequence and in a batch (question-only)."""
+    network = tiny()
+    objective = answers(fused=["text", "image"])
+    asked[1].streams["image"] = {name: values[:0] for name, values in asked[1].streams["image"].items()}
+    _, batch = corrupted(objective, asked)
+    head = objective.head(network).eval()
+    assert isinstance(head, FusedAnswersHead)
+    states = network(batch)
+    for row, logits in enumerate(head.logits(network, states, batch)):
+        product = torch.ones(16)
+        for name in ("text", "image"):
+            begin, end = batch.streams[name].offsets[row : row + 2].tolist()
+            if end > begin:
+                norm, _, linear, _ = head.maps[name]
+                mean = states[name][begin:end].mean(0)
+                scaled = (mean - mean.mean()) / (mean.var(unbiased=False) + norm.eps).sqrt()
+                product = product * (linear.weight @ scaled + linear.bias).clamp(min=0)
+        torch.testing.assert_close(logits, head.outer.weight @ product + head.outer.bias, atol=1e-5, rtol=1e-4)
+    for sequence in asked:
+        del sequence.streams["image"]
+    _, blind = corrupted(objective, asked)
+    assert torch.isfinite(head.logits(network, network(blind), blind)).all()
+
+
+def test_biases_begin_at_the_frequencies_of_the_answers(tiny: Callable[..., Network]) -> None:
+    shares = [0.5, 0.3, 0.1, 0.01]
+    for fused in (None, ["text"]):
+        head = answers(frequencies=shares, fused=fused).head(tiny())
+        initialise(head, 0.02)
+        torch.testing.assert_close(head.state_dict()["outer.bias"].sigmoid(), torch.tensor(shares))
+    with pytest.raises(WorkbenchError, match="frequencies has 1 entries for 4 answers"):
+        answers(frequencies=[0.5])
 
 
 def test_wrong_inputs(sequences: list[Sequence], tiny: Callable[..., Network], corrupted: Any) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from tests.contracts.cases import ObjectiveCase
+from tests.vision.evaluation.conftest import write_corpus
 from vision.objectives.itm import Itm, ItmHead
 from vision.sequences.matching import image_id
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.scoring.passes import sample_pass
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sample, Sequence
 
@@ -111,6 +115,25 @@ def test_one_image_is_never_its_own_mismatch(samples: list[Sample]) -> None:
     assert all(s["labels"]["matched"] == 1 for s in arranged(itm(rate=1.0), copies))
     say_the_same = [{**s, "captions": ["a dog"]} for s in samples]
     assert all(s["labels"]["matched"] == 1 for s in arranged(itm(rate=1.0), say_the_same))
+
+
+@pytest.mark.parametrize("exchange", ["caption", "image", "either"])
+def test_an_exchanged_text_is_none_of_the_records_texts_of_the_image(
+    exchange: str, tmp_path: Path, photo: Callable[[int], bytes]
+) -> None:
+    """Counted on a corpus with three captions an image, each an item: some of them are true of several images."""
+    said = {i: {f"it is {'red' if i % 2 else 'blue'}", f"there are {i % 3}", f"image {i}"} for i in range(12)}
+    corpus = write_corpus(
+        tmp_path / "corpus", [{"image": photo(i), "captions": sorted(of), "meta": {}} for i, of in said.items()]
+    )
+    true = wrong = 0
+    (samples,) = sample_pass([Corpus.open(corpus)], size=36, unit="captions")
+    owner = {sample["image"]: said[int(sample["key"][1:])] for sample in samples}
+    for seed in range(20):
+        for after in arranged(itm(exchange=exchange, rate=1.0), samples, seed):
+            wrong += after["labels"]["matched"] == 0
+            true += after["labels"]["matched"] == 0 and after["captions"][0] in owner[after["image"]]
+    assert (wrong, true) == (720, 0)
 
 
 @pytest.mark.parametrize("exchange", ["caption", "image"])

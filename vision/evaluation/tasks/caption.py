@@ -76,7 +76,7 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
         )
         placed = ("network", "view", "after")
         objective = {name: value for name, value in writer.placed.stated.items() if name not in placed}
-        return Setup(sequence, objective, unit="captions", sees=((stream, medium.stream),))
+        return Setup(sequence, objective, unit="captions", sees=(medium.stream,))
 
     def open(self, scoring: CaptionScoring) -> EvaluatedRun:
         loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)

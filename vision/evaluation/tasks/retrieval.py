@@ -42,7 +42,7 @@ from workbench.pretraining.task import objective_name
 from workbench.recipe.spec import Recipe, Spec
 from workbench.runs.folder import trust_run
 from workbench.runs.loaded_run import LoadedRun
-from workbench.sequences.image_stream import SAME_FEATURES, SHUFFLED_CAPTIONS
+from workbench.sequences.image_stream import SAME_FEATURES
 
 OBJECTIVES = {"itc": "vision.itc", "itm": "vision.itm"}
 FEW = 25
@@ -64,18 +64,12 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
         spec = objective_spec(base, tuning.objective, tuning.hard_negatives, stream)
         sequence = caption_sequence(base, max_length=tuning.max_length)
         poolers = tuple(spec.get("pool") or ["text"]) if _is_a(spec, Itm) else ()
-        sees = (("text", stream),) if poolers == ("text",) else ()
+        sees = (stream,) if poolers else ()
         return Setup(sequence, spec, unit="captions", poolers=poolers, sees=sees)
 
     def open(self, scoring: RetrievalScoring) -> EvaluatedRun:
         """The run with its itc, or with its itm if it has none or re-ranks. Its components do not get the control: the
         same image is substituted when pairs are read."""
-        if scoring.control not in (None, SAME_FEATURES):
-            fix = f"; `workbench finetune {self.name} --control {SHUFFLED_CAPTIONS}` trains a run without the pairing"
-            raise WorkbenchError(
-                f"--control {scoring.control}: an evaluation of retrieval allows the control {SAME_FEATURES}"
-                f"{fix if scoring.control == SHUFFLED_CAPTIONS else ''}"
-            )
         if not scoring.rerank and scoring.first_stage is not None:
             raise WorkbenchError("--first-stage names the run that finds candidates; add their number with --rerank")
         found = found_at(scoring.run, scoring.overrides or (), trust=scoring.trust)

@@ -27,7 +27,9 @@ from vision.evaluation.vqa.answer_predictions import (
 from vision.evaluation.vqa.answer_scores import BOUNDS, Scorer, baselines
 from vision.evaluation.vqa.word_attention import draw_question
 from vision.metrics.vqa_accuracy import EACH_RIGHT, RULE, VARIANTS, Form, VqaResult, form_of, variant_of
+from vision.objectives._comparing import Contrast
 from vision.objectives.answers import Answers
+from workbench.components.building import find
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.scoring.downstream_task import DownstreamTask, Setup
@@ -36,10 +38,13 @@ from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.image_sequences import image_sequence, image_task
 from workbench.evaluation.scoring.result import Result
 from workbench.recipe.spec import Recipe
+from workbench.runs.folder import trust_run
 
 logger = logging.getLogger(__name__)
 
 
+MOVEMENT = 0.05
+"""1,000 steps at a rate of 5e-5. The published 4 epochs of VQA v2 are more than 50,000."""
 SERVER = ".json"
 """Suffix of a file for VQA's test server."""
 
@@ -54,19 +59,26 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
     panels = ("vision.evaluation.task_panels:answered", "vision.evaluation.task_panels:failed")
 
     def setup(self, tuning: VqaTuning, base: Recipe) -> Setup:
+        trust_run(tuning.run, base, tuning.trust)
         questions = list(questions_of(Corpus.open(tuning.corpus)))
         answered = [question for question in questions if question["answers"]]
         rule = rule_of(Corpus.open(tuning.corpus), answered)
         form = form_of(rule)
+        vocabulary, all_right = _covering(tuning, answered, form), rule in EACH_RIGHT
+        single = all(len(question["answers"]) == 1 for question in answered)
         objective = {
             "objective": "vision.answers",
-            "answers": list(_covering(tuning, answered, form).answers),
-            "loss": "cross_entropy" if all(len(question["answers"]) == 1 for question in answered) else "bce",
-            "all_right": rule in EACH_RIGHT,
+            "answers": list(vocabulary.answers),
+            "loss": "cross_entropy" if single else "bce",
+            "all_right": all_right,
+            **({} if single else {"frequencies": vocabulary.frequencies(answered, all_right=all_right)}),
             **({} if form == "vqa" else {"form": form}),
         }
         sequence = image_sequence(base, "question_image", max_length=tuning.max_length)
-        return Setup(sequence, objective, unit="questions", poolers=("text",), sees=(("text", "image"),))
+        common = Setup(sequence, objective, unit="questions", sees=("image",), movement=MOVEMENT)
+        if tuning.read == "fused" or (tuning.read is None and _reads_apart(base)):
+            return replace(common, objective=objective | {"fused": ["text", "image"]})
+        return replace(common, poolers=("text",))
 
     def check_reads(self, recipe: Recipe) -> None:
         image_task(recipe)
@@ -151,15 +163,34 @@ def _covering(tuning: VqaTuning, answered: list[dict[str, Any]], form: Form) -> 
         WorkbenchError: no question has one.
     """
     vocabulary = _vocabulary(tuning, answered, form)
-    covered = sum(len(vocabulary.labels(question["answers"])[0]) > 0 for question in answered)
+    found = [len(vocabulary.labels(question["answers"])[0]) > 0 for question in answered]
+    covered = sum(found)
     if tuning.answers and answered and not covered:
         raise WorkbenchError(
             f"--answers {tuning.answers}: none of its {len(vocabulary):,} answers belongs to the {len(answered):,} "
             f"questions of {tuning.corpus}; is it the vocabulary of another set?"
         )
     whose = f"in {tuning.answers}" if tuning.answers else f"among the {len(vocabulary):,} of the vocabulary"
-    logger.info("%d of %d questions have an answer %s", covered, len(answered), whose)
+    logger.info("%d of %d questions have an answer %s%s", covered, len(answered), whose, _by_type(answered, found))
     return vocabulary
+
+
+def _by_type(answered: list[dict[str, Any]], found: list[bool]) -> str:
+    """The share of the questions of each answer type that are found, in words; "" without types."""
+    types: dict[str, list[bool]] = {}
+    for question, one in zip(answered, found, strict=True):
+        types.setdefault(question.get("answer_type", ""), []).append(one)
+    shares = (f"{name} {sum(of) / len(of):.0%}" for name, of in sorted(types.items()) if name)
+    return f" ({', '.join(shares)})" if len(types) > 1 else ""
+
+
+def _reads_apart(recipe: Recipe) -> bool:
+    """Whether all objectives of a run read text and image apart: contrasts, and answers of a fused head."""
+    stated = [spec for task in recipe.tasks.values() for spec in task.objectives]
+    return all(
+        spec.get("fused") or (issubclass(find("objective", spec["objective"]), Contrast) and not spec.get("apart"))
+        for spec in stated
+    )
 
 
 def _vocabulary(tuning: VqaTuning, answered: list[dict[str, Any]], form: Form) -> AnswerVocabulary:

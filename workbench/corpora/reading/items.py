@@ -18,7 +18,7 @@ from workbench.corpora.reading.item_table import ItemTable, kept_table
 from workbench.corpora.schema.places import take
 from workbench.corpora.schema.schema import units_of
 from workbench.sequences.missing_fields import how_to_prepare
-from workbench.sequences.sequence import Sample
+from workbench.sequences.sequence import SIBLINGS, Sample
 
 if TYPE_CHECKING:
     from workbench.core.processes.distributed import World
@@ -98,11 +98,13 @@ class CorpusItems:
         return self.stretch(shard, item).start > 0
 
     def read(self, shard: int, item: int) -> Sample:
-        """The sample of an item."""
+        """The sample of an item; one that is an element of a list has the whole list as `siblings`."""
         if self.unit is None:
             return self.corpus.read(shard, item)
-        record, start, end = self.stretch(shard, item)
-        return take(self.corpus.read(shard, record), self.unit, start, end)
+        number, start, end = self.stretch(shard, item)
+        record = self.corpus.read(shard, number)
+        sample = take(record, self.unit, start, end)
+        return sample if self.unit == "text" else {**sample, SIBLINGS: record.get(self.unit, [])}
 
     def _listed_counts(self) -> list[int]:
         shards = self.corpus.shards

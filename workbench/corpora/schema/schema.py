@@ -47,6 +47,7 @@ from workbench.corpora.schema.members import (
     IN_JSON,
     Codec,
 )
+from workbench.sequences.sequence import SIBLINGS
 
 KINDS = ("text", "image-text", "video-text", "speech-text", "triples")
 
@@ -243,6 +244,7 @@ READING = {
     "key": "the record's key",
     "corpus": "name of the corpus",
     "draw": "tuple of integers that identifies this sample in this epoch; keys every generator",
+    SIBLINGS: "where the sample is an element of a list of the record (a caption): the whole list",
 }
 """Fields that the reader adds to a sample; they are not stored."""
 

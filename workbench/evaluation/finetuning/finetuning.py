@@ -19,7 +19,7 @@ from workbench.evaluation.options import Tuning
 from workbench.evaluation.scoring.downstream_task import DownstreamTask, Setup
 from workbench.interop.run_or_checkpoint import name_at, recipe_at
 from workbench.pretraining.task import DEFAULT_NETWORK
-from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe, TaskSpec, TrainSpec
+from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe, Spec, TaskSpec, TrainSpec
 from workbench.recipe.trees import with_overrides
 from workbench.runs.folder import trust_run
 from workbench.runs.names import is_run
@@ -95,6 +95,8 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
         control=tuning.control or base.control,
     )
     recipe = with_overrides(recipe, tuning.overrides or [])
+    if objective["objective"] not in {each["objective"] for each in _objectives(base)}:
+        _warn_few_steps(recipe.train, setup.movement)
     for read in (base, recipe):
         trust_run(tuning.run, read, tuning.trust)
     check_tuning(base, recipe, sees=setup.sees, without=tuning.without or (), asks=setup.asks)
@@ -144,9 +146,23 @@ def _network(base: Recipe, tuning: Tuning, setup: Setup) -> tuple[str, NetworkSp
 
 def _same_classes(base: Recipe, objective: dict[str, Any]) -> bool:
     """Whether no objective of the run has the same kind and other classes, whose head could not be trained further."""
-    reported = [each for task in base.tasks.values() for each in task.objectives]
-    same = [each for each in reported if each["objective"] == objective["objective"]]
+    same = [each for each in _objectives(base) if each["objective"] == objective["objective"]]
     return all(each.get("classes") == objective.get("classes") for each in same)
+
+
+def _warn_few_steps(train: TrainSpec, movement: float) -> None:
+    factor = max((group.lr_factor for group in train.groups if group.match.startswith("heads")), default=1.0)
+    if train.max_steps * train.lr * factor < movement:
+        logger.warning(
+            "%d steps at a rate of %g hardly train the new head; raise --epochs or --lr, or the head's rate alone: "
+            "'train.groups=[{match: heads, lr_factor: 10}]'",
+            train.max_steps,
+            train.lr,
+        )
+
+
+def _objectives(base: Recipe) -> list[Spec]:
+    return [each for task in base.tasks.values() for each in task.objectives]
 
 
 def _with_adapters(spec: NetworkSpec, name: str, place: Path) -> NetworkSpec:

@@ -17,16 +17,16 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.scoring.passes import sample_pass
-from workbench.models.network import Network
 from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.pretraining.checks import warn_no_room
 from workbench.pretraining.forward import HeadInputs
-from workbench.pretraining.objective import GlobalBatchHead
-from workbench.pretraining.task import Task
+from workbench.pretraining.model import PretrainingModel
+from workbench.pretraining.objective import GlobalBatchHead, LossOutput
+from workbench.pretraining.task import Task, objective_name
 from workbench.pretraining.window_lengths import window_of
 from workbench.recipe.spec import Recipe, TaskSpec
-from workbench.sequences.batch import Batch, collate
-from workbench.sequences.sequence import Sequence
+from workbench.sequences.batch import MicroBatch, collate
+from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ def check_tuning(
     base: Recipe,
     recipe: Recipe,
     *,
-    sees: Iterable[tuple[str, str]],
+    sees: Iterable[str],
     without: Iterable[str],
     asks: Iterable[str] = (),
 ) -> None:
@@ -45,47 +45,48 @@ def check_tuning(
     Args:
         base: the pretrained run's recipe.
         recipe: the one that fine-tunes it.
-        sees: pairs of streams (reader, seen): the first must be able to see the second.
+        sees: streams that the loss of the task's first objective must depend on.
         without: streams of the network that the user said stay empty.
         asks: fields of samples that hold the task's answers.
 
     Raises:
         WorkbenchError: a transform reads the answers, pretraining's builder read linked entities and the new one
             doesn't,
-            nothing fills a stream of the network that pretraining's objectives did not make, or no layer lets a stream
-            see the one it must.
+            nothing fills a stream of the network that pretraining's objectives did not make, or the loss does not
+            depend on a stream that it must.
     """
     task = next(iter(tasks_of(recipe, _tokenizer(recipe)).values()))  # overrides may add others
     _check_unlabelled(task, {*asks})
-    sequences, samples = _of_task(task)
-    warn_no_room(task, samples)
-    filled = {name for sequence in sequences for name in sequence.streams}
+    samples = _first_samples(task)
+    sequences = task.sequences(samples)
+    warn_no_room(task, len(samples))
+    filled = _streams(sequences)
     if recipe.control is None:
         _check_builder(base, _first(recipe))
         _check_streams(base, recipe, filled | set(without) | _streams_of_objectives(base))
-    pairs = [pair for pair in sees if filled.issuperset(pair)]
-    if pairs:
-        _check_sees(recipe, sequences, pairs)
+    seen = filled.intersection(sees)
+    if seen:
+        _check_sees(recipe, samples[:2], sorted(seen))
     for stream in {transform.entity_stream for transform in task.transforms} & filled:
         _warn_unread(recipe, task, [sequence for sequence in sequences if sequence.length(stream)], stream)
 
 
-def sees(network: Network, batch: Batch, reader: str, seen: str) -> bool:
-    """Whether the states of one stream are computed from the other's embeddings, with whatever weights."""
+def depends(model: PretrainingModel, micro: MicroBatch, objective: str, stream: str) -> bool:
+    """Whether the loss of an objective is computed from the embeddings of a stream, with whatever weights."""
     leaves: list[Tensor] = []
 
     def cut(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
         leaves.append(output.detach().requires_grad_())
         return leaves[-1]
 
-    hook = network.embeddings[seen].register_forward_hook(cut)
+    hook = model.network(model.places[objective].network).embeddings[stream].register_forward_hook(cut)
     try:
         with torch.enable_grad():
-            states = network(batch)
+            found = model(micro, [objective])[objective]
     finally:
         hook.remove()
-    found = torch.autograd.grad(states[reader].sum(), leaves, allow_unused=True)
-    return any(gradient is not None for gradient in found)
+    assert isinstance(found, LossOutput)
+    return any(one is not None for one in torch.autograd.grad(found.loss, leaves, allow_unused=True))
 
 
 def _check_builder(base: Recipe, spec: TaskSpec) -> None:
@@ -118,7 +119,7 @@ def _left_empty(base: Recipe, streams: Set[str]) -> set[str]:
     Empty if the run's corpora are not available."""
     try:
         tasks = tasks_of(base, _tokenizer(base)).values()
-        return set(streams) - {name for task in tasks for made in _of_task(task)[0] for name in made.streams}
+        return set(streams) - {name for task in tasks for name in _streams(task.sequences(_first_samples(task)))}
     except WorkbenchError:
         return set()
 
@@ -145,23 +146,28 @@ def _check_unlabelled(task: Task, asked: set[str]) -> None:
             )
 
 
-def _of_task(task: Task) -> tuple[list[Sequence], int]:
-    """The sequences of a task's first samples, and how many samples these are."""
+def _first_samples(task: Task) -> list[Sample]:
     corpora = [Corpus.open(place) for place in task.spec.corpora]
     window = window_of(task, corpora)
-    samples = next(sample_pass(corpora, size=SAMPLES, unit=task.builder.unit, window=window, limit=SAMPLES))
-    return task.sequences(samples), len(samples)
+    return next(sample_pass(corpora, size=SAMPLES, unit=task.builder.unit, window=window, limit=SAMPLES))
 
 
-def _check_sees(recipe: Recipe, sequences: list[Sequence], pairs: list[tuple[str, str]]) -> None:
+def _streams(sequences: list[Sequence]) -> set[str]:
+    return {name for sequence in sequences for name in sequence.streams}
+
+
+def _check_sees(recipe: Recipe, samples: list[Sample], streams: list[str]) -> None:
     tokenizer = _tokenizer(recipe)
-    network = make_model(recipe, tasks_of(recipe, tokenizer), tokenizer).network().eval()
-    batch = collate(sequences[:1])
-    for reader, seen in pairs:
-        if not sees(network, batch, reader, seen):
+    tasks = tasks_of(recipe, tokenizer)
+    model = make_model(recipe, tasks, tokenizer).eval()
+    task = next(iter(tasks.values()))
+    micro, objective = task.evaluating().micro_batch(samples, ()), objective_name(task.spec.objectives[0])
+    for stream in streams:
+        if not depends(model, micro, objective, stream):
             raise WorkbenchError(
-                f"no layer of the run's network lets the stream {reader!r} see {seen!r}: this task would be trained "
-                "blind. Take a run whose layers mix them (joint, co, cross); to train blind on purpose, pass --control"
+                f"the objective {objective!r} would be trained blind: no layer of the run's network lets the rows that "
+                f"its head reads see {stream!r}. Take a run whose layers mix the streams (joint, co, cross), or a head "
+                f"that reads {stream!r} itself (finetune vqa --read fused); to train blind on purpose, pass --control"
             )
 
 

@@ -38,17 +38,20 @@ class Setup:
     Attributes:
         unit: the field that the builder cuts items from, to count an epoch; None: the records are counted.
         poolers: streams that get a pooler where the run has none.
-        sees: pairs of streams (reader, seen): a network whose reader can't see the other is refused.
+        sees: streams that the loss must depend on, if they have rows: a network whose head can't see them is refused.
         images: the number of images that the embedding of the stream `image` must distinguish. A run that distinguishes
             fewer gets new vectors.
         asks: fields of samples that hold the answers. A transform that reads them would reveal the answers.
+        movement: steps times learning rate that a new head needs: less is logged as a warning. A step of Adam moves a
+            weight by about the rate.
     """
 
     sequence: SequenceSpec
     objective: dict[str, Any]
     unit: str | None = None
     poolers: tuple[str, ...] = ()
-    sees: tuple[tuple[str, str], ...] = ()
+    sees: tuple[str, ...] = ()
+    movement: float = 0.0
     images: int = 1
     asks: tuple[str, ...] = ()
 

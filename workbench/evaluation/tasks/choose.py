@@ -39,7 +39,7 @@ class MultipleChoiceTask(ObjectiveTask[ChooseTuning, ChooseScoring]):
         _check_choices(corpus)
         if corpus.kind == "image-text":
             sequence = image_sequence(base, "question_choices", max_length=tuning.max_length)
-            return Setup(sequence, {"objective": "multiple_choice"}, poolers=("text",), sees=(("text", "image"),))
+            return Setup(sequence, {"objective": "multiple_choice"}, poolers=("text",), sees=("image",))
         sequence = text_sequence(base, "choices", tuning.max_length)
         return Setup(sequence, {"objective": "multiple_choice"}, poolers=("text",))
 

@@ -45,11 +45,11 @@ class Classification(ObjectiveTask[LabelTuning, ClassifyScoring]):
         if corpus.kind == "image-text":
             _check_media(corpus, tuning.media)
             sequence = image_sequence(base, "image_caption", max_length=tuning.max_length, media=tuning.media)
-            sees, images = (("text", "image"),), len(tuning.media or "1")
+            sees, images = ("image",), len(tuning.media or "1")
             return Setup(sequence, objective, unit="captions", poolers=("text",), sees=sees, images=images)
         if corpus.kind == "speech-text" and not tuning.media:
             heard, stream = spoken_sequence(base, tuning.max_length)
-            return Setup(heard, objective, poolers=("text",), sees=(("text", stream),))
+            return Setup(heard, objective, poolers=("text",), sees=(stream,))
         if tuning.media:
             raise WorkbenchError(
                 f"--media: corpus {corpus.name!r} holds {corpus.kind}, which has no images; take an image-text corpus"

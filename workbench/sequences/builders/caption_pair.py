@@ -13,7 +13,7 @@ from workbench.sequences.builder import TRUNCATED, sequence_of
 from workbench.sequences.builders.image_caption import ImageCaptionBuilder
 from workbench.sequences.missing_fields import missing
 from workbench.sequences.segments import cut_longer
-from workbench.sequences.sequence import Sample, Sequence
+from workbench.sequences.sequence import SIBLINGS, Sample, Sequence
 from workbench.text.tokenizer import Encoding, Tokenizer
 
 
@@ -83,7 +83,7 @@ def _two(sample: Sample, rng: np.random.Generator) -> Sample:
         raise missing(sample, "captions", f"of which there are two: this record has {len(captions)}")
     chosen = rng.choice(len(captions), 2, replace=False).tolist()
     by_caption = [name for name in ("captions", "caption_spans") if name in sample]
-    return {**sample, **{name: [sample[name][number] for number in chosen] for name in by_caption}}
+    return {**sample, SIBLINGS: captions, **{name: [sample[name][number] for number in chosen] for name in by_caption}}
 
 
 def _pair(sample: Sample) -> list[str]:

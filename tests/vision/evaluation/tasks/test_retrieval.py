@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -31,6 +31,7 @@ from vision.evaluation.tasks.vqa import Vqa
 from vision.metrics.retrieval_scores import rank_images
 from vision.objectives.itc import Itc, ItcHead
 from vision.objectives.itm import Itm, ItmHead
+from workbench.components.controls import CONTROLS
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.corpora.corpus import Corpus
@@ -48,6 +49,7 @@ from workbench.recipe.trees import recipe_from_dict
 from workbench.runs.folder import read_recipe
 from workbench.runs.metrics_file import read_metrics
 from workbench.sequences.batch import collate
+from workbench.sequences.image_stream import SAME_FEATURES
 from workbench.sequences.protocols import Transform
 from workbench.sequences.sequence import Rows, Sequence
 from workbench.training.pretrain import pretrain
@@ -281,16 +283,19 @@ def test_the_command_writes_a_result(contrast: Path, squares: Path) -> None:
         assert 1 <= example["rank"] <= 10
 
 
+def test_the_control_same_features_is_offered_where_it_works() -> None:
+    """An evaluation of retrieval has it and no other; no training has it, nor any other evaluation."""
+    of_retrieval = get_args(get_args(get_type_hints(RetrievalScoring)["control"])[0])
+    assert of_retrieval == (SAME_FEATURES,)
+    assert SAME_FEATURES not in CONTROLS
+    for options in (RetrievalTuning, VqaScoring):
+        assert {one for of in get_args(get_type_hints(options)["control"]) for one in get_args(of)} == {*CONTROLS}
+
+
 def test_wrong_inputs(
     contrast: Path, matching: Path, squares: Path, test_corpus: Corpus, train: Callable[..., Path]
 ) -> None:
     corpus = str(squares / "test")
-    with pytest.raises(WorkbenchError, match=r"retrieval allows the control same-features$"):
-        evaluate(Retrieval(), RetrievalScoring(run=contrast, corpus=corpus, control="question-only"))
-    with pytest.raises(WorkbenchError, match="finetune retrieval --control shuffled-captions` trains a run without"):
-        evaluate(Retrieval(), RetrievalScoring(run=contrast, corpus=corpus, control="shuffled-captions"))
-    with pytest.raises(WorkbenchError, match="control same-features is not valid in"):
-        fine_tune(Retrieval(), RetrievalTuning(run=contrast, corpus=corpus, control="same-features"))
     with pytest.raises(WorkbenchError, match="add their number with --rerank"):
         evaluate(Retrieval(), RetrievalScoring(run=matching, corpus=corpus, first_stage=contrast))
     with pytest.raises(WorkbenchError, match="--first-stage"):

@@ -22,7 +22,7 @@ from vision.metrics.wups import alike
 from vision.objectives.answers import Answers, AnswersHead
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.finetuning.finetuning import fine_tune
+from workbench.evaluation.finetuning.finetuning import fine_tune, recipe_of
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, open_run
 from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.scoring.passes import sample_pass
@@ -44,6 +44,10 @@ def contract_world(folder: Path) -> World:
 
 
 CASE = EvaluationCase(world=contract_world)
+
+
+MAIN = {"yes": 4, "no": 4, "red": 2, "green": 2, "blue": 2, "white": 2}
+"""How often each answer is right in the first eight records."""
 
 
 def opened(run: Path, control: str | None = None) -> EvaluatedRun:
@@ -372,13 +376,57 @@ def test_a_corpus_without_questions(matching: Path, captions_only: str, tmp_path
     assert not (tmp_path / "run").exists()
 
 
-def test_a_network_whose_text_never_sees_the_image_is_not_trained_blind(
-    apart: Path, squares: Path, tmp_path: Path
+def test_a_dual_encoder_is_asked_with_a_head_that_reads_text_and_image(
+    apart: Path, squares: Path, test_corpus: Corpus
 ) -> None:
-    options: dict[str, Any] = {"run": apart, "corpus": str(squares / "train"), "min_count": 2}
-    with pytest.raises(WorkbenchError, match="no layer of the run's network lets the stream 'text' see 'image'"):
-        fine_tune(Vqa(), VqaTuning(output=tmp_path / "run", **options))
-    assert not (tmp_path / "run").exists()
+    """Its layers mix no streams."""
+    options: dict[str, Any] = {"run": apart, "corpus": str(squares / "train"), "batch_size": 16, "lr": 3e-3}
+    found = {}
+    for control in (None, "question-only"):
+        output = squares / "runs" / f"asked-{control}"
+        run = fine_tune(Vqa(), VqaTuning(overrides=["train.max_steps=60"], output=output, control=control, **options))
+        found[control] = scored(opened(run), test_corpus).numbers["accuracy"]
+        recipe = read_recipe(run)
+        assert recipe.tasks["vqa"].objectives[0]["fused"] == ["text", "image"]
+        again = Vqa().setup(VqaTuning(**{**options, "run": run}), recipe)
+        assert again.objective["fused"] == ["text", "image"], "a run that was asked so stays so"
+    assert found[None] >= 90
+    assert found["question-only"] <= 60
+
+
+def test_a_head_that_cannot_see_the_image_is_not_trained_blind(apart: Path, squares: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"run": apart, "corpus": str(squares / "train"), "min_count": 2, "read": "pooled"}
+    for more in ([], ["tasks.vqa.objectives[0].fused=[text]"]):
+        with pytest.raises(WorkbenchError, match=r"'answers' would be trained blind: .* see 'image'.*--read f"):
+            fine_tune(Vqa(), VqaTuning(output=tmp_path / "run", overrides=more, **options))
+        assert not (tmp_path / "run").exists()
     quick = ["train.max_steps=1", "train.lr_schedule.warmup_steps=0"]
     blind = VqaTuning(output=tmp_path / "blind", control="question-only", overrides=quick, **options)
     assert fine_tune(Vqa(), blind) == tmp_path / "blind"
+
+
+def test_the_share_of_each_answer_type_and_few_steps_are_logged(
+    matching: Path, answering: Path, squares: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    corpus = str(squares / "train")
+    with caplog.at_level("INFO"):
+        recipe_of(Vqa(), VqaTuning(run=matching, corpus=corpus, min_count=9))
+    assert "among the 2 of the vocabulary (other 0%, yes/no 100%)" in caplog.text
+    assert "8 steps at a rate of 5e-05 hardly train the new head" in caplog.text
+    caplog.clear()
+    recipe_of(Vqa(), VqaTuning(run=answering, corpus=corpus))
+    recipe_of(Vqa(), VqaTuning(run=matching, corpus=corpus, lr=1e-2))
+    faster = ["train.groups=[{match: heads, lr_factor: 10}]"]
+    recipe_of(Vqa(), VqaTuning(run=matching, corpus=corpus, lr=1e-3, overrides=faster))
+    assert "hardly" not in caplog.text, "the head is not new; its weights move far enough"
+
+
+def test_answers_of_annotators_have_frequencies(matching: Path, tmp_path: Path) -> None:
+    some = [record(i) for i in range(8)]
+    for question in (question for made in some for question in made["questions"]):
+        question["answers"] = question["answers"] * 10
+    tuning = VqaTuning(run=matching, corpus=write_corpus(tmp_path / "corpus", some))
+    objective = Vqa().setup(tuning, read_recipe(matching)).objective
+    found = dict(zip(objective["answers"], objective["frequencies"], strict=True))
+    assert objective["loss"] == "bce"
+    assert found == {name: pytest.approx((count + 0.5) / 17, rel=1e-3) for name, count in MAIN.items()}
