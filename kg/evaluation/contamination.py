@@ -75,16 +75,19 @@ def graphs_read(read: Identities) -> list[GraphStore]:
 
 
 def stated_facts(read: Identities, samples: Iterable[Sample]) -> dict[str, int]:
-    """Counts of the texts with a fact that a graph of the run states, and of those with a pair that a graph joins."""
+    """Counts of the texts with a pair of entities that a graph of the run knows, of those with a fact that it states,
+    and of those with a pair that it joins."""
     graphs = graphs_read(read)
     if not graphs:
         return {}
-    exact = joined = 0
+    exact = joined = known = 0
     for asked in filter(None, map(labelled_pair, samples)):
+        known += any(asked.head in graph and asked.tail in graph for graph in graphs)
         exact += any(graph.has(asked.head, r, asked.tail) for graph in graphs for r in asked.relations)
         joined += any(_joins(graph, asked) for graph in graphs)
     _warn(exact, "texts ask for a fact", "prepare triples --without CORPUS leaves them out of the graph")
-    return {"facts that the graph states": exact, "pairs that the graph joins": joined}
+    reported = {"pairs that the graph knows": known, "facts that the graph states": exact}
+    return {**reported, "pairs that the graph joins": joined}
 
 
 def stated_types(read: Identities, samples: Iterable[Sample]) -> dict[str, int]:

@@ -20,9 +20,10 @@ from pipelines.readers.reader import LEFT_OUT, Drop, MalformedError, RawReader, 
 from pipelines.stages import Stage, apply
 from pipelines.stages.pair_filters import without_captions
 from workbench.components.error_context import ErrorContext
-from workbench.core.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.drafts import atomic, explained
 from workbench.corpora.manifest import ShardInfo
+from workbench.corpora.schema.schema import FIELDS, READING
 from workbench.corpora.shards.writer import ShardWriter, finished_shard
 from workbench.sequences.sequence import Sample
 
@@ -207,9 +208,27 @@ class Conversion:
             return Drop(f"{name}: {error.reason}")
         if isinstance(sample, Drop):
             return replace(sample, reason=f"{name}: {sample.reason}")
+        _check_returned(sample, name, record.where)
         if self.meta:
             sample["meta"] = {**self.meta, **sample.get("meta", {})}
         return sample
+
+
+def _check_returned(sample: Sample, name: str, where: str) -> None:
+    """
+    Raises:
+        WorkbenchError: the format returned an unknown field, or one of another type, which a stage could not read.
+    """
+    for known, value in sample.items():
+        if known in READING:
+            continue
+        if known not in FIELDS:
+            raise unknown("field", known, FIELDS, f"a sample of format {name}, {where}")
+        if not isinstance(value, FIELDS[known].value.type):
+            raise WorkbenchError(
+                f"{where}: format {name} returns {known} of type {type(value).__name__}; it must be "
+                f"{FIELDS[known].value.form}"
+            )
 
 
 class Outcome(NamedTuple):

@@ -164,16 +164,19 @@ def is_strings(value: Any) -> bool:
 
 
 def _tags(sample: Sample, where: str) -> list[list[Any]]:
-    """A span for each word of the text, with its tag."""
+    """A span for each word of the text, with its tag; a word of white space outside of all chunks has none."""
     tags = sample["tags"].split() if isinstance(sample["tags"], str) else sample["tags"]
-    places = word_places(sample.get("text", ""))
+    text = sample.get("text", "")
+    places = word_places(text)
     if len(tags) != len(places):
         raise MalformedError(
             "the number of tags differs from the number of words",
             where,
             f"{len(tags)} tags for {len(places)} words between spaces; {_advice('tags')}",
         )
-    return [[start, end, tag] for (start, end), tag in zip(places, tags, strict=True)]
+    words = [text[slice(*place)] for place in places] if isinstance(text, str) else text
+    of_words = zip(places, words, tags, strict=True)
+    return [[*place, tag] for place, word, tag in of_words if word.strip() or tag != "O"]
 
 
 def word_places(text: str | Sequence[str]) -> list[tuple[int, int]]:

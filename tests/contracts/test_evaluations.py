@@ -182,9 +182,7 @@ def test_weights_that_are_not_finite_have_no_number(name: str, world: World, mon
     if not issubclass(task.scoring, Scoring):
         return  # no network scores
     task.open = broken
-    with pytest.raises(
-        WorkbenchError, match=rf"task {task.name}: .* weights of the run are not finite .*: evaluate an "
-    ):
+    with pytest.raises(WorkbenchError, match=rf"task {task.name}: .* weights of the run are not finite .*: use an "):
         evaluate(task, task.scoring(run=world.run, corpus=world.corpus, batch_size=4, **world.options), show=False)
 
 

@@ -49,6 +49,14 @@ def test_intervals_of_macro_f1_are_corrected_for_the_classes_that_draws_lose() -
     assert {each.by for each in found} == {OF_FEW}
 
 
+@pytest.mark.parametrize(("rarest", "by"), [(30, "bootstrap"), (3, OF_FEW)])
+def test_only_a_mean_of_classes_one_of_which_is_rare_is_called_uncertain(rarest: int, by: str) -> None:
+    gold = np.repeat([0, 1, 2], [60, 50, rarest])
+    predicted = np.where(np.arange(len(gold)) % 4 == 0, 0, gold)
+    for kind in ("macro_f1", "macro_recall"):
+        assert intervals({"x": Tally.of(kind, gold, predicted)}, alone(len(gold)), count=50)["x"].by == by
+
+
 def test_a_share_of_independent_items_has_wilsons_interval_and_one_of_dependent_items_the_bootstraps() -> None:
     right = Tally.share([1, 0, 1, 1, 0, 1])
     assert intervals({"x": right}, alone(6))["x"].by == "Wilson"

@@ -21,6 +21,7 @@ from pipelines.preparing.engines.local import LocalEngine
 from pipelines.preparing.runner import check, run
 from pipelines.preparing.splits import check_parts, parse_splits, part_of
 from pipelines.readers.reader import Record
+from pipelines.readers.text.json_lines import TextJsonLines
 from pipelines.stages.text_cleaning import MinimumLength
 from tests.pipelines.jobs import prepare
 from workbench.core.errors import WorkbenchError
@@ -358,6 +359,18 @@ def test_what_is_one_document_is_not_torn_apart():
     parts = {part_of({"key": f"{i}", "meta": {"document": "set 1", "sha256": str(i)}}, shares) for i in range(30)}
     assert len(parts) == 1
     assert len({part_of({"key": f"{i}", "meta": {"document": str(i)}}, shares) for i in range(30)}) == 2
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [({"text": ["Oslo"]}, r"format TextJsonLines returns text of type list; it must be"), ({"txt": "Oslo"}, "'txt'")],
+)
+def test_what_a_format_returns_is_checked_where_it_returns(json_lines, text_job, monkeypatch, returned, said):
+    """Before a stage fails on it, or drops the text as too short."""
+    monkeypatch.setattr(TextJsonLines, "sample", lambda self, record: dict(returned))
+    path = json_lines("docs.jsonl", ROWS)
+    with pytest.raises(WorkbenchError, match=said):
+        prepare(text_job(path, stages=(MinimumLength(5),)), [path], Limits())
 
 
 def test_equal_texts_stay_on_one_side():

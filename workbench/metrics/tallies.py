@@ -144,7 +144,7 @@ class Tally:
         if self.kind not in ("macro_f1", "macro_recall"):
             return math.inf
         gold = self.rows[:, 0]
-        return float(np.unique(gold[gold >= 0], return_counts=True)[1].min(initial=0))
+        return float(np.unique(gold[gold >= 0], return_counts=True)[1].min(initial=len(gold)))
 
     @property
     def shares(self) -> tuple[int, int, float] | None:

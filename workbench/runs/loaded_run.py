@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from torch import nn
+
 from workbench.components.build_context import Identities, noted
 from workbench.core.errors import WorkbenchError, quoted
 from workbench.models.sharded_table import without_rows
@@ -80,7 +82,8 @@ def open_found(found: FoundRun) -> LoadedRun:
     """The model with its trained weights, in evaluation mode.
 
     Raises:
-        WorkbenchError: a graph, vectors or a tokenizer that changed since, or a checkpoint that does not fit.
+        WorkbenchError: a graph, vectors or a tokenizer that changed since, a checkpoint that does not fit, or weights
+            that are not finite.
     """
     saved = found.folder / TOKENIZER
     with noted() as read, read_from_here(found.folder), without_rows():
@@ -89,7 +92,22 @@ def open_found(found: FoundRun) -> LoadedRun:
     check_whole(found.checkpoint)
     load_checkpoint(found.checkpoint, loaded.model)
     map_tables(loaded.model, stored_tables(found.checkpoint))
+    check_finite(loaded.model)
     return loaded
+
+
+def check_finite(model: nn.Module) -> None:
+    """
+    Raises:
+        WorkbenchError: a weight is not finite; whatever is made with it would be NaN, or the first of a list.
+    """
+    weights = dict(model.named_parameters())
+    odd = [name for name, weight in weights.items() if not weight.isfinite().all()]
+    if odd:
+        raise WorkbenchError(
+            f"{len(odd):,} of the {len(weights):,} weights of the run are not finite (NaN or infinite), such as "
+            f"{odd[0]}. The training diverged: use an earlier checkpoint, or train again with a lower train.lr"
+        )
 
 
 def built(recipe: Recipe, tokenizer: Tokenizer | None, read: Identities) -> LoadedRun:

@@ -23,24 +23,23 @@ class EntityStreamTransform(TableTransform):
     """Entity stream of ERNIE-THU (Zhang et al., arXiv:1905.07129). It has a row for each linked mention, aligned with
     the first token of the mention.
 
-    `link: marker` hangs a marked mention on the marker before it instead, which a head with `read: markers` reads.
-    Other mentions keep their first token, as all do in the released code.
+    A span whose entity has no vector, or whose token has an entity already (the longer mention wins), is left out and
+    counted (`take_dropped`), and so is a mention in a stretch that `Sequence.mask_spans` names: its vector would reveal
+    what is to be predicted.
 
-    `table` is the file of entity vectors (`kg.vectors.vectors`); row r of it is `entity_ids` r + 1, and 0 is the zero
-    vector. A span whose entity has no vector, or whose token has an entity already (the longer mention wins), is
-    left out and counted (`take_dropped`), and so is a mention in a stretch that `Sequence.mask_spans` names: its vector
-    would reveal what is to be predicted.
-
-    Of mentions with a linker's score, those above `min_score` count (the released code, in fine-tuning: 0.3 for typing,
-    0.4 for TACRED).
-
-    `cls_row` puts a row with entity 0 on the first token of every document, as the released code does by forcing its
-    entity mask to 1 at [CLS]: that row takes part in the self-attention of the entities.
-
-    `tokens` is the stream whose mentions are read, `stream` the one that is made.
-
-    `control` is the recipe's: `no-kg` links no mention; under `mentions-only` all entities
-    have the vector of the table's first one.
+    Args:
+        table: the file of entity vectors (`kg.vectors.vectors`); row r of it is `entity_ids` r + 1, and 0 is the zero
+            vector.
+        cls_row: puts a row with entity 0 on the first token of every document, as the released code does by forcing its
+            entity mask to 1 at [CLS]: that row takes part in the self-attention of the entities.
+        min_score: of mentions with a linker's score, those above it count (the released code, in fine-tuning: 0.3 for
+            typing, 0.4 for TACRED).
+        tokens: the stream whose mentions are read.
+        stream: the one that is made.
+        control: the recipe's: `no-kg` links no mention; under `mentions-only` all entities have the vector of the
+            table's first one.
+        link: `marker` links a marked mention to the marker before it, which a head with `read: markers` reads. Other
+            mentions keep their first token, as all do in the released code (`first`).
     """
 
     def __init__(

@@ -47,7 +47,7 @@ def test_paths_and_plain_words_are_written_as_they_are() -> None:
     assert assignments({"corpora": [Path("a"), "${vars.data}/b"]}) == ['corpora=["a", "${vars.data}/b"]']
 
 
-@pytest.mark.parametrize("text", ["", " ", "[1, 010]", "08", "-012", "1:30", "{a: , b: 1}", "1:30.5"])
+@pytest.mark.parametrize("text", ["", " ", "[1, 010]", "08", "0_1_0", "-012", "1:30", "{a: , b: 1}", "1:30.5"])
 def test_a_value_that_yaml_would_read_as_another_is_refused(text: str) -> None:
     with pytest.raises(WorkbenchError, match=r"empty|no decimal number"):
         parse_value(text)

@@ -48,9 +48,8 @@ def check_url(url: str) -> None:
     protocol = url.partition("://")[0]
     found = "URLs in a chain (::)" if "::" in url else f"URLs of {protocol}://"
     if "::" in url or protocol not in PROTOCOLS:
-        raise WorkbenchError(
-            f"{url[:200]}: {found} are not opened; allowed: {', '.join(PROTOCOLS)}. Or copy the file to this machine"
-        )
+        way = f"Write {protocol.lower()}://" if protocol.lower() in PROTOCOLS else "Or copy the file to this machine"
+        raise WorkbenchError(f"{url[:200]}: {found} are not opened; allowed: {', '.join(PROTOCOLS)}. {way}")
 
 
 def url_of(place: str | os.PathLike[str]) -> str | None:

@@ -31,7 +31,7 @@ _KEY = re.compile(r"\$\{[\w.\-\[\]]+\}")
 DEEPEST = 50  # levels of nested lists and mappings
 MOST = 200_000  # values, including repetitions by aliases; ultra-fine typing alone has 10,331 types
 _DEEP = f"values are nested too deeply; allowed: {DEEPEST} levels of lists and mappings"
-_NUMBER = re.compile(r"[-+]?(0[0-9][0-9_]*|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
+_NUMBER = re.compile(r"[-+]?(0[0-9_]*[0-9][0-9_]*|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 

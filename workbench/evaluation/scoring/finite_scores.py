@@ -15,11 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from workbench.components.error_context import ErrorContext
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, OpenedRun
 from workbench.metrics.ranks import NonFiniteScoresError
 from workbench.models.network import Network, States
+from workbench.runs.loaded_run import check_finite
 
 
 @contextmanager
@@ -31,7 +33,8 @@ def finite_scores(task: str, run: OpenedRun, precision: str) -> Iterator[None]:
             likely cause.
     """
     model = run.loaded.model if isinstance(run, EvaluatedRun) else nn.Module()
-    _check_weights(task, model)
+    with ErrorContext(f"task {task}"):
+        check_finite(model)
     overflow = f"Likely a number overflowed in {precision}, or an input is not finite. "
     other = "--precision bfloat16 or float32" if precision == "float16" else "an earlier checkpoint"
     fix = f"{overflow}Evaluate with {other}, and check the corpus: workbench verify CORPUS"
@@ -50,21 +53,6 @@ def finite_scores(task: str, run: OpenedRun, precision: str) -> Iterator[None]:
             raise
     if said := watch.found(run.world):
         raise WorkbenchError(f"task {task}: {said}. {fix}")
-
-
-def _check_weights(task: str, model: nn.Module) -> None:
-    """
-    Raises:
-        WorkbenchError: a weight is not finite.
-    """
-    weights = dict(model.named_parameters())
-    odd = [name for name, weight in weights.items() if not weight.isfinite().all()]
-    if odd:
-        raise WorkbenchError(
-            f"task {task}: {len(odd):,} of the {len(weights):,} weights of the run are not finite (NaN or infinite), "
-            f"such as {odd[0]}, so no item has a score. The training diverged: evaluate an earlier checkpoint, or "
-            "train again with a lower train.lr"
-        )
 
 
 class _Watch:

@@ -23,3 +23,10 @@ def test_stretches_are_sorted(json_lines: Any, read: Any) -> None:
     assert sample["spans"] == [[0, 8, "ny", 1.0], [0, 13, "nyc", 0.5], [14, 18, "hall", 1.0]]
     assert sample["tags"] == [[0, 3, "A"], [9, 13, "N"]]
     assert sample["choice_spans"][0] == [[0, 1, "a", 1.0], [2, 3, "b", 1.0]]
+
+
+def test_a_token_of_white_space_outside_of_chunks_has_no_tag(json_lines: Any, read: Any) -> None:
+    """Wikipedia has such spaces between numbers and units."""
+    row = {"text": ["about", "500", "\u00a0", "km"], "tags": ["O", "B-N", "O", "I-N"]}
+    (sample,) = read("text", json_lines("rows.jsonl", [row]))
+    assert sample["tags"] == [[0, 5, "O"], [6, 9, "B-N"], [12, 14, "I-N"]]
