@@ -187,7 +187,9 @@ def test_url_in_python_is_honoured_or_refused(
 
 def test_which_texts_are_urls() -> None:
     assert url_of("s3://bucket/x") == url_of(Path("s3://bucket/x")) == url_of("s3:/bucket/x") == "s3://bucket/x"
-    assert url_of("unknown://x") == url_of(Path("unknown://x")) == "unknown://x"
+    for place in ("unknown://x", Path("unknown://x")):
+        with pytest.raises(WorkbenchError, match="URLs of unknown:// are not opened; allowed: http, https"):
+            url_of(place)
     for path in ("runs/x", "/runs/s3", "package:name", "file:///tmp/x", "c:/x", "a:b", "s3:"):
         assert url_of(path) is None
     assert local_path("file:///tmp/x") == local_path(Path("file:///tmp/x")) == Path("/tmp/x")

@@ -37,9 +37,14 @@ def content(folder: Path | str) -> dict[str, bytes]:
     """All files of a corpus and its split, without the provenance."""
     found: dict[str, bytes] = {}
     for place in (str(folder), f"{folder}-held-out"):
-        store = Store(place if "://" in place else f"file://{Path(place).absolute()}")
-        for name in store.files():
-            found[f"{place.rpartition('/')[2]}/{name}"] = store.read(name) or b""
+        if "://" in place:
+            store = Store(place)
+            files = {name: store.read(name) or b"" for name in store.files()}
+        else:
+            files = {
+                str(path.relative_to(place)): path.read_bytes() for path in Path(place).rglob("*") if path.is_file()
+            }
+        found |= {f"{place.rpartition('/')[2]}/{name}": data for name, data in files.items()}
     for name in [name for name in found if name.endswith("corpus.json")]:
         found[name] = json.dumps(json.loads(found[name])["shards"]).encode()
     return found

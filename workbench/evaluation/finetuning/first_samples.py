@@ -14,18 +14,16 @@ from torch import Tensor, nn
 
 from workbench.components.building import find, options_of
 from workbench.core.errors import WorkbenchError
-from workbench.core.keyed import Draws
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.scoring.passes import sample_pass
 from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.pretraining.checks import warn_no_room
-from workbench.pretraining.forward import HeadInputs
 from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.objective import GlobalBatchHead, LossOutput
 from workbench.pretraining.task import Task, objective_name
 from workbench.pretraining.window_lengths import window_of
 from workbench.recipe.spec import Recipe, TaskSpec
-from workbench.sequences.batch import MicroBatch, collate
+from workbench.sequences.batch import MicroBatch
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Tokenizer
 
@@ -68,7 +66,7 @@ def check_tuning(
     if seen:
         _check_sees(recipe, samples[:2], sorted(seen))
     for stream in {transform.entity_stream for transform in task.transforms} & filled:
-        _warn_unread(recipe, task, [sequence for sequence in sequences if sequence.length(stream)], stream)
+        _warn_unread(recipe, task, samples, stream)
 
 
 def depends(model: PretrainingModel, micro: MicroBatch, objective: str, stream: str) -> bool:
@@ -171,34 +169,35 @@ def _check_sees(recipe: Recipe, samples: list[Sample], streams: list[str]) -> No
             )
 
 
-def _warn_unread(recipe: Recipe, task: Task, sequences: list[Sequence], stream: str) -> None:
+def _warn_unread(recipe: Recipe, task: Task, samples: list[Sample], stream: str) -> None:
     """Warn where no row that the head reads depends on the entities of a stream, with whatever weights.
 
     Their embeddings are not numbers here (NaN), and so is the loss of a head within their reach.
     """
-    if not sequences:
+    placed, tokenizer, found = task.objectives[0], _tokenizer(recipe), list[Tensor]()
+    model = make_model(recipe, tasks_of(recipe, tokenizer), tokenizer).eval()
+    embeddings = model.network(placed.network).embeddings
+    if isinstance(model.heads[placed.name], GlobalBatchHead) or stream not in embeddings:
         return
-    placed, tokenizer = task.objectives[0], _tokenizer(recipe)
     try:
-        placed.objective.corrupt(sequences, Draws(0, task.name, placed.name, number=(0,)))
+        micro = task.evaluating().micro_batch(samples, ())
     except WorkbenchError:  # the run checks its corpora first, and says more
         return
-    model, batch = make_model(recipe, tasks_of(recipe, tokenizer), tokenizer).eval(), collate(sequences)
-    network, head, found = model.network(placed.network), model.heads[placed.name], list[Tensor]()
-    if isinstance(head, GlobalBatchHead) or placed.name not in batch.targets or stream not in network.embeddings:
+    if not micro.counts.get(placed.name):
         return
 
     def spoil(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
         found.append(output.any(-1, keepdim=True))  # the zero vector is no entity
         return output.masked_fill(found[-1], torch.nan)
 
-    hook = network.embeddings[stream].register_forward_hook(spoil)
+    hook = embeddings[stream].register_forward_hook(spoil)
     try:
         with torch.inference_mode():
-            loss = head(HeadInputs.of(network, batch, batch.targets[placed.name])).loss
+            output = model(micro, [placed.name])[placed.name]
     finally:
         hook.remove()
-    if any(map(torch.any, found)) and not bool(loss.isnan()):
+    assert isinstance(output, LossOutput)
+    if any(map(torch.any, found)) and not bool(output.loss.isnan()):
         logger.warning(
             "tasks.%s: no row that the objective %s reads depends on the stream %s, so its entities change no "
             "prediction. Hang them on the rows that are read (kg.entity_stream: `link: marker`, finetune: `--read "
