@@ -65,6 +65,7 @@ class ObjectiveCase(Case):
             "accuracy",
             "no image",
             "no labels",
+            "rows",
             "passes",
         }
     )

@@ -197,7 +197,9 @@ def test_the_count_is_what_the_loss_counts_and_gradients_are_finite(name: str) -
     found.loss.backward()
     for stream, rows in states.items():
         read = 0 if rows.grad is None else int((rows.grad.abs().sum(1) > 0).sum())
-        assert read * made.case.labels == (count if stream in made.case.reads else 0), stream
+        wanted = count if stream in made.case.reads else 0
+        of_all = wanted > 0 and "rows" in made.case.excused
+        assert read * made.case.labels > wanted if of_all else read * made.case.labels == wanted, stream
     head = made.part.head(network)
     head(HeadInputs.of(network, batch, batch.targets["it"])).loss.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in head.parameters())

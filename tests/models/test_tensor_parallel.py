@@ -28,7 +28,7 @@ from workbench.models.tensor_cut import CutDim, CutModule, HeadRange
 from workbench.models.tensor_parallel import check_tensors
 
 LIMIT = 240.0
-CLOSE = 2e-6
+CLOSE = 3e-6
 Found = Callable[[int], dict[str, Any]]
 
 

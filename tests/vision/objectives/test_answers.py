@@ -26,7 +26,9 @@ CASES = {
     "": ObjectiveCase({"answers": ["yes", "no", "red"]}, STILL),
     "best": ObjectiveCase({"answers": ["yes", "no", "red"], "loss": "cross_entropy"}, STILL | UNKNOWN),
     "fused": ObjectiveCase(
-        {"answers": ["yes", "no", "red"], "fused": ["text", "image"]}, STILL, reads=("text", "image")
+        {"answers": ["yes", "no", "red"], "fused": ["text", "image"]},
+        STILL | {"rows": "the means of all rows are read"},
+        reads=("text", "image"),
     ),
     "drawn": ObjectiveCase(
         {"answers": ["yes", "no", "red"], "loss": "drawn"}, UNKNOWN | {"originals": STILL["originals"]}
