@@ -21,7 +21,7 @@ from workbench.interop.checkpoint_reader import make_family, spelt_tensors
 from workbench.interop.family import TIED, CheckpointFamily, FamilyConfig, checked_heads
 from workbench.interop.network_description import ModelDescription, differences, model_description
 from workbench.interop.one_stream import alone
-from workbench.interop.rules import Copy, Rule, to_ours, to_theirs
+from workbench.interop.rules import Rule, to_ours, to_theirs
 from workbench.interop.tokenizer_files import frame_of, with_special_ids, write_tokenizer
 from workbench.interop.weight_sources import family_files
 from workbench.models.adaptation import merge
@@ -136,9 +136,11 @@ def _read_from(place: Path | None, checkpoint_family: CheckpointFamily, rules: l
 def _config(checkpoint_family: CheckpointFamily, described: ModelDescription) -> FamilyConfig:
     """The configuration, which unties words where the head that the family ties has a matrix of its own."""
     config = FamilyConfig(checkpoint_family.config(described))
-    tied = {rule.own.partition(".")[0] for rule in checkpoint_family.rules(config) if isinstance(rule, Copy)}
+    apart = FamilyConfig({**config, TIED: False})
+    heads = {name: head.get("head") or {} for name, head in checkpoint_family.heads(apart).items()}
+    tied = [name for name, head in heads.items() if head.get("tied") is False]
     untied = any(described.heads.get(name, {}).get("head.tied") is False for name in tied)
-    return FamilyConfig({**config, TIED: False}) if untied else config
+    return apart if untied else config
 
 
 def export(
