@@ -203,7 +203,7 @@ def no_entry(*_: Any, **__: Any) -> None:
         ["pretrain", "recipe.yaml", "--run", "disk/run"],
     ],
 )
-@pytest.mark.parametrize("call", ["pathlib.Path.mkdir", "tempfile.mkstemp"])
+@pytest.mark.parametrize("call", ["pathlib.Path.mkdir", "workbench.core.files.drafts._new_file"])
 def test_a_folder_that_may_not_be_written_is_a_wrong_input(
     world: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch, command: list[str], call: str
 ) -> None:

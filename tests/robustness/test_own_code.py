@@ -17,7 +17,7 @@ import yaml
 import workbench as product
 from workbench.components.building import find
 from workbench.components.trust import allow
-from workbench.core.errors import WorkbenchError
+from workbench.core.errors import BUG, WorkbenchError
 
 LAYER = "model.layers=[{layer: own_layer:Own}]"
 FILES = {
@@ -247,15 +247,14 @@ def test_a_file_with_an_installed_name_is_told(
         )
 
 
-def test_a_helper_with_an_installed_name_is_told(
-    alongside: Path, workbench: Any, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_helper_with_an_installed_name_is_told(alongside: Path, workbench: Any) -> None:
     (alongside / "yaml.py").write_text("def changed(rows):\n    return rows\n")
     (alongside / "own_helper.py").write_text("import yaml\n\nBIAS = yaml.BIAS\n")
-    with pytest.raises(AttributeError, match="BIAS") as raised:
-        start(workbench)
-    assert f"'yaml' is {yaml.__file__}; {alongside / 'yaml.py'} is not used" in capfd.readouterr().err
-    assert raised.value.__notes__ == ["raised in model.layers[0]: layer 'own_layer:Own'"]
+    ended = start(workbench)
+    assert ended.code == BUG
+    assert f"'yaml' is {yaml.__file__}; {alongside / 'yaml.py'} is not used" in ended.err
+    assert "AttributeError: module 'yaml' has no attribute 'BIAS'" in ended.err
+    assert ended.err.rstrip().endswith("raised in model.layers[0]: layer 'own_layer:Own'")
 
 
 def test_a_helper_that_is_missing_is_told(alongside: Path, refused: Any) -> None:

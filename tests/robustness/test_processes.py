@@ -10,8 +10,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from workbench.core.errors import BUG
 
 ROOT = Path(__file__).resolve().parents[2]
 Start = Callable[..., subprocess.Popen[str]]
@@ -187,11 +190,12 @@ def test_a_library_that_does_not_fit_into_the_memory_is_the_machines_failure(
 
 
 def test_a_library_that_is_broken_otherwise_is_no_message(
-    here: Path, workbench: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+    here: Path, workbench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(name: str) -> None:
         raise ImportError("undefined symbol")
 
     monkeypatch.setattr("workbench.cli.app.importlib.import_module", fail)
-    with pytest.raises(ImportError, match="undefined symbol"):
-        workbench("recipes")
+    ended = workbench("recipes")
+    assert ended.code == BUG
+    assert ended.err.rstrip().endswith("ImportError: undefined symbol")
