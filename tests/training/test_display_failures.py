@@ -256,4 +256,6 @@ def test_ranks_say_what_they_have_set_up_once(tmp_path: Path, capfd: pytest.Capt
     with suppress(ValueError), run_logging(tmp_path, Ranks(1, 3), Terminal(stderr=True)):
         log.warning("before the error")
         raise ValueError
-    assert "rank 1: before the error" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "rank 1 (" in said
+    assert "): before the error" in said

@@ -310,7 +310,9 @@ def test_ranks_end_together(make_recipe: Any, launch: Launch, tmp_path: Path, ho
     ranks = [launch(recipe, tmp_path / "run", rank=number, size=2, port=port) for number in range(2)]
     ends = [process.wait(SOON) for process in ranks]
     if rank is None:
-        assert [code for code, _ in ends] == [BUG, BUG]
+        codes = {code for code, _ in ends}  # the one that is slower may find the other one gone
+        assert BUG in codes
+        assert codes <= {BUG, 1}
         assert any("RuntimeError: boom" in output for _, output in ends)
         return
     for number, (code, output) in enumerate(ends):
