@@ -80,8 +80,8 @@ def test_a_comparison_that_cannot_start_leaves_nothing(make_recipe: Any, tmp_pat
 def test_verify_resume_sees_a_difference(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from workbench.training import trainer
 
-    def forgetful(folder: Path, root: Any, optimizer: Any) -> Any:
-        state = restore(folder, root, optimizer)
+    def forgetful(folder: Path, root: Any, optimizer: Any, world: Any) -> Any:
+        state = restore(folder, root, optimizer, world)
         optimizer.state.clear()
         return state
 
