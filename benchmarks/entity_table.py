@@ -40,12 +40,12 @@ from kg.models.embeddings.entity_table import EntityTableEmbedding
 from kg.sequences.transforms.entity_stream import EntityStreamTransform
 from kg.vectors.vectors import GraphVectors, load_vectors, save_vectors
 from workbench.core.processes.distributed import World
-from workbench.models.sharded_table import table_part
 from workbench.optimization.clipping import clip_gradients
 from workbench.optimization.optimizers import Adamw
+from workbench.parallel.sharded_table import table_part
+from workbench.parallel.table_rows import TableSteps
 from workbench.sequences.batch import MicroBatch
 from workbench.sequences.fetched_rows import FetchedRows
-from workbench.training.table_rows import TableSteps
 
 ROWS = 640
 """Mentions of a batch."""

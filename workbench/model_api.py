@@ -32,8 +32,8 @@ from workbench.generation.decoding import Decoding
 from workbench.interop.checkpoint_files import check_checkpoint_folder, family_of
 from workbench.interop.checkpoint_writer import export
 from workbench.interop.init_from import initialise
-from workbench.models.sharded_table import count_parameters
 from workbench.objectives.mlm import Mlm
+from workbench.parallel.sharded_table import count_parameters
 from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.pretraining.forward import NetworkOutput, read
 from workbench.pretraining.model import PretrainingModel

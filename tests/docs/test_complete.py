@@ -75,12 +75,6 @@ def test_the_readme_shows_stacks_as_they_are() -> None:
     assert dict(rows) == {name: stacks[name] for name, _ in rows}
 
 
-def test_the_readme_counts_the_systems() -> None:
-    published = sum(len(recipes) for family, recipes in families().items() if family not in LAST)
-    assert f"[{published} published systems]" in README
-    assert f", {published} systems" in README
-
-
 def test_the_readme_is_short_and_its_numbers_are_those_of_the_results() -> None:
     assert len(README.splitlines()) <= 150
     figure, _, rest = README.partition("## Four results")

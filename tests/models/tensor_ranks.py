@@ -29,8 +29,8 @@ from workbench.models.context import Context
 from workbench.models.kv_cache import KVCache
 from workbench.models.network import Network
 from workbench.models.tensor_cut import CutDim
-from workbench.models.tensor_order import whole
-from workbench.models.tensor_parallel import shard_tensors
+from workbench.parallel.tensor_order import whole
+from workbench.parallel.tensor_parallel import shard_tensors
 from workbench.recipe.spec import NetworkSpec
 from workbench.runs.checkpoint import content_of, restore, write_state
 from workbench.runs.pieces import StoredTensors

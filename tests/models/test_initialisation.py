@@ -9,7 +9,7 @@ from torch import nn
 from workbench.components.build_context import mark
 from workbench.core.errors import WorkbenchError
 from workbench.models.initialisation import check_parameters
-from workbench.models.sharding import _make_contiguous
+from workbench.parallel.sharding import _make_contiguous
 
 
 class Complex(nn.Module):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from workbench.models.lean_building import skeleton
+from workbench.parallel.lean_building import skeleton
 
 
 class Holding(nn.Module):

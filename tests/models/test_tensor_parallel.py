@@ -25,7 +25,7 @@ from workbench.models import adapters, dropout
 from workbench.models.attention.score_bias import ScoreBias
 from workbench.models.blocks import FeedForward, LayerOptions, MultiHeadAttention
 from workbench.models.tensor_cut import CutDim, CutModule, HeadRange
-from workbench.models.tensor_parallel import check_tensors
+from workbench.parallel.tensor_parallel import check_tensors
 
 LIMIT = 240.0
 CLOSE = 3e-6

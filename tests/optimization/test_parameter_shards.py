@@ -25,7 +25,7 @@ from workbench.optimization.clipping import clip_gradients
 from workbench.optimization.factory import make_optimizer
 from workbench.optimization.groups import freeze
 from workbench.optimization.optimizers import Lamb
-from workbench.optimization.parameter_shards import ELEMENTWISE, check_works_on_shards, make_step_local
+from workbench.parallel.parameter_shards import ELEMENTWISE, check_works_on_shards, make_step_local
 from workbench.recipe.spec import GroupSpec, NetworkSpec, ParallelSpec
 from workbench.training.plan import _check_optimizer
 

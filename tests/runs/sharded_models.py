@@ -21,8 +21,8 @@ from tests.saved_checkpoints import saved
 from workbench.core.errors import MachineError
 from workbench.core.processes.distributed import World
 from workbench.models.blocks import FeedForward, LayerOptions, MultiHeadAttention
-from workbench.models.sharding import local
-from workbench.models.tensor_parallel import shard_tensors
+from workbench.models.tensor_cut import local
+from workbench.parallel.tensor_parallel import shard_tensors
 from workbench.runs import checkpoint
 from workbench.runs.checkpoint import restore
 from workbench.runs.checkpoints import Checkpoints

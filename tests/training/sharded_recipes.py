@@ -19,6 +19,7 @@ from tests.recipes.conftest import World as Data
 from tests.recipes.test_recipes import small_recipe
 from workbench.core.processes.distributed import World, data_world, distributed
 from workbench.optimization.factory import make_optimizer
+from workbench.parallel.mesh import parts_of
 from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.pretraining.loader import MicroBatches, MicroBatchId
 from workbench.pretraining.memory import Memory
@@ -28,7 +29,7 @@ from workbench.text.tokenizer import Tokenizer
 from workbench.training.capacity import resident
 from workbench.training.data import reader_of
 from workbench.training.modes import set_training
-from workbench.training.parallel import Work, built, is_lean, parallel_of, parts_of
+from workbench.training.parallel import Work, built, is_lean, parallel_of
 from workbench.training.step import Updater
 from workbench.training.trainer import prepare_layers
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.training.test_ranks import free_port
 from workbench.core.errors import WorkbenchError
-from workbench.training.collectives import VARIABLE, is_checked
+from workbench.parallel.collectives import VARIABLE, is_checked
 
 Launch = Callable[..., Any]
 

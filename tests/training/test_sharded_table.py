@@ -14,14 +14,14 @@ from kg.models.embeddings.entity_table import EntityTableEmbedding
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World
 from workbench.models.initialisation import initialise
-from workbench.models.sharded_table import ShardedTable, table_part, trial_rows
 from workbench.optimization.clipping import clip_gradients
 from workbench.optimization.factory import make_optimizer
 from workbench.optimization.optimizers import Adamw
+from workbench.parallel.sharded_table import ShardedTable, table_part, trial_rows
+from workbench.parallel.table_rows import TableSteps
 from workbench.recipe.spec import TrainSpec
 from workbench.sequences.fetched_rows import FetchedRows
 from workbench.training import capacity
-from workbench.training.table_rows import TableSteps
 
 
 def spec(**options: Any) -> TrainSpec:

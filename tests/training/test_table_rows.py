@@ -21,7 +21,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.shards.writer import ShardWriter
 from workbench.models.initialisation import initialise
-from workbench.models.sharded_table import ShardedTable
+from workbench.parallel.sharded_table import ShardedTable
 from workbench.recipe.reading import load_recipe
 from workbench.report.run import load_run
 from workbench.runs.checkpoint import stored_tables

@@ -11,7 +11,7 @@ from workbench.components.build_context import copied
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.models.adaptation import adapt
 from workbench.models.network import Network
-from workbench.models.sharding import local
+from workbench.models.tensor_cut import local
 from workbench.recipe.spec import Recipe
 
 

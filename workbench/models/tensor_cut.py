@@ -2,7 +2,7 @@
 
 Every rank of a tensor group computes some heads of each attention, and some features of each feed-forward network. A
 module states here which of its linear layers and tensors are cut, and along which dimension. What a module does not
-state is whole on every rank. `workbench.models.tensor_parallel` reads the statements and cuts the parameters; without
+state is whole on every rank. `workbench.parallel.tensor_parallel` reads the statements and cuts the parameters; without
 it the hooks of this file do nothing.
 """
 
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 
 @dataclass(frozen=True)
@@ -95,3 +96,8 @@ class CutModule:
     def of_all_ranks(self, values: Tensor) -> Tensor:
         """Values [own heads, ...] -> those of all heads, here unchanged."""
         return values
+
+
+def local(tensor: Tensor) -> Tensor:
+    """The part of a tensor that this rank holds, which shares its memory; a plain tensor itself."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

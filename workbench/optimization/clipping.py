@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from workbench.optimization.parameter_shards import Summand, cuts_of, everyone, is_sharded, local_parameters, summed
+from workbench.parallel.parameter_shards import Summand, cuts_of, everyone, is_sharded, local_parameters, summed
 
 
 @torch.no_grad()

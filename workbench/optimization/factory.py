@@ -19,7 +19,7 @@ from workbench.core.options.bounds import CountOrZero
 from workbench.core.options.values import check
 from workbench.optimization.groups import check_groups, parameter_groups
 from workbench.optimization.lr_schedules import LearningRateSchedule, in_steps, is_share
-from workbench.optimization.parameter_shards import make_step_local
+from workbench.parallel.parameter_shards import make_step_local
 from workbench.recipe.spec import TrainSpec
 
 MOMENTS = 2.0

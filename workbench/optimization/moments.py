@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from workbench.core.options.bounds import Betas, Epsilon, LearningRate, NotNegative
-from workbench.optimization.parameter_shards import Stages, exchange, merged
+from workbench.parallel.parameter_shards import Stages, exchange, merged
 
 
 class ByGroup(ABC):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
 from workbench.optimization.groups import STATED
-from workbench.optimization.parameter_shards import place_state
+from workbench.parallel.parameter_shards import place_state
 
 State = dict[str, Any]
 OF_GROUP = "group."

@@ -46,7 +46,7 @@ from torch import Tensor
 
 from workbench.core.options.bounds import Betas, Epsilon, LearningRate, NotNegative
 from workbench.optimization.moments import ByGroup, Moments, directions
-from workbench.optimization.parameter_shards import (
+from workbench.parallel.parameter_shards import (
     Stages,
     Summand,
     groups_of,
@@ -68,7 +68,7 @@ class Adamw(torch.optim.AdamW):
     """
 
     works_on_shards: ClassVar[bool] = True
-    lazy_rows: ClassVar[bool] = True  # its rule without weight decay is Adam's (`workbench.training.table_rows`)
+    lazy_rows: ClassVar[bool] = True  # its rule without weight decay is Adam's (`workbench.parallel.table_rows`)
 
     def __init__(
         self,

@@ -151,8 +151,8 @@ def _pieces(
 ) -> dict[str, Callable[[Path], str]]:
     """The file of this rank's pieces of tensors, if it has any. The ranks of a tensor group have equal pieces of
     tensors that are not cut, and take turns."""
-    from workbench.models.tensor_order import in_own_order, place_in_group
-    from workbench.models.tensor_parallel import cut_parameters
+    from workbench.parallel.tensor_order import in_own_order, place_in_group
+    from workbench.parallel.tensor_parallel import cut_parameters
 
     cuts, (place, places) = cut_parameters(root), place_in_group(root)
     found = {}
@@ -388,8 +388,8 @@ def _order(root: nn.Module) -> Callable[[str, Tensor], Tensor]:
     """What makes of a stored tensor of a parameter the one that tensor parallelism computes with."""
     if not is_sharded(root):
         return lambda name, tensor: tensor
-    from workbench.models.tensor_order import in_rank_order
-    from workbench.models.tensor_parallel import cut_parameters
+    from workbench.parallel.tensor_order import in_rank_order
+    from workbench.parallel.tensor_parallel import cut_parameters
 
     cuts = cut_parameters(root)
     return lambda name, tensor: in_rank_order(tensor, cuts.get(name))

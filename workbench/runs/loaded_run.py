@@ -11,7 +11,7 @@ from torch import nn
 
 from workbench.components.build_context import Identities, noted
 from workbench.core.errors import WorkbenchError, quoted
-from workbench.models.sharded_table import without_rows
+from workbench.parallel.sharded_table import without_rows
 from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.task import Task

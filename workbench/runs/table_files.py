@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
-from workbench.models.sharded_table import BLOCK, ShardedTable
+from workbench.parallel.sharded_table import BLOCK, ShardedTable
 from workbench.runs.pieces import Piece, StoredTensors
 
 WEIGHT, MOMENTS = "weight", ("exp_avg", "exp_avg_sq")

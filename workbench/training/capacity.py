@@ -16,11 +16,11 @@ from torch.distributed.tensor import DTensor
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World
-from workbench.models.sharded_table import ShardedTable, count_parameters
-from workbench.models.sharding import local
-from workbench.models.tensor_parallel import planned_cuts
+from workbench.models.tensor_cut import local
 from workbench.optimization.factory import moments
 from workbench.optimization.groups import freeze
+from workbench.parallel.sharded_table import ShardedTable, count_parameters
+from workbench.parallel.tensor_parallel import planned_cuts
 from workbench.pretraining.model import PretrainingModel
 from workbench.recipe.spec import TrainSpec
 from workbench.training.parallel import whole_parameters

@@ -19,7 +19,6 @@ from torch import Tensor
 from workbench.core.errors import unknown
 from workbench.core.processes.distributed import World
 from workbench.metrics.ranks import NonFiniteScoresError
-from workbench.models.sharded_table import trial_rows
 from workbench.pretraining.loader import Ahead, Feed, MicroBatches, MicroBatchId, SampleReader
 from workbench.pretraining.memory import Memory
 from workbench.pretraining.objective import GlobalBatchHead, LossOutput
@@ -41,7 +40,6 @@ from workbench.training.metrics import Window
 from workbench.training.modes import evaluating
 from workbench.training.nonfinite import dry
 from workbench.training.parallel import ParallelModel, Work
-from workbench.training.table_rows import TableSteps
 
 logger = logging.getLogger(__name__)
 PREFIX = "held_out/"
@@ -74,7 +72,6 @@ class HeldOut:
         self.tasks, self.passes, self.spec = tasks, passes, spec
         self.labels = labels(tasks)
         self.measured = Measured(tasks)
-        self.tables = TableSteps(self.root, self.world)
         self.micro_pass = MicroPass(spec.precision, self.world.device, seed)
         self.batches = MicroBatches(tasks, passes, split=HELD_OUT_SPLIT)
         self.gathers = defaultdict[Label, EmbeddingGather](lambda: EmbeddingGather(spec.lanes, self.world))
@@ -107,7 +104,7 @@ class HeldOut:
         Raises:
             WorkbenchError: a head doesn't return an output that its objective measures.
         """
-        with torch.no_grad(), dry(self.root), trial_rows(), evaluating(self.root), self.root.at_its_end():
+        with torch.no_grad(), dry(self.root), self.parallel.trials(), evaluating(self.root), self.root.at_its_end():
             for task in self.passes:
                 if not any(placed.objective.measured for placed in self.tasks[task].objectives):
                     continue
@@ -137,7 +134,7 @@ class HeldOut:
             self._steps(task, steps, lanes, feed.micro_batches(self.batches, places), sums)
             sums.add_to(window)
         self.micro_pass.copies.forget()
-        self.tables.release()
+        self.parallel.after_update(None)
 
     def _steps(self, task: str, steps: int, lanes: list[int], micros: Ahead, sums: PassSums) -> None:
         wide = self.tasks[task].global_batch
@@ -145,10 +142,8 @@ class HeldOut:
             embedded: dict[str, dict[int, EmbeddedFields]] = {name: {} for name in wide}
             counts: dict[str, dict[int, float]] = {name: {} for name in wide}
             work = (Work(task, lane, next(micros)) for lane in lanes)
-            if self.tables.tables or not self.parallel.alone:
-                even = self.parallel.even(list(work), self.spec.lanes)
-                self.tables.look_up(item.micro for item in even)
-                work = (item for item in even)
+            if self.parallel.whole_steps:
+                work = (item for item in self.parallel.before_step(list(work), self.spec.lanes))
             for item in work:
                 lane, micro = item.lane, item.micro
                 if micro is None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from workbench.optimization.parameter_shards import local_gradients
+from workbench.parallel.parameter_shards import local_gradients
 
 INITIAL, SMALLEST, LARGEST = 2.0**16, 1.0, 2.0**40
 INTERVAL = 2000

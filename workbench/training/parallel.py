@@ -9,7 +9,6 @@ runs a stand-in, whose result counts for nothing; what is skipped is decided by 
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -19,7 +18,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
@@ -27,16 +25,21 @@ from torch.nn.parallel import DistributedDataParallel
 from workbench.components.build_context import named
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import ROWS, World, data_parallel, rows_sharded
-from workbench.models.lean_building import Filling, mapped_tensors, skeleton
 from workbench.models.network import Network
-from workbench.models.sharding import Shards, local
-from workbench.models.tensor_parallel import shard_tensors
+from workbench.models.tensor_cut import local
+from workbench.parallel.lean_building import Filling, mapped_tensors, skeleton
+from workbench.parallel.mesh import data_mesh, mesh_of
+from workbench.parallel.sharded_table import trial_rows
+from workbench.parallel.sharding import Shards
+from workbench.parallel.table_rows import TableSteps
+from workbench.parallel.tensor_parallel import shard_tensors
 from workbench.pretraining.loader import MicroBatches, MicroBatchId
 from workbench.pretraining.memory import Memory
 from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.objective import GlobalBatchHead
+from workbench.pretraining.table_lookups import connect_tables
 from workbench.pretraining.task import Task
-from workbench.recipe.spec import ParallelSpec, TrainSpec
+from workbench.recipe.spec import TrainSpec
 from workbench.sequences.batch import Batch, MicroBatch
 from workbench.training.arithmetic import autocast_dtype
 from workbench.training.nonfinite import dry
@@ -70,14 +73,30 @@ class ParallelModel(ABC):
 
     def __init__(self, root: PretrainingModel, world: World) -> None:
         self.root, self.world = root, world
+        self._tables = TableSteps(root, world)
+
+    @property
+    def whole_steps(self) -> bool:
+        """Whether all micro-batches of a step must be there before the first one runs."""
+        return not self.alone or bool(self._tables.tables)
 
     def begin(self, batches: MicroBatches) -> None:
-        """Prepare for passes over these tasks. Every rank calls it, before any pass."""
-        return
+        """Prepare for passes over these tasks. Every rank calls it, before any micro-batch is made."""
+        connect_tables(batches.tasks.values(), self.root, self.world.device)
 
     def even(self, work: list[Work], lanes: int) -> list[Work]:
         """The micro-batches of a step or pass that this rank runs, given those of its lanes, task by task."""
         return work
+
+    def before_step(self, work: list[Work], lanes: int) -> list[Work]:
+        """`even`, and what the micro-batches read of other ranks is fetched. Every rank takes part.
+
+        Raises:
+            WorkbenchError: a micro-batch names a row that a table does not have.
+        """
+        even = self.even(work, lanes)
+        self._tables.look_up(item.micro for item in even)
+        return even
 
     @abstractmethod
     def forward(self, micro: MicroBatch | None, task: Task, total: Total, *, stands_in: bool = False) -> Tensor:
@@ -92,9 +111,34 @@ class ParallelModel(ABC):
         """Complete the gradients of a step, after its last backward."""
         return
 
+    @property
+    def leaves(self) -> list[Tensor]:
+        """The tensors of a step that have a gradient and are no parameters."""
+        return self._tables.leaves
+
+    def reduce(self, optimizer: torch.optim.Optimizer, step: int) -> list[Tensor]:
+        """Send the gradients of `leaves` to the ranks that update what was read. Every rank takes part.
+
+        Returns:
+            Those that this rank received: they count for the norm and are clipped.
+        """
+        self._tables.reduce(optimizer, step)
+        return self._tables.row_gradients
+
+    def after_update(self, optimizer: torch.optim.Optimizer | None) -> None:
+        """Update what no optimizer holds, after its step; without an optimizer forget the step or pass."""
+        if optimizer is None:
+            self._tables.release()
+        else:
+            self._tables.update(optimizer)
+
     def running(self, item: Work) -> AbstractContextManager[Any]:
         """A block that runs the model on a micro-batch; one that stands in leaves no trace."""
         return nullcontext()
+
+    def trials(self) -> AbstractContextManager[Any]:
+        """A block for passes that measure: they read nothing of other ranks."""
+        return trial_rows()
 
     @abstractmethod
     def trial(self, micro: MicroBatch, dtype: torch.dtype | None, paused: AbstractContextManager[Any]) -> None:
@@ -175,7 +219,7 @@ class ShardedModel(ParallelModel):
         self.shards = Shards(
             root,
             [layer for network in _networks(root) for layer in network.layers],
-            _of_data(mesh),
+            data_mesh(mesh),
             replicated=whole | rows_sharded(root),
             param_dtype=autocast_dtype(spec.precision, world.device),
             offload=CPUOffloadPolicy(world.device.type == "cuda") if spec.parallel.offload else None,
@@ -192,6 +236,7 @@ class ShardedModel(ParallelModel):
         self.stand_ins: Mapping[str, MicroBatch] = {}
 
     def begin(self, batches: MicroBatches) -> None:
+        super().begin(batches)
         self.stand_ins = self.world.from_main(lambda: {task: _first_of(task, batches) for task in batches.tasks})
 
     def even(self, work: list[Work], lanes: int) -> list[Work]:
@@ -332,55 +377,6 @@ def whole_parameters(root: PretrainingModel) -> set[nn.Parameter]:
         pairs = zip(average.parameters(), followed.parameters(), strict=True)
         whole |= {own for own, other in pairs if other in whole}
     return whole
-
-
-def parts_of(spec: ParallelSpec, world: World) -> int:
-    """The number of parts that a model is divided into, besides tensor parallelism.
-
-    Raises:
-        WorkbenchError: nodes with different numbers of ranks, or whole models on ranks of several processes.
-    """
-    if spec.shard == "none":
-        if spec.tensor > 1 and world.size > 1:
-            raise WorkbenchError(
-                f"train.parallel: shard = none, but {world.size * spec.tensor} processes make {world.size} groups of "
-                f"tensor = {spec.tensor}; set train.parallel.shard=full or node"
-            )
-        return 1
-    on_node = int(os.environ.get("LOCAL_WORLD_SIZE", world.devices)) // spec.tensor
-    parts = world.size if spec.shard == "full" else max(1, on_node)
-    if world.size % parts:
-        raise WorkbenchError(
-            f"train.parallel.shard = node, but {world.size} ranks are no multiple of the {parts} on this node; start "
-            "equally many ranks on every node, or set train.parallel.shard=full"
-        )
-    return parts
-
-
-def mesh_of(spec: ParallelSpec, world: World) -> DeviceMesh:
-    """The processes as a mesh of (replicate, shard, tensor). `replicate` is there where each node has a copy of the
-    model, `tensor` where several processes compute together. Every rank takes part.
-
-    Raises:
-        WorkbenchError: see `parts_of`.
-    """
-    parts = parts_of(spec, world)
-    everyone = world.gather(parts)
-    if len(set(everyone)) > 1:
-        found = ", ".join(f"{everyone.count(size) // size} x {size}" for size in sorted(set(everyone)))
-        raise WorkbenchError(
-            f"train.parallel.shard = node, but nodes have different numbers of ranks ({found}); start equally many "
-            "ranks on every node, or set train.parallel.shard=full"
-        )
-    sizes = {"replicate": world.size // parts, "shard": parts, "tensor": spec.tensor}
-    named = {name: size for name, size in sizes.items() if size > 1 or name == "shard"}
-    return init_device_mesh(world.device.type, tuple(named.values()), mesh_dim_names=tuple(named))
-
-
-def _of_data(mesh: DeviceMesh) -> DeviceMesh:
-    """The mesh without tensor parallelism."""
-    names = mesh.mesh_dim_names or ()
-    return mesh[tuple(name for name in names if name != "tensor")] if "tensor" in names else mesh
 
 
 def _first_of(task: str, batches: MicroBatches) -> MicroBatch:

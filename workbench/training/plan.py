@@ -25,12 +25,13 @@ from workbench.corpora.reading.order import NEWEST, OrderNumber
 from workbench.corpora.reading.reader import FinitePass, Reader
 from workbench.interop.init_from import initialise, refuse_foreign
 from workbench.interop.weight_sources import note_weight_sources
-from workbench.models.sharded_table import table_part
-from workbench.models.tensor_parallel import check_tensors
 from workbench.optimization.factory import make_lr_schedule, make_optimizer
 from workbench.optimization.groups import freeze
 from workbench.optimization.lr_schedules import LearningRateSchedule
-from workbench.optimization.parameter_shards import check_works_on_shards
+from workbench.parallel.mesh import parts_of
+from workbench.parallel.parameter_shards import check_works_on_shards
+from workbench.parallel.sharded_table import table_part
+from workbench.parallel.tensor_parallel import check_tensors
 from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.pretraining.checks import check_fields, check_links, warn_unused_memory
 from workbench.pretraining.model import PretrainingModel
@@ -50,7 +51,7 @@ from workbench.training.arithmetic import Arithmetic, arithmetic_of
 from workbench.training.capacity import check_memory
 from workbench.training.data import held_out_pass, reader_of
 from workbench.training.micro_batch import as_begun, with_micro_batch
-from workbench.training.parallel import built, is_lean, is_sharded, parts_of
+from workbench.training.parallel import built, is_lean, is_sharded
 
 logger = logging.getLogger(__name__)
 ALONE = World()

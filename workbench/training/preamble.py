@@ -13,13 +13,14 @@ from workbench.core.processes.children import loaders
 from workbench.corpora.corpus import Corpus
 from workbench.models.attention.call import chosen
 from workbench.models.network import Network
-from workbench.models.sharded_table import count_parameters
+from workbench.parallel.mesh import parts_of
+from workbench.parallel.sharded_table import count_parameters
 from workbench.pretraining.loader import made_ahead
 from workbench.recipe.recipe_listing import stack
 from workbench.recipe.spec import ParallelSpec
 from workbench.training.capacity import GIB, free_memory, resident
 from workbench.training.micro_batch import MARGIN, largest, possible_sizes
-from workbench.training.parallel import is_sharded, parts_of
+from workbench.training.parallel import is_sharded
 from workbench.training.plan import Plan
 
 RECORDS = {"text": "texts", "image-text": "images", "video-text": "videos", "speech-text": "recordings"}

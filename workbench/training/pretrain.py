@@ -19,6 +19,7 @@ from workbench.core.processes.malloc import grow_segments, keep_freed_memory
 from workbench.core.processes.shared_folder import refuse_unshared
 from workbench.core.processes.signals import StopRequest
 from workbench.core.terminal import Terminal
+from workbench.parallel.collectives import collective_check
 from workbench.recipe.spec import Recipe
 from workbench.runs.checkpoint import files_of
 from workbench.runs.checkpoints import Checkpoints
@@ -31,7 +32,6 @@ from workbench.runs.status import noted_end
 from workbench.runs.stored_run import opened_run
 from workbench.training.arithmetic import arithmetic_of, computing
 from workbench.training.callbacks import Callback, named_callbacks
-from workbench.training.collectives import collective_check
 from workbench.training.display import Display, run_logging
 from workbench.training.failures import Spared, named_failures
 from workbench.training.plan import Plan, check

@@ -32,7 +32,6 @@ from workbench.training.loss_scale import LossScale
 from workbench.training.losses import Label, MicroPass, StepLosses, Sums
 from workbench.training.nonfinite import dry, watched
 from workbench.training.parallel import ParallelModel, ReplicatedModel, Work
-from workbench.training.table_rows import TableSteps
 
 
 class MissingError(Exception):
@@ -89,7 +88,6 @@ class Updater:
         self.micro_pass = MicroPass(spec.precision, world.device, seed)
         self.loss_scale = LossScale(world.size) if self.micro_pass.autocast == torch.float16 else None
         self.trained = [p for p in root.parameters() if p.requires_grad]
-        self.tables = TableSteps(root, world)
         self.gathers = defaultdict[tuple[str, ...], EmbeddingGather](lambda: EmbeddingGather(spec.lanes, world))
         self.unheard = set(self.labels)
         """Objectives that have not yet had labels in a step."""
@@ -128,8 +126,7 @@ class Updater:
         present = dict.fromkeys(item.task for item in work)
         self.optimizer.zero_grad(set_to_none=True)
         stepped = StepLosses(self.root, self.tasks, factors, self.spec.lanes, self.world, self.gathers)
-        even = self.parallel.even(work, self.spec.lanes)
-        self.tables.look_up(item.micro for item in even)
+        even = self.parallel.before_step(work, self.spec.lanes)
         if not stepped.one_pass:
             for task in present:
                 of_task = [item for item in even if item.task == task]
@@ -138,12 +135,12 @@ class Updater:
         self.micro_pass.copies.forget(following)
         self.parallel.finish()
         if self.loss_scale is not None:
-            self.loss_scale.unscale([*self.trained, *self.tables.leaves])
+            self.loss_scale.unscale([*self.trained, *self.parallel.leaves])
         stepped.finish()
         self._check_gradients(factors, stepped.learning)
         hold_back(self.optimizer, step)
-        self.tables.reduce(self.optimizer, step)
-        norm = clip_gradients(self.trained, self.spec.clip_norm, self.tables.row_gradients)
+        received = self.parallel.reduce(self.optimizer, step)
+        norm = clip_gradients(self.trained, self.spec.clip_norm, received)
         losses, metrics, grad_norm = stepped.sums.read(self.world, norm)
         dropped: Counter[str] = Counter()
         for item in work:
@@ -155,7 +152,7 @@ class Updater:
             self.loss_scale.passed()
         with ErrorContext(self.optimizer):
             self.optimizer.step()
-        self.tables.update(self.optimizer)
+        self.parallel.after_update(self.optimizer)
         self.root.after_step(step + 1, stepped.kept_of(present))
         if self.root.remembered is not None:
             self.root.remembered.commit()
@@ -172,7 +169,7 @@ class Updater:
             raise WorkbenchError(f"step {step + 1}: {what}. {self._cause(step, work)}")
         if self.root.remembered is not None:
             self.root.remembered.forget()
-        self.tables.release()
+        self.parallel.after_update(None)
 
     def _agree(self, work: list[Work], flags: list[float]) -> tuple[dict[Label, float], int, int, list[float]]:
         """Counts of every objective, rows, samples and flags, summed over micro-batches and ranks."""

@@ -15,13 +15,11 @@ from torch import Tensor, nn
 from workbench.core.errors import unknown
 from workbench.core.processes.signals import WATCHED, StopRequest
 from workbench.core.terminal import Terminal
-from workbench.models.sharded_table import trial_rows
 from workbench.optimization.factory import learning_rate, make_optimizer
 from workbench.optimization.groups import freeze, set_learning_rate
 from workbench.pretraining.loader import Feed, MicroBatches, MicroBatchId, training_places
 from workbench.pretraining.memory import Memory
 from workbench.pretraining.model import PretrainingModel
-from workbench.pretraining.table_lookups import connect_tables
 from workbench.runs.checkpoint import frozen_of, read_memory, restore, step_of
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import keep_run
@@ -67,7 +65,6 @@ class Trainer:
             logger.info("frozen: %d parameters (%s, ...)", len(frozen), frozen[0])
         self.parallel = parallel_of(self.root, self.spec, plan.data_world)
         self.ranks = self.parallel.world
-        connect_tables(tasks.values(), self.root, self.world.device)
         self.built = BuiltTensors(self.root)
         set_training(self.root)
         self.schedule, self.lr_schedule = plan.schedule, plan.lr_schedule
@@ -254,14 +251,14 @@ class Trainer:
         flops, peak, memory = 0.0, 0.0, 0
         # a failure in a pass that others take part in ends this rank: they would wait for it
         trial_of = partial(spared, later=True) if self.parallel.alone else _ending
-        with checked_terms(self.root), trial_rows(), trial_of("counting operations"):
+        with checked_terms(self.root), self.parallel.trials(), trial_of("counting operations"):
             at = range(self.step, self.step + 1)
             places = training_places(self.schedule, at, self.lanes[:1], self.spec.max_steps)
             work = [Work(place.task, place.lane, self.batches.micro_batch(place)) for place in places]
             first += [item.micro for item in self.parallel.even(work, self.ranks.size) if item.micro is not None]
             flops = flops_per_row(self.parallel, first, dtype)
         forget_trials(device)
-        with trial_rows(), trial_of("measuring the memory of a step"):
+        with self.parallel.trials(), trial_of("measuring the memory of a step"):
             if device.type == "cuda" and first:
                 trial = partial(trial_pass, self.parallel, first[:1], dtype)
                 memory = step_peak(trial, self.root, self.optimizer, self.spec, self.ranks)

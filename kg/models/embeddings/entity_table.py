@@ -16,7 +16,7 @@ from kg.graph.shuffle import FALSE_FACTS
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import normals
 from workbench.core.options.bounds import Count, Location, Name, Seed, Size
-from workbench.models.sharded_table import ShardedTable
+from workbench.parallel.sharded_table import ShardedTable
 from workbench.sequences.entities import Entities
 from workbench.sequences.fetched_rows import FetchedRows
 
@@ -39,7 +39,7 @@ class EntityTableEmbedding(nn.Module):
 
     A trainable table is a parameter like any other (`rows: whole`), or too large for one process (`rows: sharded`):
     every rank then holds some rows, and a step looks up, sends and updates the rows of its batch alone
-    (`workbench.models.sharded_table`). Its moments are those of lazy Adam.
+    (`workbench.parallel.sharded_table`). Its moments are those of lazy Adam.
 
     Args:
         path: file of entity vectors (`kg.vectors.vectors`), or the vectors [entities, hidden_size] themselves; of a

@@ -16,7 +16,7 @@ from tests.training.command_processes import SERVER
 from tests.training.test_ranks import free_port
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World, distributed, raise_file_limit
-from workbench.training.collectives import collective_check
+from workbench.parallel.collectives import collective_check
 
 Found = dict[str, Any]
 LIMIT = 60

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World
-from workbench.models.sharded_table import ShardedTable
+from workbench.parallel.sharded_table import ShardedTable
 from workbench.sequences.batch import MicroBatch
 from workbench.sequences.fetched_rows import FetchedRows
 from workbench.sequences.transfer import on_device

@@ -5,7 +5,7 @@ r of R has the places [r c, (r + 1) c), c = ceil(N / R). So its rows are one ran
 again on another number of ranks. Rows that follow each other are on different ranks: where a table begins with its most
 frequent entities, no rank has more of them than others.
 
-A step looks rows up once, for all its micro-batches (`workbench.training.table_rows`). Within it the looked-up rows
+A step looks rows up once, for all its micro-batches (`workbench.parallel.table_rows`). Within it the looked-up rows
 are a leaf of the graph, whose gradient has the size of these rows: a gradient of the size of the table never exists.
 """
 
@@ -70,7 +70,7 @@ class ShardedTable(nn.Module):
     """The rows of a table [rows, width] that this rank owns, with their moments.
 
     `weight` is no part of `state_dict`, of DDP's and of FSDP's parameters: `rows_sharded_parameters` names it. Its rows
-    are updated by `lazy Adam` (`workbench.training.table_rows`). Gradients reach it in steps of the trainer alone.
+    are updated by `lazy Adam` (`workbench.parallel.table_rows`). Gradients reach it in steps of the trainer alone.
 
     Args:
         rows: of the whole table.
@@ -96,7 +96,7 @@ class ShardedTable(nn.Module):
         self.first = min(rows, self.rank * self.share)
         self.last = min(rows, self.first + self.share)
         self.multiplier = next(m for m in range(max(1, round(rows / 1.618034)), rows + 2) if math.gcd(m, rows) == 1)
-        # where ranks get the other parameters from the main rank (`workbench.models.lean_building`), each has its rows
+        # where ranks get other parameters from the main rank (`workbench.parallel.lean_building`), each has its rows
         device = "cpu" if self.ranks > 1 else None
         self.weight = nn.Parameter(torch.empty(self.last - self.first, width, device=device))
         self.weight.rows_sharded = True  # type: ignore[attr-defined]

@@ -28,7 +28,7 @@ from torch.distributed.tensor import DTensor, Placement, Replicate
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 
 from workbench.core.errors import WorkbenchError
-from workbench.models.sharding import local
+from workbench.models.tensor_cut import local
 
 ROWS = "rows_sharded"
 ELEMENTWISE = frozenset(

@@ -12,7 +12,7 @@ heads or features the ranks do not divide.
 A cut parameter is a DTensor with the placement `Shard(dim)` and the name and shape of the whole one. Its order is that
 of the ranks: the parts of rank 0, then those of rank 1. Where a matrix has several blocks (queries, keys and values;
 gate and value), a rank has a part of each, so this order is not the matrix's own. Checkpoints store it in its own
-order (`workbench.models.tensor_order`), and any number of ranks reads them.
+order (`workbench.parallel.tensor_order`), and any number of ranks reads them.
 `cut_parameters` lists the cut parameters by name. All other parameters stay plain tensors, equal on all ranks of the
 group.
 

@@ -24,7 +24,8 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, OffloadPoli
 from torch.distributed.tensor import DTensor
 
 from workbench.components.error_context import ErrorContext
-from workbench.models.lean_building import Filling
+from workbench.models.tensor_cut import local
+from workbench.parallel.lean_building import Filling
 
 Place = tuple[nn.Module, str]
 """A module and the name of a parameter of it."""
@@ -260,8 +261,3 @@ def _zeros_like(tensor: Tensor) -> Callable[[], Tensor]:
         return found if spread is None else spread(found)
 
     return zeros
-
-
-def local(tensor: Tensor) -> Tensor:
-    """The part of a tensor that this rank holds, which shares its memory; a plain tensor itself."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

@@ -1,7 +1,7 @@
 """The order of the elements of cut parameters: that of the ranks in a run, and the tensor's own in checkpoints.
 
 A rank has a part of each block of a matrix (queries, keys and values; gate and value). In a run the parts of rank 0
-come first, then those of rank 1 (`workbench.models.tensor_parallel`).
+come first, then those of rank 1 (`workbench.parallel.tensor_parallel`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from workbench.models.tensor_cut import CutDim
-from workbench.models.tensor_parallel import cut_parameters
+from workbench.parallel.tensor_parallel import cut_parameters
 
 
 def tensor_ranks(parameter: DTensor) -> int:
