@@ -11,21 +11,38 @@ from __future__ import annotations
 import hashlib
 import math
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence
 
 Key = int | str
 Draw = tuple[int, ...]
 
 
+def _hashed(*key: Key) -> bytes:
+    return hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
+
+
 def digest(*key: Key) -> int:
     """A 128-bit number that depends on every element of the key, the same on every machine."""
-    return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=16).digest(), "little")
+    return int.from_bytes(_hashed(*key), "little")
+
+
+class _PhiloxKey(ISeedSequence):
+    """A key of Philox as a seed: for the argument `key` numpy first gathers the system's entropy, and drops it."""
+
+    def __init__(self, hashed: bytes) -> None:
+        self.words = np.frombuffer(hashed, "<u8")
+
+    def generate_state(self, n_words: int, dtype: object = None) -> np.ndarray:
+        return self.words
 
 
 def generator(*key: Key) -> np.random.Generator:
     """A fresh generator for this key (Philox; equal keys give equal streams)."""
-    return np.random.Generator(np.random.Philox(key=digest(*key)))
+    seed: Any = _PhiloxKey(_hashed(*key))  # numpy's annotations leave out seed sequences of other classes
+    return np.random.Generator(np.random.Philox(seed))
 
 
 def normals(rows: np.ndarray, size: int, *key: Key) -> np.ndarray:

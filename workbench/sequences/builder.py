@@ -143,6 +143,8 @@ class Builder:
 
     def spans(self, encoded: Encoding, mentions: Listing[Any]) -> list[Span]:
         """Mentions in characters as token rows of `encoded`; those without a row are counted."""
+        if not mentions:
+            return []
         aligned = align(encoded, mentions, self.partial)
         if aligned.unaligned:
             self.dropped[UNALIGNED] += aligned.unaligned
@@ -150,6 +152,8 @@ class Builder:
 
     def kept(self, spans: list[Span], row: int, begin: int = 0, end: int | None = None) -> list[Span]:
         """The spans of the tokens [begin, end), laid out from `row`; those that `end` cuts are counted."""
+        if not spans:
+            return []
         kept = shifted(spans, row, begin, end)
         divided = 0 if end is None else sum(begin <= s.start < end < s.end for s in spans)
         if divided:

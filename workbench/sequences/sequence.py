@@ -239,6 +239,9 @@ def text_fields(
     }
 
 
+TEXT_FIELDS = tuple(text_fields(np.zeros(0, np.int64)))
+
+
 def code_points(text: str) -> np.ndarray:
     """[characters] int32."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.int32).copy()

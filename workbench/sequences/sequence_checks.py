@@ -13,9 +13,7 @@ import numpy as np
 
 from workbench.components.calls import Returns, all_are, value_in_words
 from workbench.core.errors import WorkbenchError
-from workbench.sequences.sequence import Mark, Rows, Sequence, Span, text_fields
-
-TEXT_FIELDS = text_fields(np.zeros(0, np.int64)).keys()
+from workbench.sequences.sequence import TEXT_FIELDS, Mark, Rows, Sequence, Span
 
 
 def _are_row_groups(found: Any) -> bool:
@@ -66,7 +64,7 @@ def noised_rows(vocab_size: int) -> Returns:
 def _bad_stream(sequence: Sequence, stream: str, vocab_size: int) -> str:
     """The error in the fields of a stream of tokens, in words."""
     fields = sequence.streams.get(stream, {})
-    if lost := TEXT_FIELDS - fields.keys():
+    if lost := set(TEXT_FIELDS) - fields.keys():
         return f"the stream {stream!r} without {', '.join(sorted(lost))}"
     for name, field in fields.items():
         if not isinstance(field, np.ndarray | Rows):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Sequence as Listing
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from annotated_types import MinLen
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Positive
-from workbench.sequences.sequence import Fields, Span, text_fields
+from workbench.sequences.sequence import TEXT_FIELDS, Fields, Span
 from workbench.text.tokenizer import Encoding, Tokenizer
 
 Visibility = Literal["bidirectional", "causal", "anticausal", "prefix"]
@@ -28,13 +29,17 @@ TYPES: dict[Visibility, tuple[int, int]] = {
 """Segment ids in a mixture: they also show the network the visibility of a sequence (UniLM, section 2.1, with the
 numbers of its published code)."""
 
+Layout = tuple[Listing[Encoding], Listing[int] | None, Visibility | None]
+"""The segments of a sequence, their types, its visibility."""
+LaidText = tuple[Fields, list[int]]
+"""The text stream of a sequence, and the row at which each segment begins."""
+
 
 class Frame:
     """The special tokens around segments, one before the first, one after each; and the rows that each row sees.
 
     Args:
         tokenizer: the source of their ids.
-        begin, end: roles (cls, sep, bos, eos), or None for no token there.
         begin, end: roles (cls, sep, bos, eos), or None for no token there.
         visibility: `bidirectional`: all rows; `causal`: the row itself and those before it; `anticausal`: itself and
             those after it; `prefix`: the last of several segments causally, and those before it in both directions
@@ -84,47 +89,105 @@ class Frame:
         segments: Listing[Encoding],
         types: Listing[int] | None = None,
         visibility: Visibility | None = None,
-    ) -> tuple[Fields, list[int]]:
-        """The text stream of the segments, and the row at which each begins.
+    ) -> LaidText:
+        """`lay_all` for the segments of one sequence."""
+        return self.lay_all([(segments, types, visibility)])[0]
+
+    def lay_all(self, texts: Iterable[Layout]) -> list[LaidText]:
+        """The text stream of each sequence, and the row at which each of its segments begins.
 
         A segment's tokens and the special token after it have its type. Word numbers continue from segment to segment;
         they are those of a segmenter where the tokenizer has one.
         Behind a prefix the token that ends the last segment is not `special`: it may be hidden as any other, so that a
         network learns where to stop (UniLM, arXiv:1905.03197, section 2.5).
+        The streams are stretches of the arrays of all, as an array costs more than the rows of one text.
 
         Args:
-            types: by default those of the visibility.
-            visibility: where it is not the frame's own.
+            texts: of each sequence its segments, their types (None: those of the visibility), and its visibility where
+                it is not the frame's own.
         """
-        seen = visibility or self.visibility
-        types = types or self.types(seen)
-        ids: list[Any] = [np.array(self.begin, np.int64)]
-        words: list[Any] = [np.full(len(self.begin), -1)]
-        starts: list[Any] = [words[0]]
-        ends: list[Any] = [words[0]]
-        kinds: list[Any] = [np.full(len(self.begin), types[0], np.int64)]
-        special: list[Any] = [np.ones(len(self.begin), np.bool_)]
-        rows, row, word = [], len(self.begin), 0
-        closing = np.full(len(self.end), -1)
-        for segment, kind in zip(segments, types, strict=False):
-            rows.append(row)
-            ids += [segment.ids, self.end]
-            numbers = segment.words if segment.segmenter else segment.pretokens
-            words += [np.where(numbers < 0, -1, numbers + word), closing]
-            starts += [segment.starts, closing]
-            ends += [segment.ends, closing]
-            kinds.append(np.full(len(segment) + len(self.end), kind, np.int64))
-            special += [np.zeros(len(segment), np.bool_), np.ones(len(self.end), np.bool_)]
-            row += len(segment) + len(self.end)
-            word += int(numbers.max(initial=-1)) + 1
-        columns = [np.concatenate(column) for column in (ids, kinds, words, special, starts, ends)]
-        names = ("token_type_ids", "word_ids", "special", "char_start", "char_end")
-        stream = text_fields(columns[0].astype(np.int64), **dict(zip(names, columns[1:], strict=True)))
-        if seen != "bidirectional":
-            stream["rank"] = ranks(seen, len(columns[0]), rows)
-        if seen == "prefix" and len(rows) > 1:  # the end of a target is learned too, or no generated text would end
-            stream["special"][len(columns[0]) - len(self.end) :] = False
-        return stream, rows
+        begin, end = len(self.begin), len(self.end)
+        segments: list[Encoding] = []
+        kinds: list[tuple[int, int]] = []  # of each segment with the special tokens around it: type, rows
+        first: list[bool] = []  # whether a segment is the first of its sequence
+        seen: list[Visibility] = []
+        rows: list[list[int]] = []
+        bounds = [0]
+        for own, types, visibility in texts:
+            seen.append(visibility or self.visibility)
+            types = types or self.types(seen[-1])
+            begins: list[int] = []
+            row = begin
+            for segment, kind in zip(own, types, strict=False):
+                size = len(segment.ids) + end
+                kinds.append((kind, size if begins else size + begin))
+                first.append(not begins)
+                segments.append(segment)
+                begins.append(row)
+                row += size
+            if not begins:
+                kinds.append((types[0], begin))
+            rows.append(begins)
+            bounds.append(bounds[-1] + row)
+        columns = self._columns(segments, np.array(first, np.bool_), rows, bounds)
+        columns["token_type_ids"] = np.repeat(*np.array(kinds, np.int64).reshape(-1, 2).T)
+        laid = []
+        for visibility, begins, start, until in zip(seen, rows, bounds, bounds[1:], strict=False):
+            stream = {name: columns[name][start:until] for name in TEXT_FIELDS}
+            if visibility != "bidirectional":
+                stream["rank"] = ranks(visibility, until - start, begins)
+            if visibility == "prefix" and len(begins) > 1:  # an end is learned too, or no generated text would end
+                stream["special"][until - start - end :] = False
+            laid.append((stream, begins))
+        return laid
+
+    def _columns(
+        self, segments: Listing[Encoding], first: np.ndarray, rows: Listing[Listing[int]], bounds: Listing[int]
+    ) -> Fields:
+        """The fields of all sequences [rows of all], but for their types.
+
+        Args:
+            segments, first: in order, and whether each is the first of its sequence.
+            rows: of each sequence, the rows at which its segments begin.
+            bounds: the rows at which sequences begin, and the number of all rows.
+        """
+        sizes = np.array([len(segment.ids) for segment in segments], np.int64)
+        before = np.cumsum(sizes) - sizes
+        begins = np.array([start + row for start, own in zip(bounds, rows, strict=False) for row in own], np.int64)
+        tokens = np.arange(sizes.sum()) + np.repeat(begins - before, sizes)
+
+        def column(parts: list[np.ndarray], fill: int) -> np.ndarray:
+            values = np.full(bounds[-1], fill, np.int64)
+            values[tokens] = np.concatenate(parts) if parts else 0
+            return values
+
+        ids = column([segment.ids for segment in segments], self.end[0] if self.end else 0)
+        if self.begin:
+            ids[bounds[:-1]] = self.begin[0]
+        words = column([segment.words if segment.segmenter else segment.pretokens for segment in segments], -1)
+        if not first.all():
+            words[tokens] = _continued(words[tokens], sizes, first)
+        special = np.ones(bounds[-1], np.bool_)
+        special[tokens] = False
+        return {
+            "input_ids": ids,
+            "position_ids": np.arange(bounds[-1]) - np.repeat(bounds[:-1], np.diff(bounds)),
+            "word_ids": words,
+            "special": special,
+            "char_start": column([segment.starts for segment in segments], -1),
+            "char_end": column([segment.ends for segment in segments], -1),
+            "taken": np.zeros(bounds[-1], np.bool_),
+        }
+
+
+def _continued(words: np.ndarray, sizes: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """Word numbers [tokens] that continue from segment to segment, and begin anew with each `first` one."""
+    begins, filled = np.cumsum(sizes) - sizes, sizes > 0
+    counts = np.zeros(len(sizes), np.int64)
+    counts[filled] = 1 + np.maximum.reduceat(words, begins[filled])
+    before = np.cumsum(counts) - counts
+    before -= before[np.maximum.accumulate(np.where(first, np.arange(len(first)), 0))]
+    return np.where(words < 0, -1, words + np.repeat(before, sizes))
 
 
 def joined(streams: Listing[Fields]) -> Fields:

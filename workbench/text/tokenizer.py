@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,8 @@ class Encoding:
 
     def part(self, begin: int, end: int) -> Encoding:
         """The tokens [begin, end); offsets and numbers stay those of the whole text."""
+        if (begin, end) == (0, len(self.ids)):
+            return self
         ids, pretokens, starts, ends = (column[begin:end] for column in self.columns)
         return Encoding(ids, pretokens, starts, ends, self.text, self.segmenter)
 
@@ -247,8 +249,9 @@ class Tokenizer:
         Raises:
             WorkbenchError: the definition cannot encode one of them (a model that lacks its unknown token).
         """
+        listed = list(texts)
         try:
-            encodings = self.backend.encode_batch(list(texts), add_special_tokens=False)
+            encodings = self.backend.encode_batch(listed, add_special_tokens=False)
         except Exception as error:
             if type(error) is not Exception:  # the library's own errors are plain ones
                 raise
@@ -256,19 +259,28 @@ class Tokenizer:
                 f"the tokenizer cannot encode this text ({error}): its definition is damaged, or was edited by hand; "
                 "train it again, or take the original"
             ) from error
-        return [self._encoded(text, encoding) for text, encoding in zip(texts, encodings, strict=True)]
+        return self._encoded(listed, encodings)
 
-    def _encoded(self, text: str, encoding: tokenizers.Encoding) -> Encoding:
-        ids = np.array(encoding.ids, np.int64)
-        n = len(ids)
-        offsets = np.fromiter(chain.from_iterable(encoding.offsets), np.int64, 2 * n).reshape(n, 2)
-        pretokens = np.array([-1 if w is None else w for w in encoding.word_ids], np.int64)
-        starts, ends = offsets[:, 0], offsets[:, 1]
+    def _encoded(self, texts: list[str], encodings: list[tokenizers.Encoding]) -> list[Encoding]:
+        """The tokens of each text: stretches of the arrays of all, as an array costs more than the tokens of one."""
+        of_texts = [encoding.ids for encoding in encodings]
+        bounds = [0, *accumulate(map(len, of_texts))]
+        ids = np.fromiter(chain.from_iterable(of_texts), np.int64, bounds[-1])
+        pairs = chain.from_iterable(chain.from_iterable(encoding.offsets for encoding in encodings))
+        starts, ends = np.fromiter(pairs, np.int64, 2 * bounds[-1]).reshape(-1, 2).T.copy()
+        numbers = chain.from_iterable(encoding.word_ids for encoding in encodings)
+        pretokens = np.fromiter((-1 if number is None else number for number in numbers), np.int64, bounds[-1])
         if self.vocabulary_spaces:
-            starts = _after_space(text, starts, ends)
-        if n and self._spelled_special[ids].any():
-            ids = np.where(self._spelled_special[ids], self.id("unk"), ids)
-        return Encoding(ids, pretokens, starts, ends, text, self.segmenter)
+            before = np.repeat([0, *accumulate(map(len, texts[:-1]))], np.diff(bounds)) if texts else starts
+            starts = _after_space("".join(texts), starts + before, ends + before) - before
+        spelled = self._spelled_special[ids]
+        if spelled.any():
+            ids[spelled] = self.id("unk")
+        parts = [slice(begin, end) for begin, end in pairwise(bounds)]
+        return [
+            Encoding(ids[part], pretokens[part], starts[part], ends[part], text, self.segmenter)
+            for text, part in zip(texts, parts, strict=True)
+        ]
 
     @cached_property
     def _spelled_special(self) -> np.ndarray:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Count, Positive, Role
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builder import Builder, TextOptions, sample_text, sequence_of
-from workbench.sequences.sequence import Sample, Sequence
+from workbench.sequences.sequence import Fields, Sample, Sequence, Span
 from workbench.sequences.text_layout import VisibilityAlone, cut_segments
 from workbench.text.tokenizer import Encoding, Tokenizer
 
@@ -28,6 +29,18 @@ class DocumentOptions(TextOptions):
     begin: Role | None = "cls"
     end: Role | None = "sep"
     chars_per_token: Positive | None = None
+
+
+class _Piece(NamedTuple):
+    """The tokens [begin, end) of a sample's text, its part `number`, and the spans of the whole text."""
+
+    sample: Sample
+    number: int
+    text: Encoding
+    begin: int
+    end: int
+    spans: list[Span]
+    masks: list[Span]
 
 
 class DocumentBuilder(Builder):
@@ -65,20 +78,22 @@ class DocumentBuilder(Builder):
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         encoded = self.tokenizer.encode_batch([sample_text(sample) for sample in samples])
-        return [s for sample, text in zip(samples, encoded, strict=True) for s in self._sequences(sample, text)]
+        pieces = [piece for sample, text in zip(samples, encoded, strict=True) for piece in self._pieces(sample, text)]
+        laid = self.frame.lay_all(([piece.text.part(piece.begin, piece.end)], None, None) for piece in pieces)
+        return [self._sequence(piece, stream, row) for piece, (stream, (row,)) in zip(pieces, laid, strict=True)]
 
-    def _sequences(self, sample: Sample, encoded: Encoding) -> list[Sequence]:
-        spans = self.spans(encoded, sample.get("spans", ()))
-        masks = self.spans(encoded, sample.get("mask_spans", ()))
-        parts = cut_segments(encoded, self.capacity, [*spans, *masks])
-        sequences = []
-        for number, (begin, end) in enumerate(parts):
-            stream, rows = self.frame.lay([encoded.part(begin, end)])
-            if not len(stream["input_ids"]):
-                self.dropped["empty text"] += 1
-                continue
-            last = None if end == len(encoded) else end
-            kept = self.kept(spans, rows[0], begin, last)
-            hidden = self.kept(masks, rows[0], begin, last)
-            sequences.append(sequence_of(sample, {"text": stream}, number, kept, mask_spans=hidden))
-        return sequences
+    def _pieces(self, sample: Sample, text: Encoding) -> list[_Piece]:
+        """The stretches of a text that become sequences."""
+        if not len(text.ids) + self.frame.size():
+            self.dropped["empty text"] += 1
+            return []
+        spans = self.spans(text, sample.get("spans", ()))
+        masks = self.spans(text, sample.get("mask_spans", ()))
+        parts = cut_segments(text, self.capacity, [*spans, *masks])
+        return [_Piece(sample, number, text, *part, spans, masks) for number, part in enumerate(parts)]
+
+    def _sequence(self, piece: _Piece, stream: Fields, row: int) -> Sequence:
+        begin, end = piece.begin, None if piece.end == len(piece.text.ids) else piece.end
+        kept = self.kept(piece.spans, row, begin, end)
+        hidden = self.kept(piece.masks, row, begin, end)
+        return sequence_of(piece.sample, {"text": stream}, piece.number, kept, mask_spans=hidden)

@@ -22,7 +22,7 @@ from workbench.sequences.image_stream import (
     shuffled_captions,
 )
 from workbench.sequences.missing_fields import missing
-from workbench.sequences.sequence import Sample, Sequence
+from workbench.sequences.sequence import Sample, Sequence, Span
 from workbench.sequences.text_layout import Frame, VisibilityAlone
 from workbench.text.tokenizer import Encoding, Tokenizer
 
@@ -94,7 +94,23 @@ class ImageCaptionBuilder(Builder):
             for part, number in enumerate(self._choose(sample, rng))
         ]
         encoded = self.tokenizer.encode_batch([sample["captions"][number] for sample, _, number, _ in chosen])
-        return [self._sequence(*choice, text) for choice, text in zip(chosen, encoded, strict=True)]
+        texts = [self._text(sample, number, text) for (sample, _, number, _), text in zip(chosen, encoded, strict=True)]
+        read = [text if self.target is None else text.part(0, 0) for text, _ in texts]
+        laid = self.frame.lay_all(([text], None, None) for text in read)
+        written = self.written.lay_all(([text], None, None) for text, _ in texts) if self.target is not None else []
+        sequences = []
+        for i, (sample, part, number, rng) in enumerate(chosen):
+            stream, (row,) = laid[i]
+            target = {} if self.target is None else {self.target: written[i][0]}
+            streams = {"text": stream, **target, **self.image.streams(sample, rng)}
+            kept = self.kept(texts[i][1], row)
+            sequences.append(sequence_of(sample, streams, part, kept, meta={"caption": number}))
+        return sequences
+
+    def _text(self, sample: Sample, number: int, encoded: Encoding) -> tuple[Encoding, list[Span]]:
+        """The tokens of a caption and its mentions, as far as there is room."""
+        spans = self.spans(encoded, _caption_spans(sample, number)) if self.target is None else []
+        return self.truncate(encoded, spans, self.capacity)
 
     def controlled(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         """The samples with the captions that the control assigns to them."""
@@ -110,16 +126,6 @@ class ImageCaptionBuilder(Builder):
         if not captions:
             raise missing(sample, "captions")
         return [int(rng.integers(len(captions)))] if self.captions == "one" else list(range(len(captions)))
-
-    def _sequence(
-        self, sample: Sample, part: int, number: int, rng: np.random.Generator, encoded: Encoding
-    ) -> Sequence:
-        spans = self.spans(encoded, _caption_spans(sample, number)) if self.target is None else []
-        encoded, spans = self.truncate(encoded, spans, self.capacity)
-        target = {} if self.target is None else {self.target: self.written.lay([encoded])[0]}
-        stream, rows = self.frame.lay([encoded.part(0, 0) if target else encoded])
-        streams = {"text": stream, **target, **self.image.streams(sample, rng)}
-        return sequence_of(sample, streams, part, self.kept(spans, rows[0]), meta={"caption": number})
 
 
 def _caption_spans(sample: Sample, number: int) -> list[Any]:

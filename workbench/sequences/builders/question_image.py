@@ -55,11 +55,12 @@ class QuestionImageBuilder(Builder):
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         asked = [(s, part, question) for s in samples for part, question in enumerate(_questions(s))]
         encoded = self.tokenizer.encode_batch([question["question"] for _, _, question in asked])
+        texts = [self.truncate(tokens, [], self.capacity)[0] for tokens in encoded]
         sequences = []
-        for (sample, part, question), tokens in zip(asked, encoded, strict=True):
-            tokens, _ = self.truncate(tokens, [], self.capacity)
+        laid = self.frame.lay_all(([text], None, None) for text in texts)
+        for (sample, part, question), (stream, _) in zip(asked, laid, strict=True):
             rng = draws.of((*tuple(sample.get("draw", ())), part))
-            streams = {"text": self.frame.lay([tokens])[0], **self.image.streams(sample, rng)}
+            streams = {"text": stream, **self.image.streams(sample, rng)}
             sequences.append(sequence_of(sample, streams, part, [], meta=dict(question)))
         return sequences
 

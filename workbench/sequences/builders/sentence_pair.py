@@ -11,8 +11,8 @@ from workbench.core.options.bounds import Count, Positive
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builder import TRUNCATED, Builder, sample_text, sequence_of
 from workbench.sequences.segments import cut_longer, in_two, one_way, segments_of
-from workbench.sequences.sequence import Sample, Sequence
-from workbench.sequences.text_layout import Mixture, Visibility, shifted
+from workbench.sequences.sequence import Sample, Sequence, Span
+from workbench.sequences.text_layout import LaidText, Mixture, Visibility, shifted
 from workbench.text.tokenizer import Encoding, Tokenizer
 
 
@@ -61,20 +61,27 @@ class SentencePairBuilder(Builder):
         separated = [segments_of(pair) for pair in pairs]
         texts = [sample_text({**pair, **part}) for pair, parts in zip(pairs, separated, strict=True) for part in parts]
         encoded = iter(self.tokenizer.encode_batch(texts))
-        return [
-            self._sequence(pair, [(part, next(encoded)) for part in parts])
-            for pair, parts in zip(pairs, separated, strict=True)
-        ]
+        segments = [[(part, next(encoded)) for part in parts] for parts in separated]
+        ranges = [self._ranges([len(text) for _, text in own]) for own in segments]
+        laid = self.frame.lay_all(
+            ([text.part(*kept) for (_, text), kept in zip(own, cut, strict=True)], None, pair.get("visibility"))
+            for pair, own, cut in zip(pairs, segments, ranges, strict=True)
+        )
+        return [self._sequence(*each) for each in zip(pairs, segments, ranges, laid, strict=True)]
 
     def _pair(self, sample: Sample, draws: Draws) -> Sample:
         whole = "second" in sample or not self.split or one_way(sample)
         return sample if whole else in_two(sample, draws.of(tuple(sample.get("draw", ()))))
 
-    def _sequence(self, sample: Sample, segments: list[tuple[dict[str, Any], Encoding]]) -> Sequence:
-        ranges = self._ranges([len(encoded) for _, encoded in segments])
-        parts = [encoded.part(*kept) for (_, encoded), kept in zip(segments, ranges, strict=True)]
-        stream, rows = self.frame.lay(parts, visibility=sample.get("visibility"))
-        found: dict[str, list] = {"spans": [], "mask_spans": []}
+    def _sequence(
+        self,
+        sample: Sample,
+        segments: list[tuple[dict[str, Any], Encoding]],
+        ranges: list[tuple[int, int]],
+        laid: LaidText,
+    ) -> Sequence:
+        stream, rows = laid
+        found: dict[str, list[Span]] = {"spans": [], "mask_spans": []}
         for (segment, encoded), kept, row in zip(segments, ranges, rows, strict=True):
             for field, spans in found.items():
                 aligned = self.spans(encoded, segment.get(field, ()))
