@@ -60,7 +60,7 @@ class Model:
         torch: the module, with all networks and heads; train it, move it or look into it as any other.
         tokenizer: None where the model reads no text.
         recipe: what it was built from.
-        transforms: by task its half in the loader: `transforms[task].micro_batch(samples, number)`, or
+        tasks: by name the half of a task in the loader: `tasks[name].micro_batch(samples, number)`, or
             `.sequences(samples)` for sequences without objectives.
     """
 
@@ -84,13 +84,13 @@ class Model:
         return self._loaded.recipe
 
     @property
-    def transforms(self) -> dict[str, Task]:
-        return self._loaded.transforms
+    def tasks(self) -> dict[str, Task]:
+        return self._loaded.tasks
 
     @property
-    def read(self) -> dict[str, dict[str, str]]:
+    def data_identities(self) -> dict[str, dict[str, str]]:
         """The identity of the files that were opened for it: the tokenizer, graphs, vectors."""
-        return self._loaded.read
+        return self._loaded.data_identities
 
     @property
     def _device(self) -> device:
@@ -148,10 +148,10 @@ class Model:
         streams = self.torch.network(self.torch.network_name(network)).sizes
         if images and "image" not in streams:
             raise WorkbenchError(f"the model reads no images, but {', '.join(streams)}; take a vision-language model")
-        tasks = {name: task for name, task in self.transforms.items() if hasattr(task.builder, "image") or not images}
+        tasks = {name: task for name, task in self.tasks.items() if hasattr(task.builder, "image") or not images}
         if not tasks:
             raise WorkbenchError(f"{self.place} was opened to read texts; {self._family_model}")
-        return replace(self._loaded, transforms=tasks)
+        return replace(self._loaded, tasks=tasks)
 
     @property
     def _family_model(self) -> str:
@@ -296,7 +296,7 @@ class Model:
 
     def _placed(self, name: str) -> tuple[Task, str]:
         """The task of an objective in evaluation mode, and the network that its head reads."""
-        each = ((task, placed) for task in self.transforms.values() for placed in task.objectives)
+        each = ((task, placed) for task in self.tasks.values() for placed in task.objectives)
         task, placed = next((task, placed) for task, placed in each if placed.name == name)
         return task.evaluating(), placed.network
 

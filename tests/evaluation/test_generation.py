@@ -63,7 +63,7 @@ def test_lines_are_continued_with_the_likeliest_tokens(causal: Path, lines: Path
         ids = [tokenizer.id("cls"), *tokenizer.encode(text["prompt"]).ids.tolist()]
         new: list[str] = []
         while len(new) < 5:
-            [sequence] = loaded.transforms["text"].evaluating().sequences([{"key": "", "draw": (0,), "text": "the"}])
+            [sequence] = loaded.tasks["text"].evaluating().sequences([{"key": "", "draw": (0,), "text": "the"}])
             fields = {name: values[:1].repeat(len(ids)) for name, values in sequence.streams["text"].items()}
             counted = torch.arange(len(ids)).numpy()
             fields |= {"input_ids": torch.tensor(ids).numpy(), "position_ids": counted, "rank": counted}

@@ -135,7 +135,7 @@ def check_logits_and_texts(tmp_path: Path, model: Any) -> None:
 
 def check_states_and_loss(loaded: LoadedRun, model: Any) -> None:
     """Of a language model: the output of each layer, and the mean loss over the tokens of a text."""
-    task, objective = loaded.transforms["it"].evaluating(), loaded.model.heads["clm"]
+    task, objective = loaded.tasks["it"].evaluating(), loaded.model.heads["clm"]
     (sequence,) = task.sequences([{"key": "it", "text": PROMPTS[0], "draw": (0,)}])
     ids = torch.from_numpy(sequence.streams["text"]["input_ids"])[None]
     found = model(ids, labels=ids, output_hidden_states=True)

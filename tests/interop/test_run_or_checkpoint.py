@@ -53,9 +53,9 @@ def test_vectors_are_those_of_the_library(bert: Path) -> None:
         with torch.no_grad():
             theirs = model(torch.tensor([ids])).last_hidden_state[0, 0]
         torch.testing.assert_close(vector, theirs, atol=1e-5, rtol=1e-5)
-    assert [placed.name for placed in loaded.transforms["text"].objectives] == ["mlm"]
+    assert [placed.name for placed in loaded.tasks["text"].objectives] == ["mlm"]
     assert loaded.recipe.networks["main"].poolers == []  # the files have none
-    assert loaded.read[START][str(bert)].startswith("bert ")
+    assert loaded.data_identities[START][str(bert)].startswith("bert ")
 
 
 def test_it_is_exported_as_it_was(bert: Path, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def check_ids(folder: Path, kind: Kind, goes_on: bool = True) -> None:
     """Those of the library, its special tokens, its segments and its greatest length are ours. Of a family that is
     none of the library's, by the class that the folder names."""
     loaded = load(folder)
-    ours, frame = loaded.tokenizer, loaded.transforms["text"].builder.frame
+    ours, frame = loaded.tokenizer, loaded.tasks["text"].builder.frame
     assert ours is not None
     assert ours.identity == words(kind).identity
     known = "model_type" in json.loads((folder / "config.json").read_text())

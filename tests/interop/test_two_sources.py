@@ -131,7 +131,7 @@ def test_predictions_with_two_matrices_are_those_of_the_library(family: str, tmp
     weights, (kind, _, second, first) = saved(tmp_path / "in", family), TIED[family]
     read(tmp_path / "in", {**weights, second: torch.randn_like(weights[first])})
     loaded = load(tmp_path / "in")
-    (sequence,) = loaded.transforms["text"].evaluating().sequences([{"key": "a", "text": " ".join(WORDS[:6])}])
+    (sequence,) = loaded.tasks["text"].evaluating().sequences([{"key": "a", "text": " ".join(WORDS[:6])}])
     head: Any = next(iter(loaded.model.heads.values()))
     network = loaded.model.network("main")
     ours = head.logits(network, network(collate([sequence]))["text"])

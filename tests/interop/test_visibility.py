@@ -46,7 +46,7 @@ def test_their_library_reads_as_the_run_has_read(family: str, visibility: str, t
     run = run_of(family, visibility, tmp_path)
     export(run, tmp_path / "out", family)
     loaded = load(run)
-    batch = collate(loaded.transforms["it"].sequences([{"key": "it", "text": "the old river runs", "draw": (0,)}]))
+    batch = collate(loaded.tasks["it"].sequences([{"key": "it", "text": "the old river runs", "draw": (0,)}]))
     theirs = AutoModel.from_pretrained(tmp_path / "out").eval()
     with torch.no_grad():
         states = theirs(batch.streams["text"].fields["input_ids"][None]).last_hidden_state[0]

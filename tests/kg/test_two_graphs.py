@@ -110,7 +110,7 @@ def test_two_ranks_equal_one(
 
 def states(run: Path, control: str | None = None) -> torch.Tensor:
     loaded = workbench.load(run, control=control)
-    made = loaded.transforms["facts"].evaluating()
+    made = loaded.tasks["facts"].evaluating()
     batch = made.micro_batch([{**reported(3, WORDINGS[0]), "key": "a", "corpus": "c", "draw": (0,)}], (0,)).views[
         "main"
     ]
@@ -138,7 +138,7 @@ def test_knowledge_stays_in_fine_tuning(told_world: Path, tmp_path: Path) -> Non
     quick = ["train.max_steps=1", "train.lr_schedule.warmup_steps=0", "train.num_workers=0"]
     tuning = TypingTuning(run=run, corpus=str(told_world / "typing"), overrides=quick, max_length=24)
     tuned = workbench.load(fine_tune(EntityTyping(), tuning))
-    (task,) = tuned.transforms.values()
+    (task,) = tuned.tasks.values()
     assert [step.stream for step in task.transforms] == ["towns", "words"]
     sample = {**typed("the stead", "t1", ["place"], "we saw"), "key": "a", "corpus": "c", "draw": (0,)}
     batch = task.evaluating().micro_batch([sample], (0,)).views["main"]

@@ -33,7 +33,7 @@ def glm(world: Any, tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
 
 def test_both_levels_have_one_head(glm: LoadedRun) -> None:
     assert list(glm.model.heads) == ["blanks"]
-    levels = {name: task.objectives[0].objective.level for name, task in glm.transforms.items()}  # type: ignore[attr-defined]
+    levels = {name: task.objectives[0].objective.level for name, task in glm.tasks.items()}  # type: ignore[attr-defined]
     assert levels == {"text": "span", "document": "document"}
 
 
@@ -57,7 +57,7 @@ def test_what_is_written_in_a_blank_has_its_own_limit(glm: LoadedRun) -> None:
 
 
 def test_a_span_longer_than_the_table_is_refused_before_the_network_reads_it(glm: LoadedRun) -> None:
-    task = glm.transforms["document"]
+    task = glm.tasks["document"]
     samples = [{"key": "k", "draw": (0, 0), "text": "They like the river and the bridge of Norway. " * 3}]
     task.micro_batch(samples, (0, 0, 0))
     limits, task.limits = task.limits, {"text": {"block_ids": 5}}

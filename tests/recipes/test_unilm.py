@@ -41,7 +41,7 @@ def test_sequences_of_a_micro_batch_differ_and_those_of_both_directions_are_aske
 ) -> None:
     words = "They like the river. It flows past Norway. Boats look for songs. "
     samples = [{"key": f"k{i}", "draw": (0, i), "text": f"{i} {words}"} for i in range(60)]
-    batch = unilm.transforms["text"].micro_batch(samples, (0, 0, 0)).views["main"]
+    batch = unilm.tasks["text"].micro_batch(samples, (0, 0, 0)).views["main"]
     text = batch.streams["text"]
     labels = batch.targets["nsp"]["labels"].tolist()
     kinds = set()
@@ -59,7 +59,7 @@ def test_the_end_is_hidden_behind_a_prefix_and_nowhere_else(unilm: LoadedRun) ->
     end, ends = unilm.tokenizer.id("sep"), {}
     samples = [{"key": f"k{i}", "draw": (0, i), "text": f"{i} {LINES[0]} Boats look."} for i in range(200)]
     for number in range(2):
-        view = unilm.transforms["text"].micro_batch(samples, (0, number, 0)).views["main"]
+        view = unilm.tasks["text"].micro_batch(samples, (0, number, 0)).views["main"]
         types, asked = view.streams["text"].fields["token_type_ids"], view.targets["mlm"]
         for row, label in zip(asked["rows"].tolist(), asked["labels"].tolist(), strict=True):
             seen = int(types[row])
@@ -69,7 +69,7 @@ def test_the_end_is_hidden_behind_a_prefix_and_nowhere_else(unilm: LoadedRun) ->
 
 
 def test_sequences_of_four_visibilities_together_have_the_states_they_have_alone(unilm: LoadedRun) -> None:
-    task, network = unilm.transforms["text"], unilm.model.network().eval()
+    task, network = unilm.tasks["text"], unilm.model.network().eval()
     samples = [{"key": f"k{i}", "draw": (0, i), "text": f"{i} {LINES[0]} Boats look for songs."} for i in range(24)]
     arranged = task.builder.arrange(samples, Draws(0, number=()))
     assert len({sample["visibility"] for sample in arranged}) == 4

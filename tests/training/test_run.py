@@ -142,7 +142,7 @@ def test_load_gives_the_trained_model(recipe: Recipe, tmp_path: Path) -> None:
     run = pretrain(shorter(recipe, max_steps=3), tmp_path / "run")
     one, two = workbench.load(run), workbench.load(run)
     samples = [{"key": "a", "text": "the old river", "draw": (0, 0, 0)}]
-    batch = one.transforms["text"].micro_batch(samples, (0, 0, 0))
+    batch = one.tasks["text"].micro_batch(samples, (0, 0, 0))
     with torch.no_grad():
         first, second = (loaded.torch(batch, ["mlm"])["mlm"].loss for loaded in (one, two))
     assert torch.equal(first, second)

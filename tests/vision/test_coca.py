@@ -59,7 +59,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def batch_of(run: Path) -> Callable[[LoadedRun], Batch]:
     [samples] = sample_pass([Corpus.open(run.parent / "train")], size=6, unit="captions", limit=6)
-    return lambda loaded: loaded.transforms["pairs"].evaluating().micro_batch(samples, (0,)).views["main"]
+    return lambda loaded: loaded.tasks["pairs"].evaluating().micro_batch(samples, (0,)).views["main"]
 
 
 def rows(batch: Batch, stream: str) -> list[slice]:

@@ -207,7 +207,7 @@ class GenerateScoring(WritingScoring):
         """The generator of a run whose tasks have the builder `text_to_text`."""
         from workbench.evaluation.analysis.generation import Generator
 
-        longest = min(task.builder.max_target_length for task in loaded.transforms.values()) - 1  # without the end
+        longest = min(task.builder.max_target_length for task in loaded.tasks.values()) - 1  # without the end
         return Generator(loaded, self.decoding(longest), self.network, objective=self.objective)
 
 

@@ -131,10 +131,10 @@ def opened(found: FoundRun | FoundWeights) -> LoadedRun:
 
 def _open_run(found: FoundRun) -> LoadedRun:
     loaded = open_found(found)
-    if MADE_FOR in loaded.read:
+    if MADE_FOR in loaded.data_identities:
         with noted() as own:
             note_weight_source(InitFrom(str(found.folder)))
-        refuse_foreign(loaded.read, own.get(START, {}))
+        refuse_foreign(loaded.data_identities, own.get(START, {}))
     return loaded
 
 

@@ -62,7 +62,7 @@ def write_tokenizer(
 
 def frame_of(loaded: LoadedRun, network: str) -> Frame | None:
     """The special tokens around the texts of the first task that trains a network, or else of any."""
-    tasks = sorted(loaded.transforms.values(), key=lambda task: all(o.network != network for o in task.objectives))
+    tasks = sorted(loaded.tasks.values(), key=lambda task: all(o.network != network for o in task.objectives))
     return next((task.builder.frame for task in tasks if isinstance(task.builder, Builder)), None)
 
 

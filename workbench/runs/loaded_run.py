@@ -30,16 +30,16 @@ from workbench.text.tokenizer import Tokenizer
 class LoadedRun:
     """A loaded run: the model in evaluation mode, its tokenizer, its recipe.
 
-    `transforms[task]` is the task's code in the data loader: `transforms[task].micro_batch(samples, number)`, or
-    `.sequences(samples)` for sequences without objectives. `read` has the identity of what was opened for it: the
-    tokenizer, graphs, vectors.
+    `tasks[name]` is a task's code in the data loader: `tasks[name].micro_batch(samples, number)`, or
+    `.sequences(samples)` for sequences without objectives. `data_identities` has the identity of what was opened for
+    it: the tokenizer, graphs, vectors.
     """
 
     model: PretrainingModel
     tokenizer: Tokenizer | None
     recipe: Recipe
-    transforms: dict[str, Task]
-    read: Identities = field(default_factory=dict)
+    tasks: dict[str, Task]
+    data_identities: Identities = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

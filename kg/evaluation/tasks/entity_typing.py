@@ -79,7 +79,7 @@ class EntityTyping(DownstreamTask[TypingTuning, TypingScoring]):
                 "mentions": len(found.samples),
                 "without prediction": int((~chosen.any(1)).sum()),
                 "linked mentions": sum(bool(linked_at(sample, sample["mention"])) for sample in found.samples),
-                **stated_types(run.loaded.read, found.samples),
+                **stated_types(run.loaded.data_identities, found.samples),
                 "types": len(names),
                 "gold types never predicted": never_predicted(classes),
                 "gold types outside the inventory": int(found.outside.sum()),

@@ -68,7 +68,7 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
                 "candidates": max(len(f.candidates.labels) for f in facts.values()),
                 **({"candidates that are several entities": shared} if shared else {}),
                 "candidates that are true too": sum(len(c.also_right) for f in facts.values() for c in f.clozes),
-                **stated_clozes(run.loaded.read, (fact_of(s) for f in facts.values() for s in f.samples)),
+                **stated_clozes(run.loaded.data_identities, (fact_of(s) for f in facts.values() for s in f.samples)),
             },
             variant=f"a candidate's score is the {scoring.normalisation} of its tokens' log-probabilities; realistic "
             "ranks",

@@ -52,7 +52,7 @@ class RelationClassification(Classification):
 
     def known_before(self, run: EvaluatedRun, made: GatheredTensors, samples: Iterable[Sample]) -> dict[str, int]:
         """The facts that the run's graph states, and the pairs that it joins."""
-        return stated_facts(run.loaded.read, samples)
+        return stated_facts(run.loaded.data_identities, samples)
 
     def baselines(
         self, run: EvaluatedRun, objective: Classify, made: GatheredTensors, samples: Iterable[Sample]

@@ -195,7 +195,7 @@ def test_classes_that_look_alike_are_told_and_those_of_the_held_out_set_are_know
 
 
 def test_a_long_text_is_one_item_and_a_pair_keeps_both(tuned: Path, prepared: Callable[..., str]) -> None:
-    task = load(tuned).transforms["classify"]
+    task = load(tuned).tasks["classify"]
     assert (task.builder.unit, task.builder.window) == (None, None)
     long = {"key": "a", "draw": (0,), "text": "the film is good . " * 30, "labels": {"verdict": 1}}
     (sequence,) = task.sequences([long])

@@ -166,7 +166,7 @@ def test_a_memory_as_long_as_the_text_reads_it_as_one(texts: Path, tmp_path: Pat
     corpus = prepare(tmp_path, "read-on", rows)
     found = scored(run, corpus, batch_size=2)
     loaded = load(run)
-    task, placed = loaded.transforms["text"], loaded.transforms["text"].objectives[0]
+    task, placed = loaded.tasks["text"], loaded.tasks["text"].objectives[0]
     whole = task.with_builder(DocumentBuilder(task.builder.tokenizer, 100, None, None, 1.0, visibility="causal"))
     samples = [{"key": str(i), "draw": (0, 0, i), **row} for i, row in enumerate(rows)]
     micro = whole.micro_batch(samples, (0, 0, 0))
@@ -226,7 +226,7 @@ def test_tokens_that_the_tokenizer_does_not_know_are_told(
     assert "unknown to the tokenizer" not in caplog.text
     corpus = prepare(tmp_path, "snow", [{"text": "\u2603 \u2604 \u2605"}, {"text": "the red house"}])
     found = scored(run, corpus)
-    begins = len(load(run).transforms["text"].builder.frame.begin)
+    begins = len(load(run).tasks["text"].builder.frame.begin)
     assert found.counts["unknown tokens"] == 3 - (not begins)
     assert found.numbers["unknown_share"] == pytest.approx(found.counts["unknown tokens"] / found.counts["tokens"])
     assert "are unknown to the tokenizer" in caplog.text

@@ -46,7 +46,7 @@ def test_losses_are_those_of_the_library(
     loaded = load(bert)
     model = transformers.AutoModelForMaskedLM.from_pretrained(bert).eval()
     samples = [{"key": str(i), "draw": (0, 0, i), "text": text} for i, text in enumerate(texts)]
-    sequences = loaded.transforms["text"].sequences(samples)
+    sequences = loaded.tasks["text"].sequences(samples)
     assert len(sequences) == 4
     nats = 0.0
     for sequence in sequences:

@@ -153,7 +153,7 @@ def check_logits(run: Path, model: Any) -> None:
     loaded = load(run)
     for i in range(3):
         sample = {"key": "it", "text": " ".join(WORDS[i:]), "draw": (i,)}
-        batch = loaded.transforms["it"].micro_batch([sample], (0, i, 0)).views["main"]
+        batch = loaded.tasks["it"].micro_batch([sample], (0, i, 0)).views["main"]
         text, query = batch.streams["text"].fields, batch.streams["query"].fields
         network = loaded.model.networks["main"]
         found = loaded.model.heads["plm"].logits(network, network(batch)["query"])

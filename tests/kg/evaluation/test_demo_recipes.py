@@ -61,7 +61,7 @@ def test_they_train(name: str, overrides: list[str], data: Path, tmp_path: Path)
     losses = [line["facts.mlm/loss"] for line in lines if "facts.mlm/loss" in line]
     assert len(losses) == 4
     assert losses[-1] < losses[0]
-    sequences = load(run).transforms["facts"].sequences([{"text": "loville is a town", "spans": [[0, 7, "t0", 1.0]]}])
+    sequences = load(run).tasks["facts"].sequences([{"text": "loville is a town", "spans": [[0, 7, "t0", 1.0]]}])
     text = sequences[0].streams["text"]
     assert ("branch" in text) == (name == "demo-k-bert" and "vars.visible_matrix=false" not in overrides)
     assert (len(text["input_ids"]) > text["position_ids"].max() + 1) == (name == "demo-k-bert")

@@ -151,7 +151,7 @@ def test_the_papers_marks_are_new_tokens(task: str, data: Path, tmp_path: Path) 
     before, after = workbench.load(tmp_path / "run"), workbench.load(tuned)
     assert after.tokenizer.vocab_size == before.tokenizer.vocab_size + len(marks)
     sample = {**record(0, WORDINGS[0]), "key": "a", "corpus": "c", "draw": (0,)}
-    (transform,) = after.transforms.values()
+    (transform,) = after.tasks.values()
     batch = transform.evaluating().micro_batch([sample], (0,)).views["main"]
     ids = batch.streams["text"].fields["input_ids"].tolist()
     for mark in marks.values():

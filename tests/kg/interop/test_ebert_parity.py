@@ -70,7 +70,7 @@ def test_states_and_logits_are_berts(form: str | None, bert: Any) -> None:
     assert loaded.tokenizer is not None
     spans = [[TEXT.index(mention), TEXT.index(mention) + len(mention), entity, 1.0] for entity, mention in MENTIONS]
     sample = {"key": "a", "corpus": "c", "draw": (0,), "text": TEXT, "spans": spans}
-    batch = collate(loaded.transforms["text"].sequences([sample]))
+    batch = collate(loaded.tasks["text"].sequences([sample]))
     table = model.bert.embeddings.word_embeddings.weight
     vocabulary = loaded.tokenizer.vocabulary
     words = words_of(form) if form else ["[CLS]", *TEXT.replace(".", " .").split(), "[SEP]"]

@@ -105,7 +105,7 @@ def test_vectors_are_the_first_states_of_descriptions_seen_or_not(run: Path, wor
     assert set(vectors.ids) == {*SEEN, *UNSEEN}
     assert vectors.vectors.shape == (10, SIZE)
     loaded = workbench.load(run)
-    network, task = loaded.torch.network("main"), loaded.transforms["triples"]
+    network, task = loaded.torch.network("main"), loaded.tasks["triples"]
     for entity in ("Q2", "Q9"):
         words = WORDS[2 * int(entity[1]) : 2 * int(entity[1]) + 3]
         ids = [tokenizer().id("cls"), *tokenizer().encode(" ".join(words)).ids.tolist(), tokenizer().id("sep")]
@@ -126,7 +126,7 @@ def test_vectors_are_the_first_states_of_descriptions_seen_or_not(run: Path, wor
 
 def test_units_are_the_vectors_of_one_pass(run: Path, world: Path, tmp_path: Path) -> None:
     loaded, store = workbench.load(run), GraphStore.open(world / "all")
-    task = loaded.transforms["triples"].evaluating()
+    task = loaded.tasks["triples"].evaluating()
     network, objective = loaded.torch.network("main"), task.objectives[0].objective
     with torch.inference_mode():
         whole = objective.described(task, network, store, 3)
@@ -146,7 +146,7 @@ def test_a_run_and_its_vectors_score_triples_alike(run: Path, world: Path, tmp_p
     write(run, world / "all", output)
     vectors, store = load_vectors(output), GraphStore.open(world / "all")
     loaded = workbench.load(run)
-    task = loaded.transforms["triples"]
+    task = loaded.tasks["triples"]
     objective, head = task.objectives[0].objective, loaded.torch.heads["knowledge_embedding"]
     scores = objective.triple_scores(task, loaded.torch.network("main"), head, store, 4)
     h, r, t = store.row("Q9"), store.relation_row("P2"), store.row("Q1")

@@ -70,7 +70,7 @@ def test_it_learns_which_picture_is_left(tuned: Path, matching: Path, two: dict[
 
 
 def test_the_rows_of_the_pictures_stand_one_behind_the_other(tuned: Path) -> None:
-    task = load(tuned).transforms["classify"].evaluating()
+    task = load(tuned).tasks["classify"].evaluating()
     sample = {**record(0), "key": "a", "draw": (0,)}
     (one,) = task.sequences([sample])
     (other,) = task.sequences([{**sample, "media": dict(zip(MEDIA, reversed(sample["media"].values()), strict=True))}])

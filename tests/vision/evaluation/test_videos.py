@@ -148,7 +148,7 @@ def test_a_segment_is_told_from_others_of_its_video(run: Path, videos: Path) -> 
     samples = next(sample_pass([corpus], size=8, unit="captions"))
     recipe = read_recipe(run)
     assert objective_spec(recipe, None) == {**NCE, "positives": "segment"}
-    builder = load(run).transforms["reported"].builder.evaluating()
+    builder = load(run).tasks["reported"].builder.evaluating()
     arranged = builder.arrange(samples[:4], Draws(0, "t", number=(0,)))
     each: list[tuple[Any, int]] = [("video", 1), ("segment", 3)]
     for positives, distinct in each:
@@ -175,7 +175,7 @@ def test_a_decoder_writes_of_the_clips_alone(run: Path, videos: Path, tmp_path: 
         run=run, corpus=str(videos / "train"), output=tmp_path / "tuned", epochs=60, batch_size=16, lr=5e-3
     )
     found = fine_tune(Caption(), tuning)
-    task = load(found).transforms["caption"]
+    task = load(found).tasks["caption"]
     samples = next(sample_pass([Corpus.open(videos / "train")], size=4, unit="captions"))
     batch = task.micro_batch(samples, (0,)).views["masked" if "masked" in task.views else "main"]
     special = {task.builder.tokenizer.id(role) for role in ("cls", "sep")}

@@ -80,7 +80,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, photo: Callable[[int], bytes
 
 
 def batch_of(loaded: LoadedRun) -> Batch:
-    task = loaded.transforms["it"].evaluating()
+    task = loaded.tasks["it"].evaluating()
     corpus = Corpus.open(next(iter(loaded.recipe.tasks["it"].corpora)))
     [samples] = sample_pass([corpus], size=8, unit=None)
     torch.manual_seed(1)

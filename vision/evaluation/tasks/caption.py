@@ -83,7 +83,7 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
         loaded = of_task(loaded, scoring.run, scoring.task)
         tasks = {
             name: task
-            for name, task in loaded.transforms.items()
+            for name, task in loaded.tasks.items()
             if isinstance(task.builder, ImageCaptionBuilder)
             and (task.builder.image.part or scoring.control == QUESTION_ONLY)
         }
@@ -100,7 +100,7 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
                 advice=lambda: _advice(of, loaded.tokenizer),
                 objective=scoring.objective,
             )
-            loaded = replace(loaded, transforms=tasks)
+            loaded = replace(loaded, tasks=tasks)
             generator = Generator(loaded, network_name=scoring.network, objective=scoring.objective)
         except WorkbenchError as error:
             raise WorkbenchError(f"{scoring.run}: {error}") from error

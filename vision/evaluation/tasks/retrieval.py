@@ -252,4 +252,4 @@ def retrieval_result(
 
 
 def _has(loaded: LoadedRun, objective: type) -> bool:
-    return any(isinstance(p.objective, objective) for task in loaded.transforms.values() for p in task.objectives)
+    return any(isinstance(p.objective, objective) for task in loaded.tasks.values() for p in task.objectives)

@@ -96,7 +96,7 @@ class Encoder:
             raise unknown("stream", self.stream, self.network.sizes)
         if self.pool not in (*POOLS, *heads):
             raise unknown("pooling", self.pool, [*POOLS, *heads])
-        tasks = list(self.loaded.transforms.values())
+        tasks = list(self.loaded.tasks.values())
         read = self.loaded.model.followed(name)
         reading = [task for task in tasks if any(placed.network == read for placed in task.objectives)]
         pooling = [task for task in reading if any(placed.name == self.pool for placed in task.objectives)]

@@ -57,7 +57,7 @@ class Generator:
             raise WorkbenchError("this run has no tokenizer, so it cannot write text")
         if self.network_name is not None:
             self.loaded.model.network_name(self.network_name)
-        tasks = [task.evaluating() for task in self.loaded.transforms.values()]
+        tasks = [task.evaluating() for task in self.loaded.tasks.values()]
         self.task, self.placed, self.continuation = find_writer(
             tasks, self.network_name, self.stream, objective=self.objective
         )

@@ -109,7 +109,7 @@ class EvaluatedRun:
     @property
     def parts(self) -> list[Any]:
         """The components in use: of the task as it was built, its evaluating builder, the network and the head."""
-        task = self.loaded.transforms[self.task.name].evaluating()
+        task = self.loaded.tasks[self.task.name].evaluating()
         objectives = [placed.objective for placed in self.acting]
         modules = [part for module in (self.network, self.head) for part in components_within(module)]
         return [task.builder, *task.transforms, *objectives, *modules]
@@ -142,7 +142,7 @@ class EvaluatedRun:
 
     @property
     def read(self) -> Identities:
-        return self.loaded.read
+        return self.loaded.data_identities
 
     @property
     def checkpoint(self) -> str:
@@ -226,11 +226,11 @@ def find_fitting_objective(
         WorkbenchError: no such task, network or objective, several and none named, or a control that nothing in this
             run supports.
     """
-    if task is not None and task not in loaded.transforms:
-        raise unknown("task", task, loaded.transforms, str(run))
+    if task is not None and task not in loaded.tasks:
+        raise unknown("task", task, loaded.tasks, str(run))
     if network is not None:
         loaded.model.network_name(network)
-    tasks = [loaded.transforms[task]] if task is not None else list(loaded.transforms.values())
+    tasks = [loaded.tasks[task]] if task is not None else list(loaded.tasks.values())
     names = dict.fromkeys(placed.name for each in tasks for placed in each.objectives)
     if objective is not None and objective not in names:
         raise unknown("objective", objective, names, str(run))
@@ -262,9 +262,9 @@ def of_task(loaded: LoadedRun, run: Path, task: str | None) -> LoadedRun:
     """
     if task is None:
         return loaded
-    if task not in loaded.transforms:
-        raise unknown("task", task, loaded.transforms, str(run))
-    return replace(loaded, transforms={task: loaded.transforms[task]})
+    if task not in loaded.tasks:
+        raise unknown("task", task, loaded.tasks, str(run))
+    return replace(loaded, tasks={task: loaded.tasks[task]})
 
 
 def _check_one(found: list[EvaluatedRun], run: Path, what: str, any_head: bool) -> None:

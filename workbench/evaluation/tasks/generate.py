@@ -78,13 +78,13 @@ class Generation(DownstreamTask[GenerateTuning, GenerateScoring]):
         check_libraries()
         loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
         loaded = of_task(loaded, scoring.run, scoring.task)
-        tasks = {name: task for name, task in loaded.transforms.items() if isinstance(task.builder, TextToTextBuilder)}
+        tasks = {name: task for name, task in loaded.tasks.items() if isinstance(task.builder, TextToTextBuilder)}
         if not tasks:
             raise WorkbenchError(
                 f"{scoring.run} has no text-to-text task; fine-tune it first: workbench finetune "
                 f"{self.name} {quoted(scoring.run)} TRAINING-SET"
             )
-        loaded = replace(loaded, transforms=tasks)
+        loaded = replace(loaded, tasks=tasks)
         generator = scoring.generator(loaded)
         opened = EvaluatedRun(loaded, generator.task, generator.placed, scoring.run)
         check_control(scoring.control, opened.parts, str(scoring.run))

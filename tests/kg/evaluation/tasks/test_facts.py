@@ -197,7 +197,7 @@ def test_a_sentence_is_never_cut(world: Path, tmp_path: Path) -> None:
         assert not text["token_type_ids"].any()
         assert len(sequence.mask_spans) == 1
     longer = [{**sample, "text": f"{sample['text']} It is old."} for sample in samples]
-    training = run.loaded.transforms["facts"].sequences(longer)
+    training = run.loaded.tasks["facts"].sequences(longer)
     assert any(s.streams["text"]["token_type_ids"].any() for s in training)
 
 

@@ -168,7 +168,7 @@ def test_markers_that_are_new_tokens(make_run: Callable[..., Path], corpora: dic
     found = evaluate(RelationClassification(), RelationScoring(run=tuned, corpus=corpora["test"]))
     assert found.counts["texts"] == 48
     sample = {**pairs(range(1))[0], "key": "a", "draw": (0,)}
-    (sequence,) = load(tuned).transforms["relations"].evaluating().sequences([sample])
+    (sequence,) = load(tuned).tasks["relations"].evaluating().sequences([sample])
     spelt = marked.tokens(sequence.streams["text"]["input_ids"])
     assert (spelt.count("[HD]"), spelt.count("[TL]")) == (2, 2)
 
