@@ -67,13 +67,13 @@ def marker_rows(sequence: Sequence, names: tuple[str, ...], stream: str) -> Rows
     return Rows(stream, np.array([row or 0 for row in found], np.int64))
 
 
-def read(reading: Reading, seen: HeadInputs, stream: str) -> Tensor:
+def read(reading: Reading, inputs: HeadInputs, stream: str) -> Tensor:
     """[sequences, width of the states, times the number of mentions where these are read].
 
     For mentions the targets have `read_rows`: those of each sequence, one sequence after the other.
     """
     if reading == "pooled":
-        return seen.network.pool(seen.states, seen.batch, stream)
+        return inputs.network.pool(inputs.states, inputs.batch, stream)
     if reading == "first":
-        return seen.network.summary_rows(seen.states, seen.batch, stream)
-    return seen.states[stream][seen.targets[ROWS]].reshape(seen.batch.size, -1)
+        return inputs.network.summary_rows(inputs.states, inputs.batch, stream)
+    return inputs.states[stream][inputs.targets[ROWS]].reshape(inputs.batch.size, -1)

@@ -59,16 +59,16 @@ class TranslationHead(Head):
         below = ((false < true[:, None]) & drawn).sum()
         return LossOutput(-(F.logsigmoid(true) + of_false).sum() / 2, {"accuracy": (below, drawn.sum())})
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        return self.loss(*self.scores(self._texts(seen).float(), seen.targets), seen.targets)
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        return self.loss(*self.scores(self._texts(inputs).float(), inputs.targets), inputs.targets)
 
     def _score(self, head: Tensor, relation: Tensor, tail: Tensor) -> Tensor:
         return self.margin - torch.linalg.vector_norm(head + relation - tail, ord=self.norm, dim=-1)
 
-    def _texts(self, seen: HeadInputs) -> Tensor:
+    def _texts(self, inputs: HeadInputs) -> Tensor:
         """The vector of every different text [texts, size]."""
-        encoded = seen.known("encoded").tolist()
-        if len(encoded) == seen.batch.size:
-            return seen.network.summary_rows(seen.states, seen.batch, self.stream)
-        read = seen.run(seen.batch.pick(dict.fromkeys(seen.batch.streams, encoded)))
-        return seen.network.summary_rows(read.states, read.batch, self.stream)
+        encoded = inputs.known("encoded").tolist()
+        if len(encoded) == inputs.batch.size:
+            return inputs.network.summary_rows(inputs.states, inputs.batch, self.stream)
+        read = inputs.run(inputs.batch.pick(dict.fromkeys(inputs.batch.streams, encoded)))
+        return inputs.network.summary_rows(read.states, read.batch, self.stream)

@@ -136,10 +136,10 @@ class DeaHead(Head):
         """Token rows [tokens, hidden_size], candidate vectors [candidates, entity_size] -> [tokens, candidates]."""
         return self.norm(F.gelu(self.dense(rows))) @ candidates.T
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
         """Sum over all tokens that had an entity; metric `accuracy`."""
-        targets, tokens = seen.targets, seen.states[self.tokens]
-        candidates = seen.network.embeddings[self.stream]({"entity_ids": targets["candidates"]})
+        targets, tokens = inputs.targets, inputs.states[self.tokens]
+        candidates = inputs.network.embeddings[self.stream]({"entity_ids": targets["candidates"]})
         rows, labels = targets.get("rows"), targets.get("labels")
         if rows is None or labels is None:
             rows = labels = torch.zeros(0, dtype=torch.long, device=candidates.device)

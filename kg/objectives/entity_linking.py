@@ -130,15 +130,15 @@ class EntityLinkingHead(Head):
         super().__init__()
         self.stream, self.loss, self.margin = stream, loss, margin
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
         """Metrics, among mentions with a right candidate: `accuracy`, and that of the corpus's own scores
         (`prior_accuracy`)."""
-        targets = seen.targets
-        rows, labels, counts = targets["rows"], targets["labels"], seen.known("candidates")
-        scores = seen.read().taps[self.stream]["scores"][rows]
-        priors = seen.batch.streams[self.stream].fields["prior"][rows]
+        targets = inputs.targets
+        rows, labels, counts = targets["rows"], targets["labels"], inputs.known("candidates")
+        scores = inputs.read().taps[self.stream]["scores"][rows]
+        priors = inputs.batch.streams[self.stream].fields["prior"][rows]
         made = {"scores": scores.detach(), "priors": priors, "labels": labels, "candidates": targets["candidates"]}
-        right = by_mention(seen.known("labels"), counts, 0)
+        right = by_mention(inputs.known("labels"), counts, 0)
         known = rows_where(right.any(1), scores.device)
         gold = on_device(right.argmax(1)[right.any(1)], scores.device)
         given = by_mention(scores, counts).index_select(0, known)

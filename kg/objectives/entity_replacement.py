@@ -112,9 +112,9 @@ class EntityReplacementHead(Head):
         self.stream = stream
         self.score = nn.Linear(2 * hidden_size, 1)
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
         """Metrics: `accuracy`; `precision` and `recall` of the replaced (to decide "none was" has a recall of 0)."""
-        targets, states = seen.targets, seen.states[self.stream]
+        targets, states = inputs.targets, inputs.states[self.stream]
         around = torch.cat([states[targets["before"]], states[targets["after"]]], -1)
         logits: Tensor = self.score(around).squeeze(-1).float()
         gold = targets["labels"] > 0

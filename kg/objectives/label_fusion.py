@@ -84,7 +84,7 @@ class LabelFusionHead(Head):
         self.scores = FieldHead(network, stream, LABEL)
         self.loss = TokenLoss()
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
         """Metric `accuracy`."""
-        first = seen.network.first_rows(seen.states, seen.batch, self.stream)
-        return self.loss(self.scores(seen.network, first), seen.targets["labels"])
+        first = inputs.network.first_rows(inputs.states, inputs.batch, self.stream)
+        return self.loss(self.scores(inputs.network, first), inputs.targets["labels"])

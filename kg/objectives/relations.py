@@ -94,5 +94,5 @@ class RelationsHead(ClassifyHead):
         super().__init__(in_features, classes, stream, dropout)
         self.reading = reading
 
-    def read(self, seen: HeadInputs) -> Tensor:
-        return read(self.reading, seen, self.stream)
+    def read(self, inputs: HeadInputs) -> Tensor:
+        return read(self.reading, inputs, self.stream)

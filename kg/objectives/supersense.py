@@ -87,10 +87,10 @@ class SupersenseHead(Head):
         self.stream = stream
         sense_embedding(network, stream)
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
         """Metric `accuracy`; made: `predicted` [words] and `allowed` [words, supersenses] (of measuring)."""
-        targets, embedding = seen.targets, sense_embedding(seen.network, self.stream)
-        scores = F.linear(seen.states[self.stream][targets["rows"]], embedding.senses.weight)
+        targets, embedding = inputs.targets, sense_embedding(inputs.network, self.stream)
+        scores = F.linear(inputs.states[self.stream][targets["rows"]], embedding.senses.weight)
         logp = scores.float().log_softmax(-1)
         allowed = embedding.allowed[targets["labels"]]
         any_of = logp.masked_fill(~allowed, -torch.inf).logsumexp(-1)

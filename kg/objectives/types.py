@@ -123,18 +123,18 @@ class TypesHead(Head):
         self.dropout = nn.Dropout(dropout)
         self.reading: Reading = reading
 
-    def logits(self, seen: HeadInputs) -> Tensor:
+    def logits(self, inputs: HeadInputs) -> Tensor:
         """[sequences, types]."""
-        logits: Tensor = self.typing(self.dropout(read(self.reading, seen, self.stream)))
+        logits: Tensor = self.typing(self.dropout(read(self.reading, inputs, self.stream)))
         return logits
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
         """Sum over cells, with groups over mentions; metrics `precision` and `recall` over cells by the rule logit > 0.
 
         Made: `logits` and `gold` [sequences, types].
         """
-        logits = self.logits(seen).float()
-        labels = seen.targets["labels"]
+        logits = self.logits(inputs).float()
+        labels = inputs.targets["labels"]
         cells = F.binary_cross_entropy_with_logits(logits, labels, reduction="none")
         loss = cells.sum() if self.groups is None else _by_group(cells, labels, self.groups)
         predicted, gold = logits > 0, labels > 0

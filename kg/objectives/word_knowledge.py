@@ -68,12 +68,12 @@ class WordKnowledgeHead(Head):
         self.parts = FieldHead(network, stream, PART)
         self.polarities = FieldHead(network, stream, POLARITY)
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
         """Metrics `part_accuracy` and `polarity_accuracy`."""
-        targets = seen.targets
-        rows = seen.states[self.stream][targets["rows"]]
-        parts = self.parts(seen.network, rows).float()
-        polarities = self.polarities(seen.network, rows).float()
+        targets = inputs.targets
+        rows = inputs.states[self.stream][targets["rows"]]
+        parts = self.parts(inputs.network, rows).float()
+        polarities = self.polarities(inputs.network, rows).float()
         loss = F.cross_entropy(parts, targets["labels"], reduction="sum")
         loss = loss + F.cross_entropy(polarities, targets["polarities"], reduction="sum")
         right = (parts.argmax(-1) == targets["labels"]).sum(), (polarities.argmax(-1) == targets["polarities"]).sum()

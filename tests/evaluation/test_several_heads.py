@@ -61,8 +61,8 @@ class FollowerHead(Head):
         super().__init__()
         self.weight = torch.nn.Parameter(torch.ones(1))
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        return LossOutput(self.weight.sum(), {}, {"predicted": seen.outputs("hour")["predicted"]})
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        return LossOutput(self.weight.sum(), {}, {"predicted": inputs.outputs("hour")["predicted"]})
 
 
 @pytest.fixture(scope="module")

@@ -144,8 +144,8 @@ class SlopeBias(ScoreBias):
 
 
 class TwiceAdapter(adapters.Adapter):
-    def forward(self, given: Tensor, made: Tensor) -> Tensor:
-        return made + made
+    def forward(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        return outputs + outputs
 
 
 def adapted() -> nn.Module:

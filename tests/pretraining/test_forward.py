@@ -48,8 +48,8 @@ class Noting(Head):
         super().__init__()
         self.act = act
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        made = self.act(seen)
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        made = self.act(inputs)
         return LossOutput(torch.zeros(()), {}, made or {})
 
 
@@ -83,8 +83,8 @@ def test_what_no_head_asks_for_is_not_run(batch: Batch) -> None:
 def test_another_network_is_read_by_name(batch: Batch) -> None:
     found: dict[str, Tensor] = {}
 
-    def act(seen: HeadInputs) -> None:
-        found.update(own=seen.states["text"], other=seen.read(network="teacher").states["text"])
+    def act(inputs: HeadInputs) -> None:
+        found.update(own=inputs.states["text"], other=inputs.read(network="teacher").states["text"])
 
     root = root_of(act, networks=("main", "teacher"))
     run(root, batch)
@@ -103,8 +103,8 @@ def test_a_batch_made_on_the_device(batch: Batch) -> None:
     found: dict[str, Tensor] = {}
     ids = batch.streams["text"].fields["input_ids"].flip(0)
 
-    def act(seen: HeadInputs) -> None:
-        found["states"] = seen.run(seen.batch.replace("text", input_ids=ids)).states["text"]
+    def act(inputs: HeadInputs) -> None:
+        found["states"] = inputs.run(inputs.batch.replace("text", input_ids=ids)).states["text"]
 
     root = root_of(act)
     run(root, batch)
@@ -117,10 +117,10 @@ def test_layers_behind_a_tap_run_again_on_picked_sequences(batch: Batch) -> None
     found: dict[str, Tensor] = {}
     chosen = [2, 0, 0]
 
-    def act(seen: HeadInputs) -> None:
-        rows = seen.batch.streams["text"].rows_of(chosen)
-        taps = {"text": seen.read().taps["middle"]["text"][rows]}
-        found["again"] = seen.run(seen.batch.pick({"text": chosen}), after="middle", taps=taps).states["text"]
+    def act(inputs: HeadInputs) -> None:
+        rows = inputs.batch.streams["text"].rows_of(chosen)
+        taps = {"text": inputs.read().taps["middle"]["text"][rows]}
+        found["again"] = inputs.run(inputs.batch.pick({"text": chosen}), after="middle", taps=taps).states["text"]
 
     root = root_of(act)
     run(root, batch)

@@ -43,8 +43,8 @@ class ContrastHead(GlobalBatchHead):
         self.right = nn.Linear(width, 8)
         self.scale = nn.Parameter(torch.tensor(1.5))
 
-    def embed(self, seen: HeadInputs) -> dict[str, Tensor]:
-        first = seen.network.first_rows(seen.states, seen.batch, "text")
+    def embed(self, inputs: HeadInputs) -> dict[str, Tensor]:
+        first = inputs.network.first_rows(inputs.states, inputs.batch, "text")
         left, right = self.left(first), self.right(first)
         return {"left": F.normalize(left, dim=-1), "right": F.normalize(right, dim=-1)}
 
@@ -104,9 +104,9 @@ class MentionContrastHead(GlobalBatchHead):
         super().__init__()
         self.project = nn.Linear(width, 8)
 
-    def embed(self, seen: HeadInputs) -> dict[str, Tensor]:
-        states = seen.states["text"][seen.targets["rows"]]
-        return {"mention": F.normalize(self.project(states), dim=-1), "entity": seen.targets["entity"]}
+    def embed(self, inputs: HeadInputs) -> dict[str, Tensor]:
+        states = inputs.states["text"][inputs.targets["rows"]]
+        return {"mention": F.normalize(self.project(states), dim=-1), "entity": inputs.targets["entity"]}
 
     def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:
         mention, entity = embedded["mention"], embedded["entity"]
@@ -143,9 +143,9 @@ class ExplodingHead(Head):
         super().__init__()
         self.score = nn.Linear(width, 1)
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        score = self.score(seen.states["text"][seen.targets["rows"]]).squeeze(-1)
-        return LossOutput((score.square() + 0 / (1 - seen.targets["bad"])).sum(), {})
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        score = self.score(inputs.states["text"][inputs.targets["rows"]]).squeeze(-1)
+        return LossOutput((score.square() + 0 / (1 - inputs.targets["bad"])).sum(), {})
 
 
 class Failing(Transform):
@@ -213,9 +213,9 @@ class BranchingHead(Head):
         super().__init__()
         self.long, self.short, self.probe, self.never = (nn.Linear(width, 1) for _ in range(4))
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        rows = seen.states["text"][seen.targets["rows"]]
-        layer = self.long if len(seen.states["text"]) > 80 else self.short
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        rows = inputs.states["text"][inputs.targets["rows"]]
+        layer = self.long if len(inputs.states["text"]) > 80 else self.short
         return LossOutput((layer(rows) - 1).square().sum(), {"probe": (self.probe(rows).sum(), float(len(rows)))})
 
 
@@ -232,11 +232,11 @@ class RereadingHead(Head):
         super().__init__()
         self.score = nn.Linear(width, 1)
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        ids = seen.batch.streams["text"].fields["input_ids"]
-        turned = seen.batch.replace("text", input_ids=ids.flip(0))
-        states = seen.run(turned, "other" if len(ids) > 80 else None).states
-        return LossOutput((self.score(states["text"][seen.targets["rows"]]) - 1).square().sum(), {})
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        ids = inputs.batch.streams["text"].fields["input_ids"]
+        turned = inputs.batch.replace("text", input_ids=ids.flip(0))
+        states = inputs.run(turned, "other" if len(ids) > 80 else None).states
+        return LossOutput((self.score(states["text"][inputs.targets["rows"]]) - 1).square().sum(), {})
 
 
 class Queueing(Objective):
@@ -258,8 +258,8 @@ class QueueingHead(Head):
         self.score = nn.Linear(width, 1)
         self.register_buffer("queue", torch.zeros(8))
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        scores = self.score(seen.network.first_rows(seen.states, seen.batch)).squeeze(-1)
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        scores = self.score(inputs.network.first_rows(inputs.states, inputs.batch)).squeeze(-1)
         return LossOutput((scores - self.queue.mean()).square().sum(), {}, {"scores": scores})
 
     def after_step(self, update: Any) -> None:
@@ -333,10 +333,10 @@ class Uneven(Objective):
 
 
 class UnevenHead(Head):
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        loss = seen.states["text"].square().sum()
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        loss = inputs.states["text"].square().sum()
         if os.environ.get("RANK") == "0":
-            loss = loss + seen.run(seen.batch).states["text"].sum()
+            loss = loss + inputs.run(inputs.batch).states["text"].sum()
         return LossOutput(loss, {})
 
 
@@ -350,11 +350,11 @@ class FailingFirst(Uneven):
 class FailingFirstHead(Head):
     failed = False
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
         if os.environ.get("RANK") == "1" and not self.failed:
             self.failed = True
             raise RuntimeError("no room")
-        return LossOutput(seen.states["text"].square().sum(), {})
+        return LossOutput(inputs.states["text"].square().sum(), {})
 
 
 class Weighing(Uneven):
@@ -369,6 +369,6 @@ class WeighingHead(Head):
         super().__init__()
         self.layer = lambda: network.layers[0]  # its parameters are the network's
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
         weight = next(p for p in self.layer().parameters() if p.ndim == 2)
-        return LossOutput(seen.states["text"].square().sum() + weight.square().sum(), {})
+        return LossOutput(inputs.states["text"].square().sum() + weight.square().sum(), {})

@@ -174,13 +174,13 @@ class AnswersHead(Head):
         """[sequences, answers]."""
         raise NotImplementedError(f"{type(self).__name__} must define logits")
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        logits = self.logits(seen.network, seen.states, seen.batch).float()
-        scores, asked = seen.targets["scores"], seen.targets["asked"]
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        logits = self.logits(inputs.network, inputs.states, inputs.batch).float()
+        scores, asked = inputs.targets["scores"], inputs.targets["asked"]
         if self.loss == "bce":
             loss = F.binary_cross_entropy_with_logits(logits, scores, asked[:, None].float(), reduction="sum")
         else:
-            labels = seen.targets["labels"] if self.loss == "drawn" else _best(scores, asked)
+            labels = inputs.targets["labels"] if self.loss == "drawn" else _best(scores, asked)
             loss = F.cross_entropy(logits, labels, reduction="sum", ignore_index=-100)
         with torch.no_grad():
             reached = scores.gather(1, logits.argmax(1, keepdim=True)).squeeze(1)

@@ -88,25 +88,27 @@ class HardItmHead(ItmHead):
         """[sequences, 2]: exchanged, matched."""
         return self.classifier(network.summary_rows(states, batch, self.streams[0]))
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
         """Passes on the drawn negatives, each [n, 2]: `image_of` texts, `text_of` images."""
-        read, made, others = seen.read(), seen.outputs(self.of), rivals(seen.targets)
+        read, made, others = inputs.read(), inputs.outputs(self.of), rivals(inputs.targets)
         sharp = made["scale"][:, None]
-        asking = rivals({name: seen.known(name) for name in ("image", "text")}).any(1)
+        asking = rivals({name: inputs.known(name) for name in ("image", "text")}).any(1)
         asked = rows_where(asking, others.device)
         image_of = drawn(sharp * made["text"] @ made["image_followed"].T, others, asked)
         text_of = drawn(sharp * made["image"] @ made["text_followed"].T, others, asked)
-        logits = [self.logits(seen.network, read.states, seen.batch)]
+        logits = [self.logits(inputs.network, read.states, inputs.batch)]
         # the one wait that remains: attention needs the lengths of the drawn texts on the host
         pairs = torch.cat([image_of, text_of.flip(1)]).T.tolist() if len(image_of) else [[0], [0]]
         picked = dict(zip(self.streams, pairs, strict=True))
-        rows = {name: seen.batch.streams[name].rows_of(chosen) for name, chosen in picked.items()}
+        rows = {name: inputs.batch.streams[name].rows_of(chosen) for name, chosen in picked.items()}
         taps = {name: read.taps[self.tap][name][chosen] for name, chosen in rows.items()}
-        wrong = seen.run(seen.batch.pick(picked), after=self.tap, taps=taps)  # without negatives too: other ranks do so
+        wrong = inputs.run(
+            inputs.batch.pick(picked), after=self.tap, taps=taps
+        )  # without negatives too: other ranks do so
         if len(image_of):
-            logits.append(self.logits(seen.network, wrong.states, wrong.batch))
+            logits.append(self.logits(inputs.network, wrong.states, wrong.batch))
         both = torch.cat(logits).float()
-        labels = (torch.arange(len(both), device=both.device) < seen.batch.size).long()
+        labels = (torch.arange(len(both), device=both.device) < inputs.batch.size).long()
         right = (both.detach().argmax(-1) == labels).sum()
         loss = F.cross_entropy(both, labels, reduction="sum")
         made_here = {"image_of": image_of, "text_of": text_of}

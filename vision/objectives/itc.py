@@ -154,9 +154,9 @@ class ItcHead(ContrastHead):
         """As `CommonSpace.forward`."""
         return self.space(read, stream)
 
-    def embed(self, seen: HeadInputs) -> dict[str, Tensor]:
-        vectors = {side: self.vectors(seen.read(), stream) for side, stream in self.space.streams.items()}
-        return {**vectors, "image_id": seen.targets["image"]}
+    def embed(self, inputs: HeadInputs) -> dict[str, Tensor]:
+        vectors = {side: self.vectors(inputs.read(), stream) for side, stream in self.space.streams.items()}
+        return {**vectors, "image_id": inputs.targets["image"]}
 
     def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:
         text, image, ids = embedded["text"], embedded["image"], embedded["image_id"]

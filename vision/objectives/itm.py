@@ -172,9 +172,9 @@ class ItmHead(MatchingHead):
             return F.relu(self.poolers[stream](network.summary_rows(states, batch, stream)))
         return network.pool(states, batch, stream)
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        logits = self.logits(seen.network, seen.states, seen.batch).float()
-        labels = seen.targets["labels"]
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        logits = self.logits(inputs.network, inputs.states, inputs.batch).float()
+        labels = inputs.targets["labels"]
         loss = F.cross_entropy(logits, labels, reduction="sum", ignore_index=-100)
         known = labels != -100
         with torch.no_grad():

@@ -77,10 +77,10 @@ class MaskedClipsHead(GlobalBatchHead):
         self.predicting = MrfrHead(feature_size, hidden_size, "mse", options.tied, options.stream)
         self.among = TokenLoss()
 
-    def embed(self, seen: HeadInputs) -> dict[str, Tensor]:
+    def embed(self, inputs: HeadInputs) -> dict[str, Tensor]:
         """For every clip of the micro-batch [clips, feature_size]: its prediction (zeros if it is visible), its
         features, and whether it is hidden."""
-        read, targets = seen.read(), seen.targets
+        read, targets = inputs.read(), inputs.targets
         if self.tap is not None and self.tap not in read.taps:
             raise unknown("tap", self.tap, read.taps, "the network's layers")
         states = read.states if self.tap is None else read.taps[self.tap]

@@ -106,9 +106,9 @@ class MilNceHead(ContrastHead):
         states = read.states if self.tap is None else read.taps[self.tap]
         return pool_rows(states[stream], read.batch, stream, self.pools[stream]).float()
 
-    def embed(self, seen: HeadInputs) -> dict[str, Tensor]:
-        text, video = (self.vectors(seen.read(), stream) for stream in self.pools)
-        return {"text": text, "video": video, "video_id": seen.targets["video"]}
+    def embed(self, inputs: HeadInputs) -> dict[str, Tensor]:
+        text, video = (self.vectors(inputs.read(), stream) for stream in self.pools)
+        return {"text": text, "video": video, "video_id": inputs.targets["video"]}
 
     def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:
         text, video, ids = embedded["text"], embedded["video"], embedded["video_id"]

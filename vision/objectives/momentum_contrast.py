@@ -102,13 +102,16 @@ class MomentumContrastHead(ItcHead):
     def averaged(self) -> nn.Module:
         return self.space
 
-    def embed(self, seen: HeadInputs) -> dict[str, Tensor]:
+    def embed(self, inputs: HeadInputs) -> dict[str, Tensor]:
         """The vectors `text`, `image`, `text_followed`, `image_followed` [sequences, size], the `scale` s, ..."""
-        space, read = seen.averaged(self.soft.follower), seen.read(network=self.soft.follower)
+        space, read = inputs.averaged(self.soft.follower), inputs.read(network=self.soft.follower)
         followed = {f"{side}_followed": space(read, stream) for side, stream in self.space.streams.items()}
-        embedded = super().embed(seen)
-        ones = torch.ones(seen.batch.size, device=embedded["image_id"].device)
-        reported = {"scale": ones * self.logit_scale.detach().exp(), "share": ones * self.soft.share_at(seen.progress)}
+        embedded = super().embed(inputs)
+        ones = torch.ones(inputs.batch.size, device=embedded["image_id"].device)
+        reported = {
+            "scale": ones * self.logit_scale.detach().exp(),
+            "share": ones * self.soft.share_at(inputs.progress),
+        }
         return embedded | followed | reported
 
     def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:

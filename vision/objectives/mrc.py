@@ -117,11 +117,11 @@ class MrcHead(RegionHead):
         logits: Tensor = self.output(self.transform(rows))
         return logits
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        states = seen.states  # without targets too: other ranks run the network
-        if not seen.targets:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        states = inputs.states  # without targets too: other ranks run the network
+        if not inputs.targets:
             return LossOutput(self.output.bias.sum() * 0, {})
-        return classified(self.logits(states[self.stream][seen.targets["rows"]]), seen.targets)
+        return classified(self.logits(states[self.stream][inputs.targets["rows"]]), inputs.targets)
 
 
 class SharedMrcHead(Head):
@@ -132,7 +132,7 @@ class SharedMrcHead(Head):
         self.of = of
         self.output = nn.Linear(hidden_size, num_classes)
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        if not seen.targets:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        if not inputs.targets:
             return LossOutput(self.output.bias.sum() * 0, {})
-        return classified(self.output(seen.outputs(self.of)["hidden"]), seen.targets)
+        return classified(self.output(inputs.outputs(self.of)["hidden"]), inputs.targets)

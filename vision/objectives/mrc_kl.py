@@ -68,12 +68,12 @@ class MrcKl(MaskedRegions):
 class MrcKlHead(MrcHead):
     """The head of `mrc`, whose targets are distributions."""
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        states = seen.states  # without targets too: other ranks run the network
-        if not seen.targets:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        states = inputs.states  # without targets too: other ranks run the network
+        if not inputs.targets:
             return LossOutput(self.output.bias.sum() * 0, {})
-        logits = self.logits(states[self.stream][seen.targets["rows"]]).float()
-        wanted = seen.targets["scores"]
+        logits = self.logits(states[self.stream][inputs.targets["rows"]]).float()
+        wanted = inputs.targets["scores"]
         with torch.no_grad():
             right = (logits.argmax(-1) == wanted.argmax(-1)).sum()
         loss = F.kl_div(logits.log_softmax(-1), wanted, reduction="sum")

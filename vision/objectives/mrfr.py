@@ -78,13 +78,13 @@ class MrfrHead(RegionHead):
             return self.output(hidden) + self.bias
         return F.linear(hidden, input_projection(network, self.stream).weight.T, self.bias)
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        targets, states = seen.targets, seen.states  # without targets too: other ranks run the network
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        targets, states = inputs.targets, inputs.states  # without targets too: other ranks run the network
         if not targets:
             return LossOutput(self.bias.sum() * 0, {})
         hidden = self.transform(states[self.stream][targets["rows"]])
-        predicted = self.predict(seen.network, hidden).float()
-        goal = goal_of(seen.network, self.stream, targets["features"])
+        predicted = self.predict(inputs.network, hidden).float()
+        goal = goal_of(inputs.network, self.stream, targets["features"])
         losses = self.function(predicted, goal, reduction="none").mean(-1)
         with torch.no_grad():
             centred = (goal - goal.mean(0)).square().mean(-1)

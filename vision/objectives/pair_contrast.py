@@ -87,21 +87,23 @@ class PairContrastHead(MatchingHead):
         pool = network.pool if text in network.poolers else network.summary_rows
         return self.score(pool(states, batch, text)).squeeze(1).float()
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        read = seen.read()
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        read = inputs.read()
         if self.tap not in read.taps:
             raise unknown("tap", self.tap, read.taps, "the network's layers")
-        own = self.match(seen.network, read.states, read.batch)
-        pairs = others(seen.known("video"), self.negatives)
+        own = self.match(inputs.network, read.states, read.batch)
+        pairs = others(inputs.known("video"), self.negatives)
         table = own.new_full((len(own), len(own)), float("-inf")).diagonal_scatter(own)
         kept, changed = pairs.T.tolist() if len(pairs) else ([0], [0])
         picked = dict(zip(self.streams, (changed, kept) if self.texts else (kept, changed), strict=True))
         rows = {name: read.batch.streams[name].rows_of(chosen) for name, chosen in picked.items()}
         taps = {name: read.taps[self.tap][name][chosen] for name, chosen in rows.items()}
-        wrong = seen.run(read.batch.pick(picked), after=self.tap, taps=taps)  # without negatives too: other ranks do so
+        wrong = inputs.run(
+            read.batch.pick(picked), after=self.tap, taps=taps
+        )  # without negatives too: other ranks do so
         if len(pairs):
             places = on_device(pairs.T, own.device)
-            table = table.index_put(tuple(places), self.match(seen.network, wrong.states, wrong.batch))
+            table = table.index_put(tuple(places), self.match(inputs.network, wrong.states, wrong.batch))
         answers = torch.arange(len(own), device=own.device)
         right = (table.detach().argmax(1) == answers).sum()
         return LossOutput(F.cross_entropy(table, answers, reduction="sum"), {"accuracy": (right, float(len(own)))})

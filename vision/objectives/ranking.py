@@ -106,43 +106,43 @@ class RankingHead(ItmHead):
         super().__init__(options.pool, sizes, options.pooled_size)
         self.way, self.hard, self.margin, self.image = options.way, options.hard, options.margin, options.image
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        others = rivals(seen.targets)
-        scores = self._all(seen).masked_fill(~others, float("-inf"))
-        asked = rows_where(rivals({name: seen.known(name) for name in ("image", "text")}).any(1), others.device)
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        others = rivals(inputs.targets)
+        scores = self._all(inputs).masked_fill(~others, float("-inf"))
+        asked = rows_where(rivals({name: inputs.known(name) for name in ("image", "text")}).any(1), others.device)
         if not len(asked):  # nothing to compare with; the parameters stay in the graph
-            nothing = self.log_odds(seen, torch.zeros(1, 2, dtype=torch.long)).sum() * 0
+            nothing = self.log_odds(inputs, torch.zeros(1, 2, dtype=torch.long)).sum() * 0
             return LossOutput(nothing, {"accuracy": (nothing.detach(), 0.0)})
-        pairs = self._margin_pairs(scores) if self.way == "margin" else self._choices(scores, others, asked, seen)
+        pairs = self._margin_pairs(scores) if self.way == "margin" else self._choices(scores, others, asked, inputs)
         flat = pairs.reshape(-1, 2)
-        found = self.log_odds(seen, torch.cat([torch.stack([asked, asked], 1), flat]))
+        found = self.log_odds(inputs, torch.cat([torch.stack([asked, asked], 1), flat]))
         true, wrong = found[: len(asked)], found[len(asked) :]
         if self.way == "choice":
             logits = torch.cat([true[:, None], wrong.reshape(len(asked), -1)], 1)
             right = (logits.detach().argmax(1) == 0).sum()
             loss = F.cross_entropy(logits, torch.zeros_like(asked), reduction="sum")
             return LossOutput(loss, {"accuracy": (right, float(len(asked)))})
-        own = torch.zeros(seen.batch.size, device=found.device).index_copy(0, asked, true.sigmoid())
+        own = torch.zeros(inputs.batch.size, device=found.device).index_copy(0, asked, true.sigmoid())
         at = torch.cat([flat[: len(flat) // 2, 0], flat[len(flat) // 2 :, 1]])  # the text is the query, then the image
         loss = (self.margin + wrong.sigmoid() - own[at]).clamp(min=0).sum()
         right = (wrong.detach().sigmoid() < own.detach()[at]).sum()
         return LossOutput(loss, {"accuracy": (right, float(len(wrong)))})
 
-    def log_odds(self, seen: HeadInputs, pairs: Tensor) -> Tensor:
+    def log_odds(self, inputs: HeadInputs, pairs: Tensor) -> Tensor:
         """The log-odds of a match, for texts with images [n, 2]: [n] float32. Streams that belong to an image come with
         it, all others with the text."""
         texts, images = pairs.T.tolist()
-        hanging = seen.batch.linked_to(self.image)
-        batch = seen.batch.pick({name: images if name in hanging else texts for name in seen.batch.streams})
-        return self.match(seen.network, seen.run(batch).states, batch)
+        hanging = inputs.batch.linked_to(self.image)
+        batch = inputs.batch.pick({name: images if name in hanging else texts for name in inputs.batch.streams})
+        return self.match(inputs.network, inputs.run(batch).states, batch)
 
     @torch.no_grad()
-    def _all(self, seen: HeadInputs) -> Tensor:
+    def _all(self, inputs: HeadInputs) -> Tensor:
         """Every text with every image [n, n], in groups as large as the micro-batch."""
-        size = seen.batch.size
-        with evaluating(seen.network):
+        size = inputs.batch.size
+        with evaluating(inputs.network):
             rows = [
-                self.log_odds(seen, torch.stack([torch.full((size,), text), torch.arange(size)], 1))
+                self.log_odds(inputs, torch.stack([torch.full((size,), text), torch.arange(size)], 1))
                 for text in range(size)
             ]
         return torch.stack(rows)
@@ -158,10 +158,10 @@ class RankingHead(ItmHead):
         asks = torch.arange(len(scores), device=scores.device)[:, None].expand_as(other)
         return torch.stack([asks, other], -1)[best > float("-inf")]
 
-    def _choices(self, scores: Tensor, others: Tensor, asked: Tensor, seen: HeadInputs) -> Tensor:
+    def _choices(self, scores: Tensor, others: Tensor, asked: Tensor, inputs: HeadInputs) -> Tensor:
         """[asked, 3, 2]: a random text, a random image, the hardest text; text, image."""
         amounts = others.sum(1)
-        drawn = (seen.targets["drawn"].to(amounts.device) * amounts[:, None]).long()
+        drawn = (inputs.targets["drawn"].to(amounts.device) * amounts[:, None]).long()
         ranked = others.long().sort(dim=1, stable=True, descending=True).indices  # the allowed ones come first
         text, image = ranked.gather(1, drawn.clamp(max=others.shape[1] - 1)).T
         hardest, own = scores.argmax(0), torch.arange(len(scores), device=scores.device)

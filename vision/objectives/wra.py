@@ -102,19 +102,19 @@ class WraHead(Head):
         self.beta, self.iterations = beta, iterations
         self.text, self.image = text, image
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        targets, states = seen.targets, seen.states
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        targets, states = inputs.targets, inputs.states
         if not targets:
             return LossOutput(states[self.text].float().sum() * 0, {})
-        lengths = {name: max(seen.batch.streams[name].lengths) for name in (self.text, self.image)}
+        lengths = {name: max(inputs.batch.streams[name].lengths) for name in (self.text, self.image)}
         with torch.autocast(
             states[self.text].device.type, enabled=False
         ):  # the released code's transport is in float32 too
             words = states[self.text][targets["words"]].float()
             regions = states[self.image][targets["regions"]].float()
             cost, there = pairwise_cost(
-                *padded_groups(words, seen.known("num_words"), lengths[self.text]),
-                *padded_groups(regions, seen.known("num_regions"), lengths[self.image]),
+                *padded_groups(words, inputs.known("num_words"), lengths[self.text]),
+                *padded_groups(regions, inputs.known("num_regions"), lengths[self.image]),
             )
             distances = (transport_plan(cost.detach(), there, self.beta, self.iterations) * cost).sum((1, 2))
         matched = targets["labels"] == 1

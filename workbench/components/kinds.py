@@ -189,7 +189,7 @@ KINDS = {
         "models.adapters",
         "workbench.models.adapter:Adapter",
         "forward",
-        ("given", "made"),
+        ("inputs", "outputs"),
         "An adapter: a small trained module inside a network whose own weights usually stay frozen.",
         "Adapter",
     ),

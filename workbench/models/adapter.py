@@ -72,18 +72,18 @@ LINEAR = AdapterPlace(
     lambda linear: {"in_size": linear.in_features, "out_size": linear.out_features},
     Returns(
         "a tensor of the shape of the layer's output",
-        lambda found, given, made: isinstance(found, Tensor) and found.shape == made.shape,
+        lambda found, inputs, outputs: isinstance(found, Tensor) and found.shape == outputs.shape,
         kind=Tensor,
     ),
 )
-"""Linear layers: `given` [rows, in_size], `made` [rows, out_size]."""
+"""Linear layers: `inputs` [rows, in_size], `outputs` [rows, out_size]."""
 
 
-def _is_longer(found: Any, given: KeyValues, made: KeyValues) -> bool:
-    rows = made.keys.shape[0]
+def _is_longer(found: Any, inputs: KeyValues, outputs: KeyValues) -> bool:
+    rows = outputs.keys.shape[0]
     return (
         isinstance(found, KeyValues)
-        and found.keys.shape == found.values.shape == (found.layout.rows, *made.keys.shape[1:])
+        and found.keys.shape == found.values.shape == (found.layout.rows, *outputs.keys.shape[1:])
         and found.layout.rows >= rows
     )
 
@@ -95,11 +95,11 @@ KEY_VALUES = AdapterPlace(
     Returns("the given keys and values, after any additional ones", _is_longer, kind=KeyValues),
     ("layers.*",),
 )
-"""The keys and values of attention: `given` and `made` are the same `KeyValues`."""
+"""The keys and values of attention: `inputs` and `outputs` are the same `KeyValues`."""
 
 
-def _is_same_streams(found: Any, given: LayerStates, made: States) -> bool:
-    return STREAMS.holds(found, made) and found.keys() == made.keys()
+def _is_same_streams(found: Any, inputs: LayerStates, outputs: States) -> bool:
+    return STREAMS.holds(found, outputs) and found.keys() == outputs.keys()
 
 
 END = AdapterPlace(
@@ -109,7 +109,7 @@ END = AdapterPlace(
     Returns("the given streams, each a tensor of the same shape", _is_same_streams, kind=dict),
     ("end",),
 )
-"""The network as a whole: `given` are the states of its layers (`LayerStates`), `made` the streams after the last
+"""The network as a whole: `inputs` are the states of its layers (`LayerStates`), `outputs` the streams after the last
 one."""
 
 
@@ -130,7 +130,7 @@ class Adapter(nn.Module):
 
     adapts: ClassVar[AdapterPlace] = LINEAR
 
-    def forward(self, given: Any, made: Any) -> Any:
+    def forward(self, inputs: Any, outputs: Any) -> Any:
         """The input and the output of the module -> the new output."""
         raise NotImplementedError(f"{type(self).__name__} must define forward")
 

@@ -57,8 +57,8 @@ class BottleneckAdapter(Adapter):
             return TensorCuts()
         return TensorCuts(columns={"up": blocks}, rows={"down": blocks}, entering=("up",))
 
-    def forward(self, given: Tensor, made: Tensor) -> Tensor:
-        return made + self.up(self.function(self.down(made)))
+    def forward(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        return outputs + self.up(self.function(self.down(outputs)))
 
 
 class LoraAdapter(Adapter):
@@ -89,8 +89,8 @@ class LoraAdapter(Adapter):
             return TensorCuts(rows={"down": blocks}, features={"dropout": blocks})
         return TensorCuts(columns={"up": blocks}, summed=("down.weight",))
 
-    def forward(self, given: Tensor, made: Tensor) -> Tensor:
-        return made + self.scale * self.up(self.down(self.dropout(given)))
+    def forward(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        return outputs + self.scale * self.up(self.down(self.dropout(inputs)))
 
     @torch.no_grad()
     def merge(self, linear: nn.Linear) -> None:
@@ -128,15 +128,15 @@ class PrefixAdapter(Adapter):
     def cuts_at(self, place: str, blocks: int) -> TensorCuts:
         return TensorCuts(tensors={"keys": CutDim(1), "values": CutDim(1)})
 
-    def forward(self, given: KeyValues, made: KeyValues) -> KeyValues:
-        if "doc" in made.layout.integers:
+    def forward(self, inputs: KeyValues, outputs: KeyValues) -> KeyValues:
+        if "doc" in outputs.layout.integers:
             raise WorkbenchError(
                 "several texts are packed into a sequence, and a prefix is at the beginning of one text; use a builder "
                 "that makes a sequence for each text"
             )
         size = self.keys.shape[0]
-        layout = made.layout.kept(made.layout, ("prefix", size), lambda: _prefixed(made.layout, size))
-        return KeyValues(_before(self.keys, made.keys, layout), _before(self.values, made.values, layout), layout)
+        layout = outputs.layout.kept(outputs.layout, ("prefix", size), lambda: _prefixed(outputs.layout, size))
+        return KeyValues(_before(self.keys, outputs.keys, layout), _before(self.values, outputs.values, layout), layout)
 
 
 def _before(prefix: Tensor, rows: Tensor, layout: Layout) -> Tensor:

@@ -55,9 +55,9 @@ class PairHead(Head):
         """Pooled states [sequences, hidden_size] -> [sequences, classes]."""
         return self.classifier(rows)
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        pooled = seen.network.pool(seen.states, seen.batch, self.stream)
-        return self.loss(self.logits(seen.network, pooled), seen.targets["labels"])
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        pooled = inputs.network.pool(inputs.states, inputs.batch, self.stream)
+        return self.loss(self.logits(inputs.network, pooled), inputs.targets["labels"])
 
 
 def donors(

@@ -131,9 +131,9 @@ class TokenHead(Head):
             rows = self.norm(ACTIVATIONS[self.transform.activation](self.dense(rows)))
         return rows, token_table(network, self.stream) if self.output is None else self.output.weight, self.bias
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        rows, table, bias = self._factors(seen.network, seen.states[self.reads][seen.targets["rows"]])
-        return self.loss.of_rows(rows, table, bias, seen.targets["labels"])
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        rows, table, bias = self._factors(inputs.network, inputs.states[self.reads][inputs.targets["rows"]])
+        return self.loss.of_rows(rows, table, bias, inputs.targets["labels"])
 
 
 def token_table(network: Network, stream: str) -> Tensor:

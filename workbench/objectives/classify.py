@@ -118,21 +118,21 @@ class ClassifyHead(Head):
         self.stream = stream
         self.loss = TokenLoss()
 
-    def read(self, seen: HeadInputs) -> Tensor:
+    def read(self, inputs: HeadInputs) -> Tensor:
         """The input of the classifier [sequences, in_features]."""
-        return seen.network.pool(seen.states, seen.batch, self.stream)
+        return inputs.network.pool(inputs.states, inputs.batch, self.stream)
 
-    def logits(self, seen: HeadInputs) -> Tensor:
+    def logits(self, inputs: HeadInputs) -> Tensor:
         """[sequences, classes]."""
-        logits: Tensor = self.classifier(self.dropout(self.read(seen)))
+        logits: Tensor = self.classifier(self.dropout(self.read(inputs)))
         return logits
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
         """Metric `accuracy`; outputs for labelled sequences: `predicted`, `gold`, and `scores` (logits) of all
         classes."""
-        logits, labels = self.logits(seen), seen.targets["labels"]
+        logits, labels = self.logits(inputs), inputs.targets["labels"]
         loss, metrics, _ = self.loss(logits, labels.masked_fill(labels >= logits.shape[1], UNLABELLED))
-        labelled = rows_where(seen.known("labels") != UNLABELLED, labels.device)
+        labelled = rows_where(inputs.known("labels") != UNLABELLED, labels.device)
         of_these = logits.index_select(0, labelled)
         made = {"predicted": of_these.argmax(-1), "gold": labels.index_select(0, labelled), "scores": of_these.float()}
         return LossOutput(loss, metrics, made)

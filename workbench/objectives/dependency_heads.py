@@ -102,9 +102,9 @@ class DependencyHeadsHead(Head):
         self.stream = options.stream
         self.loss = TokenLoss()
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
         """Metric `accuracy`; outputs: `predicted` and `gold` [words]."""
-        rows, labels = seen.targets["rows"], seen.targets["labels"]
-        logits: Tensor = self.classifier(self.dropout(seen.states[self.stream][rows]))
+        rows, labels = inputs.targets["rows"], inputs.targets["labels"]
+        logits: Tensor = self.classifier(self.dropout(inputs.states[self.stream][rows]))
         loss, metrics, _ = self.loss(logits, labels)
         return LossOutput(loss, metrics, {"predicted": logits.argmax(-1), "gold": labels})

@@ -114,17 +114,17 @@ class MlmHead(TokenHead):
         super().__init__(network, stream, options)
         self.soft = soft
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
         """Outputs: `rows` and `labels` unchanged, and `logits` [rows, vocab_size]."""
-        targets = seen.targets
-        logits = self.logits(seen.network, seen.states[self.stream][targets["rows"]])
+        targets = inputs.targets
+        logits = self.logits(inputs.network, inputs.states[self.stream][targets["rows"]])
         output = self.loss(logits, targets["labels"])._replace(outputs={**targets, "logits": logits})
         if self.soft is None:
             return output
-        slow, read = seen.averaged(self.soft.follower), seen.read(network=self.soft.follower)
+        slow, read = inputs.averaged(self.soft.follower), inputs.read(network=self.soft.follower)
         assert isinstance(slow, MlmHead)
         follower_logits = slow.logits(read.network, read.states[self.stream][targets["rows"]])
-        share = self.soft.share_at(seen.progress)
+        share = self.soft.share_at(inputs.progress)
         return output._replace(loss=soft_cross_entropy(logits, targets["labels"], follower_logits, share))
 
     def averaged(self) -> nn.Module | None:

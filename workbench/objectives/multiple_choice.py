@@ -97,13 +97,13 @@ class MultipleChoiceHead(Head):
         self.stream = stream
         self.loss = TokenLoss()
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
         """Metric `accuracy`; outputs for the questions whose answer is known: `scores` [their choices], `choices` and
         `labels` [questions]."""
-        choices, labels = seen.targets["choices"], seen.targets["labels"]
-        pooled = seen.network.pool(seen.states, seen.batch, self.stream)
+        choices, labels = inputs.targets["choices"], inputs.targets["labels"]
+        pooled = inputs.network.pool(inputs.states, inputs.batch, self.stream)
         scores = self.score(self.dropout(pooled)).squeeze(1).float()
-        counts, known = seen.known("choices"), seen.known("labels") != UNKNOWN
+        counts, known = inputs.known("choices"), inputs.known("labels") != UNKNOWN
         padded, _ = padded_groups(scores, counts, fill=float("-inf"))
         loss, metrics, _ = self.loss(padded, labels)
         questions = rows_where(known, labels.device)

@@ -102,11 +102,11 @@ class RegressionHead(Head):
         self.dropout = nn.Dropout(dropout)
         self.stream = stream
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
         """Outputs: `predicted` and `gold` [sequences that have the label]."""
-        pooled = seen.network.pool(seen.states, seen.batch, self.stream)
-        numbers = seen.targets["numbers"]
-        known = rows_where(seen.known("numbers").isfinite(), numbers.device)
+        pooled = inputs.network.pool(inputs.states, inputs.batch, self.stream)
+        numbers = inputs.targets["numbers"]
+        known = rows_where(inputs.known("numbers").isfinite(), numbers.device)
         found = self.regressor(self.dropout(pooled)).squeeze(1).float()
         predicted, gold = found.index_select(0, known), numbers.index_select(0, known)
         return LossOutput(((predicted - gold) ** 2).sum(), {}, {"predicted": predicted, "gold": gold})

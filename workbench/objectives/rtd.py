@@ -60,14 +60,14 @@ class RtdHead(Head):
         """States [rows, hidden_size] -> logits [rows] that a token was replaced."""
         return self.output(F.gelu(self.dense(rows))).squeeze(-1)
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
         """Metrics: `accuracy` over all tokens, `found` of the replaced ones."""
-        made = seen.outputs(self.of)
-        original = seen.batch.streams[self.stream].fields["input_ids"].index_copy(0, made["rows"], made["labels"])
+        made = inputs.outputs(self.of)
+        original = inputs.batch.streams[self.stream].fields["input_ids"].index_copy(0, made["rows"], made["labels"])
         drawn = torch.multinomial(made["logits"].detach().float().softmax(-1), 1).squeeze(-1)
         tokens = original.index_copy(0, made["rows"], drawn)
         replaced = tokens != original
-        read = seen.run(seen.batch.replace(self.stream, input_ids=tokens))
+        read = inputs.run(inputs.batch.replace(self.stream, input_ids=tokens))
         logits = self.logits(read.states[self.stream]).float()
         loss = F.binary_cross_entropy_with_logits(logits, replaced.float(), reduction="sum")
         right = (logits > 0) == replaced

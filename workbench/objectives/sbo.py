@@ -115,10 +115,10 @@ class SboHead(Head):
         rows = self.second_norm(F.gelu(self.second(rows)))
         return F.linear(rows, token_table(network, self.stream), self.bias)
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        targets, states = seen.targets, seen.states[self.stream]
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        targets, states = inputs.targets, inputs.states[self.stream]
         left, right = targets["left"], targets["right"]
-        logits = self.logits(seen.network, states[left], states[right], targets["rows"] - left - 1)
+        logits = self.logits(inputs.network, states[left], states[right], targets["rows"] - left - 1)
         return self.loss(logits, targets["labels"])
 
 

@@ -68,10 +68,10 @@ class SegmentAutoencoderHead(Head):
         self.decoder = nn.GRU(hidden_size, options.inner_size, batch_first=True)
         self.output = nn.Linear(options.inner_size, feature_size)
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        embedding = seen.network.embeddings[self.stream]
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        embedding = inputs.network.embeddings[self.stream]
         assert isinstance(embedding, SegmentsEmbedding)
-        stream = seen.batch.streams[self.stream]
+        stream = inputs.batch.streams[self.stream]
         fields, frames = stream.fields, stream.known("frames")
         vectors, count = embedding.encode({**fields, "frames": frames}), len(frames)
         if not count:

@@ -105,12 +105,12 @@ class SpanExtractionHead(Head):
         self.dropout = nn.Dropout(options.dropout)
         self.stream, self.no_answer, self.longest = options.stream, options.no_answer, options.longest
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
         """Metric `accuracy` of the first and last tokens. Outputs in evaluation only: the answers, and the right
         ones."""
-        targets = seen.targets
-        scores = self.ends(self.dropout(seen.states[self.stream][targets["rows"]])).float()
-        counts = seen.known("candidates")
+        targets = inputs.targets
+        scores = self.ends(self.dropout(inputs.states[self.stream][targets["rows"]])).float()
+        counts = inputs.known("candidates")
         padded = padded_groups(scores, counts, fill=float("-inf"))[0].transpose(1, 2)
         labels = targets["labels"]
         loss = F.cross_entropy(padded.flatten(0, 1), labels.flatten(), ignore_index=UNKNOWN, reduction="sum")

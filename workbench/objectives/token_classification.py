@@ -200,16 +200,16 @@ class TokenClassificationHead(Head):
         self.stream, self.outside = options.stream, options.tags[OUTSIDE]
         self.loss = TokenLoss()
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
         """Metric `accuracy` of the words that have a token. Outputs: `predicted` (without a token `O`), `gold` and
         `read` [words], `places` [words, 2], `words` [texts]: the windows of a text are joined."""
-        targets = seen.targets
-        logits: Tensor = self.classifier(self.dropout(seen.states[self.stream][targets["rows"]]))
+        targets = inputs.targets
+        logits: Tensor = self.classifier(self.dropout(inputs.states[self.stream][targets["rows"]]))
         loss, metrics, _ = self.loss(logits, targets["labels"])
-        read = rows_where(seen.known("read"), logits.device)
+        read = rows_where(inputs.known("read"), logits.device)
         predicted = torch.full_like(targets["gold"], self.outside).index_copy(0, read, logits.argmax(-1))
-        text = (seen.known("part") == 0).cumsum(0) - 1
-        words = torch.zeros_like(seen.known("words")).index_add_(0, text, seen.known("words"))
+        text = (inputs.known("part") == 0).cumsum(0) - 1
+        words = torch.zeros_like(inputs.known("words")).index_add_(0, text, inputs.known("words"))
         reported = {name: targets[name] for name in ("gold", "read", "places")}
         words = on_device(words[words > 0], logits.device)
         return LossOutput(loss, metrics, {"predicted": predicted, "words": words, **reported})

@@ -165,9 +165,9 @@ class PretrainingModel(nn.Module):
         results: dict[str, Any] = {}
         for name in objectives:
             place, head = self.places[name], self.heads[name]
-            seen = HeadInputs(passed, place, micro.views[place.view].targets.get(name, {}), name)
+            inputs = HeadInputs(passed, place, micro.views[place.view].targets.get(name, {}), name)
             if isinstance(head, GlobalBatchHead):
-                embedded = call(head, "embed", EMBEDDED, seen)
+                embedded = call(head, "embed", EMBEDDED, inputs)
                 passed.outputs[name] = embedded
                 own = slice(0, rows_of(embedded))
                 alone = name not in embed
@@ -175,7 +175,7 @@ class PretrainingModel(nn.Module):
                     call(head, "loss", LOSS, embedded, own)._replace(outputs=embedded) if alone else embedded
                 )
             else:
-                results[name] = call(head, "", LOSS, seen)
+                results[name] = call(head, "", LOSS, inputs)
                 passed.outputs[name] = results[name].outputs
         return results
 

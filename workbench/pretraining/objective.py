@@ -68,8 +68,8 @@ class Head(nn.Module):
     by_token: tuple[str, ...] = ()
     by_class: tuple[str, ...] = ()
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        """The loss of one micro-batch. `seen.states[stream]` is [rows, hidden_size]."""
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        """The loss of one micro-batch. `inputs.states[stream]` is [rows, hidden_size]."""
         raise NotImplementedError(f"{type(self).__name__} must define forward")
 
     def averaged(self) -> nn.Module | None:
@@ -89,7 +89,7 @@ class GlobalBatchHead(Head):
     and for `measured`.
     """
 
-    def embed(self, seen: HeadInputs) -> dict[str, Tensor]:
+    def embed(self, inputs: HeadInputs) -> dict[str, Tensor]:
         """Tensors of equally many rows (of none, where the micro-batch has nothing to compare), by name; the names are
         the same for every micro-batch."""
         raise NotImplementedError(f"{type(self).__name__} must define embed")
@@ -98,8 +98,8 @@ class GlobalBatchHead(Head):
         """The terms of the rows `own` (`embedded[name][own]`) among all those of the step."""
         raise NotImplementedError(f"{type(self).__name__} must define loss")
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
-        embedded = self.embed(seen)
+    def forward(self, inputs: HeadInputs) -> LossOutput:
+        embedded = self.embed(inputs)
         return self.loss(embedded, slice(0, rows_of(embedded)))._replace(outputs=embedded)
 
 

@@ -140,10 +140,10 @@ def found_vision(theirs: Any, inputs: dict[str, Tensor]) -> Tensor:
     return states
 
 
-def with_made(seen: HeadInputs, output: LossOutput) -> HeadInputs:
+def with_made(inputs: HeadInputs, output: LossOutput) -> HeadInputs:
     """The same, for a head that comes after mrfr's."""
-    seen._forward.outputs["mrfr"] = output.outputs
-    return seen
+    inputs._forward.outputs["mrfr"] = output.outputs
+    return inputs
 
 
 @torch.no_grad()

@@ -62,7 +62,7 @@ class Contrast(Head):
         super().__init__()
         self.vectors = made
 
-    def forward(self, seen: HeadInputs) -> LossOutput:
+    def forward(self, inputs: HeadInputs) -> LossOutput:
         return LossOutput(torch.zeros(()), {}, self.vectors)
 
 

@@ -98,8 +98,8 @@ def _gathered(run: EvaluatedRun, forward: PassOutput, targets: Mapping[str, Tens
 
     def hand_on(name: str) -> dict[str, Tensor]:
         head, other = model.heads[name], others[name]
-        seen = HeadInputs(passed, ViewKey(other.network, other.view), batch.targets.get(name, {}), name)
-        found: dict[str, Tensor] = head.embed(seen) if isinstance(head, GlobalBatchHead) else head(seen).outputs
+        inputs = HeadInputs(passed, ViewKey(other.network, other.view), batch.targets.get(name, {}), name)
+        found: dict[str, Tensor] = head.embed(inputs) if isinstance(head, GlobalBatchHead) else head(inputs).outputs
         return found
 
     passed.outputs = _GatheredOutputs(others, hand_on)
