@@ -5,6 +5,8 @@ downstream/    the downstream tasks, a page a family, and an index with the opti
 systems/       the shipped recipes, a page a family, an index, and what each text system makes of one text
 formats/       the raw formats, a page a kind, and an index
 samples.md     the fields of samples
+
+It also writes the types of keywords (`pipelines.keyword_types`) next to docs/.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from pipelines.keyword_types import FILE, keyword_types
 from pipelines.readers.catalogue import KINDS as RAW_KINDS
 from pipelines.readers.catalogue import format_entries, region_listed
 from workbench.cli import batch_page
@@ -64,6 +67,7 @@ def write_pages(docs: Path) -> None:
         (docs / name).parent.mkdir(exist_ok=True)
         (docs / name).write_text(text, "utf-8")
     write_stacks(docs)
+    (docs.parent / FILE).write_text(keyword_types(), "utf-8")
 
 
 def components() -> Pages:

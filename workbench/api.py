@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.urls import local_path, url_of
@@ -34,6 +34,7 @@ from workbench.report.run import Run, load_run
 from workbench.runs.stored_run import fetched_run
 
 if TYPE_CHECKING:
+    from workbench.keywords import Link, PrepareImageText, PrepareText, PrepareTriples
     from workbench.model_api import Model
     from workbench.sequences.batch import MicroBatch
     from workbench.text.tokenizer import Tokenizer
@@ -230,7 +231,7 @@ def prepare(command: str, **options: Any) -> Any:
         return url_of(output) or Path(output)
 
 
-def prepare_text(inputs: Any, output: Place, **options: Any) -> OpenCorpus:
+def prepare_text(inputs: Any, output: Place, **options: Unpack[PrepareText]) -> OpenCorpus:
     """Documents in files -> a text corpus, as `workbench prepare text`.
 
         >>> prepare_text("notes.txt", "corpora/notes", split={"held-out": 0.1})
@@ -243,7 +244,7 @@ def prepare_text(inputs: Any, output: Place, **options: Any) -> OpenCorpus:
     return _corpus("text", inputs=inputs, output=output, **options)
 
 
-def prepare_image_text(inputs: Any, output: Place, **options: Any) -> OpenCorpus:
+def prepare_image_text(inputs: Any, output: Place, **options: Unpack[PrepareImageText]) -> OpenCorpus:
     """Images with captions or questions -> an image-text corpus, as `workbench prepare image-text`.
 
     >>> prepare_image_text("captions.jsonl", "corpora/pairs", images="photos")
@@ -252,7 +253,7 @@ def prepare_image_text(inputs: Any, output: Place, **options: Any) -> OpenCorpus
     return _corpus("image-text", inputs=inputs, output=output, **options)
 
 
-def prepare_triples(inputs: Any, output: Place, **options: Any) -> OpenCorpus:
+def prepare_triples(inputs: Any, output: Place, **options: Unpack[PrepareTriples]) -> OpenCorpus:
     """A knowledge graph -> a triples corpus with the graph store in it, as `workbench prepare triples`.
 
     >>> prepare_triples("graph.tsv", "corpora/graph", entities="entities.jsonl")
@@ -262,7 +263,7 @@ def prepare_triples(inputs: Any, output: Place, **options: Any) -> OpenCorpus:
 
 
 @checked
-def link(corpus: Place, output: Place, **options: Any) -> OpenCorpus:
+def link(corpus: Place, output: Place, **options: Unpack[Link]) -> OpenCorpus:
     """The corpus with the entities that its texts mention, as `workbench prepare link`.
 
         >>> link("corpora/text", "corpora/linked", graph="corpora/graph")[0]["spans"][0]

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from workbench.api import Place
 from workbench.components.trust import allow
@@ -34,9 +34,32 @@ from workbench.runs.stored_run import fetched_run, opened_run
 if TYPE_CHECKING:
     from workbench.evaluation.scoring.downstream_task import DownstreamTask
     from workbench.evaluation.scoring.result import Result
+    from workbench.keywords import Evaluate, Finetune
     from workbench.training.callbacks import Callback
 
 
+@overload
+def finetune(
+    run: Place,
+    task: str,
+    corpus: Place,
+    output: Place | None = None,
+    *,
+    callbacks: Iterable[Callback] = (),
+    trust: bool = False,
+    **options: Unpack[Finetune],
+) -> Run: ...
+@overload
+def finetune(
+    run: Place,
+    task: DownstreamTask[Any, Any],
+    corpus: Place,
+    output: Place | None = None,
+    *,
+    callbacks: Iterable[Callback] = (),
+    trust: bool = False,
+    **options: Any,
+) -> Run: ...
 def finetune(
     run: Place,
     task: str | DownstreamTask[Any, Any],
@@ -75,6 +98,12 @@ def finetune(
     return load_run(fine_tune(found, tuning, callbacks))
 
 
+@overload
+def evaluate(run: Place, task: str, corpus: Place, *, trust: bool = False, **options: Unpack[Evaluate]) -> Result: ...
+@overload
+def evaluate(
+    run: Place, task: DownstreamTask[Any, Any], corpus: Place, *, trust: bool = False, **options: Any
+) -> Result: ...
 def evaluate(
     run: Place, task: str | DownstreamTask[Any, Any], corpus: Place, *, trust: bool = False, **options: Any
 ) -> Result:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from torch import cat, device, inference_mode
@@ -51,6 +51,9 @@ from workbench.text.tokenizer import Tokenizer
 
 GRAPH = "graph"
 """The option of transforms that names a graph of entities."""
+
+if TYPE_CHECKING:
+    from workbench.keywords import Decode
 
 
 class Model:
@@ -200,7 +203,7 @@ class Model:
         stream: Name | None = None,
         objective: Name | None = None,
         batch_size: Count = 16,
-        **decoding: Any,
+        **decoding: Unpack[Decode],
     ) -> list[str]:
         """The text that follows each prompt, or what the model writes of it (a translation, a caption).
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines import reference
+from pipelines.keyword_types import FILE, keyword_types
 from workbench.components.building import short_names
 from workbench.components.kinds import KINDS
 from workbench.corpora.schema.schema import SCHEMA
@@ -35,12 +36,20 @@ def test_a_generated_page_is_what_the_code_says(folder: str, generated: dict[str
 def test_pages_of_what_is_gone_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "pages", lambda docs: {"components/new.md": "new\n", "samples.md": "samples\n"})
     monkeypatch.setattr(reference, "write_stacks", lambda docs: None)
-    (tmp_path / "components").mkdir()
-    (tmp_path / "components" / "old.md").write_text("old")
-    (tmp_path / "text.md").write_text("by hand")
-    reference.write_pages(tmp_path)
-    assert [path.name for path in (tmp_path / "components").iterdir()] == ["new.md"]
-    assert {path.name for path in tmp_path.glob("*.md")} == {"samples.md", "text.md"}
+    docs = tmp_path / "docs"
+    for folder in (tmp_path / "workbench", docs / "components"):
+        folder.mkdir(parents=True)
+    (docs / "components" / "old.md").write_text("old")
+    (docs / "text.md").write_text("by hand")
+    reference.write_pages(docs)
+    assert [path.name for path in (docs / "components").iterdir()] == ["new.md"]
+    assert {path.name for path in docs.glob("*.md")} == {"samples.md", "text.md"}
+
+
+def test_keywords_are_the_options_of_the_commands() -> None:
+    text = keyword_types()
+    assert (DOCS.parent / FILE).read_text("utf-8") == text, "run make pages"
+    assert "    split: Assignments\n" in text
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
