@@ -1,6 +1,6 @@
 """Writing a knowledge graph: triples and texts as they come -> the arrays of `kg.graph.store`.
 
-Words with letters of scripts that look alike.
+Labels with look-alike letters (Latin a, Cyrillic a) are not confused.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Training vectors of the entities and relations of a graph, with pykeen.
+"""Training vectors of a graph with pykeen: for a number of epochs, or until held-out triples rank no better.
 
-Training a pykeen model on the triples of a graph: so many epochs, or until held-out triples rank no better.
-
-pykeen's false triples, without the entities that no triple of training names.
-
-A graph may have entities with their texts alone: those that an inductive split holds out. Their vectors are as they
-were drawn; as false heads and tails they would be learned, as what is wrong everywhere (`kg.graph.negatives`).
+Negatives are drawn among the entities that training triples name (`StatedSampler`). A graph may have entities with
+texts alone, those that an inductive split holds out. As negatives they would get low scores everywhere
+(`kg.graph.negatives`).
 """
 
 from __future__ import annotations
@@ -226,8 +223,6 @@ def fit_model(
     continues from it, on a CPU as if it had never ended.
     """
     from pykeen.training import SLCWATrainingLoop
-
-    from kg.vectors.training import StatedSampler
 
     triples = triples_of(store, options)
     loop = SLCWATrainingLoop(

@@ -164,8 +164,7 @@ def run(plan: PreparationPlan) -> Preparation:
         WorkbenchError: the inputs are empty or damaged, everything was dropped, two records share a key, or another
             process works in the output folder, or has begun another preparation there since the check.
         KeyboardInterrupt, Ended: on Ctrl-C, or within `workbench.core.processes.signals.ending` on another signal,
-        after
-            the shards in progress were finished.
+            after the shards in progress were finished.
     """
     started = time.monotonic()
     with plan.workspace.held(plan.complete) as complete:

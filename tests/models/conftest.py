@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from workbench.sequences.batch import VISIBILITY, Batch, Stream
+from workbench.sequences.batch import Batch, Stream
+from workbench.sequences.pattern import VISIBILITY
 
 
 def stream(lengths: list[int], **fields: Tensor) -> Stream:

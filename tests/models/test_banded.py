@@ -19,8 +19,8 @@ from workbench.models.layout import layout_of
 from workbench.models.score_biases.alibi import AlibiBias
 from workbench.models.score_biases.buckets import BucketsBias
 from workbench.models.score_biases.relative import RelativeBias
-from workbench.sequences.batch import VISIBILITY, Batch, Stream
-from workbench.sequences.pattern import pattern_of
+from workbench.sequences.batch import Batch, Stream
+from workbench.sequences.pattern import VISIBILITY, pattern_of
 
 HEADS, SIZE = 2, 16
 LENGTHS = {

@@ -1,8 +1,7 @@
 """The options of decoding, and the choice of tokens.
 
-Tokens are chosen one after the other: the most probable one, or a random draw.
-
-Also token ids as readable text, those of an objective's own tokens too (T5's sentinels).
+Tokens are chosen one after the other: the most probable one, or a random draw. `Spelling` turns token ids into text,
+also those of an objective's own tokens (T5's sentinels).
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from workbench.core.errors import unknown
 from workbench.models.permutation import inverse_of, select
-from workbench.sequences.batch import VISIBILITY, Stream
-from workbench.sequences.pattern import Pattern, joined, plain
+from workbench.sequences.batch import Stream
+from workbench.sequences.pattern import VISIBILITY, Pattern, joined, plain
 from workbench.sequences.transfer import integers_on_device, on_device
 
 MaskValue = TypeVar("MaskValue")

@@ -1,4 +1,4 @@
-"""Optimizers: AdamW (Loshchilov & Hutter, arXiv:1711.05101) is torch's.
+"""Optimizers: AdamW (Loshchilov & Hutter, arXiv:1711.05101), which is torch's, Adafactor, LAMB and StableAdamW.
 
 Adafactor (Shazeer & Stern 2018, arXiv:1804.04235): second moments by row and column, no first moment.
 

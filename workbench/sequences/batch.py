@@ -15,11 +15,10 @@ from torch import Tensor
 from workbench.core.errors import WorkbenchError
 from workbench.sequences.fetched_rows import FetchedRows
 from workbench.sequences.flat import flattened, moved_together
-from workbench.sequences.pattern import KnownPattern, Pattern, pattern_of, plain
+from workbench.sequences.pattern import VISIBILITY, KnownPattern, Pattern, pattern_of, plain
 from workbench.sequences.sequence import WORKER_FIELDS, Rows, Sequence, Slot, row_count
 from workbench.sequences.transfer import on_device
 
-VISIBILITY = ("doc", "rank", "until", "branch", "anchor", "everywhere")
 Targets = dict[str, Tensor]
 Lengths = dict[str, list[int]]  # of each stream, the rows of each sequence
 Change = Callable[[Tensor], Tensor]

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-READ = ("doc", "rank", "until", "branch", "anchor", "everywhere")
-"""The known integers; another one that isn't 0 everywhere makes the pattern unknown."""
+VISIBILITY = ("doc", "rank", "until", "branch", "anchor", "everywhere")
+"""The integers of the visibility; another one that isn't 0 everywhere makes a pattern unknown."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def plain(lengths: Sequence[int]) -> Pattern:
 
 def pattern_of(lengths: Sequence[int], integers: Mapping[str, np.ndarray]) -> Pattern | None:
     """The pattern of a stream's integers, each [rows]; None where it has unknown ones."""
-    if any(integers[name].any() for name in integers.keys() - set(READ)):
+    if any(integers[name].any() for name in integers.keys() - set(VISIBILITY)):
         return None
     rows = sum(lengths)
     if not rows:

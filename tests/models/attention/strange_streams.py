@@ -9,8 +9,8 @@ from torch import Tensor
 from workbench.models.attention.request import Request
 from workbench.models.attention.visibility import visible
 from workbench.models.layout import Layout
-from workbench.sequences.batch import VISIBILITY, Stream
-from workbench.sequences.pattern import pattern_of
+from workbench.sequences.batch import Stream
+from workbench.sequences.pattern import VISIBILITY, pattern_of
 
 RANKS = ("none", "zero", "same", "causal", "late", "prefix", "random", "anticausal")
 DOCS = ("none", "one", "two", "packed", "pieces", "random")

@@ -1,6 +1,6 @@
 """Pseudo-perplexity of a masked language model, compared with a unigram baseline.
 
-Pseudo-perplexity of masked language models (Salazar et al., arXiv:1910.14659, section 2): of a text w_1 .. w_n
+Salazar et al., arXiv:1910.14659, section 2. Of a text w_1 .. w_n:
 
     PLL(w) = sum over t of log p(w_t | w without w_t),    PPPL = exp(- sum over texts of PLL / number of tokens)
 
