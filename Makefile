@@ -1,6 +1,8 @@
 # make demo    install, prepare small corpora, pretrain, evaluate, write a report: about five minutes on two cores
-# make test    install if needed, run the tests
-# make test-scale    run the tests of many processes: random kills, object stores, Ray
+# make test    install if needed, run the gate: the tests of every change, eight minutes on two cores
+# make test-docs, test-gpu, test-systems, test-scale, test-slow    run the other tests: all pages of the documentation, the
+#     simulated CUDA device, every recipe, many processes (random kills, object stores, Ray), what takes long
+# make test-all    run all tests
 # make test-newest    run the tests with the newest packages of the index, on each Python of PYTHONS that is there
 # make test-machines    run the tests as other machines would: other kernels, threads, a busy neighbour
 # make lint    ruff and mypy
@@ -18,10 +20,11 @@ SEED ?= 0
 KIND ?= text
 PYTHONS ?= 3.11 3.12 3.13 3.14
 PARALLEL := --numprocesses 2 --dist worksteal
+GATE := $(PARALLEL) -m "not (slow or scale or docs or simulator or systems)"
 export OMP_NUM_THREADS ?= 2
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo results systems soak test test-all test-scale test-machines test-newest lint pages clean
+.PHONY: demo results systems soak test test-all test-docs test-gpu test-systems test-scale test-slow test-machines test-newest lint pages clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
@@ -38,19 +41,28 @@ demo: $(INSTALLED)
 		'Without activating, the commands are $(BIN)/workbench and $(BIN)/python.'
 
 test: $(INSTALLED)
-	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(PARALLEL) -m "not slow and not scale"
+	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(GATE)
 
 test-all: $(INSTALLED)
 	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(PARALLEL)
 
+test-docs test-systems: $(INSTALLED)
+	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(PARALLEL) -m "$(@:test-%=%) and not slow"
+
+test-gpu: $(INSTALLED)
+	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(PARALLEL) -m "simulator and not slow"
+
 test-scale: $(INSTALLED)
-	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest -m scale
+	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest -m "scale and not slow"
+
+test-slow: $(INSTALLED)
+	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(PARALLEL) -m slow
 
 test-machines: $(INSTALLED)
-	"$(BIN)/python" tests/machines.py $(PARALLEL) -m "not slow and not scale"
+	"$(BIN)/python" tests/machines.py $(GATE)
 
 test-newest:
-	"$(PYTHON)" tests/newest_packages.py --folder build/newest --pythons $(PYTHONS) -- $(PARALLEL) -m "not slow and not scale"
+	"$(PYTHON)" tests/newest_packages.py --folder build/newest --pythons $(PYTHONS) -- $(GATE)
 
 soak: $(INSTALLED)
 	OMP_NUM_THREADS=1 "$(BIN)/python" -m tests.robustness.soak --seed $(SEED) --output runs/soak \

@@ -9,11 +9,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.processor_time import ProcessorTime
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # under nohup, or in the background of a script, these are ignored, and processes that tests start inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--budget", type=float, default=0.0, help="seconds of processor time that a case may take")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(ProcessorTime(config.getoption("budget")))
 
 
 @pytest.fixture(scope="session", autouse=True)

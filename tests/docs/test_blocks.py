@@ -27,6 +27,8 @@ EXTENDING = ROOT / "docs" / "extending"
 PAGES = sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
 FENCE = re.compile(r"^```(\w*)(?: title=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN = ("bash", "python", "yaml")
+GATE = ("README.md", "quickstart.md", "python.md", "text.md", "knowledge.md", "vision-language.md")
+"""The pages of a newcomer."""
 
 
 class Block(NamedTuple):
@@ -86,7 +88,12 @@ def execute(code: str, name: str) -> None:
 PAGES_THAT_RUN = [page for page in PAGES if any(block.language in RUN for block in blocks(page))]
 
 
-@pytest.mark.parametrize("page", PAGES_THAT_RUN, ids=label)
+def page_cases() -> Iterator[Any]:
+    for page in PAGES_THAT_RUN:
+        yield pytest.param(page, id=label(page), marks=pytest.mark.long if label(page) in GATE else pytest.mark.docs)
+
+
+@pytest.mark.parametrize("page", page_cases())
 def test_every_block_runs(
     page: Path, page_folder: Path, command: Callable[[str], Any], in_process: Callable[..., Any]
 ) -> None:

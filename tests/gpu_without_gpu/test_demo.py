@@ -10,6 +10,8 @@ from pipelines.demo.plan import WRITE, DemoJob, plan
 from pipelines.demo.raw import write_raw_split
 from tests.gpu_without_gpu.conftest import Run
 
+pytestmark = pytest.mark.simulator
+
 FEW = ("train.max_steps=3", "train.lr_schedule.warmup_steps=1")
 TIMEOUT_S = 1800
 

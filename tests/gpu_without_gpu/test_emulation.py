@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.simulator
+
 CHECKS = Path(__file__).parent / "emulation_checks.py"
 
 

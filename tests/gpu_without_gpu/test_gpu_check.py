@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.simulator
+
 building = pytest.importorskip("tests.gpu_without_gpu.building", reason="the pretend device's sources are not here")
 
 VALUES = ("kernels", "recipes", "resume")

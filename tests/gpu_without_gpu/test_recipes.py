@@ -15,6 +15,8 @@ import torch
 from tests.gpu_without_gpu.ratchets import SLACK, allowed
 from workbench.recipe.reading import recipe_names
 
+pytestmark = pytest.mark.simulator
+
 GATE = ("bert", "gpt", "modernbert", "k-bert", "ernie-thu", "t5", "xlnet", "clip", "vilt", "speechbert")
 """All visible, causal, windows, trees, entities, relations and two stacks, permutations with two streams, a loss over
 the step, one stack over text and image, recurrent layers."""

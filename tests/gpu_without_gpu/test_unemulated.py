@@ -10,6 +10,8 @@ import pytest
 
 from tests.gpu_without_gpu.conftest import Run
 
+pytestmark = pytest.mark.simulator
+
 SCRIPT = ("-m", "tests.gpu_without_gpu.unemulated")
 CARD_GIB = 80e9 / 2**30
 

@@ -18,6 +18,8 @@ from tests.recipes.test_recipes import small_recipe
 from workbench.recipe.trees import dump_recipe
 from workbench.runs.metrics_file import read_metrics
 
+pytestmark = pytest.mark.simulator
+
 EMULATED = ("-m", "tests.gpu_without_gpu.emulated")
 STEPS = 4
 

@@ -11,6 +11,8 @@ import pytest
 
 from workbench.core.shipped import PACKAGES, PROJECT_ROOT
 
+pytestmark = pytest.mark.slow
+
 BUILT = """
 from workbench.components.building import find, short_names
 for kind, name in [("family", "vision.clip"), ("layer", "kg.aggregator"), ("image_processor", "vision.patches")]:

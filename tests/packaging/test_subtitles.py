@@ -6,7 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.packaging.conftest import ROOT, Run
+
+pytestmark = pytest.mark.slow
 
 EXAMPLE = ROOT / "examples/subtitles"
 SCENE = """{n}

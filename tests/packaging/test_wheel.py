@@ -5,7 +5,11 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from tests.packaging.conftest import PACKAGES, ROOT, Run
+
+pytestmark = pytest.mark.slow
 
 LAYER = '''
 import torch

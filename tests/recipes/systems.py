@@ -9,33 +9,28 @@ from typing import Any
 
 import pytest
 
+from tests.recipes.shipped_recipes import recipe
 from tests.recipes.test_recipes import small_recipe
 from workbench.cli.app import app
 from workbench.components.building import find
 from workbench.core.errors import WorkbenchError
-from workbench.recipe.reading import load_recipe
 from workbench.training.pretrain import pretrain
 
-IMAGE_BUILDERS = ("image_caption", "caption_pair")
 ONE = ("train.max_steps=1", "train.lr_schedule={lr_schedule: constant}")
 ONE_STEP = {"max_steps": 1, "lr_schedule": {"lr_schedule": "constant"}, "save_every": 0}
 ALL_ALIKE: dict[str, Any] = {"groups": [], "train_only": []}
 """Groups of parameters are named by the numbers of layers, of which the small size has fewer."""
 
 
-def reads_images(name: str) -> bool:
-    return any(task.sequence.builder["builder"] in IMAGE_BUILDERS for task in load_recipe(name).tasks.values())
-
-
 def one_step(name: str, world: Any, folder: Path, depth: int = 1) -> Path:
     """A run of the recipe in its small size, from fresh weights, with so many layers where it has many alike."""
-    recipe = small_recipe(name, world)
-    for network in recipe.networks.values():
+    small = small_recipe(name, world)
+    for network in small.networks.values():
         network.init_from.clear()
         for layer in network.layers:
             layer |= {"repeat": depth} if "repeat" in layer else {}
-    recipe = dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, **ONE_STEP, **ALL_ALIKE))
-    return pretrain(recipe, folder / name)
+    small = dataclasses.replace(small, train=dataclasses.replace(small.train, **ONE_STEP, **ALL_ALIKE))
+    return pretrain(small, folder / name)
 
 
 def refusal(*arguments: object) -> str | None:
@@ -51,5 +46,5 @@ def refusal(*arguments: object) -> str | None:
 
 def objectives(name: str) -> Iterator[type]:
     """The classes of a recipe's objectives."""
-    for task in load_recipe(name).tasks.values():
+    for task in recipe(name).tasks.values():
         yield from (find("objective", spec["objective"]) for spec in task.objectives)

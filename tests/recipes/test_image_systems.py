@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.recipes.systems import ONE, objectives, one_step, reads_images, refusal
+from tests.recipes.shipped_recipes import marked, of_each_part, reads_images
+from tests.recipes.systems import ONE, objectives, one_step, refusal
 from vision.evaluation.retrieval.retrieval_corpus import (
     ALL_IMAGES,
     ImageGroup,
@@ -33,6 +34,7 @@ from workbench.evaluation.task_options import ClassifyScoring, ClassifyTuning
 from workbench.evaluation.tasks.classify import Classification
 from workbench.recipe.reading import recipe_names
 
+NAMES = [name for name in recipe_names() if reads_images(name)]
 TASKS = {
     "retrieval": (Retrieval, RetrievalTuning, RetrievalScoring),
     "vqa": (Vqa, VqaTuning, VqaScoring),
@@ -43,7 +45,7 @@ TOWERS = ("clip", "dual-encoder-pretrained")
 """Text and image meet in the loss alone."""
 
 
-@pytest.fixture(scope="module", params=[name for name in recipe_names() if reads_images(name)])
+@pytest.fixture(scope="module", params=marked(NAMES, of_each_part(NAMES)))
 def run(request: Any, world: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return one_step(request.param, world, tmp_path_factory.mktemp("runs"))
 

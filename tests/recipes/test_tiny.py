@@ -9,18 +9,18 @@ import pytest
 import torch
 
 from tests.recipes.conftest import World, write_world
+from tests.recipes.shipped_recipes import sizes
 from tests.recipes.test_recipes import OF_DATA, SIZES, on_small_data
 from workbench.optimization.factory import make_optimizer
 from workbench.pretraining.assembly import make_model, tasks_of
-from workbench.recipe.reading import load_recipe, shipped
-from workbench.recipe.sizes import sizes_of
+from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.data import reader_of
 from workbench.training.pretrain import pretrain
 
-TINY = [name for name, path in shipped().items() if "tiny" in sizes_of(path)]
+TINY = [name.removesuffix("-tiny") for name in sizes() if name.endswith("-tiny")]
 QUICK = ("bert", "uniter", "ernie-thu")
 ALL = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in TINY]
 BY_HEART = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in ("e-bert", "b2t2", "unicoder-vl"))]
