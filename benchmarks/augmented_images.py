@@ -5,18 +5,15 @@
 Both read the same shards of noise-like JPEGs and give batches of normalised squares of 224 pixels (float32): a random
 crop of at least half of the area, resized bicubically, mirrored half of the time. The reader's order is shuffled, the
 peer's is that of the files. The peer decodes with Pillow or with torchvision's `decode_jpeg`, and normalises every
-image or every batch; the ratio is to the fastest of the four. Rounds alternate in one process; the times are of the
-processor, which other work on the machine changes less than the clock's. `--progressive` and `--grey` are other kinds
-of JPEGs.
+image or every batch; the ratio is to the fastest of the four. Rounds alternate in one process (`benchmarks.rounds`).
+`--progressive` and `--grey` are other kinds of JPEGs.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
-import statistics
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -29,6 +26,7 @@ from torchvision.io import ImageReadMode, decode_jpeg
 from torchvision.transforms import InterpolationMode, v2
 
 from benchmarks.fetching import jpeg
+from benchmarks.rounds import compared
 from vision.images.transforms import NORMALISATIONS, standardise
 from vision.sequences.image_processors.pixels import PixelsProcessor
 from workbench.core.keyed import generator
@@ -54,11 +52,8 @@ def main() -> None:
             for normalised in ("image", "batch"):
                 name = f"webdataset, {decoder}, normalised by the {normalised}"
                 works[name] = partial(theirs, corpus, decoder, normalised)
-        seconds: dict[str, list[float]] = {name: [] for name in works}
-        for _ in range(options.rounds):
-            for name, work in works.items():
-                seconds[name].append(measured(work, options.images))
-    rates = {name: options.images / statistics.median(times) for name, times in seconds.items()}
+        seconds = compared({name: partial(read, work, options.images) for name, work in works.items()}, options.rounds)
+    rates = {name: options.images / each for name, each in seconds.items()}
     best = max(rate for name, rate in rates.items() if name != "workbench")
     for name, rate in rates.items():
         print(f"{name:48} {rate:7.1f} images/s of a core   x{rate / best:.2f}")
@@ -91,15 +86,14 @@ def write(folder: Path, options: argparse.Namespace) -> Corpus:
     return Corpus.open(folder)
 
 
-def measured(work: Work, images: int) -> float:
-    """Seconds of the processor that all batches took."""
-    started, count = time.process_time(), 0
+def read(work: Work, images: int) -> None:
+    """All batches of a contestant, which must be as many images as there are."""
+    count = 0
     for batch in work():
         assert batch.dtype == torch.float32
         assert batch.shape[1:] == (3, SIDE, SIDE)
         count += len(batch)
     assert count == images, f"{count} of {images} images"
-    return time.process_time() - started
 
 
 def ours(corpus: Corpus) -> Iterator[Tensor]:

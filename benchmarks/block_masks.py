@@ -11,14 +11,14 @@ Needs a CUDA device. On one that only pretends to be a device, memory and host t
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch.nn.attention.flex_attention import create_block_mask
 
+from benchmarks.rounds import medians, timed
 from workbench.core.errors import WorkbenchError
 from workbench.models.attention import flex
 from workbench.models.attention.block_mask import block_mask
@@ -52,13 +52,10 @@ def measured(make: Callable[[Request], Any], requests: list[Request]) -> str:
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     for request in requests:
-        start = time.process_time()
-        made = make(request)
-        times.append(time.process_time() - start)
-        del made
+        times.append(timed(partial(make, request)))
         torch.cuda.synchronize()
     peak = torch.cuda.max_memory_allocated() - before
-    return f"{peak / 2**30:8.3f} GiB {statistics.median(times) * 1e3:7.2f} ms"
+    return f"{peak / 2**30:8.3f} GiB {medians({'the mask': times})['the mask'] * 1e3:7.2f} ms"
 
 
 def main() -> None:

@@ -19,11 +19,9 @@ import io
 import multiprocessing
 import resource
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -31,6 +29,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
+
+from benchmarks.rounds import clock_of, medians
 
 WARM, DISTINCT = 20, 64
 
@@ -56,8 +56,9 @@ def main() -> None:
                 few, many = (run(program(path, output, options), output) for path in lists)
                 spent[name].append(Spent(many.wall - few.wall, many.cpu - few.cpu))
     count = options.images - WARM
-    rates = {name: count / statistics.median(one.wall for one in found) for name, found in spent.items()}
-    costs = {name: statistics.median(one.cpu for one in found) / count for name, found in spent.items()}
+    walls, cpus = (medians({n: [one[i] for one in found] for n, found in spent.items()}) for i in range(2))
+    rates = {name: count / wall for name, wall in walls.items()}
+    costs = {name: cpu / count for name, cpu in cpus.items()}
     for name, rate in rates.items():
         reported = f"{name:12} {rate:8.1f} images/s, {1000 * costs[name]:.1f} ms of CPU an image"
         if "img2dataset" in rates:
@@ -92,9 +93,10 @@ def theirs(urls: Path, output: Path, options: argparse.Namespace) -> list[str]:
 
 def run(command: list[str], output: Path) -> Spent:
     """What a program and its processes took; what it wrote goes."""
-    started, before = time.perf_counter(), cpu()
+    clock = clock_of(threads=2)
+    started, before = clock(), cpu()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    spent = Spent(time.perf_counter() - started, cpu() - before)
+    spent = Spent(clock() - started, cpu() - before)
     if done.returncode or not any(output.glob("*.tar")):
         raise SystemExit(f"{command[0]} failed: {done.stderr[-2000:]}")
     shutil.rmtree(output)

@@ -1,22 +1,33 @@
 """Cached generation, greedy or by beams, against Hugging Face's `generate`: same weights, prompts of unequal lengths.
 
-    python benchmarks/generation.py --threads 2
-    python benchmarks/generation.py --models gpt2 --size base --batch 8 --new 32 --rounds 3
-    python benchmarks/generation.py --beams 4
-    python benchmarks/generation.py --size base --batch 64 --new 128 --device cuda
+    python -m benchmarks.generation
+    python -m benchmarks.generation --models gpt2 --size base --batch 8 --new 32 --rounds 3
+    python -m benchmarks.generation --beams 4
+    python -m benchmarks.generation --size base --batch 64 --new 128 --device cuda
 
-Both run in this process in alternating rounds; the ratio is of the medians of new tokens per second. Theirs pads the
-prompts to the longest one. The texts have to be the same, to the last token (in float32; no token ends a text).
+Both run in this process in alternating rounds (`benchmarks.rounds`); the ratio is of new tokens per second. Theirs pads
+the prompts to the longest one. The texts have to be the same, to the last token (in float32; no token ends a text).
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
+
+import torch
+import transformers
+
+from benchmarks.rounds import clock_of, compared
+from workbench.generation.beams import beam_search
+from workbench.generation.decoder import Decoder
+from workbench.generation.decoding import Decoding, draw
+from workbench.interop.checkpoint_reader import make_family
+from workbench.interop.family import FamilyConfig
+from workbench.interop.rules import to_ours
+from workbench.models.network import Network
+from workbench.pretraining.objective import Continuation
+from workbench.sequences.batch import Batch, Stream
 
 Prompts = list[Any]
 Writer = Callable[[Prompts, int], list[list[int]]]
@@ -30,9 +41,6 @@ START = 2
 
 def their_model(name: str, size: str) -> Any:
     """A model of theirs with random weights that spread the logits, so that texts do not repeat one token."""
-    import torch
-    import transformers
-
     hidden, layers, heads, vocab = SIZES[size]
     ends = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": 0}
     torch.manual_seed(0)
@@ -63,8 +71,6 @@ def their_model(name: str, size: str) -> Any:
 
 def theirs(model: Any, beams: int) -> Writer:
     """Their `generate`, of prompts that are padded: in front where they are continued with, else behind."""
-    import torch
-
     device, in_front = next(model.parameters()).device, not model.config.is_encoder_decoder
 
     def write(prompts: Prompts, new: int) -> list[list[int]]:
@@ -90,18 +96,6 @@ def theirs(model: Any, beams: int) -> Writer:
 
 def ours(name: str, model: Any, beams: int) -> Writer:
     """Our decoder with the same weights."""
-    import torch
-
-    from workbench.generation.beams import beam_search
-    from workbench.generation.decoder import Decoder
-    from workbench.generation.decoding import Decoding, draw
-    from workbench.interop.checkpoint_reader import make_family
-    from workbench.interop.family import FamilyConfig
-    from workbench.interop.rules import to_ours
-    from workbench.models.network import Network
-    from workbench.pretraining.objective import Continuation
-    from workbench.sequences.batch import Batch, Stream
-
     checkpoint_family, config = make_family(name), FamilyConfig(model.config.to_dict())
     spec = checkpoint_family.network(config)
     network = Network(spec).eval()
@@ -147,8 +141,6 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, float]:
     Raises:
         SystemExit: the texts are not the same.
     """
-    import torch
-
     g = torch.Generator().manual_seed(1)
     lengths = torch.linspace(SHORTEST, LONGEST, options.batch).long().tolist()
     prompts = [torch.randint(3, SIZES[options.size][3], (length,), generator=g) for length in lengths]
@@ -157,13 +149,9 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, float]:
     first = {who: write(prompts, options.new) for who, write in writers.items()}
     if first["ours"] != first["Hugging Face"]:
         raise SystemExit(f"{name}: the texts differ, so the speeds say nothing")
-    found: dict[str, list[float]] = {who: [] for who in writers}
-    for _ in range(options.rounds):
-        for who, write in writers.items():
-            begin = time.perf_counter()
-            write(prompts, options.new)
-            found[who].append(options.batch * options.new / (time.perf_counter() - begin))
-    return {who: statistics.median(speeds) for who, speeds in found.items()}
+    works = {who: lambda write=write: write(prompts, options.new) for who, write in writers.items()}
+    seconds = compared(works, options.rounds, clock_of(options.threads, options.device))
+    return {who: options.batch * options.new / each for who, each in seconds.items()}
 
 
 def main() -> None:
@@ -174,12 +162,9 @@ def main() -> None:
     parser.add_argument("--new", type=int, default=64)
     parser.add_argument("--beams", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     options = parser.parse_args()
-    os.environ["OMP_NUM_THREADS"] = str(options.threads)
-    import torch
-
     torch.set_num_threads(options.threads)
     where = options.device if options.device == "cuda" else f"{options.threads} threads"
     prompts = f"{options.batch} prompts of {SHORTEST} to {LONGEST} tokens"

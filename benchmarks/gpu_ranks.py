@@ -36,6 +36,7 @@ from benchmarks.gpu.page import VERDICTS, facts, passed, write
 from benchmarks.gpu.record import Part, Record, Setting, run_parts
 from benchmarks.gpu.steps import Stepper, emptied, micro_batch_size, recipe_of, timed
 from benchmarks.gpu_check import cuda
+from benchmarks.rounds import clock_of
 from workbench.core.errors import WorkbenchError, message
 from workbench.core.processes.distributed import World, distributed
 from workbench.recipe.spec import ParallelSpec
@@ -229,13 +230,11 @@ def speed(name: str, setting: Setting, world: World) -> Found:
 def gathering(micro: int, world: World) -> float:
     """Seconds to gather what CLIP embeds of the images and texts of a step."""
     mine = {world.rank: {side: torch.randn(micro, WIDTH, device=world.device) for side in ("image", "text")}}
-    gather, spent = EmbeddingGather(world.size, world), []
+    gather, spent, clock = EmbeddingGather(world.size, world), [], clock_of(device="cuda")
     for _ in range(GATHERS):
-        torch.cuda.synchronize()
-        started = time.perf_counter()
+        started = clock()
         gather(mine)
-        torch.cuda.synchronize()
-        spent.append(time.perf_counter() - started)
+        spent.append(clock() - started)
     return max(world.gather(statistics.median(spent)))
 
 

@@ -15,7 +15,7 @@ import dataclasses
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.rounds import timed
 from workbench.core.keyed import shuffled_places
 from workbench.core.processes.distributed import World
 from workbench.corpora.corpus import Corpus
@@ -66,13 +67,6 @@ def arguments() -> argparse.Namespace:
     for name, default in {"pieces": [64, 256, 1024], "shards": [100, 10_000], "windows": [100_000, 400_000]}.items():
         parser.add_argument(f"--{name}", type=int, nargs="*", default=default)
     return parser.parse_args()
-
-
-def timed(work: Callable[[], Any]) -> float:
-    """Seconds of the processor."""
-    started = time.process_time()
-    work()
-    return time.process_time() - started
 
 
 @contextmanager

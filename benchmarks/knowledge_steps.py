@@ -13,9 +13,7 @@ tokens are aligned. Both systems are their recipes at one size (4 layers x 256, 
   the other with its visible matrix, filled pair by pair and row by row. Both have branches that are encoded already.
 
 Measured is the step on batches that are made: forward, backward, clipping, AdamW, in float32 on a CPU, bfloat16 on a
-GPU. Rounds over all micro-batches alternate in one process, the first is not counted; the results are medians (on a CPU
-of processor time, which other work disturbs less) and the ratio of the two. Next to other work OMP_WAIT_POLICY=PASSIVE
-keeps waiting threads from spinning.
+GPU. Rounds over all micro-batches alternate in one process (`benchmarks.rounds`).
 """
 
 from __future__ import annotations
@@ -24,8 +22,6 @@ import argparse
 import itertools
 import json
 import random
-import statistics
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +30,8 @@ from typing import Any
 import torch
 
 from benchmarks.real_data import call
-from benchmarks.text_steps import BATCHES, Step, micro_batches, ours
+from benchmarks.rounds import clock_of, compared
+from benchmarks.text_steps import BATCHES, micro_batches, ours
 from benchmarks.tree_peer import Filling, Known, Tree, by_pairs, by_rows, sentence_tree
 from kg.sequences.transforms.sentence_tree import SentenceTreeTransform
 from workbench.core.files.drafts import write_text
@@ -146,17 +143,7 @@ def steps_of(system: str, options: argparse.Namespace) -> tuple[list[Work], dict
     bare = [(task, plain_batch(micro, tasks[task].names)) for task, micro in micros]
     roots = [make_model(each, tasks_of(each, tokenizer), tokenizer).to(device).train() for each in (recipe, plain)]
     both = [ours(root, batches, device) for root, batches in zip(roots, (micros, bare), strict=True)]
-    return [_round(step, len(micros), device) for step in both], _read(micros)
-
-
-def _round(step: Step, number: int, device: torch.device) -> Work:
-    def run() -> None:
-        for i in range(number):
-            step(i)
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-
-    return run
+    return [lambda step=step: [step(number) for number in range(len(micros))] for step in both], _read(micros)
 
 
 def _read(micros: list[tuple[str, MicroBatch]]) -> dict[str, Any]:
@@ -225,16 +212,8 @@ WORKS: dict[str, Callable[[argparse.Namespace], tuple[list[Work], dict[str, Any]
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Medians of both sides' seconds a round, and ours / theirs."""
     works, read = WORKS[name](options)
-    clock = time.perf_counter if options.device == "cuda" else time.process_time
-    seconds = []
-    for _ in range(options.rounds + 1):
-        times = []
-        for work in works:
-            start = clock()
-            work()
-            times.append(clock() - start)
-        seconds.append(times)
-    ours, theirs = (statistics.median(times) for times in zip(*seconds[1:], strict=True))
+    clock = clock_of(options.threads, options.device)
+    ours, theirs = compared(dict(zip(("ours", "the other"), works, strict=True)), options.rounds, clock).values()
     return {"name": name, **read, "ours": ours, "theirs": theirs, "ratio": ours / theirs}
 
 
@@ -247,7 +226,7 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     options = parser.parse_args()
     prepare(options.data.resolve(), options.output.resolve(), options.every)

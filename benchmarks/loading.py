@@ -15,7 +15,6 @@ import argparse
 import dataclasses
 import itertools
 import statistics
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from benchmarks.rounds import clock_of, medians, timed
 from workbench.core.processes.malloc import keep_freed_memory
 from workbench.pretraining.assembly import tasks_of
 from workbench.pretraining.loader import PREFETCH, Feed, MicroBatches, MicroBatchId
@@ -35,6 +35,7 @@ from workbench.text.tokenizer import Tokenizer
 from workbench.training.data import reader_of
 
 CPU = torch.device("cpu")
+CLOCK, WALL = clock_of(), clock_of(threads=2)
 Loaded = Iterator[MicroBatch | None]
 
 
@@ -65,9 +66,8 @@ def main() -> None:
     keep_freed_memory()
     source, name = micro_batches(options)
     places = [MicroBatchId(name, number, 0, 0.0) for number in range(options.batches)]
-    start = time.process_time()
-    micros = [micro for place in places[:8] if (micro := source.micro_batch(place)) is not None]
-    seconds = (time.process_time() - start) / len(micros)
+    micros: list[MicroBatch] = []
+    seconds = timed(lambda: micros.extend(filter(None, map(source.micro_batch, places[:8])))) / len(micros)
     view = next(iter(micros[0].views.values()))
     size = statistics.mean(sum(t.nbytes for t in tensors(micro)) for micro in micros) / 2**20
     print(
@@ -134,18 +134,15 @@ def compare(
     what: str, options: argparse.Namespace, source: MicroBatches, places: list[MicroBatchId], sequences: int
 ) -> None:
     """Rounds of both, after the first micro-batch: the processes run by then."""
-    found: dict[str, list[tuple[float, float]]] = {"torch": [], "feed": []}
+    walls: dict[str, list[float]] = {"torch": [], "feed": []}
+    cpus: dict[str, list[float]] = {"torch": [], "feed": []}
     for _, (name, opened) in itertools.product(range(options.rounds), (("torch", by_torch), ("feed", by_feed))):
         with opened(source, places, options.workers) as loaded:
             read(next(loaded))
-            wall, cpu = time.perf_counter(), time.process_time()
-            for micro in loaded:
-                read(micro)
-            count = len(places) - 1
-            found[name].append(((time.perf_counter() - wall) / count, (time.process_time() - cpu) / count))
-    wall_by, cpu_by = (
-        {name: statistics.median(r[i] for r in rounds) for name, rounds in found.items()} for i in (0, 1)
-    )
+            cpu = CLOCK()
+            walls[name].append(timed(lambda: list(map(read, loaded)), WALL) / (len(places) - 1))
+            cpus[name].append((CLOCK() - cpu) / (len(places) - 1))
+    wall_by, cpu_by = medians(walls), medians(cpus)
     print(
         f"  {what}, {options.workers} workers: {sequences / wall_by['feed']:,.0f} sequences/s, "
         f"{cpu_by['feed'] * 1e3:.2f} ms of CPU a micro-batch; torch's DataLoader {sequences / wall_by['torch']:,.0f} "
@@ -163,11 +160,11 @@ def begin(options: argparse.Namespace, source: MicroBatches, places: list[MicroB
     """The time to the first micro-batch of a pass."""
     passes = places[: 2 * options.workers]
 
-    def timed(opened: Callable[[], Loaded]) -> float:
-        start = time.perf_counter()
+    def first(opened: Callable[[], Loaded]) -> float:
+        start = WALL()
         loaded = opened()
         next(loaded)
-        seconds = time.perf_counter() - start
+        seconds = WALL() - start
         for _ in loaded:
             pass
         return seconds
@@ -178,8 +175,8 @@ def begin(options: argparse.Namespace, source: MicroBatches, places: list[MicroB
 
     with Feed([source], num_workers=options.workers, device=CPU) as feed:
         list(feed.micro_batches(source, passes))
-        rounds = [(timed(forked), timed(lambda: feed.micro_batches(source, passes))) for _ in range(options.rounds)]
-    new, kept = (statistics.median(each) for each in zip(*rounds, strict=True))
+        rounds = [(first(forked), first(lambda: feed.micro_batches(source, passes))) for _ in range(options.rounds)]
+    new, kept = medians(dict(zip(("a forked pass", "a pass"), zip(*rounds, strict=True), strict=True))).values()
     print(f"  beginning a pass: {kept * 1e3:.0f} ms; forked for it, {new * 1e3:.0f} ms; ratio {new / kept:.1f}")
 
 

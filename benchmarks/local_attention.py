@@ -1,14 +1,14 @@
 """A layer's window on a CPU: time and memory of one attention call and its backward, next to attention without a
 window.
 
-    python benchmarks/local_attention.py
-    python benchmarks/local_attention.py --rows 1024 2048 --dropout 0.1
-    python benchmarks/local_attention.py --rows 8192 --everywhere 8
+    python -m benchmarks.local_attention
+    python -m benchmarks.local_attention --rows 1024 2048 --dropout 0.1
+    python -m benchmarks.local_attention --rows 8192 --everywhere 8
 
 `full` sees all rows of one sequence; `padded` has the window as a mask over all pairs; `banded` multiplies chunks with
-the keys around them. Times are the best of some rounds, which alternate, with queries, keys and values of 12 heads of
-64; memory is the growth of the process's peak over its inputs, of a process for each. What would need more than
-`--limit` GiB is not run.
+the keys around them. Rounds alternate (`benchmarks.rounds`), with queries, keys and values of 12 heads of 64; memory is
+the growth of the process's peak over its inputs, of a process for each. What would need more than `--limit` GiB is not
+run.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import argparse
 import multiprocessing as mp
 import re
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
+
+from benchmarks.rounds import clock_of, compared
 
 KERNELS = ("full", "padded", "banded")
 
@@ -84,15 +85,9 @@ def fits(kernel: str, rows: int, args: argparse.Namespace) -> bool:
 
 
 def timed(kernels: list[str], rows: int, args: argparse.Namespace, window: int) -> dict[str, float]:
-    """Milliseconds of each, the best of alternating rounds."""
+    """Milliseconds of each."""
     steps = {kernel: step(kernel, rows, args, window) for kernel in kernels}
-    best = dict.fromkeys(kernels, float("inf"))
-    for _ in range(args.rounds):
-        for kernel, run in steps.items():
-            start = time.perf_counter()
-            run()
-            best[kernel] = min(best[kernel], 1000 * (time.perf_counter() - start))
-    return best
+    return {kernel: 1000 * each for kernel, each in compared(steps, args.rounds, clock_of(args.threads)).items()}
 
 
 def main() -> None:

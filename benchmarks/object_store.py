@@ -16,7 +16,6 @@ import argparse
 import os
 import shutil
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,6 +29,7 @@ import fsspec
 import webdataset
 from webdataset.gopen import gopen_schemes
 
+from benchmarks.rounds import clock_of, medians
 from workbench.core.files.transfers import facts_of
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
@@ -38,6 +38,7 @@ from workbench.corpora.reading.reader import Reader
 from workbench.corpora.shards.writer import ShardWriter
 
 BUCKET, RECORD = "bucket", 40_000
+CLOCK = clock_of(threads=2)
 
 
 def main() -> None:
@@ -119,14 +120,14 @@ Times = tuple[float, float]
 def timed(records: Iterator[Any], started: float) -> Times:
     """Seconds to the first record and to the last."""
     next(records)
-    first = time.perf_counter() - started
+    first = CLOCK() - started
     for _ in records:
         pass
-    return first, time.perf_counter() - started
+    return first, CLOCK() - started
 
 
 def raw_webdataset(urls: list[str]) -> Times:
-    started = time.perf_counter()
+    started = CLOCK()
     return timed(iter(webdataset.WebDataset(urls, shardshuffle=False)), started)
 
 
@@ -134,7 +135,7 @@ def begun(cache: Path, cold: bool) -> float:
     forget_manifests()
     if cold:
         shutil.rmtree(cache, ignore_errors=True)
-    return time.perf_counter()
+    return CLOCK()
 
 
 def raw_corpus(place: str, cache: Path, *, cold: bool = False) -> Times:
@@ -165,11 +166,10 @@ def report(contestants: dict[str, Callable[[], Times]], size: int, rounds: int) 
         for name, run in contestants.items():
             found[name].append(run())
     print(f"{size / 1e6:.0f} MB; medians of {rounds} rounds")
-    medians = {
-        name: [statistics.median(column) for column in zip(*times, strict=True)] for name, times in found.items()
-    }
-    first, whole = medians["webdataset pipe:curl"]
-    for name, (to_first, to_last) in medians.items():
+    firsts, wholes = (medians({name: [one[i] for one in times] for name, times in found.items()}) for i in range(2))
+    first, whole = firsts["webdataset pipe:curl"], wholes["webdataset pipe:curl"]
+    for name, to_first in firsts.items():
+        to_last = wholes[name]
         rate = size / to_last / 1e6
         print(
             f"  {name:24} first {to_first * 1e3:7.0f} ms  x{to_first / first:5.2f}   "

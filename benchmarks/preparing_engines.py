@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.rounds import clock_of
 from pipelines.preparing.chunks import Conversion, Limits, work
 from pipelines.preparing.engines.engine import Engine
 from pipelines.preparing.engines.local import LocalEngine
@@ -84,18 +85,19 @@ def units(text: Path, output: Path, shard_size: int) -> dict[str, Any]:
     output.mkdir()
     rows: dict[str, list[float]] = {"cut": [], "pickle_records": [], "pickle_place": [], "unit": []}
     sizes = [0, 0]
-    chunks, started = _chunks(plan), time.perf_counter()
+    clock = clock_of()
+    chunks, started = _chunks(plan), clock()
     for chunk in chunks:
-        moments = [started, time.perf_counter()]
+        moments = [started, clock()]
         sent = chunk.to_send()
         for number, what in enumerate((chunk, sent)):
             sizes[number] = max(sizes[number], len(pickle.dumps(what, protocol=5)))
-            moments.append(time.perf_counter())
+            moments.append(clock())
         work(plan.task, sent)
-        moments.append(time.perf_counter())
+        moments.append(clock())
         for name, begin, end in zip(rows, moments[:-1], moments[1:], strict=True):
             rows[name].append(round(end - begin, 6))
-        started = time.perf_counter()
+        started = clock()
     return {"seconds": rows, "bytes_of_records": sizes[0], "bytes_of_place": sizes[1]}
 
 

@@ -1,12 +1,12 @@
-"""Reading speed, against plain WebDataset iteration over the same shards, in the same run.
+"""Reading speed, next to WebDataset over the same shards, JSON lines and an Arrow file of the same records.
 
     python -m benchmarks.reading [--samples 100000] [--images 4000] [--rounds 5]
 
-Rounds alternate between the two and the ratio is that of the medians. `raw` compares bytes with bytes (a dict of
-members per sample) in one process: the reader in its shuffled order, WebDataset in the order of the files. `decoded`
-is the reader's samples (JSON parsed, spans), for which WebDataset would need more work still. Resuming is the time
-from the step number to the first micro-batch at 90 % of an epoch, opening the corpus included; with windows of 300
-characters it includes finding them (1 microsecond a record).
+All read in one process and one thread, and rounds alternate (`benchmarks.rounds`). The reader has its shuffled order,
+all others the order of their files. `raw` are the bytes of a record's members. `decoded` are Python objects: of
+WebDataset with JSON parsed, of JSON lines by orjson, of the mapped Arrow file (which Hugging Face's datasets are) by
+batches of 32. Resuming is the time from the step number to the first micro-batch at 90 % of an epoch, opening the
+corpus included; with windows of 300 characters it includes finding them (1 microsecond a record).
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from __future__ import annotations
 import argparse
 import io
 import random
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import orjson
+import pyarrow
 import webdataset
 from PIL import Image
 
+from benchmarks.rounds import compared
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.reading.reader import Reader
@@ -36,15 +38,20 @@ BATCH, LANES, SHARD = 32, 4, 10_000
 def main() -> None:
     options = arguments()
     with tempfile.TemporaryDirectory() as folder:
-        texts = write(Path(folder, "text"), "text", [text(random.Random(i)) for i in range(options.samples)])
-        report("text", texts, options.rounds)
+        records = [text(random.Random(i)) for i in range(options.samples)]
+        texts = write(Path(folder, "text"), "text", records)
+        lines = Path(folder, "text.jsonl")
+        lines.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in records))
+        others = {"JSON lines, orjson": partial(read_lines, lines), "Arrow": arrow(Path(folder, "text.arrow"), records)}
+        report("text", texts, others, options.rounds)
         photographs = [image(i) for i in range(min(options.images, 200))]
         samples = [
             {"image": photographs[i % len(photographs)], "captions": ["a caption"]} for i in range(options.images)
         ]
-        report("images", write(Path(folder, "images"), "image-text", samples), options.rounds)
-        for window in (None, 300):
-            seconds = statistics.median(resume(texts, window) for _ in range(options.rounds))
+        images = write(Path(folder, "images"), "image-text", samples)
+        report("images", images, {"Arrow": arrow(Path(folder, "images.arrow"), samples)}, options.rounds)
+        resumed = compared({window: partial(resume, texts, window) for window in (None, 300)}, options.rounds)
+        for window, seconds in resumed.items():
             items = reader_of(texts, window).items(0)
             print(f"opening and resuming at 90 % of an epoch of {items:,} items: {seconds * 1e3:.1f} ms")
 
@@ -84,23 +91,39 @@ def write(folder: Path, kind: str, samples: list[Sample]) -> Corpus:
     return Corpus.open(folder)
 
 
-def report(name: str, corpus: Corpus, rounds: int) -> None:
+def read_lines(path: Path) -> int:
+    with path.open("rb") as lines:
+        return sum(1 for _ in map(orjson.loads, lines))
+
+
+def arrow(path: Path, samples: list[Sample]) -> Callable[[], int]:
+    """A reader of the samples as a mapped Arrow file."""
+    table = pyarrow.Table.from_pylist([{name: v for name, v in one.items() if name != "spans"} for one in samples])
+    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+
+    def read() -> int:
+        mapped = pyarrow.ipc.open_file(pyarrow.memory_map(str(path))).read_all()
+        return sum(len(mapped.slice(first, BATCH).to_pylist()) for first in range(0, len(mapped), BATCH))
+
+    return read
+
+
+def report(name: str, corpus: Corpus, others: dict[str, Callable[[], int]], rounds: int) -> None:
     paths = [str(Path(corpus.place, shard.name)) for shard in corpus.shards]
     contestants: dict[str, Callable[[], int]] = {
-        "webdataset raw": lambda: sum(1 for _ in webdataset.WebDataset(paths, shardshuffle=False)),
         "workbench raw": lambda: read_raw(corpus),
+        "webdataset raw": lambda: sum(1 for _ in webdataset.WebDataset(paths, shardshuffle=False)),
         "workbench decoded": lambda: read_decoded(corpus),
+        "webdataset decoded": lambda: sum(1 for _ in webdataset.WebDataset(paths, shardshuffle=False).decode()),
+        **others,
     }
-    rates: dict[str, list[float]] = {contestant: [] for contestant in contestants}
-    for _ in range(rounds):
-        for contestant, run in contestants.items():
-            started = time.perf_counter()
-            count = run()
-            rates[contestant].append(count / (time.perf_counter() - started))
-    medians = {contestant: statistics.median(values) for contestant, values in rates.items()}
+    seconds = compared(contestants, rounds)
     print(f"{name}: {corpus.records:,} records, {corpus.manifest.bytes / 1e6:.0f} MB")
-    for contestant, rate in medians.items():
-        print(f"  {contestant:18} {rate:10,.0f} samples/s   x{rate / medians['webdataset raw']:.1f}")
+    for contestant, spent in seconds.items():
+        own = seconds["workbench raw" if "raw" in contestant else "workbench decoded"]
+        rate = corpus.records / spent
+        print(f"  {contestant:18} {rate:10,.0f} records/s, {1e6 / rate:5.1f} us; workbench / this {spent / own:.2f}")
 
 
 def reader_of(corpus: Corpus, window: int | None = None) -> Reader:
@@ -124,12 +147,10 @@ def read_decoded(corpus: Corpus) -> int:
     return sum(len(reader.micro_batch(number, lane)) for number in epoch(corpus) for lane in range(LANES))
 
 
-def resume(corpus: Corpus, window: int | None) -> float:
-    """Seconds from the step number to the first micro-batch, with nothing of the corpus open before."""
-    started = time.perf_counter()
+def resume(corpus: Corpus, window: int | None) -> None:
+    """From the step number to the first micro-batch, with nothing of the corpus open before."""
     reader = reader_of(Corpus.open(corpus.place), window)
     reader.micro_batch(int(0.9 * reader.items(0)) // (BATCH * LANES), 0)
-    return time.perf_counter() - started
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The Hugging Face classes next to which text systems are measured (`benchmarks.text_steps`), on our own micro-batches,
-padded: the same tokens, the same corruption, the same labels."""
+padded: the same tokens, the same corruption, the same labels. Attention is SDPA, which the classes choose themselves.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from workbench.sequences.batch import Batch, MicroBatch
 
@@ -21,12 +23,16 @@ Inputs = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Peer:
-    """A class of Hugging Face, its configuration, and how a batch of ours becomes its inputs."""
+    """A class of Hugging Face, its configuration, and how a batch of ours becomes its inputs.
+
+    `head` is the module that projects states to the vocabulary, where labels stand at the positions of its input.
+    """
 
     model: str
     config: str
     options: dict[str, Any]
     inputs: Callable[[MicroBatch], Inputs]
+    head: str = ""
 
     def made(self, vocabulary: int) -> nn.Module:
         """The model, with fresh weights and the dropout of its configuration's defaults set to 0.1."""
@@ -45,14 +51,41 @@ class Electra(nn.Module):
         self.discriminator.electra.embeddings = self.generator.electra.embeddings
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> Any:
-        words = self.generator(input_ids, attention_mask, labels=labels)
         hidden = labels != IGNORED
+        words = self.generator(input_ids, attention_mask).logits
+        words = words[hidden] if words.dim() == 3 else words  # a hook has left the masked ones alone (`loss_of`)
         with torch.no_grad():
-            drawn = torch.distributions.Categorical(logits=words.logits[hidden].float()).sample()
+            drawn = torch.distributions.Categorical(logits=words.float()).sample()
         replaced = input_ids.masked_scatter(hidden, drawn)
         original = torch.where(hidden, labels, input_ids)
         found = self.discriminator(replaced, attention_mask, labels=(replaced != original).long())
-        return transformers.modeling_outputs.MaskedLMOutput(loss=words.loss + 50 * found.loss)
+        loss = F.cross_entropy(words, labels[hidden]) + 50 * found.loss
+        return transformers.modeling_outputs.MaskedLMOutput(loss=loss)
+
+
+CLASSES = {
+    "next_sentence_label": "seq_relationship_logits",
+    "sentence_order_label": "sop_logits",
+    "sentence_image_labels": "seq_relationship_logits",
+}
+"""Labels of pairs, and the logits that they belong to."""
+
+
+def loss_of(model: nn.Module, inputs: dict[str, Any], head: str = "") -> Tensor:
+    """The loss of a peer; with `head` the vocabulary is computed at labelled positions alone, which takes own code."""
+    if not head:
+        loss: Tensor = model(**inputs).loss
+        return loss
+    labels = inputs["labels"]
+    chosen = labels != IGNORED
+    given = inputs if isinstance(model, Electra) else {name: v for name, v in inputs.items() if name != "labels"}
+    with model.get_submodule(head).register_forward_pre_hook(lambda _, states: (states[0][chosen], *states[1:])):
+        found = model(**given)
+    losses = [found.loss] if found.loss is not None else []
+    if "labels" not in given:
+        losses.append(F.cross_entropy(found.get("prediction_logits", found.get("logits")), labels[chosen]))
+    losses += [F.cross_entropy(found[logits], given[name]) for name, logits in CLASSES.items() if name in given]
+    return torch.stack(losses).sum()
 
 
 def padded(batch: Batch, stream: str, values: Tensor, fill: int = 0) -> Tensor:
@@ -180,8 +213,8 @@ T5 = {
     "num_layers": LAYERS,
     "num_decoder_layers": LAYERS,
 }
-WORDS = Peer("BertForMaskedLM", "BertConfig", BERT, masked)
-PAIRS = Peer("BertForPreTraining", "BertConfig", BERT, masked_pair)
+WORDS = Peer("BertForMaskedLM", "BertConfig", BERT, masked, "cls.predictions")
+PAIRS = Peer("BertForPreTraining", "BertConfig", BERT, masked_pair, "cls.predictions")
 XLNET = {
     "d_model": HIDDEN,
     "n_layer": LAYERS,
@@ -191,31 +224,40 @@ XLNET = {
 XLM = {"emb_dim": HIDDEN, "n_layers": LAYERS, "n_heads": HEADS, "n_langs": 15}
 ALBERT = {**BERT, "embedding_size": HIDDEN, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
 PEERS = {
-    "albert": Peer("AlbertForPreTraining", "AlbertConfig", ALBERT, partial(masked_pair, name="sentence_order_label")),
-    "bart": Peer("BartForConditionalGeneration", "BartConfig", BART, translated),
+    "albert": Peer(
+        "AlbertForPreTraining",
+        "AlbertConfig",
+        ALBERT,
+        partial(masked_pair, name="sentence_order_label"),
+        "predictions",
+    ),
+    "bart": Peer("BartForConditionalGeneration", "BartConfig", BART, translated, "lm_head"),
     "bert": PAIRS,
     "bert-wwm": PAIRS,
     "ernie-baidu": WORDS,
-    "electra": Peer("Electra", "ElectraConfig", {**BERT, "embedding_size": HIDDEN}, masked),
-    "glm": Peer("BertForMaskedLM", "BertConfig", BERT, with_ranks),
+    "electra": Peer(
+        "Electra", "ElectraConfig", {**BERT, "embedding_size": HIDDEN}, masked, "generator.generator_predictions"
+    ),
+    "glm": Peer("BertForMaskedLM", "BertConfig", BERT, with_ranks, "cls.predictions"),
     "gpt": Peer("OpenAIGPTLMHeadModel", "OpenAIGPTConfig", GPT, causal),
     "gpt-2": Peer("GPT2LMHeadModel", "GPT2Config", GPT, causal),
     "macbert": PAIRS,
-    "mass": Peer("BartForConditionalGeneration", "BartConfig", BART, translated),
-    "modernbert": Peer("ModernBertForMaskedLM", "ModernBertConfig", {**BERT, "pad_token_id": 0}, masked),
-    "mpnet": Peer("MPNetForMaskedLM", "MPNetConfig", BERT, masked_behind),
-    "roberta": Peer("RobertaForMaskedLM", "RobertaConfig", {**BERT, "max_position_embeddings": 514}, masked),
+    "mass": Peer("BartForConditionalGeneration", "BartConfig", BART, translated, "lm_head"),
+    "modernbert": Peer("ModernBertForMaskedLM", "ModernBertConfig", {**BERT, "pad_token_id": 0}, masked, "head"),
+    "mpnet": Peer("MPNetForMaskedLM", "MPNetConfig", BERT, masked_behind, "lm_head"),
+    "roberta": Peer("RobertaForMaskedLM", "RobertaConfig", {**BERT, "max_position_embeddings": 514}, masked, "lm_head"),
     "spanbert": WORDS,
-    "structbert": Peer("BertForPreTraining", "BertConfig", BERT, three_classes),
-    "t5": Peer("T5ForConditionalGeneration", "T5Config", T5, translated),
+    "structbert": Peer("BertForPreTraining", "BertConfig", BERT, three_classes, "cls.predictions"),
+    "t5": Peer("T5ForConditionalGeneration", "T5Config", T5, translated, "lm_head"),
     "t5-v1_1": Peer(
         "T5ForConditionalGeneration",
         "T5Config",
         {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
         translated,
+        "lm_head",
     ),
     "transformer-xl": Peer("XLNetLMHeadModel", "XLNetConfig", {**XLNET, "attn_type": "uni"}, segments),
-    "unilm": Peer("BertForPreTraining", "BertConfig", {**BERT, "type_vocab_size": 6}, with_ranks),
-    "xlm": Peer("XLMWithLMHeadModel", "XLMConfig", XLM, in_languages),
+    "unilm": Peer("BertForPreTraining", "BertConfig", {**BERT, "type_vocab_size": 6}, with_ranks, "cls.predictions"),
+    "xlm": Peer("XLMWithLMHeadModel", "XLMConfig", XLM, in_languages, "pred_layer"),
     "xlnet": Peer("XLNetLMHeadModel", "XLNetConfig", XLNET, permuted),
 }

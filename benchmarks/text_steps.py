@@ -4,13 +4,18 @@
 
 `data` is a folder with the raw corpora gutenberg (its paragraphs are the texts) and multi30k (translations). Every
 system is its recipe at one size (4 layers x 256, 4 heads; 4 + 4 layers for encoder-decoders), on the first
-micro-batches of the corpus; the peer gets the same tokens, corruption and labels, padded to the longest sequence of
-the micro-batch (`benchmarks.text_peers`). Measured is the step on batches that are made: forward, backward, clipping,
-AdamW, in float32 on a CPU, bfloat16 on a GPU, dropout 0.1. A round is all micro-batches once; rounds of the two
-alternate in one process, the first is not counted; the ratio is of the medians of real tokens per second. Recipes that
-pack several texts into a sequence leave the peer next to no padding; with `--unpacked` neither side packs.
-Making batches is left out on both sides (`benchmarks.whole_run` has it). Next to other work OMP_WAIT_POLICY=PASSIVE
-keeps waiting threads from spinning.
+micro-batches of the corpus. The peer (`benchmarks.text_peers`) gets sequences that are built, corrupted and labelled
+alike, three times:
+
+- `padded`: the same micro-batches, each padded to its longest sequence;
+- `grouped`: the sequences of 50 micro-batches sorted by length before they are cut into micro-batches, as
+  `group_by_length` of Hugging Face's Trainer does it; a round takes every so many-th of them;
+- `grouped + masked`: also with the vocabulary at labelled positions alone, which no class does by itself.
+
+Measured is the step on batches that are made: forward, backward, clipping, a fused AdamW, in float32 on a CPU, bfloat16
+on a GPU, dropout 0.1. A round is eight micro-batches. Rounds alternate in one process (`benchmarks.rounds`); a ratio is
+of real tokens per second, ours / theirs. Recipes that pack several texts into a sequence leave the peer next to no
+padding; with `--unpacked` neither side packs. Making batches is left out on both sides (`benchmarks.whole_run` has it).
 """
 
 from __future__ import annotations
@@ -18,9 +23,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import statistics
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +31,28 @@ import torch
 from torch import nn
 
 from benchmarks.real_data import call
-from benchmarks.text_peers import HEADS, HIDDEN, INNER, LAYERS, PEERS
+from benchmarks.rounds import clock_of, compared
+from benchmarks.text_peers import HEADS, HIDDEN, INNER, LAYERS, PEERS, loss_of
 from workbench.core.files.drafts import write_text
 from workbench.core.processes.malloc import keep_freed_memory
 from workbench.objectives._token_head import token_table
 from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.pretraining.loader import MicroBatches, MicroBatchId
 from workbench.pretraining.model import PretrainingModel
+from workbench.pretraining.task import Task
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import as_tree, recipe_from_dict
 from workbench.sequences.batch import MicroBatch
+from workbench.sequences.sequence import row_count
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.data import reader_of
 
 SIZES = {"hidden_size": HIDDEN, "intermediate_size": INNER, "num_heads": HEADS, "embedding_size": HIDDEN}
 BATCHES, BOOKS, SHORTEST, VOCABULARY = 8, 5, 10, "8192"
 PACKING = ("across", "full")
+GROUP = 50
+"""Micro-batches whose sequences are sorted together: what Hugging Face's sampler calls a mega-batch."""
 Step = Callable[[int], None]
 
 
@@ -107,11 +115,14 @@ def recipe_of(system: str, options: argparse.Namespace) -> Recipe:
 
 
 def micro_batches(
-    recipe: Recipe, tokenizer: Tokenizer | None, count: int = BATCHES, lane: int = 0
+    recipe: Recipe, tokenizer: Tokenizer | None, count: int = BATCHES, lane: int = 0, *, by_length: bool = False
 ) -> list[tuple[str, MicroBatch]]:
-    """The first micro-batches of a lane, each with its task; of several tasks in turn."""
+    """The first micro-batches of a lane, each with its task; of several tasks in turn. `by_length`: `grouped`."""
     tasks = tasks_of(recipe, tokenizer)
     batches = MicroBatches(tasks, {name: reader_of(recipe, task) for name, task in tasks.items()})
+    if by_length:
+        for task in tasks.values():
+            group(task, batches, -(-count // len(tasks)))
     found = []
     for number in range(count):
         task = list(tasks)[number % len(tasks)]
@@ -119,6 +130,24 @@ def micro_batches(
         assert micro is not None
         found.append((task, micro))
     return found
+
+
+def group(task: Task, batches: MicroBatches, count: int) -> None:
+    """Let a task put `count` of the sorted micro-batches in the place of its first ones."""
+    build, pool = task.sequences, {}
+
+    def recorded(samples: Any, number: Any, progress: float) -> Any:
+        built = build(samples, number, progress)
+        pool[number] = [sequence.copy() for sequence in built]
+        return built
+
+    task.sequences = recorded  # type: ignore[method-assign]
+    for number in range(GROUP):
+        batches.micro_batch(MicroBatchId(task.name, number, 0))
+    by_length = sorted(itertools.chain(*pool.values()), key=lambda one: sum(map(row_count, one.streams.values())))
+    size = len(by_length) // GROUP
+    starts = [(2 * i + 1) * GROUP // (2 * count) * size for i in range(count)]
+    task.sequences = lambda _, number, __: [s.copy() for s in by_length[starts[number[1]] :][:size]]  # type: ignore[method-assign]
 
 
 def stepping(module: nn.Module, loss: Callable[[int], torch.Tensor]) -> Step:
@@ -147,74 +176,93 @@ def ours(root: PretrainingModel, micros: list[tuple[str, MicroBatch]], device: t
     return stepping(root, loss)
 
 
-def theirs(system: str, vocabulary: int, micros: list[tuple[str, MicroBatch]], device: torch.device) -> Step:
+def theirs(peer: Any, model: nn.Module, micros: list[MicroBatch], device: torch.device, head: str = "") -> Step:
     """The step of the peer."""
-    peer = PEERS[system]
-    model = peer.made(vocabulary).to(device)
-    inputs = [{name: value.to(device) for name, value in peer.inputs(micro).items()} for _, micro in micros]
+    inputs = [moved(peer.inputs(micro), device) for micro in micros]
 
     def loss(number: int) -> torch.Tensor:
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            found: torch.Tensor = model(**inputs[number]).loss
-        return found
+            return loss_of(model, inputs[number], head)
 
     return stepping(model, loss)
 
 
-def rounds(step: Step, options: argparse.Namespace, device: torch.device) -> Iterator[float]:
-    """Seconds of a step over all micro-batches, round after round."""
-    for _ in range(options.rounds + 1):
-        start = time.perf_counter()
-        for number in range(BATCHES):
-            step(number)
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        yield (time.perf_counter() - start) / BATCHES
+def moved(value: Any, device: torch.device) -> Any:
+    """Tensors in dicts and tuples, on the device."""
+    if isinstance(value, dict):
+        return {name: moved(inner, device) for name, inner in value.items()}
+    if isinstance(value, tuple):
+        return tuple(moved(inner, device) for inner in value)
+    return value.to(device)
 
 
-def measure(system: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Tokens per second of both, and their ratio."""
+def measure(
+    recipe: Recipe, peer: Any, make: Callable[[int], nn.Module], options: argparse.Namespace, count: int
+) -> tuple[dict[str, float], list[list[MicroBatch]]]:
+    """Seconds of a round of `count` micro-batches by contestant, and the micro-batches as they come and by length.
+
+    Args:
+        make: makes the peer's model for a vocabulary of this size.
+    """
     device = torch.device(options.device)
-    recipe = recipe_of(system, options)
     tokenizer = Tokenizer.load(recipe.tokenizer or "")
-    micros = micro_batches(recipe, tokenizer)
-    tokens = statistics.mean(sum(s.rows for s in next(iter(m.views.values())).streams.values()) for _, m in micros)
+    micros = micro_batches(recipe, tokenizer, count)
+    goes_on = any(task.order == "continuous" for task in recipe.tasks.values())
+    orders = [micros, *([] if goes_on else [micro_batches(recipe, tokenizer, count, by_length=True)])]
     root = make_model(recipe, tasks_of(recipe, tokenizer), tokenizer).to(device).train()
-    vocabulary = len(token_table(next(iter(root.networks.values())), "text"))
-    both = [ours(root, micros, device), theirs(system, vocabulary, micros, device)]
-    seconds = list(zip(*(rounds(step, options, device) for step in both), strict=True))[1:]
-    medians = [statistics.median(times) for times in zip(*seconds, strict=True)]
-    speeds = [tokens / each for each in medians]
-    return {
-        "system": system,
-        "peer": PEERS[system].model,
-        "ours": speeds[0],
-        "theirs": speeds[1],
-        "ratio": speeds[0] / speeds[1],
-    }
+    model = make(len(token_table(next(iter(root.networks.values())), "text"))).to(device)
+    steps = {"ours": ours(root, micros, device)}
+    for name, order in zip(("padded", "grouped"), orders, strict=False):
+        plain = [micro for _, micro in order]
+        steps[name] = theirs(peer, model, plain, device)
+        if name == "grouped" and peer.head:
+            steps["grouped + masked"] = theirs(peer, model, plain, device, peer.head)
+    works = {name: lambda step=step: [step(number) for number in range(count)] for name, step in steps.items()}
+    return compared(works, options.rounds, clock_of(options.threads, options.device)), [
+        [micro for _, micro in order] for order in orders
+    ]
+
+
+def row_of(seconds: dict[str, float], units: Sequence[float]) -> dict[str, float]:
+    """Our units a second, and how many times as many that is as each peer has.
+
+    Args:
+        units: of a round, in batches as they come and in those by length.
+    """
+    speeds = {name: units[name.startswith("grouped")] / each for name, each in seconds.items()}
+    return {"ours": speeds.pop("ours"), **{name: units[0] / seconds["ours"] / each for name, each in speeds.items()}}
+
+
+def printed(system: str, peer: str, row: dict[str, float]) -> None:
+    """A line of the table: the ratio to each contestant, where it takes part."""
+    ratios = (f"{row[name]:.2f}" if name in row else "" for name in ("padded", "grouped", "grouped + masked"))
+    print(f"| {system} | {peer} | {row['ours']:,.5g} | {' | '.join(ratios)} |", flush=True)
+
+
+def rows_of_text(micros: list[MicroBatch]) -> float:
+    """Tokens of the first view of each micro-batch, all streams together."""
+    return sum(stream.rows for micro in micros for stream in next(iter(micro.views.values())).streams.values())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with the raw corpora")
-    parser.add_argument("--output", type=Path, required=True, help="folder for the corpus and results.json")
+    parser.add_argument("--output", type=Path, required=True, help="folder for the corpus")
     parser.add_argument("--only", nargs="*", default=list(PEERS), choices=list(PEERS), help="systems; default: all")
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--unpacked", action="store_true", help="one text a sequence where recipes pack several")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     options = parser.parse_args()
     prepare(options.data.resolve(), options.output.resolve())
     torch.set_num_threads(options.threads)
     keep_freed_memory()
-    results = options.output / "results.json"
     for system in options.only:
-        row = measure(system, options)
-        print("| {system} | {peer} | {ours:,.0f} | {theirs:,.0f} | {ratio:.2f} |".format(**row), flush=True)
-        rows = [*(json.loads(results.read_text()) if results.exists() else []), row]
-        results.write_text(json.dumps(rows, indent=2))
+        peer = PEERS[system]
+        seconds, orders = measure(recipe_of(system, options), peer, peer.made, options, BATCHES)
+        printed(system, peer.model, row_of(seconds, [rows_of_text(micros) for micros in orders]))
 
 
 if __name__ == "__main__":

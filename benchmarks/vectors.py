@@ -3,16 +3,13 @@
     python -m benchmarks.vectors [--entities 5000] [--triples 100000] [--dim 64] [--epochs 3] [--rounds 3]
 
 Both train the same pykeen model with the same batches, negatives, loss and Adam; ours also keeps its state, and writes
-the vectors. Times are CPU seconds, and rounds alternate; a ratio is ours to pykeen's triples per second.
+the vectors. Rounds alternate (`benchmarks.rounds`); a ratio is ours to pykeen's triples per second.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +18,7 @@ from pykeen.models import model_resolver
 from pykeen.training import SLCWATrainingLoop
 from pykeen.triples import CoreTriplesFactory
 
+from benchmarks.rounds import compared
 from kg.graph.store import GraphStore
 from kg.vectors.options import VectorOptions
 from kg.vectors.training import train_vectors
@@ -51,20 +49,12 @@ def made_up(path: Path, entities: int, triples: int) -> GraphStore:
 
 def compare(store: GraphStore, options: VectorOptions, output: Path, rounds: int) -> None:
     peers = {"ours": lambda: train_vectors(store, output, options), "pykeen": lambda: by_pykeen(store, options)}
+    torch.set_num_threads(1)
     seen = options.epochs * store.num_triples
-    speeds: dict[str, list[float]] = {name: [] for name in peers}
-    for _ in range(rounds):
-        for name, train in peers.items():
-            speeds[name].append(seen / seconds(train))
-    ratios = [ours / theirs for ours, theirs in zip(speeds["ours"], speeds["pykeen"], strict=True)]
-    reported = ", ".join(f"{name} {statistics.median(rates):,.0f} triples/s" for name, rates in speeds.items())
-    print(f"{options.model}, size {options.dim}: {reported}; ours / pykeen {statistics.median(ratios):.2f}", flush=True)
-
-
-def seconds(train: Callable[[], object]) -> float:
-    start = time.process_time()
-    train()
-    return time.process_time() - start
+    speeds = {name: seen / seconds for name, seconds in compared(peers, rounds).items()}
+    rates = ", ".join(f"{name} {speed:,.0f} triples/s" for name, speed in speeds.items())
+    ratio = speeds["ours"] / speeds["pykeen"]
+    print(f"{options.model}, size {options.dim}: {rates}; ours / pykeen {ratio:.2f}", flush=True)
 
 
 def by_pykeen(store: GraphStore, options: VectorOptions) -> None:

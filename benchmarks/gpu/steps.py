@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 
 from benchmarks.gpu.record import Setting, Size
+from benchmarks.rounds import clock_of
 from benchmarks.text_steps import micro_batches
 from workbench.core.processes.distributed import World
 from workbench.models.attention.call import use_kernel
@@ -153,24 +153,23 @@ def timed(step: Callable[[], object], seconds: float = 0.0) -> list[float]:
     three without `seconds`: ranks must make the same steps."""
     for _ in range(WARM_UP):
         step()
-    torch.cuda.synchronize()
+    clock = clock_of(device="cuda")
     found: list[float] = []
-    ends = time.perf_counter() + seconds
-    while len(found) < ROUNDS or time.perf_counter() < ends:
-        started = time.perf_counter()
+    ends = clock() + seconds
+    while len(found) < ROUNDS or clock() < ends:
+        started = clock()
         for _ in range(ROUND):
             step()
-        torch.cuda.synchronize()
-        found.append((time.perf_counter() - started) / ROUND)
+        found.append((clock() - started) / ROUND)
     return found
 
 
 def first_step(step: Callable[[], object]) -> float:
     """Seconds of a first step, what is compiled for it included."""
-    started = time.perf_counter()
+    clock = clock_of(device="cuda")
+    started = clock()
     step()
-    torch.cuda.synchronize()
-    return time.perf_counter() - started
+    return clock() - started
 
 
 def emptied() -> None:

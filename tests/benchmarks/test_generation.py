@@ -13,7 +13,7 @@ from benchmarks import generation
 @pytest.mark.parametrize("name", ["gpt2", "bart", "t5"])
 def test_both_write_the_same_texts(name: str, beams: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(generation.SIZES, "small", (32, 2, 2, 60))
-    options = argparse.Namespace(size="small", batch=3, new=5, rounds=1, device="cpu", beams=beams)
+    options = argparse.Namespace(size="small", batch=3, new=5, rounds=1, device="cpu", threads=1, beams=beams)
     speeds = generation.measured(name, options)
     assert speeds.keys() == {"ours", "Hugging Face"}
     assert all(speed > 0 for speed in speeds.values())
@@ -22,6 +22,6 @@ def test_both_write_the_same_texts(name: str, beams: int, monkeypatch: pytest.Mo
 def test_other_texts_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(generation.SIZES, "small", (32, 2, 2, 60))
     monkeypatch.setattr(generation, "theirs", lambda model, beams: lambda prompts, new: [[1] * new] * len(prompts))
-    options = argparse.Namespace(size="small", batch=2, new=3, rounds=1, device="cpu", beams=1)
+    options = argparse.Namespace(size="small", batch=2, new=3, rounds=1, device="cpu", threads=1, beams=1)
     with pytest.raises(SystemExit, match="gpt2: the texts differ"):
         generation.measured("gpt2", options)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from benchmarks.text_peers import IGNORED
+from benchmarks import vision_peers
+from benchmarks.text_peers import IGNORED, loss_of
 from benchmarks.text_steps import micro_batches
 from benchmarks.vision_peers import ATTRIBUTES, FEATURES, OBJECTS, PEERS, deep
 from benchmarks.vision_steps import prepare, recipe_of
@@ -65,6 +67,27 @@ def test_lxmert_is_asked_for_the_same_regions(corpus: Path) -> None:
     features, asked = inputs["obj_labels"]["feat"]
     assert asked.sum() == len(hidden) > 0
     assert torch.equal(features.flatten(0, 1)[hidden], batch.targets["mrfr"]["features"].float())
+
+
+@pytest.mark.parametrize("system", ["visualbert", "lxmert"])
+def test_masked_words_alone_have_the_same_loss(system: str, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, inputs = given(system, corpus)
+    config = vision_peers.LxmertConfig if system == "lxmert" else vision_peers.VisualBertConfig
+    small = partial(config, hidden_size=24, num_attention_heads=2, intermediate_size=24)
+    monkeypatch.setattr(vision_peers, config.__name__, small)
+    model = PEERS[system].made(1, 30522).eval()
+    with torch.no_grad():
+        torch.testing.assert_close(loss_of(model, inputs), loss_of(model, inputs, PEERS[system].head))
+
+
+def test_grouped_micro_batches_hold_captions_of_one_length(corpus: Path) -> None:
+    options = argparse.Namespace(layers=1, regions=REGIONS, batch=6, length=0)
+    recipe = recipe_of("uniter", corpus, options)
+    micros = micro_batches(recipe, Tokenizer.load(recipe.tokenizer or ""), 4, by_length=True)
+    spans = [batch.streams["text"].lengths for _, micro in micros for batch in micro.views.values()]
+    assert all(len(lengths) == 6 and max(lengths) - min(lengths) <= 2 for lengths in spans)
+    assert [min(lengths) for lengths in spans] == sorted(min(lengths) for lengths in spans)
+    assert max(spans[-1]) > 2 * max(spans[0])
 
 
 def test_depths_are_in_the_paper_s_proportions() -> None:
