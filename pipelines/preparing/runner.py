@@ -61,9 +61,61 @@ class PreparationPlan:
         """The folder of the corpus."""
         return self.task.output
 
+
+class PlannedChunks:
+    """The chunks of a preparation. The input is cut once, if its format can be read from the middle of a file.
+
+    Workers in other processes receive a chunk as places in the inputs, where it has them, else with its records.
+    """
+
+    def __init__(self, plan: PreparationPlan) -> None:
+        self.plan = plan
+        self._placed: list[Chunk] | None = None
+        """All chunks as places, once they are known."""
+        notes = plan.workspace.notes
+        if notes is not None:  # of --part: cut by the job that comes first
+            self._placed = notes.chunks(self._cut)
+            if self._placed is None:
+                log.info(
+                    "--part: this format cannot be read from the middle of a file; each job reads all of the input"
+                )
+
+    def every(self) -> Iterator[Chunk]:
+        """All chunks, those of this job of --part first where that costs nothing."""
+        if self._placed is not None:
+            yield from sorted(self._placed, key=lambda chunk: not self.plan.limits.has(chunk.number))
+            return
+        placed: list[Chunk] = []
+        for number, chunk in enumerate(self._cut()):
+            sent = chunk.to_send()
+            if sent.ranges and len(placed) == number:  # else records stay in memory with their chunk
+                placed.append(sent)
+            else:
+                placed.clear()
+            yield self.sent(chunk)
+        self._placed = placed or None
+
+    def own(self) -> Iterator[Chunk]:
+        """The chunks of this job."""
+        chunks = self._cut() if self._placed is None else self._placed
+        return (chunk for chunk in chunks if self.plan.limits.has(chunk.number))
+
     def sent(self, chunk: Chunk) -> Chunk:
         """A chunk as the engine's workers receive it."""
-        return chunk if self.engine.in_process else chunk.to_send()
+        return chunk if self.plan.engine.in_process else chunk.to_send()
+
+    def _cut(self) -> Iterator[Chunk]:
+        """The raw records of the inputs, in chunks."""
+        conversion = self.plan.task.conversion
+
+        def records() -> Iterator[Record]:
+            with ErrorContext(conversion.reader):
+                for record in conversion.reader.records(self.plan.inputs):
+                    if conversion.on_error == "stop" and isinstance(record.data, MalformedError):
+                        conversion.read(record)  # stops here, and not once the chunk is full
+                    yield record
+
+        return cut_chunks(records(), self.plan.limits)
 
 
 def check(
@@ -183,15 +235,14 @@ def run(plan: PreparationPlan) -> Preparation:
 
 def _outcomes(plan: PreparationPlan, meter: ProgressBar) -> list[Outcome]:
     """The outcomes of all chunks, in order."""
-    task, limits = plan.task, plan.limits
+    task, limits, chunks = plan.task, plan.limits, PlannedChunks(plan)
     repeated: dict[int, Repeated] = {}
-    cut: list[Chunk] = []
     if plan.duplicates.wanted:
         meter.say("searching for duplicates")
-        repeated = _repeated(plan, cut)
+        repeated = _repeated(plan, chunks)
     outcomes = []
     media = MediaVersions(plan.output)
-    own = (plan.sent(_to_do(task, chunk, repeated, media)) for chunk in _own_chunks(plan, cut))
+    own = (chunks.sent(_to_do(task, chunk, repeated, media)) for chunk in chunks.own())
     for outcome in plan.engine.each(work, task, own, task.conversion.device):
         outcomes.append(outcome)
         infos = outcome.shards.values()
@@ -208,67 +259,14 @@ def _outcomes(plan: PreparationPlan, meter: ProgressBar) -> list[Outcome]:
     return outcomes
 
 
-def _repeated(plan: PreparationPlan, cut: list[Chunk]) -> dict[int, Repeated]:
-    """The duplicates in all chunks. A job of --part hashes its own chunks first; it finds the hashes of jobs ahead.
-
-    Args:
-        cut: as for `_remembered`.
-    """
+def _repeated(plan: PreparationPlan, chunks: PlannedChunks) -> dict[int, Repeated]:
+    """The duplicates in all chunks. A job of --part hashes its own chunks first; it finds the hashes of jobs ahead."""
     notes = plan.workspace.notes
-    chunks = _cut_once(plan) or _remembered(plan, cut)
-    named = ((plan.sent(chunk), f"{chunk.number:06d}-{digest(chunk)}.npy") for chunk in chunks)
+    named = ((chunk, f"{chunk.number:06d}-{digest(chunk)}.npy") for chunk in chunks.every())
     folder = plan.output / HASHES if notes is None else notes.hashes
     if notes is not None and (plan.duplicates.near_images, plan.duplicates.near_captions) != (None, None):
         log.info("--part: each job compares all images and captions for near duplicates")
     return find_repeated(plan.duplicates, plan.task.conversion, named, plan.engine, folder)
-
-
-def _remembered(plan: PreparationPlan, cut: list[Chunk]) -> Iterator[Chunk]:
-    """All chunks.
-
-    Args:
-        cut: receives them as places in the inputs, so that the input is not cut again; empty where one has none.
-    """
-    placed = True
-    for chunk in _chunks(plan):
-        sent = chunk.to_send()
-        placed = placed and bool(sent.ranges)
-        if placed:
-            cut.append(sent)
-        yield chunk if plan.engine.in_process else sent
-    if not placed:
-        cut.clear()
-
-
-def _own_chunks(plan: PreparationPlan, cut: list[Chunk]) -> Iterator[Chunk]:
-    """The chunks of this job."""
-    return (chunk for chunk in _cut_once(plan) or cut or _chunks(plan) if plan.limits.has(chunk.number))
-
-
-def _cut_once(plan: PreparationPlan) -> list[Chunk] | None:
-    """All chunks as places in the inputs, those of this job of --part first; None where each job reads all records, or
-    where there is one."""
-    if plan.workspace.notes is None:
-        return None
-    chunks = plan.workspace.notes.chunks(lambda: _chunks(plan))
-    if chunks is None:
-        log.info("--part: this format cannot be read from the middle of a file; each job reads all of the input")
-        return None
-    return sorted(chunks, key=lambda chunk: not plan.limits.has(chunk.number))
-
-
-def _chunks(plan: PreparationPlan) -> Iterator[Chunk]:
-    """The raw records of the inputs, in chunks."""
-    conversion = plan.task.conversion
-
-    def records() -> Iterator[Record]:
-        with ErrorContext(conversion.reader):
-            for record in conversion.reader.records(plan.inputs):
-                if conversion.on_error == "stop" and isinstance(record.data, MalformedError):
-                    conversion.read(record)  # stops here, and not once the chunk is full
-                yield record
-
-    return cut_chunks(records(), plan.limits)
 
 
 def _to_do(task: ShardTask, chunk: Chunk, repeated: Mapping[int, Repeated], media: MediaVersions) -> Chunk:
