@@ -35,11 +35,11 @@ class Mep(Objective):
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         """Writes the targets `rows` and `labels` of every sequence that has the stream."""
-        for sequence in sequences:
-            if self.stream not in sequence.streams:
-                continue
-            rng, entities = draws.of(sequence.draw), sequence.streams[self.stream]
-            groups = Selection(sequence, self.stream, self.rate, rng).take_tokens(rng)
+        there = [sequence for sequence in sequences if self.stream in sequence.streams]
+        selection = Selection(there, self.stream, self.rate, draws.numbers([sequence.draw for sequence in there]))
+        selection.take_tokens()
+        for sequence, groups in zip(there, selection.groups.by_sequence(selection.starts), strict=True):
+            entities = sequence.streams[self.stream]
             rows = np.sort(np.concatenate([*groups, np.zeros(0, np.int64)]))
             sequence.targets[self.name] = {"rows": Rows(self.stream, rows), "labels": entities["entity_ids"][rows]}
             entities["entity_ids"][rows] = MASK

@@ -8,14 +8,17 @@ tokens at random.
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Listing
+
 import numpy as np
 
 from kg.graph.shuffle import FALSE_FACTS
 from kg.lexicons.sentiment_lexicon import NEUTRAL
 from kg.lexicons.supersense_table import read_supersenses
+from workbench.core.keyed import Numbers
 from workbench.core.options.bounds import Location, Name, Seed, Share, SomeShare
 from workbench.sequences.protocols import Masking
-from workbench.sequences.selection import Selection, shuffled_words, whole_words
+from workbench.sequences.selection import RowGroups, Selection, whole_words
 from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer
 
@@ -33,20 +36,20 @@ class SentimentWordsMasking(Masking):
     def __init__(self, sentiment: SomeShare = 0.3) -> None:
         self.sentiment = sentiment
 
-    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+    def __call__(self, sequences: Listing[Sequence], stream: str, rate: float, numbers: Numbers) -> RowGroups:
         """Groups of token rows, one per word, those with a polarity first."""
-        selection = Selection(sequence, stream, rate, rng)
-        words = list(shuffled_words(selection, rng))
-        polarity = sequence.fields(stream).get("polarity_ids")
-        felt = [polarity is not None and polarity[rows[0]] != NEUTRAL for rows in words]
+        selection = Selection(sequences, stream, rate, numbers)
+        words = selection.shuffled_words()
+        felt = np.zeros(len(words), np.bool_)
+        if all("polarity_ids" in fields for fields in selection.fields):
+            felt = selection.column("polarity_ids")[words.rows[words.begins]] != NEUTRAL
         for share, wanted in ((self.sentiment, True), (rate, False)):
-            some = [rows for rows, feels in zip(words, felt, strict=True) if feels == wanted]
-            expected = share * sum(map(len, some))
-            selection.left = int(expected) + int(rng.random() < expected - int(expected))
+            some = words.chosen(felt == wanted)
+            sizes = np.bincount(some.of, some.sizes, len(selection.left))
+            selection.left = selection.rounded(share * sizes)
             selection.take(some)
-        if not selection.groups:
-            selection.left = 1
-            selection.take(words)
+        selection.left = np.where(selection.selected, 0, 1)
+        selection.take(words)
         return selection.groups
 
 
@@ -77,11 +80,13 @@ class SingleSenseMasking(Masking):
         self.single = read_supersenses(senses, tokenizer).under(control, seed).allowed.sum(1) == 1
         self.share, self.most = share, most
 
-    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+    def __call__(self, sequences: Listing[Sequence], stream: str, rate: float, numbers: Numbers) -> RowGroups:
         """Groups of one token row each, the words of one supersense first."""
-        selection = Selection(sequence, stream, rate, rng)
-        fields, rows = sequence.fields(stream), selection.candidates
-        rows = rows[self.single[fields["input_ids"][rows]] & whole_words(fields)[rows]]
-        wanted = min(round(self.share * len(rows)), int(self.most * selection.left))
-        selection.take(rng.permutation(rows)[:wanted, None])
-        return selection.take_tokens(rng)
+        selection = Selection(sequences, stream, rate, numbers)
+        whole = np.concatenate([np.zeros(0, np.bool_), *map(whole_words, selection.fields)])
+        among = selection.free & self.single[selection.column("input_ids")] & whole
+        wanted = np.round(self.share * selection.counted(np.flatnonzero(among)))
+        most = np.minimum(wanted, self.most * selection.left).astype(np.int64)
+        selection.take_tokens(among, most)
+        selection.take_tokens()
+        return selection.groups

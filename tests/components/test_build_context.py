@@ -39,7 +39,7 @@ class Looking(Masking):
         self.context, self.tokenizer = building(), tokenizer
         note("graph", "a/graph", "1234")
 
-    def __call__(self, sequence, stream, rate, rng):
+    def __call__(self, sequences, stream, rate, numbers):
         return []
 """
 

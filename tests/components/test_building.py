@@ -129,7 +129,7 @@ class Asking(Masking):
     def __init__(self, tokenizer, seed, of="nobody"):
         self.asked = tokenizer, seed, of
 
-    def __call__(self, sequence, stream, rate, rng):
+    def __call__(self, sequences, stream, rate, numbers):
         return []
 """
 

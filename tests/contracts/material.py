@@ -17,9 +17,10 @@ from PIL import Image
 from torch import Tensor
 
 from vision.images.boxes import WHOLE, grid_boxes
-from workbench.core.keyed import Draws
+from workbench.core.keyed import Draws, Numbers
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec
+from workbench.sequences.protocols import Masking
 from workbench.sequences.sequence import Fields, Rows, Sample, Sequence, text_fields
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
@@ -204,6 +205,14 @@ def embedded_fields(content: str, count: int = 3) -> dict[str, Tensor]:
 
 
 # ---- comparing
+
+
+def selected(
+    masking: Masking, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """The groups of rows that a masking strategy selects in one sequence, with numbers that the generator decides."""
+    [groups] = masking([sequence], stream, rate, Numbers.of(rng)).by_sequence(np.zeros(1, np.int64))
+    return groups
 
 
 def plain(value: Any) -> Any:

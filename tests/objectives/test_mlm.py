@@ -14,7 +14,7 @@ from tests.contracts.material import draws, make_samples, token_originals, token
 from vision.sequences.image_processors.clip_tokens import ClipTokensProcessor
 from workbench.components.building import build
 from workbench.core.errors import WorkbenchError
-from workbench.core.keyed import Draws
+from workbench.core.keyed import Draws, Numbers
 from workbench.objectives.mlm import Mlm, MlmHead
 from workbench.pretraining.forward import ViewKey
 from workbench.pretraining.model import PretrainingModel
@@ -23,6 +23,7 @@ from workbench.recipe.spec import Follower
 from workbench.sequences.batch import MicroBatch, collate
 from workbench.sequences.protocols import Masking
 from workbench.sequences.replacement import ReplacementOptions, TokenReplacement
+from workbench.sequences.selection import RowGroups
 from workbench.sequences.sequence import Sequence, Span, text_fields
 from workbench.text.similar_words import save_similar_words
 
@@ -101,8 +102,8 @@ def test_replacement_per_group(tokenizer, make_samples):
     clean, after = corrupted(made, tokenizer, make_samples(60))
     fates = []
     for a, b in zip(clean, after, strict=True):
-        groups = made.masking(a, "text", made.rate, DRAWS.of(a.draw))
-        for rows in groups:
+        groups = made.masking([a], "text", made.rate, DRAWS.numbers([a.draw]))
+        for rows in groups.by_sequence(np.zeros(1, np.int64))[0]:
             became = b.streams["text"]["input_ids"][rows] == made.replace.mask_id
             assert became.all() or not became.any()
             fates.append(bool(became.all()))
@@ -263,16 +264,18 @@ def test_a_word_without_similar_ones_or_selected_in_part_becomes_random_tokens(t
         tmp_path / "near.safetensors", [(first,), (second,)], np.array([[1], [0]]), tokenizer.identity, {}
     )
     near = str(tmp_path / "near.safetensors")
-    fields = text_fields(np.array([first]))
-    TokenReplacement(tokenizer, ReplacementOptions(0.0, 0.0, "word", near))(
-        fields, [np.array([0])], np.random.default_rng(0)
-    )
-    assert fields["input_ids"].tolist() == [first]
-    became, replacing = [], TokenReplacement(tokenizer, ReplacementOptions(1.0, 0.0, "word", near))
+
+    def replaced(fields, mask, rows, seed):
+        replacing = TokenReplacement(tokenizer, ReplacementOptions(mask, 0.0, "word", near))
+        groups = RowGroups(rows, [len(rows)], [0])
+        replacing([Sequence({"text": fields}, ())], "text", groups, Numbers.of(np.random.default_rng(seed)))
+        return fields["input_ids"]
+
+    assert replaced(text_fields(np.array([first])), 0.0, [0], 0).tolist() == [first]
+    became = []
     for seed in range(200):
         fields = text_fields(np.array([first, alone, first, alone]), word_ids=np.array([0, 0, 1, 2]))
-        replacing(fields, [np.array([0, 2, 3])], np.random.default_rng(seed))
-        became.append(fields["input_ids"])
+        became.append(replaced(fields, 1.0, [0, 2, 3], seed))
     part, kept, whole, unknown = np.array(became).T
     assert set(whole) == {second}
     assert set(kept) == {alone}
@@ -290,18 +293,19 @@ def test_similar_words_are_of_the_run_s_tokenizer_and_per_word(tokenizer, tmp_pa
 
 
 class Replay:
-    """A generator that draws what SpanBERT's published code has drawn."""
+    """Numbers that are what SpanBERT's published code has drawn."""
 
     def __init__(self, draws, left_out):
         uniform = [drawn for kind, drawn in draws if kind == "uniform"]
         self.uniform = iter([drawn for place, drawn in enumerate(uniform) if place not in left_out])
         self.token = iter([drawn for kind, drawn in draws if kind == "token"])
+        self.keys = np.zeros(1, np.uint64)
 
-    def random(self, count):
-        return np.array([next(self.uniform) for _ in range(count)])
+    def random(self, counts):
+        return np.array([next(self.uniform) for _ in range(counts.sum())])
 
-    def integers(self, least, size):
-        return np.array([next(self.token) for _ in range(size)], np.int64)
+    def integers(self, below, counts):
+        return np.array([next(self.token) for _ in range(counts.sum())], np.int64)
 
 
 def test_tokens_become_what_they_become_in_spanbert(shared, monkeypatch, tokenizer):
@@ -312,11 +316,12 @@ def test_tokens_become_what_they_become_in_spanbert(shared, monkeypatch, tokeniz
         made = Mlm(tokenizer, replace=ReplacementOptions(per="group" if whole else "token"))
         made.replace.mask_id, made.replace.ordinary = 4, np.arange(100)
         recorded = [np.arange(first, last + 1) for first, last in spans]
-        made.masking = type("Recorded", (Masking,), {"__call__": lambda *_, groups=recorded: groups})()
+        groups = RowGroups(np.concatenate(recorded), [len(rows) for rows in recorded], np.zeros(len(recorded)))
+        made.masking = type("Recorded", (Masking,), {"__call__": lambda *_, groups=groups: groups})()
         begins = np.cumsum([0, *(1 + len(rows) for rows in recorded)])
         replay = Replay(example["draws"], [] if whole else begins)
         draws = Draws(0, number=(0,))
-        monkeypatch.setattr(draws, "of", lambda draw, replay=replay: replay)
+        monkeypatch.setattr(draws, "numbers", lambda _, replay=replay: replay)
         one = Sequence({"text": text_fields(np.array(example["sentence"]))}, (0,))
         made.corrupt([one], draws)
         assert one.streams["text"]["input_ids"].tolist() == example["masked_sentence"]

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.contracts.material import selected
 from workbench.components.build_context import noted
 from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Numbers
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.shards.writer import ShardWriter
 from workbench.pretraining.assembly import tasks_of
@@ -25,7 +27,7 @@ from workbench.pretraining.task_corpora import as_corpora_say
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.trees import recipe_from_dict
 from workbench.sequences.protocols import Masking
-from workbench.sequences.selection import Selection, shuffled_words
+from workbench.sequences.selection import RowGroups, Selection
 from workbench.sequences.sequence import Sequence
 from workbench.text import segmenters
 from workbench.text.segmenters import Segmenter, shares
@@ -131,7 +133,7 @@ def masked(recipe: Any, tokenizer: Tokenizer) -> Iterator[tuple[Sequence, list[n
     for sequence in task.sequences(samples, (0, 0, 0)):
         masking = task.objectives[0].objective.masking
         assert masking is not None
-        yield sequence, masking(sequence, "text", 0.3, np.random.default_rng(0))
+        yield sequence, selected(masking, sequence, "text", 0.3, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
@@ -190,8 +192,8 @@ def test_whatever_goes_by_words_is_known(
 class Unsaid(Masking):
     """Its code names words."""
 
-    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
-        return [sequence.fields(stream)["word_ids"]]
+    def __call__(self, sequences: Any, stream: str, rate: float, numbers: Numbers) -> RowGroups:
+        return RowGroups(sequences[0].fields(stream)["word_ids"], [1], [0])
 
 
 class SaidNot(Unsaid):
@@ -199,13 +201,13 @@ class SaidNot(Unsaid):
 
 
 class Wordless(Masking):
-    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
-        return []
+    def __call__(self, sequences: Any, stream: str, rate: float, numbers: Numbers) -> RowGroups:
+        return RowGroups([], [], [])
 
 
 class Longest(Masking):
-    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
-        return [word for word in shuffled_words(Selection(sequence, stream, rate, rng), rng) if len(word) > 1]
+    def __call__(self, sequences: Any, stream: str, rate: float, numbers: Numbers) -> RowGroups:
+        return Selection(sequences, stream, rate, numbers).shuffled_words()
 
 
 def test_a_policy_that_does_not_say_goes_by_words_where_its_code_does() -> None:

@@ -8,18 +8,19 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from tests.contracts.material import selected
 from workbench.components.building import build
 from workbench.core.errors import WorkbenchError
-from workbench.core.keyed import generator
+from workbench.core.keyed import Numbers, generator
 from workbench.sequences.maskings import (
     EntityMasking,
     FieldMasking,
+    FreeWords,
     TokenMasking,
     WholeWordMasking,
     length_distribution,
 )
 from workbench.sequences.maskings import SpanMasking as SpanMasking
-from workbench.sequences.selection import Selection
 from workbench.sequences.sequence import Sequence, Span, text_fields
 
 
@@ -38,8 +39,8 @@ def test_phrases_are_taken_as_far_as_they_fit_and_then_tokens():
     one = sequence(list(range(100)), spans, mask_spans=spans)
     for seed in range(20):
         for masking in (FieldMasking(beyond=False), EntityMasking()):
-            assert sorted(map(len, masking(one, "text", 0.15, generator(seed)))) == [1, 1, 1, 4, 4, 4]
-        assert sum(map(len, FieldMasking()(one, "text", 0.15, generator(seed)))) == 40
+            assert sorted(map(len, selected(masking, one, "text", 0.15, generator(seed)))) == [1, 1, 1, 4, 4, 4]
+        assert sum(map(len, selected(FieldMasking(), one, "text", 0.15, generator(seed)))) == 40
 
 
 def test_lengths_equal_spanbert(shared):
@@ -71,17 +72,17 @@ def test_spans_are_whole_words_of_the_drawn_length():
     words = np.sort(rng.integers(0, 120, 250)).tolist()
     one = sequence(words)
     for seed in range(60):
-        groups = SpanMasking()(one, "text", 0.3, generator(seed))
-        draw = generator(seed)
+        groups = selected(SpanMasking(), one, "text", 0.3, generator(seed))
+        draw = Numbers.of(generator(seed))
         hideable = ~one.streams["text"]["special"]
         hidden = np.zeros(len(hideable), np.bool_)
         expected = 0.3 * hideable.sum()
-        left = int(expected) + int(draw.random() < expected - int(expected))
+        left = int(expected) + int(draw.random()[0] < expected - int(expected))
         cumulative = np.cumsum(length_distribution(0.2, 10))
         candidates = np.flatnonzero(hideable)
         while left > 0:
-            length = int(np.searchsorted(cumulative, draw.random())) + 1
-            anchor = int(candidates[draw.integers(len(candidates))])
+            length = int(np.searchsorted(cumulative, draw.random()[0])) + 1
+            anchor = int(candidates[draw.integers(len(candidates))[0]])
             if not hidden[anchor]:
                 listed = one.streams["text"]["word_ids"].tolist()
                 rows = plain_loop_span(listed, hideable, hidden, anchor, length, left)
@@ -92,13 +93,15 @@ def test_spans_are_whole_words_of_the_drawn_length():
         assert np.concatenate(groups).tolist() == np.flatnonzero(hidden).tolist()
 
 
-def test_span_lengths_follow_the_distribution():
-    """One word is hidden, whose span is the first that was drawn: its length is that of the distribution."""
-    one, masking = sequence(list(range(4000))), SpanMasking()
+def test_span_lengths_follow_the_distribution(monkeypatch):
+    """Of the first span that is drawn: later ones may meet those before, or the end of the budget."""
+    one, spans, drawn = sequence(list(range(4000))), FreeWords.spans, []
+    monkeypatch.setattr(FreeWords, "spans", lambda *of: drawn.append(spans(*of)) or drawn[-1])
     counts = np.zeros(11)
     for seed in range(300):
-        first = next(masking.proposed(Selection(one, "text", 0.01, generator(seed)), generator(seed, 1)))
-        counts[len(first)] += 1
+        drawn.clear()
+        selected(SpanMasking(), one, "text", 0.01, generator(seed))
+        counts[drawn[0].sizes] += 1
     expected = length_distribution(0.2, 10) * counts.sum()
     assert (np.abs(counts[1:] - expected) < 4 * np.sqrt(expected)).all()
     assert length_distribution(0.2, 10) @ np.arange(1, 11) == pytest.approx(3.8, abs=0.01)  # the paper's mean
@@ -108,7 +111,7 @@ def test_spans_stop_at_special_tokens():
     one = sequence([0, 1, 2, 3, 4, 5, 6, 7])
     one.streams["text"]["special"][4] = True
     for seed in range(40):
-        for rows in SpanMasking(p=0.05)(one, "text", 0.5, generator(seed)):
+        for rows in selected(SpanMasking(p=0.05), one, "text", 0.5, generator(seed)):
             assert 4 not in rows
             assert max(rows) < 4 or min(rows) > 4
 
@@ -118,19 +121,19 @@ def test_whole_words_are_whole():
     one = sequence(words)
     ids = one.streams["text"]["word_ids"]
     for seed in range(50):
-        for rows in WholeWordMasking()(one, "text", 0.3, generator(seed)):
+        for rows in selected(WholeWordMasking(), one, "text", 0.3, generator(seed)):
             assert rows.tolist() == np.flatnonzero(ids == ids[rows[0]]).tolist()
 
 
 def test_a_single_long_word_is_selected_whole():
-    [rows] = WholeWordMasking()(sequence([0] * 6), "text", 0.15, generator(0))
+    [rows] = selected(WholeWordMasking(), sequence([0] * 6), "text", 0.15, generator(0))
     assert rows.tolist() == [1, 2, 3, 4, 5, 6]
 
 
 def test_words_next_to_each_other_with_one_number_are_two_where_something_lies_between():
     one = sequence([0, 0, 0, 0])
     one.streams["text"]["taken"][2] = True
-    groups = WholeWordMasking()(one, "text", 1.0, generator(0))
+    groups = selected(WholeWordMasking(), one, "text", 1.0, generator(0))
     assert sorted(rows.tolist() for rows in groups) == [[1], [3, 4]]
 
 
@@ -139,7 +142,7 @@ def test_entities_come_first_and_whole():
     chosen = set()
     for seed in range(60):
         one = sequence(list(range(30)), spans=mentions)
-        groups = EntityMasking()(one, "text", 0.2, generator(seed))
+        groups = selected(EntityMasking(), one, "text", 0.2, generator(seed))
         assert sum(len(rows) for rows in groups) in (6, 7)
         whole = [rows.tolist() for rows in groups if len(rows) > 1]
         assert whole
@@ -152,7 +155,7 @@ def test_entities_come_first_and_whole():
 
 
 def test_entities_without_mentions_are_tokens():
-    groups = EntityMasking()(sequence(list(range(40))), "text", 0.15, generator(0))
+    groups = selected(EntityMasking(), sequence(list(range(40))), "text", 0.15, generator(0))
     assert [len(rows) for rows in groups] == [1] * 6
 
 
@@ -160,13 +163,15 @@ def test_field_is_always_whole_or_by_probability():
     masks = [Span(3, 9, ""), Span(12, 14, "")]
     one = sequence(list(range(20)), mask_spans=masks)
     for seed in range(20):
-        groups = FieldMasking()(one, "text", 0.15, generator(seed))
+        groups = selected(FieldMasking(), one, "text", 0.15, generator(seed))
         assert sorted(rows.tolist() for rows in groups) == [[3, 4, 5, 6, 7, 8], [12, 13]]
-    some = [sum(len(r) == 6 for r in FieldMasking(0.5)(one, "text", 0.15, generator(seed))) for seed in range(200)]
-    assert 70 < sum(some) < 130
-    more = FieldMasking()(one, "text", 0.6, generator(0))
+    some = [
+        len(rows) for seed in range(200) for rows in selected(FieldMasking(0.5), one, "text", 0.15, generator(seed))
+    ]
+    assert 70 < some.count(6) < 130
+    more = selected(FieldMasking(), one, "text", 0.6, generator(0))
     assert sum(len(rows) for rows in more) == 12
-    never = FieldMasking(0.0)(one, "text", 0.15, generator(0))
+    never = selected(FieldMasking(0.0), one, "text", 0.15, generator(0))
     assert all(len(rows) == 1 for rows in never)
 
 
@@ -174,14 +179,15 @@ def test_token_positions_are_uniform():
     one = sequence(list(range(20)))
     counts = np.zeros(22)
     for seed in range(3000):
-        for rows in TokenMasking()(one, "text", 0.15, generator(seed)):
+        for rows in selected(TokenMasking(), one, "text", 0.15, generator(seed)):
             counts[rows] += 1
     assert counts[0] == counts[-1] == 0
     assert np.abs(counts[1:-1] - 450).max() < 4.5 * np.sqrt(450)
 
 
 def test_the_budget_is_the_rate_on_average():
-    sizes = [len(TokenMasking()(sequence(list(range(17))), "text", 0.15, generator(seed))) for seed in range(4000)]
+    one = sequence(list(range(17)))
+    sizes = [len(selected(TokenMasking(), one, "text", 0.15, generator(seed))) for seed in range(4000)]
     assert set(sizes) == {2, 3}
     assert abs(np.mean(sizes) - 2.55) < 0.04
 
@@ -195,6 +201,6 @@ def test_options_are_checked():
 
 def test_selected_groups_do_not_overlap_for_spans():
     one = sequence(list(range(100)))
-    rows = np.concatenate(SpanMasking()(one, "text", 0.9, generator(1)))
+    rows = np.concatenate(selected(SpanMasking(), one, "text", 0.9, generator(1)))
     assert len(rows) == len(np.unique(rows)) == 90
     assert all(b - a >= 1 for a, b in pairwise(np.sort(rows)))

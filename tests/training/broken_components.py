@@ -103,8 +103,8 @@ class BrokenMasking(Masking):
     def __init__(self, how: str) -> None:
         self.broken, self.inner = Break(how, "__call__"), TokenMasking()
 
-    def __call__(self, sequence: Any, stream: Any, rate: Any, rng: Any) -> Any:
-        return self.broken.at("__call__", self.inner(sequence, stream, rate, rng))
+    def __call__(self, sequences: Any, stream: Any, rate: Any, numbers: Any) -> Any:
+        return self.broken.at("__call__", self.inner(sequences, stream, rate, numbers))
 
 
 class BrokenLayer(nn.Module):

@@ -11,6 +11,7 @@ from torch import nn
 
 from workbench.pretraining.objective import GlobalBatchHead, Head, LossOutput, Objective
 from workbench.sequences.protocols import Masking, Transform
+from workbench.sequences.selection import RowGroups
 from workbench.sequences.sequence import Rows
 
 
@@ -105,8 +106,10 @@ class Fixed(Masking):
     def __init__(self, rows: list[int]) -> None:
         self.rows = rows
 
-    def __call__(self, sequence: Any, stream: Any, rate: Any, rng: Any) -> Any:
-        return [np.array(self.rows)]
+    def __call__(self, sequences: Any, stream: Any, rate: Any, numbers: Any) -> Any:
+        lengths = [len(sequence.streams[stream]["special"]) for sequence in sequences]
+        rows = [start + row for start in np.cumsum([0, *lengths[:-1]]) for row in self.rows]
+        return RowGroups(rows, [len(self.rows)] * len(sequences), np.arange(len(sequences)))
 
 
 class Partial(Objective):

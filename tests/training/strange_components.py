@@ -14,7 +14,7 @@ from workbench.objectives.mlm import Mlm
 from workbench.optimization.lr_schedules import LearningRateSchedule
 from workbench.sequences.maskings import TokenMasking
 from workbench.sequences.protocols import Masking
-from workbench.sequences.selection import Selection
+from workbench.sequences.selection import RowGroups
 
 
 class Term(ScoreBias):
@@ -118,9 +118,10 @@ class Overwriting(Masking):
     def __init__(self, token: int) -> None:
         self.token = token
 
-    def __call__(self, sequence: Any, stream: Any, rate: Any, rng: Any) -> Any:
-        groups = Selection(sequence, stream, rate, rng).take_tokens(rng)
-        sequence.streams[stream]["input_ids"][:] = self.token
+    def __call__(self, sequences: Any, stream: Any, rate: Any, numbers: Any) -> Any:
+        groups = TokenMasking()(sequences, stream, rate, numbers)
+        for sequence in sequences:
+            sequence.streams[stream]["input_ids"][:] = self.token
         return groups
 
 
@@ -130,9 +131,9 @@ class LateMasking(TokenMasking):
     def __init__(self, after: int) -> None:
         self.after, self.calls = after, 0
 
-    def __call__(self, sequence: Any, stream: Any, rate: Any, rng: Any) -> Any:
+    def __call__(self, sequences: Any, stream: Any, rate: Any, numbers: Any) -> Any:
         self.calls += 1
-        return super().__call__(sequence, stream, rate, rng) if self.calls <= self.after else None
+        return super().__call__(sequences, stream, rate, numbers) if self.calls <= self.after else None
 
 
 class Choosing(Masking):
@@ -141,5 +142,5 @@ class Choosing(Masking):
     def __init__(self, dtype: str, dimensions: int = 1) -> None:
         self.dtype, self.dimensions = dtype, dimensions
 
-    def __call__(self, sequence: Any, stream: Any, rate: Any, rng: Any) -> Any:
-        return [np.ones((1,) * self.dimensions, self.dtype)]
+    def __call__(self, sequences: Any, stream: Any, rate: Any, numbers: Any) -> Any:
+        return RowGroups(np.ones((1,) * self.dimensions, self.dtype), [1], [0])

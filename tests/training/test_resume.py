@@ -63,6 +63,20 @@ def test_a_run_keeps_the_order_in_which_it_began_to_read(recipe: Recipe, tmp_pat
         pretrain(recipe, run)
 
 
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_run_that_drew_in_another_way_is_not_resumed(recipe: Recipe, tmp_path: Path, number: int) -> None:
+    """Each checkpoint has the number of its way; one without a number is of way 1."""
+    run = pretrain(recipe, tmp_path / "run", until=1)
+    last = run / "checkpoints" / "step-1"
+    state = read_state(last)
+    sums = {name: found for name, found in state.pop("sha256").items() if name != "state.json"}
+    assert state.pop("draws") == 2
+    write_state(last, state if number == 1 else {**state, "draws": number}, sums)
+    with pytest.raises(WorkbenchError, match=rf"step-1 drew its masked tokens in way {number}; this version .* way 2"):
+        pretrain(recipe, run)
+    pretrain(started_from(recipe, run), tmp_path / "new", until=1)
+
+
 @pytest.mark.parametrize("schedule", ["linear", "cosine", "wsd"])
 def test_steps_that_decide_the_learning_rate_stay(recipe: Recipe, tmp_path: Path, schedule: str) -> None:
     recipe = shorter(recipe, lr_schedule={"lr_schedule": schedule})

@@ -97,9 +97,9 @@ def test_an_optimizer_that_raises_is_named(train: Any) -> None:
             r"^tasks\.text\.objectives\[0\]: objective 'mlm': after `corrupt` sequence .* has token 1000000, but",
         ),
         (chosen("Overwriting", token=-1), r"objectives\[0\].*has token -1, but .* = 90: numbers count from 0"),
-        (chosen("Choosing", dtype="float64"), r"returned a list of a ndarray \[1\] of float64; allowed: a list of ar"),
-        (chosen("Choosing", dtype="bool"), r"returned a list of a ndarray \[1\] of bool; allowed: "),
-        (chosen("Choosing", dtype="int64", dimensions=2), r"returned a list of a ndarray \[1, 1\] of int64; allowed"),
+        (chosen("Choosing", dtype="float64"), r"returned rows as a ndarray \[1\] of float64; allowed: workbench.sequences"),
+        (chosen("Choosing", dtype="bool"), r"returned rows as a ndarray \[1\] of bool; allowed: "),
+        (chosen("Choosing", dtype="int64", dimensions=2), r"returned rows as a ndarray \[1, 1\] of int64; allowed"),
     ],
 )
 def test_what_was_forgotten_is_told(train: Any, tmp_path: Path, change: Any, reported: str) -> None:
@@ -141,7 +141,7 @@ LATE_MASKING = f"{MASKING.format('LateMasking')} returned None (is a `return` mi
 
 @pytest.mark.parametrize(
     ("change", "reported"),
-    [(first_layer, LATE_LAYER), (late_loss, LATE_LOSS), (chosen("LateMasking", after=200), LATE_MASKING)],
+    [(first_layer, LATE_LAYER), (late_loss, LATE_LOSS), (chosen("LateMasking", after=50), LATE_MASKING)],
     ids=["layer", "loss", "masking"],
 )
 def test_what_is_wrong_only_after_the_checked_micro_batches_is_named_too(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence as Listing
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +19,10 @@ from numpy.random.bit_generator import ISeedSequence
 
 Key = int | str
 Draw = tuple[int, ...]
+
+DRAWS = 2
+"""The number of the way in which hooks draw: a run draws in one way. In way 1 masked tokens had a generator for each
+sample, since then `Numbers`."""
 
 
 def _hashed(*key: Key) -> bytes:
@@ -94,11 +99,43 @@ def shuffled_places(places: np.ndarray, size: int, *key: Key) -> np.ndarray:
     return found.astype(np.int64)
 
 
+class Numbers:
+    """Random numbers of many samples at once. Those of a sample depend on its key alone, not on the other samples.
+
+    They are counters that are mixed as by SplitMix64 (`normals`).
+
+    Args:
+        keys: [samples] uint64.
+    """
+
+    def __init__(self, keys: np.ndarray) -> None:
+        self.keys = keys
+
+    @classmethod
+    def of(cls, rng: np.random.Generator) -> Numbers:
+        """Those of one sample, whose key a generator draws."""
+        return cls(rng.integers(2**64, size=1, dtype=np.uint64))
+
+    def random(self, counts: np.ndarray | None = None) -> np.ndarray:
+        """The next `counts` [samples] numbers of each sample, from [0, 1), sample after sample; by default one of
+        each."""
+        counts = np.ones(len(self.keys), np.int64) if counts is None else counts
+        ends = np.cumsum(counts)
+        places = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
+        mixed = _mixed(np.repeat(self.keys, counts) + places.astype(np.uint64))
+        self.keys = self.keys + counts.astype(np.uint64)
+        return (mixed >> np.uint64(11)) * 2.0**-53
+
+    def integers(self, below: int | np.ndarray, counts: np.ndarray | None = None) -> np.ndarray:
+        """Whole numbers from 0 to `below` (one bound, or one for each number), as `random` draws them."""
+        return (self.random(counts) * below).astype(np.int64)
+
+
 class Draws:
     """The generators of one hook on one micro-batch.
 
-    `of(draw)` belongs to one sample wherever it is read. `batch` belongs to the micro-batch, for draws that concern
-    several samples.
+    `of(draw)` belongs to one sample wherever it is read; `numbers(draws)` are of many samples, each with its own.
+    `batch` belongs to the micro-batch, for draws that concern several samples.
 
     Attributes:
         progress: the progress of the run: 0 at its start, 1 at its end and in evaluation.
@@ -117,6 +154,19 @@ class Draws:
         return generator(*self.key, "micro-batch", *self.number)
 
     def of(self, draw: Draw) -> np.random.Generator:
-        if self.duplicates is not None:
-            draw = (*draw[:1], *(epoch % self.duplicates for epoch in draw[1:2]), *draw[2:])
-        return generator(*self.key, "sample", *draw)
+        return generator(*self.key, "sample", *self._repeated(draw))
+
+    def numbers(self, draws: Listing[Draw]) -> Numbers:
+        """The numbers of these samples, which cost less than a generator of each."""
+        keys = np.full(len(draws), digest(*self.key, "samples") % 2**64, np.uint64)
+        sizes = np.array([len(draw) for draw in draws], np.int64)
+        for place in range(sizes.max(initial=0)):
+            there = np.flatnonzero(sizes > place)
+            part = np.array([self._repeated(draws[i])[place] for i in there.tolist()], np.int64).astype(np.uint64)
+            keys[there] = _mixed(keys[there] ^ _mixed(part + np.uint64(1)))
+        return Numbers(keys)
+
+    def _repeated(self, draw: Draw) -> Draw:
+        if self.duplicates is None:
+            return draw
+        return (*draw[:1], *(epoch % self.duplicates for epoch in draw[1:2]), *draw[2:])

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from workbench.core.keyed import Numbers
 from workbench.core.options.bounds import SomeShare, Word
 from workbench.objectives._decoder import DecoderObjective, DecoderTarget
 from workbench.sequences.replacement import USUAL, ReplacementOptions, TokenReplacement
-from workbench.sequences.selection import selectable
+from workbench.sequences.selection import RowGroups, selectable
 from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer
 
@@ -52,7 +53,7 @@ class MaskedSpan(DecoderObjective):
         if not len(rows):
             return DecoderTarget(rows)
         written = DecoderTarget(text["input_ids"][rows], int(text["position_ids"][rows[0]]))
-        self.replace(text, [rows], rng)
+        self.replace([sequence], self.stream, RowGroups(rows, [len(rows)], [0]), Numbers.of(rng))
         return written
 
 

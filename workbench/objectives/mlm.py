@@ -85,10 +85,10 @@ class Mlm(Objective):
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         rate = self.rate + draws.progress * (self.final_rate - self.rate)
-        for sequence in sequences:
-            rng = draws.of(sequence.draw)
-            groups = call(self.masking, "", GROUPS, sequence, self.stream, rate, rng)
-            rows, labels = self.replace(sequence.fields(self.stream), groups, rng, self.max_predictions)
+        numbers = draws.numbers([sequence.draw for sequence in sequences])
+        groups = call(self.masking, "", GROUPS, sequences, self.stream, rate, numbers)
+        replaced = self.replace(sequences, self.stream, groups, numbers, self.max_predictions)
+        for sequence, (rows, labels) in zip(sequences, replaced, strict=True):
             sequence.targets[self.name] = {"rows": Rows(self.stream, rows), "labels": labels}
         return {}
 

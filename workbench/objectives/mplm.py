@@ -68,14 +68,15 @@ class Mplm(Mlm):
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
+            check_unordered(sequence, sequence.fields(self.stream))
+        numbers = draws.numbers([sequence.draw for sequence in sequences])
+        groups = call(self.masking, "", GROUPS, sequences, self.stream, self.rate, numbers)
+        originals = [sequence.fields(self.stream)["input_ids"] for sequence in sequences]
+        replaced = self.replace(sequences, self.stream, groups, numbers)
+        for sequence, before, (rows, _) in zip(sequences, originals, replaced, strict=True):
             text = sequence.fields(self.stream)
-            check_unordered(sequence, text)
-            rng = draws.of(sequence.draw)
-            groups = call(self.masking, "", GROUPS, sequence, self.stream, self.rate, rng)
-            originals = text["input_ids"].copy()
-            rows, _ = self.replace(text, groups, rng)
-            masks, text["input_ids"] = text["input_ids"][rows], originals
-            self._compensate(sequence, rows, masks, 1 + rng.permutation(len(rows)))
+            masks, text["input_ids"] = text["input_ids"][rows], before
+            self._compensate(sequence, rows, masks, 1 + draws.of(sequence.draw).permutation(len(rows)))
             ask(sequence, self.name, self.stream, self.query, rows, masks)
         return {}
 

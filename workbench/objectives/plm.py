@@ -9,6 +9,7 @@ of the query stream, which knows its position and not the token (the layer `two_
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,12 +65,14 @@ class Plm(Objective):
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
-            text = sequence.fields(self.stream)
-            check_unordered(sequence, text)
-            rng = draws.of(sequence.draw)
-            groups = call(self.masking, "", GROUPS, sequence, self.stream, self.rate, rng)
-            rows = np.sort(np.concatenate([*groups, np.zeros(0, np.int64)]).astype(np.int64))
-            text["rank"] = order(len(text["input_ids"]), rows, self.perm_size, rng)
+            check_unordered(sequence, sequence.fields(self.stream))
+        numbers = draws.numbers([sequence.draw for sequence in sequences])
+        groups = call(self.masking, "", GROUPS, sequences, self.stream, self.rate, numbers)
+        starts = [0, *accumulate(sequence.length(self.stream) for sequence in sequences)]
+        chosen = np.split(np.sort(groups.rows), np.searchsorted(np.sort(groups.rows), starts[1:-1]))
+        for sequence, start, rows in zip(sequences, starts, chosen, strict=False):
+            text, rows = sequence.fields(self.stream), rows - start
+            text["rank"] = order(len(text["input_ids"]), rows, self.perm_size, draws.of(sequence.draw))
             ask(sequence, self.name, self.stream, self.query, rows, np.zeros(len(rows)))
         return {}
 

@@ -25,7 +25,6 @@ from workbench.core.options.bounds import Count, Epsilon, Size, Word
 from workbench.objectives._token_head import TokenLoss, token_table
 from workbench.pretraining.forward import HeadInputs
 from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
-from workbench.sequences.maskings import merged
 from workbench.sequences.sequence import Rows, Sequence
 
 if TYPE_CHECKING:
@@ -62,7 +61,8 @@ class Sbo(Objective):
         for sequence in sequences:
             masked, labels = self._masked(sequence)
             special = sequence.fields(self.stream)["special"]
-            spans = [span for span in merged([masked]) if not _at_edge(span, special)]
+            parts = np.split(masked, np.flatnonzero(np.diff(masked) > 1) + 1) if len(masked) else []
+            spans = [span for span in parts if not _at_edge(span, special)]
             sizes = [min(len(span), self.max_span) for span in spans]
             rows = np.concatenate([masked[:0], *(span[:size] for span, size in zip(spans, sizes, strict=True))])
             ends = np.array([(span[0] - 1, span[-1] + 1) for span in spans], np.int64).reshape(-1, 2)

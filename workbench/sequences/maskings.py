@@ -16,16 +16,17 @@ them from a whole batch at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence as Listing
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge, Le, Len
 
 from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Numbers
 from workbench.core.options.bounds import Location, Name, NotNegative, PartShare, Share, SomeShare
 from workbench.sequences.protocols import Masking
-from workbench.sequences.selection import Selection, shuffled_spans, shuffled_words
+from workbench.sequences.selection import RowGroups, Selection, ranges
 from workbench.sequences.sequence import Sequence
 from workbench.text.token_counts import read_token_counts
 from workbench.text.tokenizer import Tokenizer
@@ -34,9 +35,11 @@ from workbench.text.tokenizer import Tokenizer
 class TokenMasking(Masking):
     """Token masking: single tokens, uniformly (BERT, arXiv:1810.04805)."""
 
-    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+    def __call__(self, sequences: Listing[Sequence], stream: str, rate: float, numbers: Numbers) -> RowGroups:
         """Groups of token rows, in the order selected."""
-        return Selection(sequence, stream, rate, rng).take_tokens(rng)
+        selection = Selection(sequences, stream, rate, numbers)
+        selection.take_tokens()
+        return selection.groups
 
 
 class WholeWordMasking(Masking):
@@ -45,10 +48,11 @@ class WholeWordMasking(Masking):
 
     by_words = True
 
-    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+    def __call__(self, sequences: Listing[Sequence], stream: str, rate: float, numbers: Numbers) -> RowGroups:
         """Groups of token rows, one per word, in the order selected."""
-        selection = Selection(sequence, stream, rate, rng)
-        return selection.take(shuffled_words(selection, rng))
+        selection = Selection(sequences, stream, rate, numbers)
+        selection.take(selection.shuffled_words())
+        return selection.groups
 
 
 Longest = Annotated[int, Ge(1), Le(1000)]
@@ -73,47 +77,54 @@ class SpanMasking(Masking):
     def __init__(self, p: PartShare = 0.2, longest: Longest = 10) -> None:
         self.cumulative = np.cumsum(length_distribution(p, longest))
 
-    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+    def __call__(self, sequences: Listing[Sequence], stream: str, rate: float, numbers: Numbers) -> RowGroups:
         """Groups of token rows, one per span, from left to right."""
-        selection = Selection(sequence, stream, rate, rng)
-        return merged(selection.take(self.proposed(selection, rng), cut=True))
-
-    def proposed(self, selection: Selection, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """The rows of one span after the other, each without rows that are selected already."""
-        free, words, candidates = selection.free.copy(), selection.words, selection.candidates
-        while selection.left > 0:
-            length = int(np.searchsorted(self.cumulative, rng.random()))
-            anchor = int(candidates[rng.integers(len(candidates))])
-            if selection.free[anchor]:
-                rows = span_at(free, words, anchor, length + 1)
-                yield rows[selection.free[rows]]
-
-
-def span_at(free: np.ndarray, words: np.ndarray, anchor: int, length: int) -> np.ndarray:
-    """The rows of `length` words from the word of the row `anchor` on, within the free stretch."""
-    start = anchor
-    while start > 0 and free[start - 1] and words[start - 1] == words[anchor]:
-        start -= 1
-    return np.arange(start, _end(free, words, start, length))
+        selection = Selection(sequences, stream, rate, numbers)
+        words = FreeWords(selection.free, selection.words, selection.owners)
+        counts = selection.counted(selection.candidates)
+        first = np.cumsum(counts) - counts
+        while (open_ := selection.left > 0).any():
+            lengths = np.searchsorted(self.cumulative, numbers.random(open_.astype(np.int64))) + 1
+            places = first[open_] + numbers.integers(counts[open_], open_.astype(np.int64))
+            hit = selection.free[anchors := selection.candidates[places]]
+            spans = words.spans(anchors[hit], lengths[hit])
+            selection.take(spans.where(selection.free[spans.rows]), cut=True, more=True)
+        return merged(selection.groups)
 
 
-def merged(groups: list[np.ndarray]) -> list[np.ndarray]:
-    """The rows of all groups from left to right, neighbours in one group."""
-    rows = np.sort(np.concatenate(groups)) if groups else np.zeros(0, np.int64)
-    if not len(rows):
-        return []
-    return np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
+class FreeWords:
+    """The words of free rows, and the stretches that they form.
+
+    Args:
+        free, words, owners: of the rows of several sequences, as of `Selection`.
+    """
+
+    def __init__(self, free: np.ndarray, words: np.ndarray, owners: np.ndarray) -> None:
+        follows = np.zeros(len(free), np.bool_)  # the row before, in a stretch of free ones
+        follows[1:] = free[1:] & free[:-1] & (owners[1:] == owners[:-1])
+        new = free & ~follows
+        new[1:] |= follows[1:] & (words[1:] != words[:-1])
+        self.owners = owners
+        self.word = np.cumsum(new) - 1
+        self.begins = np.flatnonzero(new)
+        self.ends = (
+            self.begins + np.add.reduceat(free.astype(np.int64), self.begins) if len(self.begins) else self.begins
+        )
+        last = np.flatnonzero(~np.append(follows, False)[self.ends])  # the words at the ends of stretches
+        self.last = last[np.searchsorted(last, np.arange(len(self.begins)))]
+
+    def spans(self, anchors: np.ndarray, lengths: np.ndarray) -> RowGroups:
+        """From the word of each anchor on, so many words, at most up to the end of their stretch."""
+        first = self.word[anchors]
+        begins, ends = self.begins[first], self.ends[np.minimum(first + lengths - 1, self.last[first])]
+        return RowGroups(ranges(begins, ends - begins), ends - begins, self.owners[anchors])
 
 
-def _end(free: np.ndarray, words: np.ndarray, start: int, length: int) -> int:
-    """The row after `length` words from `start`, or after the free stretch."""
-    row, seen = start, 0
-    while row < len(free) and free[row]:
-        seen += row == start or words[row] != words[row - 1]
-        if seen > length:
-            break
-        row += 1
-    return row
+def merged(groups: RowGroups) -> RowGroups:
+    """The rows of all groups from left to right, neighbours of one sequence in one group."""
+    of, rows = np.repeat(groups.of, groups.sizes), np.sort(groups.rows)  # sorted, the rows of a sequence stay together
+    first = np.flatnonzero((np.diff(rows, prepend=-2) > 1) | (np.diff(of, prepend=-1) != 0))
+    return RowGroups(rows, np.diff(first, append=len(rows)), of[first])
 
 
 Weights = Annotated[list[NotNegative], Len(1, 100)]
@@ -143,39 +154,46 @@ class NgramMasking(Masking):
         """Whether its unit is a word."""
         return options.get("unit") == "word"
 
-    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+    def __call__(self, sequences: Listing[Sequence], stream: str, rate: float, numbers: Numbers) -> RowGroups:
         """Groups of token rows, one per n-gram, in the order selected."""
-        selection = Selection(sequence, stream, rate, rng)
-        return selection.take(self._ngrams(selection, rng), cut=not self.words)
-
-    def _ngrams(self, selection: Selection, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        starts, ends = self._units(selection)
-        free, next_to = np.ones(len(starts), np.bool_), starts[1:] == ends[:-1]
-        while free.any():
-            length = min(int(np.searchsorted(self.cumulative, rng.random(), side="right")), len(self.cumulative) - 1)
-            places, found = _places(free, next_to, length + 1)
-            first = int(places[rng.integers(len(places))])
-            free[first : first + found] = False
-            yield np.arange(starts[first], ends[first + found - 1])
+        selection = Selection(sequences, stream, rate, numbers)
+        begins, ends = self._units(selection)
+        of = selection.owners[begins]
+        free = np.ones(len(begins), np.bool_)
+        apart = np.append((begins[1:] != ends[:-1]) | (of[1:] != of[:-1]), True)  # from the unit after each
+        while (open_ := (selection.left > 0) & (np.bincount(of[free], minlength=len(selection.left)) > 0)).any():
+            once = open_.astype(np.int64)
+            drawn = np.searchsorted(self.cumulative, numbers.random(once), side="right")
+            wanted = np.zeros(len(open_), np.int64)
+            wanted[open_] = np.minimum(drawn, len(self.cumulative) - 1) + 1
+            run = _run_lengths(free, apart)
+            longest = np.zeros(len(open_), np.int64)
+            np.maximum.at(longest, of, run)
+            sizes = np.minimum(wanted, longest)
+            places = np.flatnonzero(open_[of] & (run >= sizes[of]))
+            counts = np.bincount(of[places], minlength=len(open_))
+            first = places[(np.cumsum(counts) - counts)[open_] + numbers.integers(counts[open_], once)]
+            sizes = sizes[open_]
+            free[ranges(first, sizes)] = False
+            rows = ends[first + sizes - 1] - begins[first]
+            selection.take(RowGroups(ranges(begins[first], rows), rows, of[first]), cut=not self.words, more=True)
+        selection.settle()
+        return selection.groups
 
     def _units(self, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
         """The beginnings and ends of the free tokens or words, in rows."""
         rows = selection.candidates
-        if not self.words or not len(rows):
+        if not self.words:
             return rows, rows + 1
-        new = (np.diff(selection.words[rows]) != 0) | (np.diff(rows) != 1)
-        return rows[np.append(True, new)], rows[np.append(new, True)] + 1
+        words = FreeWords(selection.free, selection.words, selection.owners)
+        return words.begins, words.ends
 
 
-def _places(free: np.ndarray, next_to: np.ndarray, length: int) -> tuple[np.ndarray, int]:
-    """The units at which an n-gram of this length can begin, or of the greatest length below that fits; that length."""
-    fits, found = free, 1
-    for longer in range(2, length + 1):
-        more = fits[:-1] & next_to[longer - 2 :] & free[longer - 1 :]
-        if not more.any():
-            break
-        fits, found = more, longer
-    return np.flatnonzero(fits), found
+def _run_lengths(free: np.ndarray, apart: np.ndarray) -> np.ndarray:
+    """The number of free neighbours from each unit on, itself included [units]; 0 for one that is not free."""
+    ends = np.flatnonzero(apart | ~np.append(free, False)[1:])
+    run: np.ndarray = np.where(free, ends[np.searchsorted(ends, np.arange(len(free)))] + 1 - np.arange(len(free)), 0)
+    return run
 
 
 class EntityMasking(Masking):
@@ -193,12 +211,13 @@ class EntityMasking(Masking):
     def __init__(self, control: Name | None = None) -> None:
         self.linked = control != "no-kg"
 
-    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+    def __call__(self, sequences: Listing[Sequence], stream: str, rate: float, numbers: Numbers) -> RowGroups:
         """Groups of token rows, mentions first."""
-        selection = Selection(sequence, stream, rate, rng)
+        selection = Selection(sequences, stream, rate, numbers)
         if self.linked:
-            selection.take(shuffled_spans(sequence.spans_of(stream), rng))
-        return selection.take_tokens(rng)
+            selection.take(selection.shuffled_spans([sequence.spans_of(stream) for sequence in sequences]))
+        selection.take_tokens()
+        return selection.groups
 
 
 class FieldMasking(Masking):
@@ -216,13 +235,15 @@ class FieldMasking(Masking):
     def __init__(self, probability: Share = 1.0, beyond: bool = True) -> None:
         self.probability, self.beyond = probability, beyond
 
-    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+    def __call__(self, sequences: Listing[Sequence], stream: str, rate: float, numbers: Numbers) -> RowGroups:
         """Groups of token rows, the named stretches first."""
-        selection = Selection(sequence, stream, rate, rng)
-        named = [span for span in sequence.mask_spans if span.stream == stream]
-        drawn = [span for span in named if rng.random() < self.probability]
-        selection.take(shuffled_spans(drawn, rng), beyond=self.beyond)
-        return selection.take_tokens(rng)
+        selection = Selection(sequences, stream, rate, numbers)
+        named = [[span for span in sequence.mask_spans if span.stream == stream] for sequence in sequences]
+        drawn = iter(numbers.random(np.array([len(own) for own in named], np.int64)) < self.probability)
+        chosen = [[span for span in own if next(drawn)] for own in named]
+        selection.take(selection.shuffled_spans(chosen), beyond=self.beyond)
+        selection.take_tokens()
+        return selection.groups
 
 
 class RareMasking(Masking):
@@ -238,10 +259,8 @@ class RareMasking(Masking):
     def __init__(self, tokenizer: Tokenizer, counts: Location, exponent: SomeShare = 0.5) -> None:
         self.weights = np.maximum(read_token_counts(counts, tokenizer), 1) ** -float(exponent)
 
-    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+    def __call__(self, sequences: Listing[Sequence], stream: str, rate: float, numbers: Numbers) -> RowGroups:
         """Groups of token rows, in the order selected."""
-        selection = Selection(sequence, stream, rate, rng)
-        rows = selection.candidates
-        weights = self.weights[sequence.fields(stream)["input_ids"][rows]]
-        order = np.argsort(rng.exponential(size=len(rows)) / weights)  # the smallest of exponentials: drawn by weight
-        return selection.take(rows[order][:, None])
+        selection = Selection(sequences, stream, rate, numbers)
+        selection.take_tokens(weights=self.weights[selection.column("input_ids")])
+        return selection.groups

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from workbench.core.keyed import Numbers
 from workbench.core.options.bounds import MeanSpan, PartShare, SomeShare
-from workbench.sequences.maskings import span_at
+from workbench.sequences.maskings import FreeWords
 from workbench.sequences.protocols import Noise
 from workbench.sequences.rows import drop, replace_spans, take
 from workbench.sequences.segments import SentenceEnds
@@ -37,6 +38,13 @@ def stretches_of(fields: Fields) -> list[tuple[int, int]]:
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
 
 
+def tokens_at_random(sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> np.ndarray:
+    """The rows of a share of the free tokens [rows]."""
+    selection = Selection([sequence], stream, rate, Numbers.of(rng))
+    selection.take_tokens()
+    return selection.groups.rows
+
+
 class DeleteNoise(Noise):
     """Token deletion (BART, arXiv:1910.13461, section 2.2): A B C D E -> A C E. Random tokens are deleted.
 
@@ -48,9 +56,9 @@ class DeleteNoise(Noise):
         self.rate = rate
 
     def __call__(self, sequence: Sequence, stream: str, rng: np.random.Generator) -> None:
-        groups = Selection(sequence, stream, self.rate, rng).take_tokens(rng)
-        if groups:
-            drop(sequence, np.concatenate(groups), stream)
+        rows = tokens_at_random(sequence, stream, self.rate, rng)
+        if len(rows):
+            drop(sequence, rows, stream)
 
 
 class EmptyNoise(Noise):
@@ -85,22 +93,22 @@ class InfillNoise(Noise):
         self.mask_id = tokenizer.id("mask")
 
     def __call__(self, sequence: Sequence, stream: str, rng: np.random.Generator) -> None:
-        selection = Selection(sequence, stream, self.rate, rng)
+        selection = Selection([sequence], stream, self.rate, Numbers.of(rng))
         empty = 0
         while selection.left > 0:
-            length = int(rng.poisson(self.mean_span))
-            anchor = int(selection.candidates[rng.integers(len(selection.candidates))])
+            length = rng.poisson(self.mean_span, 1)
+            anchor = rng.choice(selection.candidates, 1)
             if not selection.free[anchor]:
                 continue
             if length:
-                selection.take([span_at(selection.free, selection.words, anchor, length)], cut=True)
+                words = FreeWords(selection.free, selection.words, selection.owners)
+                selection.take(words.spans(anchor, length), cut=True)
             else:
                 empty += 1
         between = np.flatnonzero(selection.free)
         between = rng.choice(between, min(empty, len(between)), replace=False)
-        spans = [(int(rows[0]), int(rows[-1]) + 1) for rows in selection.groups] + [
-            (int(row), int(row)) for row in between
-        ]
+        spans = [(int(rows[0]), int(rows[-1]) + 1) for rows in selection.groups.by_sequence(selection.starts)[0]]
+        spans += [(int(row), int(row)) for row in between]
         if spans:
             replace_spans(sequence, sorted(spans), stream, input_ids=self.mask_id)
 
@@ -118,9 +126,9 @@ class MaskNoise(Noise):
 
     def __call__(self, sequence: Sequence, stream: str, rng: np.random.Generator) -> None:
         text = sequence.fields(stream)
-        for rows in Selection(sequence, stream, self.rate, rng).take_tokens(rng):
-            text["input_ids"][rows] = self.mask_id
-            text["taken"][rows] = True
+        rows = tokens_at_random(sequence, stream, self.rate, rng)
+        text["input_ids"][rows] = self.mask_id
+        text["taken"][rows] = True
 
 
 class PermuteNoise(Noise):

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as Listing
 from types import CodeType
 from typing import Any, ClassVar
 
 import numpy as np
 
-from workbench.core.keyed import Draws
+from workbench.core.keyed import Draws, Numbers
 from workbench.sequences.entities import Entities
+from workbench.sequences.selection import RowGroups
 from workbench.sequences.sequence import Fields, Sample, Sequence
 
 WORDS = frozenset({"word_ids", "shuffled_words"})
@@ -103,8 +105,9 @@ class Masking:
         """Whether it depends on `word_ids` with these options: a segmenter then finds words that no space separates."""
         return names_words(cls)
 
-    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
-        """Groups of rows of a stream of tokens, each masked as a whole; about `rate` of the free rows together."""
+    def __call__(self, sequences: Listing[Sequence], stream: str, rate: float, numbers: Numbers) -> RowGroups:
+        """Groups of rows of a stream of tokens, each masked as a whole; about `rate` of the free rows of each sequence
+        together. What is chosen in a sequence depends on it and its `numbers` alone."""
         raise NotImplementedError(f"{type(self).__name__} must define __call__")
 
 

@@ -6,15 +6,18 @@ as correction). It is the option `replace` of every objective that masks tokens.
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Listing
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Literal
 
 import numpy as np
 
 from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Numbers
 from workbench.core.options.bounds import Location, Share
-from workbench.sequences.sequence import Fields
+from workbench.sequences.selection import RowGroups, begins_words, column, ranges
+from workbench.sequences.sequence import Fields, Sequence
 from workbench.text.similar_words import SimilarWords
 from workbench.text.tokenizer import Tokenizer
 
@@ -75,66 +78,86 @@ class TokenReplacement:
         self.ordinary = tokenizer.ordinary_ids if codes is None else np.arange(codes)
 
     def __call__(
-        self, fields: Fields, groups: list[np.ndarray], rng: np.random.Generator, limit: int | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Replace tokens, in place, and set their `taken`.
+        self, sequences: Listing[Sequence], stream: str, groups: RowGroups, numbers: Numbers, limit: int | None = None
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Replace tokens of a stream, in place, and set their `taken`.
 
         Args:
-            groups: rows that were selected together.
-            limit: the most tokens that are replaced, the first ones.
+            groups: rows that were selected together (`Masking`).
+            limit: the most tokens of a sequence that are replaced, the first ones.
 
         Returns:
-            The rows that were replaced, ascending, and their earlier ids.
+            For each sequence the rows that were replaced, ascending, and their earlier ids.
         """
-        if not groups:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        rows, draw = np.concatenate(groups)[:limit], self._draws(fields, groups, rng)[:limit]
+        fields = [sequence.fields(stream) for sequence in sequences]
+        starts = [0, *accumulate(len(own["input_ids"]) for own in fields)]
+        tokens = _Tokens(fields)
+        rows, of = groups.rows, np.repeat(groups.of, groups.sizes)
+        draw = self._draws(tokens, groups, numbers)
+        if limit is not None:
+            counts = np.bincount(of, minlength=len(fields))
+            first = ranges(np.zeros_like(counts), counts) < limit
+            rows, of, draw = rows[first], of[first], draw[first]
         order = np.argsort(rows)
         rows, draw = rows[order], draw[order]
-        labels = fields["input_ids"][rows].copy()
-        self._replace(fields, rows, draw, rng)
-        return rows, labels
+        labels = tokens.ids[rows]
+        self._replace(tokens, rows, of, draw, numbers)
+        taken = column(fields, "taken")
+        taken[rows] = True
+        cuts = np.searchsorted(rows, starts).tolist()
+        replaced = []
+        for own, start, end, begin, until in zip(fields, starts, starts[1:], cuts, cuts[1:], strict=False):
+            own["input_ids"], own["taken"] = tokens.ids[start:end], taken[start:end]
+            replaced.append((rows[begin:until] - start, labels[begin:until]))
+        return replaced
 
-    def _draws(self, fields: Fields, groups: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
+    def _draws(self, tokens: _Tokens, groups: RowGroups, numbers: Numbers) -> np.ndarray:
         """A number from 0 to 1 for each row, which decides its replacement; one for all rows that share it."""
-        rows = np.concatenate(groups)
+        count, of = len(numbers.keys), np.repeat(groups.of, groups.sizes)
         if self.per == "token":
-            return rng.random(len(rows))
-        if self.per == "word":
-            number = np.cumsum(begins_word(fields, rows)) - 1
-            return rng.random(number[-1] + 1)[number]
-        return np.repeat(rng.random(len(groups)), [len(group) for group in groups])
+            return numbers.random(np.bincount(of, minlength=count))
+        if self.per == "group":
+            return np.repeat(numbers.random(np.bincount(groups.of, minlength=count)), groups.sizes)
+        new = tokens.begins_word(groups.rows)
+        return numbers.random(np.bincount(of[new], minlength=count))[np.cumsum(new) - 1]
 
-    def _replace(self, fields: Fields, rows: np.ndarray, draw: np.ndarray, rng: np.random.Generator) -> None:
+    def _replace(self, tokens: _Tokens, rows: np.ndarray, of: np.ndarray, draw: np.ndarray, numbers: Numbers) -> None:
+        """Replace the tokens of these rows, ascending; `of` [rows] are their sequences."""
         masked = draw < self.mask
         swapped = ~masked & (draw < self.mask + self.random)
+        count = len(numbers.keys)
         if self.similar is None:
-            fields["input_ids"][rows[masked]] = self.mask_id
+            tokens.ids[rows[masked]] = self.mask_id
         else:
-            swapped[masked] = ~_similar_tokens(fields, rows[masked], self.similar, rng)
-        fields["input_ids"][rows[swapped]] = self.ordinary[rng.integers(len(self.ordinary), size=int(swapped.sum()))]
-        fields["taken"][rows] = True
+            chosen = numbers.random(np.bincount(of[masked], minlength=count))
+            swapped[masked] = ~tokens.replace_similar(rows[masked], self.similar, chosen)
+        others = numbers.integers(len(self.ordinary), np.bincount(of[swapped], minlength=count))
+        tokens.ids[rows[swapped]] = self.ordinary[others]
 
 
-def begins_word(fields: Fields, rows: np.ndarray) -> np.ndarray:
-    """Whether each row is the first of its word among the rows, or does not follow the row before it [rows] bool."""
-    words = fields["word_ids"][rows]
-    return (np.diff(words, prepend=-2) != 0) | (np.diff(rows, prepend=-2) != 1)
+class _Tokens:
+    """The tokens of several sequences, one after the other: `ids` [rows], and the numbers of their words."""
 
+    def __init__(self, fields: Listing[Fields]) -> None:
+        self.ids = column(fields, "input_ids")
+        self.words = np.cumsum(begins_words(fields))
 
-def _similar_tokens(fields: Fields, rows: np.ndarray, similar: SimilarWords, rng: np.random.Generator) -> np.ndarray:
-    """Replace the words of these rows with similar ones, in place; returns the rows for which that was possible [rows]
-    bool."""
-    done = np.zeros(len(rows), np.bool_)
-    ids, words = fields["input_ids"], fields["word_ids"]
-    bounds = [*np.flatnonzero(begins_word(fields, rows)), len(rows)]
-    for begin, end in pairwise(bounds):
-        first, last = int(rows[begin]), int(rows[end - 1])
-        inner = words[first]
-        if (first and words[first - 1] == inner) or (last + 1 < len(words) and words[last + 1] == inner):
-            continue
-        found = similar.of(ids[first : last + 1])
-        if len(found):
-            ids[first : last + 1] = similar.word(int(found[rng.integers(len(found))]))
-            done[begin:end] = True
-    return done
+    def begins_word(self, rows: np.ndarray) -> np.ndarray:
+        """Whether each row is the first of its word among the rows, or does not follow the row before it [rows]
+        bool."""
+        return (np.diff(self.words[rows], prepend=-2) != 0) | (np.diff(rows, prepend=-2) != 1)
+
+    def replace_similar(self, rows: np.ndarray, similar: SimilarWords, drawn: np.ndarray) -> np.ndarray:
+        """Replace the words of these rows with similar ones, drawn by the number of a word's first row, in place;
+        returns the rows for which that was possible [rows] bool."""
+        done = np.zeros(len(rows), np.bool_)
+        for begin, end in pairwise([*np.flatnonzero(self.begins_word(rows)), len(rows)]):
+            first, last = int(rows[begin]), int(rows[end - 1])
+            inner = self.words[first]
+            if (first and self.words[first - 1] == inner) or inner in self.words[last + 1 : last + 2]:
+                continue
+            found = similar.of(self.ids[first : last + 1])
+            if len(found):
+                self.ids[first : last + 1] = similar.word(int(found[int(drawn[begin] * len(found))]))
+                done[begin:end] = True
+        return done

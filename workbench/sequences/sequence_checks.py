@@ -13,37 +13,42 @@ import numpy as np
 
 from workbench.components.calls import Returns, all_are, value_in_words
 from workbench.core.errors import WorkbenchError
+from workbench.sequences.selection import RowGroups, column
 from workbench.sequences.sequence import TEXT_FIELDS, Mark, Rows, Sequence, Span
 
 
-def _are_row_groups(found: Any) -> bool:
-    return isinstance(found, list) and all(
-        isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype.kind in "iu" for rows in found
-    )
+def _are_groups(found: Any, sequences: list[Sequence], stream: str, *_: Any) -> bool:
+    return isinstance(found, RowGroups) and not _bad_rows(found, sequences, stream)
 
 
-def _are_groups(found: Any, sequence: Sequence, stream: str, *_: Any) -> bool:
-    return _are_row_groups(found) and not _bad_rows(found, sequence, stream)
-
-
-def _bad_rows(groups: list[np.ndarray], sequence: Sequence, stream: str) -> str:
+def _bad_rows(groups: RowGroups, sequences: list[Sequence], stream: str) -> str:
     """The error in the rows of the stream that a masking strategy chose, in words; "" where they are valid."""
-    if not groups:
-        return ""
-    tokens, rows = sequence.streams[stream], np.concatenate(groups).astype(np.int64)
-    size = len(tokens["special"])
-    outside = rows[(rows < 0) | (rows >= size)]
-    if len(outside):
-        return f"row {outside[0]} of the stream {stream!r} with {size}"
-    often = np.bincount(rows, minlength=size)
-    for words, bad in ("twice", often > 1), ("special", often * tokens["special"]), ("taken", often * tokens["taken"]):
+    rows, sizes, of = groups.rows, groups.sizes, groups.of
+    if rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "iu"):
+        return f"rows as {value_in_words(rows)}"
+    if sizes.shape != of.shape or sizes.sum() != len(rows) or (sizes < 0).any() or (np.diff(of) < 0).any():
+        return f"{len(rows)} rows in groups of {sizes.tolist()[:4]}, ... of the sequences {of.tolist()[:4]}, ..."
+    lengths = np.array([sequence.length(stream) for sequence in sequences], np.int64)
+    outside = (of < 0) | (of >= len(lengths))
+    if outside.any():
+        return f"rows of sequence {of[outside][0]} of {len(lengths)}"
+    own, ends = np.repeat(of, sizes), np.cumsum(lengths)
+    outside = (rows < (ends - lengths)[own]) | (rows >= ends[own])
+    if outside.any():
+        there = own[outside][0]
+        return f"row {rows[outside][0] - (ends - lengths)[there]} of the stream {stream!r} with {lengths[there]}"
+    fields = [sequence.streams[stream] for sequence in sequences]
+    often = np.bincount(rows.astype(np.int64), minlength=int(lengths.sum()))
+    special, taken = column(fields, "special"), column(fields, "taken")
+    for words, bad in ("twice", often > 1), ("special", often * special), ("taken", often * taken):
         if bad.any():
-            return f"row {bad.argmax()}, {'which is ' * (words != 'twice')}{words}"
+            there = int(np.searchsorted(ends, bad.argmax(), side="right"))
+            return f"row {bad.argmax() - (ends - lengths)[there]}, {'which is ' * (words != 'twice')}{words}"
     return ""
 
 
-def _groups_in_words(found: Any, sequence: Sequence, stream: str, *_: Any) -> str:
-    return _bad_rows(found, sequence, stream) if _are_row_groups(found) else value_in_words(found)
+def _groups_in_words(found: Any, sequences: list[Sequence], stream: str, *_: Any) -> str:
+    return _bad_rows(found, sequences, stream) if isinstance(found, RowGroups) else value_in_words(found)
 
 
 def noised_rows(vocab_size: int) -> Returns:
@@ -96,10 +101,11 @@ def _beyond(sequence: Sequence, stream: str) -> str:
 SAMPLES = Returns("the list of samples", all_are(dict), kind=list)
 SEQUENCES = Returns("a list of workbench.sequences.sequence.Sequence", all_are(Sequence), kind=list)
 GROUPS = Returns(
-    "a list of arrays of rows, whole numbers [rows]: rows of the stream that are neither special nor taken, each once",
+    "workbench.sequences.selection.RowGroups, whose rows are counted through all sequences and neither special nor "
+    "taken, each once",
     _are_groups,
     _groups_in_words,
-    kind=list,
+    kind=RowGroups,
 )
 FIELDS = Returns("the fields of the image stream, a dict of arrays", kind=dict)
 

@@ -18,6 +18,7 @@ from typing import cast, get_args
 from workbench.components.build_context import Identities, components_within, noted
 from workbench.components.controls import check_control
 from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import DRAWS
 from workbench.core.processes.distributed import World, data_world
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.overlap import shared_records
@@ -112,6 +113,7 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
     world.from_main(partial(check_run, run, recipe))  # a new folder, or a run of this recipe
     resume = Checkpoints(run, world=world).whole()
     order = world.from_main(partial(_order_of, resume))
+    world.from_main(partial(_check_draws, resume))
     lr_schedule = make_lr_schedule(recipe.train)
     schedule = TaskSchedule(recipe.schedule, recipe.tasks, recipe.seed)
     ranks = data_world(world, recipe.train.parallel.tensor)
@@ -155,6 +157,21 @@ def _order_of(resume: Whole) -> OrderNumber:
             f"{', '.join(map(str, get_args(OrderNumber)))}. Resume the run with the version that saved it"
         )
     return cast(OrderNumber, number)
+
+
+def _check_draws(resume: Whole) -> None:
+    """Refuse to resume a run whose hooks drew in another way; a checkpoint without a number is of way 1.
+
+    Raises:
+        WorkbenchError: the run has another number.
+    """
+    number = DRAWS if resume.path is None else read_state(resume.path).get("draws", 1)
+    if number != DRAWS:
+        raise WorkbenchError(
+            f"{resume.path} drew its masked tokens in way {number!r}; this version draws in way {DRAWS}, so that its "
+            "micro-batches would be others. Resume the run with the version that saved it, or start a new run from its "
+            "weights (model.init_from)"
+        )
 
 
 def _tokenizer(recipe: Recipe, run: Path, resume: Whole) -> Tokenizer | None:

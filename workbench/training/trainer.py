@@ -13,6 +13,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from workbench.core.errors import unknown
+from workbench.core.keyed import DRAWS
 from workbench.core.processes.signals import WATCHED, StopRequest
 from workbench.core.terminal import Terminal
 from workbench.optimization.factory import learning_rate, make_optimizer
@@ -354,6 +355,7 @@ class Trainer:
             "versions": provenance(),
             "arithmetic": self.plan.arithmetic.state(),
             "order": self.plan.order,
+            "draws": DRAWS,
             **({"loss_scale": self.updater.loss_scale.state()} if self.updater.loss_scale is not None else {}),
         }
 

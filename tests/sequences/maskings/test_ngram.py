@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.contracts.cases import MaskingCase
+from tests.contracts.material import selected
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import generator
 from workbench.sequences.maskings import NgramMasking
@@ -33,7 +34,7 @@ def test_lengths_have_their_shares(unit: str) -> None:
     words = text.streams["text"]["word_ids"]
     found: list[int] = []
     for number in range(60):
-        groups = masking(text, "text", 0.15, generator(number))[:-1]  # the budget may end the last one
+        groups = selected(masking, text, "text", 0.15, generator(number))[:-1]  # the budget may end the last one
         found += [len(np.unique(words[rows])) if unit == "word" else len(rows) for rows in groups]
         for rows in groups:
             assert np.array_equal(rows, np.arange(rows[0], rows[-1] + 1))
@@ -47,7 +48,7 @@ def test_lengths_have_their_shares(unit: str) -> None:
 def test_n_grams_begin_anywhere_alike() -> None:
     text, counts = sequence([1] * 20), np.zeros(22, np.int64)
     for number in range(4000):
-        first = NgramMasking([0, 0, 1])(text, "text", 0.15, generator(number))[0]
+        first = selected(NgramMasking([0, 0, 1]), text, "text", 0.15, generator(number))[0]
         counts[first[0]] += 1
     assert counts[[0, 19, 20, 21]].sum() == 0
     assert all(bounded(count, 4000, 1 / 18) for count in counts[1:19])
@@ -56,7 +57,7 @@ def test_n_grams_begin_anywhere_alike() -> None:
 def test_where_no_long_n_gram_is_left_shorter_ones_are_taken() -> None:
     text = sequence([1] * 6)
     text.streams["text"]["taken"][[3, 6]] = True  # pairs and single tokens are left
-    groups = NgramMasking([0, 0, 0, 1])(text, "text", 1.0, generator(0))
+    groups = selected(NgramMasking([0, 0, 0, 1]), text, "text", 1.0, generator(0))
     assert sorted(rows.tolist() for rows in groups) == [[1, 2], [4, 5]]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.contracts.cases import MaskingCase
-from tests.contracts.material import tokenizer
+from tests.contracts.material import selected, tokenizer
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import generator
 from workbench.sequences.maskings import RareMasking
@@ -38,11 +38,11 @@ def test_a_token_is_drawn_by_the_square_root_of_its_inverse_frequency() -> None:
     """Of two tokens one is masked: the rare one ten times out of eleven."""
     masking = RareMasking(tokenizer(), str(COUNTS))
     sequence = Sequence({"text": text_fields(np.array([FREQUENT, RARE]))}, ())
-    drawn = [int(masking(sequence, "text", 0.5, generator(i))[0][0]) for i in range(2000)]
+    drawn = [int(selected(masking, sequence, "text", 0.5, generator(i))[0][0]) for i in range(2000)]
     share, wanted = float(np.mean(drawn)), 10 / 11
     assert abs(share - wanted) < 4 * np.sqrt(wanted * (1 - wanted) / 2000)
     even = [
-        int(RareMasking(tokenizer(), str(COUNTS), exponent=1e-6)(sequence, "text", 0.5, generator(i))[0][0])
+        int(selected(RareMasking(tokenizer(), str(COUNTS), exponent=1e-6), sequence, "text", 0.5, generator(i))[0][0])
         for i in range(400)
     ]
     assert abs(float(np.mean(even)) - 0.5) < 0.1

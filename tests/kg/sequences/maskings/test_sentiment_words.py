@@ -6,6 +6,7 @@ import numpy as np
 
 from kg.sequences.maskings import SentimentWordsMasking
 from tests.contracts.cases import MaskingCase
+from tests.contracts.material import selected
 from tests.kg.sentiment_files import tagged_samples, tagged_sequences
 from workbench.core.keyed import generator
 
@@ -19,7 +20,7 @@ def test_words_with_a_polarity_are_hidden_more_often_and_whole() -> None:
         text = sequence.streams["text"]
         felt = text["polarity_ids"] != 2
         ordinary = ~text["special"]
-        groups = masking(sequence, "text", 0.15, generator(number))
+        groups = selected(masking, sequence, "text", 0.15, generator(number))
         for rows in groups:
             (word,) = set(text["word_ids"][rows].tolist())
             assert (text["word_ids"] == word).sum() == len(rows)

@@ -6,7 +6,7 @@ import numpy as np
 
 from kg.sequences.maskings import SingleSenseMasking
 from tests.contracts.cases import MaskingCase
-from tests.contracts.material import tokenizer
+from tests.contracts.material import selected, tokenizer
 from tests.kg.sense_files import sense_file, supersenses
 from workbench.core.keyed import generator
 from workbench.sequences.sequence import Sequence, text_fields
@@ -23,7 +23,7 @@ def shares(single: int, others: int, rate: float, word_ids: np.ndarray | None = 
     masking = SingleSenseMasking(tokenizer(), sense_file())
     ids = np.array([SINGLE] * single + [OTHER] * others)
     sequence = Sequence({"text": text_fields(ids, word_ids=word_ids)}, ())
-    chosen = [np.concatenate(masking(sequence, "text", rate, generator(i))) for i in range(300)]
+    chosen = [np.concatenate(selected(masking, sequence, "text", rate, generator(i))) for i in range(300)]
     assert all(len(rows) == round(rate * len(ids)) for rows in chosen)
     return float(np.mean([(rows < single).sum() for rows in chosen]))
 
