@@ -97,7 +97,7 @@ def test_an_optimizer_that_raises_is_named(train: Any) -> None:
             r"^tasks\.text\.objectives\[0\]: objective 'mlm': after `corrupt` sequence .* has token 1000000, but",
         ),
         (chosen("Overwriting", token=-1), r"objectives\[0\].*has token -1, but .* = 90: numbers count from 0"),
-        (chosen("Choosing", dtype="float64"), r"returned rows as a ndarray \[1\] of float64; allowed: workbench.sequences"),
+        (chosen("Choosing", dtype="float64"), r"returned rows as a ndarray \[1\] of float64; allowed: workbench\."),
         (chosen("Choosing", dtype="bool"), r"returned rows as a ndarray \[1\] of bool; allowed: "),
         (chosen("Choosing", dtype="int64", dimensions=2), r"returned rows as a ndarray \[1, 1\] of int64; allowed"),
     ],
