@@ -21,16 +21,18 @@ from workbench.core.options.bounds import Means, OutputPlace
 from workbench.core.options.command import call_from_python, options_of
 from workbench.core.options.path_options import path_here
 from workbench.core.options.values import check
-from workbench.core.packages import library
+from workbench.core.packages import PREFIX, library
 from workbench.corpora.corpus import Corpus
 from workbench.interop.checkpoint_recipe import recipe_named
-from workbench.pretraining.task_corpora import check_corpora, places_named
+from workbench.optimization.lr_schedules import make_lr_schedule
+from workbench.pretraining.task_corpora import check_corpora, check_held_out, places_named
 from workbench.recipe.reading import shipped
 from workbench.recipe.sizes import sizes_of
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import with_overrides
 from workbench.report.panels import find_panel
 from workbench.report.run import Run, load_run
+from workbench.runs.names import TOKENIZER
 from workbench.runs.stored_run import fetched_run
 
 if TYPE_CHECKING:
@@ -308,24 +310,36 @@ def pretrain(
         SystemExit: Ctrl-C or a signal stopped the run; it saved a checkpoint first. The same call resumes it.
     """
     named = None if output is None else check(OutputPlace, url_of(output) or os.fspath(output), "output")
-    loaded = checked_recipe(recipe, overrides, trust=trust)
+    loaded, place = checked_recipe(recipe, overrides, named, trust=trust)
     from workbench.training import pretrain as training
 
-    place = default_run(loaded) if named is None else named
     with places_named(loaded):
         folder = training.pretrain(loaded, place, accept_changes=accept_changes, callbacks=callbacks)
     return load_run(folder)
 
 
-def checked_recipe(recipe: Place | Recipe, overrides: Overrides = (), *, trust: bool = False) -> Recipe:
-    """A recipe to be trained, whose corpora on this machine and whose panels are there. It is found without torch."""
+def checked_recipe(
+    recipe: Place | Recipe, overrides: Overrides = (), run: str | Path | None = None, *, trust: bool = False
+) -> tuple[Recipe, str | Path]:
+    """A recipe to be trained, and its run: `run`, or by default runs/<name>. Whatever can be refused without torch is
+    checked, as importing torch takes seconds: panels, corpora, the tokenizer and the warm-up."""
     loaded = load_recipe(recipe, overrides, trust=trust)
+    folder = Path("runs") / (loaded.name or "run") if run is None else run
     for panel in loaded.panels:
         find_panel(panel)
     check_corpora(loaded)
-    return loaded
+    check_held_out(loaded)
+    make_lr_schedule(loaded.train)
+    with places_named(loaded):
+        _check_tokenizer(loaded.tokenizer, folder)
+    return loaded, folder
 
 
-def default_run(recipe: Recipe) -> Path:
-    """Where the run of a recipe is written by default: runs/<name>."""
-    return Path("runs") / (recipe.name or "run")
+def _check_tokenizer(place: str | None, run: str | Path) -> None:
+    """Refuse a tokenizer that is not there, unless the run may have a copy."""
+    if place is None or url_of(place) or place.startswith(PREFIX) or Path(place).exists():
+        return
+    if not url_of(run) and not Path(run, TOKENIZER).is_file():
+        from workbench.text.tokenizer import Tokenizer
+
+        Tokenizer.load(place)

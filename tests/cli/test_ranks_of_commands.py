@@ -59,7 +59,7 @@ def test_the_first_rank_prints_the_verdict(
         return verdict
 
     monkeypatch.setattr(verify_resume, "verify_resume", verified)
-    monkeypatch.setattr(training, "checked_recipe", lambda *_, **__: None)
+    monkeypatch.setattr(training, "checked_recipe", lambda *_, **__: (None, tmp_path))
     monkeypatch.setattr(training, "check_launch", lambda _: None)
     monkeypatch.setattr(training, "places_named", lambda _: nullcontext())
     monkeypatch.setattr(os, "environ", {**os.environ, **TORCHRUN, "RANK": rank})

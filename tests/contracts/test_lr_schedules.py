@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.contracts.case_finder import case_of, cases_of, over
-from workbench.optimization.factory import learning_rate, make_lr_schedule
+from workbench.optimization.factory import learning_rate
+from workbench.optimization.lr_schedules import make_lr_schedule
 from workbench.recipe.spec import TrainSpec
 
 

@@ -17,7 +17,7 @@ from tests.recipes.shipped_recipes import recipe as shipped_recipe
 from tests.recipes.shipped_recipes import sizes
 from workbench.cli.batch_view import sequence_view
 from workbench.components.building import find, options_of
-from workbench.optimization.factory import make_lr_schedule
+from workbench.optimization.lr_schedules import make_lr_schedule
 from workbench.pretraining.assembly import make_model
 from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.task import build_tasks

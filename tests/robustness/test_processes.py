@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,11 @@ def start() -> Iterator[Start]:
     """Starts `python -m workbench ARGUMENTS` in a folder; what still runs in the end is killed."""
     processes: list[subprocess.Popen[str]] = []
 
-    def run(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    def run(folder: Path, *arguments: str, program: Sequence[str] = ("-m", "workbench")) -> subprocess.Popen[str]:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
         processes.append(
             subprocess.Popen(
-                [sys.executable, "-m", "workbench", *arguments],
+                [sys.executable, *program, *arguments],
                 cwd=folder,
                 env=environment,
                 stdout=subprocess.PIPE,
@@ -87,6 +87,17 @@ def test_a_signal_saves_says_how_to_go_on_and_going_on_works(
     assert steps(run) == list(range(1, last + 3))
 
 
+LISTED = """
+import sys
+from workbench.cli.app import main
+
+try:
+    main()
+finally:
+    print("compilers:", sorted({"torch._dynamo", "torch._inductor", "sympy"} & sys.modules.keys()))
+"""
+
+
 def test_kill_9_and_the_same_command_again(world: Path, start: Start) -> None:
     run = world / "run"
     command = ("pretrain", "recipe.yaml", LONG[0], LONG[2], "train.save_every=5", "--run", "run")
@@ -95,10 +106,11 @@ def test_kill_9_and_the_same_command_again(world: Path, start: Start) -> None:
     process.kill()
     process.communicate()
     saved = max(int(path.name.removeprefix("step-")) for path in (run / "checkpoints").glob("step-*"))
-    again = start(world, *command[:2], f"train.max_steps={saved + 4}", *command[3:])
+    again = start(world, *command[:2], f"train.max_steps={saved + 4}", *command[3:], program=("-c", LISTED))
     output, _ = again.communicate(timeout=600)
     assert again.returncode == 0, output
     assert f"step-{saved}" in output
+    assert output.rstrip().endswith("compilers: []")  # their import takes 1.3 s, and nothing is compiled here
     assert steps(run) == list(range(1, saved + 5))
     assert not list(run.rglob("*.tmp"))
 
@@ -141,6 +153,9 @@ def test_cheap_refusals_do_not_wait_for_torch(world: Path) -> None:
         "pretrain recipe.yaml train.lr=fast": "train.lr = 'fast'",
         "pretrain recipe.yaml tasks.text.corpora=[gone]": "tasks.text.corpora=[FOLDER]",
         "pretrain recipe.yaml tasks.text.held_out=[gone]": "tasks.text.held_out=[FOLDER]",
+        "pretrain recipe.yaml tokenizer=gone.json --output new": "there is no tokenizer at",
+        "pretrain recipe.yaml train.lr_schedule.warmup_steps=9999 train.max_steps=9": "does not end before",
+        "pretrain recipe.yaml train.evaluate_every=5 tasks.text.held_out=[]": "no task names held-out corpora",
         "verify-resume recipe.yaml train.max_step=3": "unknown key 'max_step'",
         "show gone": "gone is no corpus, run, recipe or Hugging Face folder",
         "show no-such-recipe --batch": "unknown recipe 'no-such-recipe'",

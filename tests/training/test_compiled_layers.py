@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch._dynamo.utils import counters
 
+from workbench.models.compilation import uncompiled
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, Stream
@@ -70,6 +71,23 @@ def test_compiled_layers_say_the_same_of_ragged_batches(name: str) -> None:
         graphs.append(counters["stats"]["unique_graphs"])
     assert graphs[0] > 0
     assert sum(graphs[2:]) == 0, graphs
+
+
+def test_an_uncompiled_function_and_those_that_it_calls_are_in_no_graph() -> None:
+    operations: list[str] = []
+
+    def noting(graph: torch.fx.GraphModule, _: list[Tensor]) -> Any:
+        operations.extend(str(node.target) for node in graph.graph.nodes if node.op.startswith("call"))
+        return graph.forward
+
+    def called(rows: Tensor) -> Tensor:
+        return rows.sin()
+
+    outside = uncompiled(lambda rows: called(rows) + 1)
+    compiled = torch.compile(lambda rows: outside(rows.cos()).tan(), backend=noting)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(torch.ones(3)), (torch.ones(3).cos().sin() + 1).tan())
+    assert operations == ["cos", "tan"]
 
 
 @pytest.mark.slow

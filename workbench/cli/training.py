@@ -6,12 +6,13 @@ Importing torch takes seconds: inputs are checked before it is imported.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from annotated_types import Ge, Le
 
-from workbench.api import checked_recipe, default_run
+from workbench.api import checked_recipe
 from workbench.core.options.bounds import Assignment, LocalPlace, OutputPlace
 from workbench.core.options.command import Trust
 from workbench.core.options.path_options import LocalPath
@@ -66,10 +67,9 @@ def pretrain(
       torchrun --nproc-per-node 8 -m workbench pretrain bert tasks.text.corpora=[corpora/notes] --output runs/notes
     """
     check_launch(os.environ)
-    loaded = checked_recipe(recipe, overrides or (), trust=trust)
+    loaded, folder = checked_recipe(recipe, overrides or (), run, trust=trust)
     from workbench.training import pretrain as runs
 
-    folder = run or default_run(loaded)
     with places_named(loaded):
         if not dry_run:
             runs.pretrain(loaded, folder, accept_changes=accept_changes)
@@ -110,10 +110,10 @@ def verify_resume(
       workbench verify-resume bert tasks.text.corpora=[corpora/notes] --steps 20
     """
     check_launch(os.environ)
-    loaded = checked_recipe(recipe, overrides or (), trust=trust)
+    loaded, place = checked_recipe(recipe, overrides or (), run, trust=trust)
     from workbench.training import verify_resume as verify
 
-    folder = run or default_run(loaded).with_name(f"{loaded.name}-verify-resume")
+    folder = run or Path(place).with_name(f"{loaded.name}-verify-resume")
     with places_named(loaded):
         verdict = verify.verify_resume(loaded, folder, steps)
     if not is_first(os.environ):

@@ -26,15 +26,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from workbench.metrics.tallies import Tally
 
 LEVEL = 0.975
-Z = float(ndtri(LEVEL))
+Z = NormalDist().inv_cdf(LEVEL)
 CELLS = 4_000_000
 """The draws of units that are in memory at once."""
 DRAWS = 1_000
@@ -104,6 +104,8 @@ def _drawn(tallies: Iterable[Tally], units: np.ndarray, count: int, seed: int) -
 
 def _corrected(drawn: np.ndarray, whole: float, total: int) -> tuple[float, float]:
     """The ends of the interval of a number by its draws [draws] of `total` units."""
+    from scipy.special import ndtr, ndtri, stdtrit  # its import takes 0.3 s, and every command imports this file
+
     near = 1e-12 * max(1.0, abs(whole))
     below = ((drawn < whole - near).mean() + (drawn <= whole + near).mean()) / 2
     shift = float(ndtri(np.clip(below, 1 / len(drawn), 1 - 1 / len(drawn))))
@@ -128,6 +130,8 @@ def compared_numbers(
     Args:
         units: for each item the number of its unit [items].
     """
+    from scipy.special import stdtr, stdtrit
+
     whole = [np.array([tally.whole for tally in side]) for side in (first, second)]
     drawn = _drawn((*first, *second), units, count, seed)
     moved = [drawn[: len(first)] - whole[0][:, None], drawn[len(first) :] - whole[1][:, None]]

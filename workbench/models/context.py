@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from workbench.models.compilation import uncompiled
 from workbench.models.kv_cache import CacheKind, CacheUpdate, KVCache
 from workbench.models.layout import CacheLayout, Layout, layout_of
 from workbench.sequences.batch import Batch
@@ -64,7 +65,7 @@ class Context:
     def fields(self, stream: str) -> dict[str, Tensor]:
         return self.batch.streams[stream].fields
 
-    @torch.compiler.disable
+    @uncompiled
     def layout(self, *streams: str) -> Layout:
         """The layout of the batch's rows of one stream, or of several joined, in the order of `torch.cat`."""
         if streams not in self._layouts:
@@ -91,7 +92,7 @@ class Context:
         """Whether there is a KV cache that keeps the rows, or the keys, that attention reads."""
         return self._update is not None and self._update.cache.keeps == what
 
-    @torch.compiler.disable
+    @uncompiled
     def recall(self, streams: tuple[str, ...], rows: Tensor, apart: bool = False) -> tuple[Tensor, Layout]:
         """The rows of streams that an attention call reads: the cache's rows and those of the batch, as one layout.
 

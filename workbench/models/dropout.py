@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from workbench.models.compilation import uncompiled
 from workbench.models.tensor_cut import HeadRange
 
 
@@ -72,7 +73,7 @@ def numbers_of_heads(device: torch.device, heads: HeadRange) -> Iterator[None]:
         module.set_rng_state((before + drawn).view(torch.uint8), device)
 
 
-@torch.compiler.disable
+@uncompiled
 def keep_mask(shape: torch.Size, threshold: int) -> Tensor:
     """A mask of bytes, 1 with probability 1 - threshold / 65536 and else 0, seeded from torch's generator."""
     n = shape.numel()

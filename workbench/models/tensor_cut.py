@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor  # its import takes 0.4 s, which only sharded runs need
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,11 @@ class CutModule:
         return values
 
 
+def is_spread(tensor: Any) -> TypeGuard[DTensor]:
+    """Whether a tensor is spread over ranks."""
+    return isinstance(tensor, Tensor) and hasattr(tensor, "placements")
+
+
 def local(tensor: Tensor) -> Tensor:
     """The part of a tensor that this rank holds, which shares its memory; a plain tensor itself."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return tensor.to_local() if is_spread(tensor) else tensor

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Epsilon
 from workbench.models.blocks import ACTIVATIONS, Ungated
+from workbench.models.tensor_cut import is_spread
 from workbench.pretraining.forward import HeadInputs
 from workbench.pretraining.objective import Head, LossOutput
 
@@ -175,7 +175,7 @@ class TokenLoss(nn.Module):
             table: [classes, width]; one that is divided over ranks is multiplied at once.
             bias: [classes].
         """
-        if rows.device.type not in CHUNKED or len(rows) <= CHUNK or isinstance(table, DTensor):
+        if rows.device.type not in CHUNKED or len(rows) <= CHUNK or is_spread(table):
             return self(F.linear(rows, table, bias), labels)
         loss, right, counted = ChunkedLoss.apply(self, labels, torch.is_grad_enabled(), rows, table, bias)
         return LossOutput(loss, {"accuracy": (right, counted)})

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
 import torch
 from torch import nn
 
-from workbench.components.build_context import named
-from workbench.components.building import build, checked, named_by
+from workbench.components.building import build, named_by
 from workbench.components.calls import Returns, call
 from workbench.components.error_context import ErrorContext
 from workbench.core.errors import WorkbenchError
-from workbench.core.options.bounds import CountOrZero
-from workbench.core.options.values import check
 from workbench.optimization.groups import check_groups, parameter_groups
-from workbench.optimization.lr_schedules import LearningRateSchedule, in_steps, is_share
+from workbench.optimization.lr_schedules import LearningRateSchedule, refuse_given
 from workbench.parallel.parameter_shards import make_step_local
 from workbench.recipe.spec import TrainSpec
 
@@ -38,7 +34,7 @@ def make_optimizer(root: nn.Module, spec: TrainSpec) -> torch.optim.Optimizer:
     Raises:
         WorkbenchError: an option that does not fit, or a group that does not.
     """
-    _refuse_given("optimizer", spec.optimizer, {"lr": "train.lr", "params": "train.groups"})
+    refuse_given("optimizer", spec.optimizer, {"lr": "train.lr", "params": "train.groups"})
     groups = parameter_groups(root, spec)
     try:
         optimizer: torch.optim.Optimizer = build(
@@ -80,35 +76,6 @@ def moments(spec: TrainSpec) -> float:
     """The numbers that the optimizer stores for every parameter: an attribute of its class, or else two."""
     part, _, _ = named_by("optimizer", spec.optimizer, "train.optimizer")
     return float(getattr(part, "moments", MOMENTS))
-
-
-def make_lr_schedule(spec: TrainSpec) -> LearningRateSchedule:
-    """The schedule of `train.lr_schedule`.
-
-    Raises:
-        WorkbenchError: an option that does not fit, or a warm-up that does not end in time.
-    """
-    _refuse_given("lr_schedule", spec.lr_schedule, {"max_steps": "train.max_steps"})
-    options, share = dict(spec.lr_schedule), spec.lr_schedule.get("warmup_steps")
-    part, stated, where = named_by("lr_schedule", options, "train.lr_schedule")
-    if isinstance(share, str | float):  # YAML reads 1e-1 as text
-        share = checked(part, stated, where, {"max_steps": spec.max_steps})["warmup_steps"]
-        options["warmup_steps"] = in_steps(share, spec.max_steps) if is_share(share) else share
-    schedule: LearningRateSchedule = build("lr_schedule", options, "train.lr_schedule", max_steps=spec.max_steps)
-    check(CountOrZero, schedule.warmup_steps, f"{named(schedule)}: warmup_steps")
-    if schedule.warmup_steps >= spec.max_steps:
-        raise WorkbenchError(
-            f"train.lr_schedule: warmup_steps = {schedule.warmup_steps} does not end before train.max_steps = "
-            f"{spec.max_steps}; allowed: 0 to {spec.max_steps - 1}. For a short trial set a share of the steps, for "
-            "example train.lr_schedule.warmup_steps=0.1, or 0"
-        )
-    return schedule
-
-
-def _refuse_given(kind: str, options: Mapping[str, Any], instead: Mapping[str, str]) -> None:
-    """Refuse options that the training loop sets: each has one place in a recipe."""
-    for name in instead.keys() & options.keys():
-        raise WorkbenchError(f"train.{kind}: {name} is set by the run; state it in {instead[name]}")
 
 
 def learning_rate(schedule: LearningRateSchedule, spec: TrainSpec, step: int) -> float:

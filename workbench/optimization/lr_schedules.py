@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from annotated_types import Gt, Le
 
+from workbench.components.build_context import named
+from workbench.components.building import build, checked, named_by
 from workbench.core.errors import WorkbenchError
-from workbench.core.options.bounds import Count, Number, PartShare, SomeShare, Warmup
+from workbench.core.options.bounds import Count, CountOrZero, Number, PartShare, SomeShare, Warmup
+from workbench.core.options.values import check
+from workbench.recipe.spec import TrainSpec
 
 
 class LearningRateSchedule(ABC):
@@ -158,3 +163,32 @@ class WsdSchedule(DecaySchedule):
     def after_warmup(self, step: int) -> float:
         left = min(1.0, max(0, self.max_steps - step) / self.falling)
         return left if self.shape == "linear" else 1 - math.sqrt(1 - left)
+
+
+def make_lr_schedule(spec: TrainSpec) -> LearningRateSchedule:
+    """The schedule of `train.lr_schedule`.
+
+    Raises:
+        WorkbenchError: an option that does not fit, or a warm-up that does not end in time.
+    """
+    refuse_given("lr_schedule", spec.lr_schedule, {"max_steps": "train.max_steps"})
+    options, share = dict(spec.lr_schedule), spec.lr_schedule.get("warmup_steps")
+    part, stated, where = named_by("lr_schedule", options, "train.lr_schedule")
+    if isinstance(share, str | float):  # YAML reads 1e-1 as text
+        share = checked(part, stated, where, {"max_steps": spec.max_steps})["warmup_steps"]
+        options["warmup_steps"] = in_steps(share, spec.max_steps) if is_share(share) else share
+    schedule: LearningRateSchedule = build("lr_schedule", options, "train.lr_schedule", max_steps=spec.max_steps)
+    check(CountOrZero, schedule.warmup_steps, f"{named(schedule)}: warmup_steps")
+    if schedule.warmup_steps >= spec.max_steps:
+        raise WorkbenchError(
+            f"train.lr_schedule: warmup_steps = {schedule.warmup_steps} does not end before train.max_steps = "
+            f"{spec.max_steps}; allowed: 0 to {spec.max_steps - 1}. For a short trial set a share of the steps, for "
+            "example train.lr_schedule.warmup_steps=0.1, or 0"
+        )
+    return schedule
+
+
+def refuse_given(kind: str, options: Mapping[str, Any], instead: Mapping[str, str]) -> None:
+    """Refuse options that the training loop sets: each has one place in a recipe."""
+    for name in instead.keys() & options.keys():
+        raise WorkbenchError(f"train.{kind}: {name} is set by the run; state it in {instead[name]}")

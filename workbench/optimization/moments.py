@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from inspect import unwrap
 from typing import Any
 
 import torch
@@ -13,7 +14,17 @@ from workbench.core.options.bounds import Betas, Epsilon, LearningRate, NotNegat
 from workbench.parallel.parameter_shards import Stages, exchange, merged
 
 
-class ByGroup(ABC):
+class NeverCompiled:
+    """An optimizer's methods without torch's wrappers, which end graphs of the compiler and import torch._dynamo for it
+    (1.3 s of processor time). A run compiles layers alone."""
+
+    add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
+    zero_grad = unwrap(torch.optim.Optimizer.zero_grad)
+    state_dict = unwrap(torch.optim.Optimizer.state_dict)
+    load_state_dict = unwrap(torch.optim.Optimizer.load_state_dict)
+
+
+class ByGroup(NeverCompiled, ABC):
     """The step of an optimizer over its groups; a subclass's `update` moves all parameters of a group at once.
 
     It is no optimizer itself: pykeen registers subclasses of optimizers, and refuses a second Adafactor.

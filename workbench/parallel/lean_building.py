@@ -57,10 +57,29 @@ class _Mapped(TorchFunctionMode):
         return torch.empty(0, dtype=like.dtype).set_(storage).view(like.shape)  # type: ignore[arg-type]
 
 
+@contextmanager
+def shapes_alone() -> Iterator[None]:
+    """A block in which new tensors have shapes but no memory, on torch's meta device."""
+    with torch.device("meta"), _WithoutValues():
+        yield
+
+
+class _WithoutValues(TorchFunctionMode):
+    """Draws no normal numbers for tensors without memory: torch would import its compiler for it (1.3 s)."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in (Tensor.normal_, nn.init.normal_):
+            tensor = args[0] if args else kwargs["tensor"]
+            if tensor.is_meta:
+                return tensor
+        return func(*args, **kwargs)
+
+
 def skeleton(make: Callable[[], M]) -> M:
     """A model whose tensors have shapes but no memory; the whole model where a component needs real numbers."""
     try:
-        with torch.device("meta"):
+        with shapes_alone():
             model = make()
     except Exception as error:  # an error of the recipe is raised when it is built whole
         logger.debug("the model cannot be built without memory: %s", error)

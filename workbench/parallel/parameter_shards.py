@@ -19,16 +19,17 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, Placement, Replicate
-from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 
 from workbench.core.errors import WorkbenchError
-from workbench.models.tensor_cut import local
+from workbench.models.tensor_cut import is_spread, local
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor, Placement
 
 ROWS = "rows_sharded"
 ELEMENTWISE = frozenset(
@@ -86,7 +87,7 @@ Stages = Generator[list[Summand], list[Tensor], T]
 def is_sharded(parameter: Tensor) -> bool:
     """Whether this process may hold only a shard of the parameter: of a DTensor, or of a table that is a plain
     parameter with the attribute `rows_sharded`, of which each rank has other rows."""
-    return isinstance(parameter, DTensor) or getattr(parameter, ROWS, False)
+    return is_spread(parameter) or getattr(parameter, ROWS, False)
 
 
 def cuts_of(parameter: Tensor) -> tuple[Cut, ...]:
@@ -95,11 +96,11 @@ def cuts_of(parameter: Tensor) -> tuple[Cut, ...]:
     Raises:
         ValueError: a DTensor that is a sum still to be made.
     """
-    if not isinstance(parameter, DTensor):
+    if not is_spread(parameter):
         return tuple(Cut(0, group) for group in everyone()) if is_sharded(parameter) else ()
     found = []
     for axis, placement in enumerate(parameter.placements):
-        if isinstance(placement, Replicate):
+        if placement.is_replicate():
             continue
         if not hasattr(placement, "dim"):  # _StridedShard (of two kinds of parallelism) is no Shard
             raise ValueError(f"a parameter with the placement {placement} is no parameter")
@@ -136,20 +137,20 @@ def local_parameters(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
 
     The shards share memory with the parameters and gradients.
     """
-    return [_local(p) if isinstance(p, DTensor) else p for p in parameters]
+    return [_local(p) if is_spread(p) else p for p in parameters]  # type: ignore[arg-type]
 
 
 def local_gradients(parameters: Iterable[Tensor]) -> list[Tensor]:
     """The gradients of parameters that have one, or the shards of these that this process holds, as plain tensors."""
     with torch.no_grad():
-        shards = (_local(p) if isinstance(p, DTensor) else p for p in parameters)  # type: ignore[arg-type]
+        shards = (_local(p) if is_spread(p) else p for p in parameters)  # type: ignore[arg-type]
         return [p.grad for p in shards if p.grad is not None]
 
 
 def _local(parameter: nn.Parameter) -> nn.Parameter:
     found = nn.Parameter(local(parameter), parameter.requires_grad)
     gradient = parameter.grad
-    if isinstance(gradient, DTensor) and isinstance(parameter, DTensor) and gradient.placements != parameter.placements:
+    if is_spread(gradient) and is_spread(parameter) and gradient.placements != parameter.placements:
         parameter.grad = gradient.redistribute(placements=parameter.placements)  # a sum that was still to be made
     found.grad = None if parameter.grad is None else local(parameter.grad)
     return found
@@ -255,7 +256,7 @@ def make_step_local(optimizer: torch.optim.Optimizer, name: str) -> None:
     Raises:
         WorkbenchError: the optimizer is not known to be right under shards.
     """
-    sharded: list[Any] = [p for group in optimizer.param_groups for p in group["params"] if isinstance(p, DTensor)]
+    sharded: list[Any] = [p for group in optimizer.param_groups for p in group["params"] if is_spread(p)]
     if not sharded:
         return
     check_works_on_shards(type(optimizer), name)
@@ -302,6 +303,8 @@ def _local_step(optimizer: torch.optim.Optimizer, layouts: Mapping[nn.Parameter,
 def placements_of(optimizer: torch.optim.Optimizer, key: str, parameter: DTensor) -> list[Placement]:
     """How the state `key` of a sharded parameter is placed: as the parameter, but whole along the dimension of which it
     holds means (the optimizer's attribute `means_over`, by key)."""
+    from torch.distributed.tensor import Replicate
+
     dim = getattr(optimizer, "means_over", {}).get(key)
     gone = None if dim is None else dim % parameter.ndim
     placements = parameter.placements
@@ -313,10 +316,12 @@ def place_state(optimizer: torch.optim.Optimizer, key: str, parameter: nn.Parame
 
     Every rank has the same whole tensor, and none sends it.
     """
-    if not isinstance(parameter, DTensor) or value.ndim != parameter.ndim:
+    if not is_spread(parameter) or value.ndim != parameter.ndim:
         return value
+    from torch.distributed.tensor import DTensor, Replicate
+
     placements = placements_of(optimizer, key, parameter)
-    if not isinstance(value, DTensor):
+    if not is_spread(value):
         mesh = parameter.device_mesh
         value = DTensor.from_local(value, mesh, [Replicate()] * mesh.ndim, run_check=False)
     return value.redistribute(placements=placements).to(parameter.device)
@@ -326,12 +331,12 @@ def _as_before(
     before: dict[str, Any], now: dict[str, Any], optimizer: torch.optim.Optimizer, parameter: nn.Parameter
 ) -> dict[str, Any]:
     """The state of a parameter after a step: a DTensor where it is state of a shard."""
-    if not isinstance(parameter, DTensor):
+    if not is_spread(parameter):
         return now
     kept = {}
     for key, value in now.items():
         old = before.get(key)
-        same = isinstance(old, DTensor) and local(old.detach()) is value
+        same = is_spread(old) and local(old.detach()) is value
         kept[key] = old if same else _distributed(value, key, optimizer, parameter)
     return kept
 
@@ -342,6 +347,9 @@ def _distributed(value: Any, key: str, optimizer: torch.optim.Optimizer, paramet
     Raises:
         WorkbenchError: it has another shape than the shard.
     """
+    from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
+
     if not isinstance(value, Tensor) or not value.ndim:
         return value
     here, shape = local(parameter.detach()).shape, parameter.shape

@@ -7,14 +7,16 @@ come first, then those of rank 1 (`workbench.parallel.tensor_parallel`).
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
-from workbench.models.tensor_cut import CutDim
+from workbench.models.tensor_cut import CutDim, is_spread
 from workbench.parallel.tensor_parallel import cut_parameters
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 
 def tensor_ranks(parameter: DTensor) -> int:
@@ -32,7 +34,7 @@ def in_own_order(values: Tensor, cut: CutDim | None) -> Tensor:
     tensors are returned as they are. Every rank calls it."""
     if not _in_rank_order(values, cut):
         return values
-    assert isinstance(values, DTensor)
+    assert is_spread(values)
     assert cut is not None
     return _reordered(values, whole(values, cut))
 
@@ -41,7 +43,7 @@ def in_rank_order(values: Tensor, cut: CutDim | None) -> Tensor:
     """The inverse of `in_own_order`."""
     if not _in_rank_order(values, cut):
         return values
-    assert isinstance(values, DTensor)
+    assert is_spread(values)
     assert cut is not None
     ranks, full = tensor_ranks(values), _full(values)
     return _reordered(values, torch.cat([cut.part(full, rank, ranks) for rank in range(ranks)], cut.dim))
@@ -60,11 +62,13 @@ def _full(values: DTensor) -> Tensor:
 
 def _in_rank_order(values: Tensor, cut: CutDim | None) -> bool:
     """Whether the order of the elements is that of the ranks, and another one than the tensor's own."""
-    along = isinstance(values, DTensor) and values.placements[-1].is_shard(cut.dim if cut is not None else None)
+    along = is_spread(values) and values.placements[-1].is_shard(cut.dim if cut is not None else None)
     return cut is not None and cut.blocks > 1 and along
 
 
 def _reordered(values: Any, full: Tensor) -> Tensor:
+    from torch.distributed.tensor import DTensor
+
     (chunk,) = values.__create_chunk_list__()
     own = full[tuple(slice(at, at + size) for at, size in zip(chunk.offsets, chunk.sizes, strict=True))].contiguous()
     mesh, placements, stride = values.device_mesh, values.placements, values.stride()
@@ -75,6 +79,6 @@ def place_in_group(root: nn.Module) -> tuple[int, int]:
     """The number of this rank in its tensor group, and the number of ranks in it; (0, 1) where nothing is cut."""
     cuts = cut_parameters(root)
     for name, parameter in root.named_parameters():
-        if name in cuts and isinstance(parameter, DTensor):
+        if name in cuts and is_spread(parameter):
             return (parameter.device_mesh.get_coordinate() or [0])[-1], tensor_ranks(parameter)
     return 0, 1

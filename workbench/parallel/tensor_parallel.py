@@ -33,11 +33,10 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Shard
 
 from workbench.core.errors import WorkbenchError
 from workbench.models.adapter import Adapter
-from workbench.models.tensor_cut import CutDim, CutModule, TensorCuts
+from workbench.models.tensor_cut import CutDim, CutModule, TensorCuts, local
 
 RECIPE_KEY = "train.parallel.tensor"
 PART = "_tensor_part"
@@ -193,7 +192,7 @@ def _read(name: str, module: nn.Module) -> Tensor | None:
     part, held = _part(module), module._parameters[name]
     if held is None or not any(forward.opened for forward in part.forwards):
         return held
-    own = held.to_local() if isinstance(held, DTensor) else held
+    own = local(held)
     return _Entered.apply(own, part.group) if name in part.summed else own
 
 
@@ -358,6 +357,8 @@ class TensorPlan:
 
 def _distributed(parameter: nn.Parameter, cut: CutDim, mesh: DeviceMesh) -> nn.Parameter:
     """This rank's part of a parameter, as a DTensor of the whole."""
+    from torch.distributed.tensor import DTensor, Shard
+
     with torch.no_grad():
         part = cut.part(parameter, mesh.get_local_rank(), mesh.size())
     spread = DTensor.from_local(part, mesh, [Shard(cut.dim)], run_check=False)

@@ -1,6 +1,7 @@
 """The corpora of a recipe's tasks: whether they exist, and the options that a recipe leaves to them.
 
 `check_corpora`    opens them before torch is imported; reports how to prepare one that is missing
+`check_held_out`   asks for held-out ones where the run evaluates, before torch is imported, too
 `as_corpora_say`   fills in the options that a recipe leaves open: the id of the features' backbone is a hash
 `learning_signals` the signals from which a network learns
 """
@@ -41,6 +42,25 @@ def check_corpora(recipe: Recipe) -> None:
         for place in _places(task):
             with ErrorContext(f"tasks.{name}"):
                 _open(recipe, name, place)
+
+
+def check_held_out(recipe: Recipe) -> None:
+    """Check that a run that evaluates has held-out corpora.
+
+    Raises:
+        WorkbenchError: no task names any.
+    """
+    spec, passes = recipe.train, any(task.held_out for task in recipe.tasks.values())
+    if spec.evaluate_every and not passes:
+        raise WorkbenchError(
+            f"train.evaluate_every = {spec.evaluate_every}, but no task names held-out corpora: give one in "
+            "tasks.<name>.held_out, or set train.evaluate_every=0"
+        )
+    if spec.best is not None and not (passes and spec.evaluate_every):
+        raise WorkbenchError(
+            f"train.best = {spec.best!r} follows a held-out metric: set held_out corpora in a task and "
+            "train.evaluate_every"
+        )
 
 
 @contextmanager

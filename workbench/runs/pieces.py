@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -31,10 +31,11 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import sync
 from workbench.core.files.text_files import parse_json
 from workbench.core.processes.distributed import World
+from workbench.models.tensor_cut import is_spread, local
 from workbench.runs.weights import TIED, opened
 
 if TYPE_CHECKING:
-    from torch.distributed.tensor import DTensor  # its import takes 0.4 s, which only sharded runs need
+    from torch.distributed.tensor import DTensor
 
 OFFSETS = "DCP_SHARDING_INFO"
 """The key of a file's metadata with the places of its pieces: `{name: {"saved_offsets": [row, column]}}`."""
@@ -51,11 +52,6 @@ class Piece:
 
     values: Tensor
     offsets: tuple[int, ...]
-
-
-def is_spread(tensor: Any) -> TypeGuard[DTensor]:
-    """Whether a tensor is spread over ranks."""
-    return isinstance(tensor, Tensor) and hasattr(tensor, "placements")
 
 
 def is_sharded(module: nn.Module) -> bool:
@@ -79,11 +75,7 @@ def cut(tensor: Tensor, box: Box) -> Tensor:
 
 def fill(tensor: Tensor, values: Tensor) -> None:
     """Copy values into the box of a tensor that this rank has."""
-    _local(tensor).copy_(values)
-
-
-def _local(tensor: Tensor) -> Tensor:
-    return tensor.to_local() if is_spread(tensor) else tensor
+    local(tensor).copy_(values)
 
 
 def placed(shape: Sequence[int], read: Callable[[Box], Tensor], parameter: Tensor | None) -> Tensor:
@@ -121,7 +113,7 @@ def own_piece(tensor: Tensor, number: int, *, is_main: bool) -> Piece | None:
         number: of the tensor in its model.
     """
     if not is_spread(tensor) or not tensor.numel():
-        whole = _local(tensor).detach().reshape(tensor.shape)
+        whole = local(tensor).detach().reshape(tensor.shape)
         return Piece(whole, (0,) * tensor.ndim) if is_main else None
     mesh = tensor.device_mesh
     replica, replicas = 0, 1
@@ -129,7 +121,7 @@ def own_piece(tensor: Tensor, number: int, *, is_main: bool) -> Piece | None:
         if placement.is_replicate():
             replica, replicas = replica * size + place, replicas * size
     offsets, _ = box_of(tensor)
-    values = _local(tensor).detach()
+    values = local(tensor).detach()
     return Piece(values, offsets) if values.numel() and number % replicas == replica else None
 
 

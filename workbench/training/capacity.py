@@ -12,13 +12,13 @@ from pathlib import Path
 import psutil
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World
-from workbench.models.tensor_cut import local
+from workbench.models.tensor_cut import is_spread, local
 from workbench.optimization.factory import moments
 from workbench.optimization.groups import freeze
+from workbench.parallel.lean_building import shapes_alone
 from workbench.parallel.sharded_table import ShardedTable, count_parameters
 from workbench.parallel.tensor_parallel import planned_cuts
 from workbench.pretraining.model import PretrainingModel
@@ -45,7 +45,7 @@ def check_memory(make: Callable[[], nn.Module], spec: TrainSpec, device: torch.d
         WorkbenchError: it does not fit. The message has its size, the memory it needs and the memory that is free.
     """
     try:
-        with torch.device("meta"):
+        with shapes_alone():
             model = make()
         freeze(model, spec)
         needed = resident(model, spec, device, parts)
@@ -81,7 +81,7 @@ def _shares(model: nn.Module, tensor: int, parts: int) -> Callable[[Tensor], int
 
     Under FSDP it has the first ceil(n / parts) of n rows. Buffers are not sharded, nor what `whole_parameters` lists.
     """
-    if any(isinstance(p, DTensor) for p in model.parameters()):  # divided already
+    if any(map(is_spread, model.parameters())):  # divided already
         return lambda found: local(found).nbytes
     cuts = planned_cuts(model, tensor) if tensor > 1 else {}
     whole = whole_parameters(model) if isinstance(model, PretrainingModel) else set()

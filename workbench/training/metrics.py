@@ -31,6 +31,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import atomic, is_at, write_text
 from workbench.core.processes.distributed import World
 from workbench.models.attention.call import use_kernel
+from workbench.models.compilation import uncompiled
 from workbench.models.network import Network
 from workbench.pretraining.model import PretrainingModel
 from workbench.runs.metrics_file import Record, faults, split_lines
@@ -302,6 +303,12 @@ class Operations(TorchDispatchMode):
         self.total = 0
         self.paused = False
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Whether torch makes the method below uncompiled in its own way, which imports the compiler."""
+        return False
+
+    @uncompiled
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)

@@ -18,19 +18,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.fsdp import CPUOffloadPolicy
-from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from workbench.components.build_context import named
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import ROWS, World, data_parallel, rows_sharded
 from workbench.models.network import Network
-from workbench.models.tensor_cut import local
+from workbench.models.tensor_cut import is_spread, local
 from workbench.parallel.lean_building import Filling, mapped_tensors, skeleton
 from workbench.parallel.mesh import data_mesh, mesh_of
 from workbench.parallel.sharded_table import trial_rows
-from workbench.parallel.sharding import Shards
 from workbench.parallel.table_rows import TableSteps
 from workbench.parallel.tensor_parallel import shard_tensors
 from workbench.pretraining.loader import MicroBatches, MicroBatchId
@@ -210,6 +207,10 @@ class ShardedModel(ParallelModel):
     alone = False
 
     def __init__(self, root: PretrainingModel, world: World, spec: TrainSpec) -> None:
+        from torch.distributed.fsdp import CPUOffloadPolicy
+
+        from workbench.parallel.sharding import Shards
+
         super().__init__(root, world)
         mesh = mesh_of(spec.parallel, world)
         if spec.parallel.tensor > 1:
@@ -272,7 +273,7 @@ class ShardedModel(ParallelModel):
         with self.shards.training():
             outputs = self.root(micro, task.names, embed=task.global_batch)
         self._check_losses(outputs)
-        joined = Shards.joined(outputs)
+        joined = self.shards.joined(outputs)
         scalar = total({} if stands_in else outputs) + joined
         self.used |= self.shards.used(scalar)
         return scalar
@@ -283,7 +284,7 @@ class ShardedModel(ParallelModel):
             WorkbenchError: a head computed with a shard of a layer's weights.
         """
         for name, output in outputs.items():
-            if isinstance(getattr(output, "loss", None), DTensor):
+            if is_spread(getattr(output, "loss", None)):
                 raise WorkbenchError(
                     f"{named(self.root.heads[name])}: it reads the weights of a network's layer, which are whole only "
                     "while the layer runs (train.parallel.shard). Read states or embedding tables, or set "
@@ -323,7 +324,7 @@ class ShardedModel(ParallelModel):
         with self.shards.training():
             loss, outputs = self._trial_loss(micro, dtype)
         self._check_losses(outputs)
-        scalar = loss + Shards.joined(outputs)
+        scalar = loss + self.shards.joined(outputs)
         with paused:
             scalar.backward()
         for parameter in self.trained:

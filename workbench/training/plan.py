@@ -26,9 +26,9 @@ from workbench.corpora.reading.order import NEWEST, OrderNumber
 from workbench.corpora.reading.reader import FinitePass, Reader
 from workbench.interop.init_from import initialise, refuse_foreign
 from workbench.interop.weight_sources import note_weight_sources
-from workbench.optimization.factory import make_lr_schedule, make_optimizer
+from workbench.optimization.factory import make_optimizer
 from workbench.optimization.groups import freeze
-from workbench.optimization.lr_schedules import LearningRateSchedule
+from workbench.optimization.lr_schedules import LearningRateSchedule, make_lr_schedule
 from workbench.parallel.mesh import parts_of
 from workbench.parallel.parameter_shards import check_works_on_shards
 from workbench.parallel.sharded_table import table_part
@@ -39,7 +39,7 @@ from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.schedule import TaskSchedule
 from workbench.pretraining.segmentation import cut_by
 from workbench.pretraining.task import Task
-from workbench.pretraining.task_corpora import as_corpora_say, learning_signals
+from workbench.pretraining.task_corpora import as_corpora_say, check_held_out, learning_signals
 from workbench.recipe.spec import AUTO, Recipe
 from workbench.runs.checkpoint import read_state
 from workbench.runs.checkpoints import Checkpoints, Whole
@@ -115,6 +115,7 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
     order = world.from_main(partial(_order_of, resume))
     world.from_main(partial(_check_draws, resume))
     lr_schedule = make_lr_schedule(recipe.train)
+    check_held_out(recipe)
     schedule = TaskSchedule(recipe.schedule, recipe.tasks, recipe.seed)
     ranks = data_world(world, recipe.train.parallel.tensor)
     with noted() as read, table_part(ranks.rank, ranks.size):
@@ -137,7 +138,6 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
         start = partial(_start, recipe, tasks, model, tokenizer, read)
         world.from_main(start) if is_lean(recipe.train, ranks) else start()
     _check_optimizer(model, recipe, ranks)
-    _check_held_out(recipe, passes)
     world.from_main(partial(_warn_shared, recipe))
     found = tokenizer, tasks, readers, passes, model, schedule, lr_schedule
     return Plan(recipe, run, world, ranks, arithmetic, resume, order, data, *found)
@@ -209,20 +209,6 @@ def _check_optimizer(model: PretrainingModel, recipe: Recipe, world: World) -> N
     optimizer = make_optimizer(model, recipe.train)
     if is_sharded(recipe.train, world):
         check_works_on_shards(type(optimizer), recipe.train.optimizer["optimizer"])
-
-
-def _check_held_out(recipe: Recipe, passes: Mapping[str, FinitePass]) -> None:
-    spec = recipe.train
-    if spec.evaluate_every and not passes:
-        raise WorkbenchError(
-            f"train.evaluate_every = {spec.evaluate_every}, but no task names held-out corpora: give one in "
-            "tasks.<name>.held_out, or set train.evaluate_every=0"
-        )
-    if spec.best is not None and not (passes and spec.evaluate_every):
-        raise WorkbenchError(
-            f"train.best = {spec.best!r} follows a held-out metric: set held_out corpora in a task and "
-            "train.evaluate_every"
-        )
 
 
 def _warn_shared(recipe: Recipe) -> None:

@@ -16,6 +16,7 @@ from kg.graph.shuffle import FALSE_FACTS
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import normals
 from workbench.core.options.bounds import Count, Location, Name, Seed, Size
+from workbench.models.compilation import uncompiled
 from workbench.parallel.sharded_table import ShardedTable
 from workbench.sequences.entities import Entities
 from workbench.sequences.fetched_rows import FetchedRows
@@ -134,7 +135,7 @@ class EntityTableEmbedding(nn.Module):
         """The ids of its rows, in order; None if the vectors themselves were passed."""
         return None if self.path is None else _listed(self.path)
 
-    @torch.compiler.disable  # a file's pages are no part of a graph
+    @uncompiled  # a file's pages are no part of a graph
     def _fetched(self, rows: Tensor) -> Tensor:
         """[rows, hidden_size] float32 on the device of `rows`."""
         if (table := self._on(rows.device)) is not None:

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from workbench.core.errors import WorkbenchError, unknown
@@ -31,6 +30,7 @@ from workbench.models.attention.padded import padded
 from workbench.models.attention.request import Request, Result, together
 from workbench.models.attention.score_bias import ScoreBias
 from workbench.models.attention.varlen import varlen, varlen_lacks, varlen_suits
+from workbench.models.compilation import uncompiled
 from workbench.models.dropout import numbers_of_heads
 from workbench.models.layout import Layout
 from workbench.models.tensor_cut import HeadRange
@@ -100,7 +100,7 @@ KERNELS = {
 }
 
 
-@torch.compiler.disable
+@uncompiled
 def attend(
     q: Tensor,
     k: Tensor,
