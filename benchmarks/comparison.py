@@ -99,5 +99,5 @@ def publish(tables: dict[str, Rows], words: str, runs: Iterable[Path], output: P
     ]
     opening = output / "opening.json"
     opening.write_text(json.dumps(chapters), encoding="utf-8")
-    reported = [str(run) for run in runs if (run / "recipe.yaml").exists()]
-    call("report", *reported, "--opening", str(opening), "--output", str(output / "report.html"), "--title", title)
+    finished = [str(run) for run in runs if (run / "recipe.yaml").exists()]
+    call("report", *finished, "--opening", str(opening), "--output", str(output / "report.html"), "--title", title)

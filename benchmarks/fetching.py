@@ -60,10 +60,10 @@ def main() -> None:
     rates = {name: count / wall for name, wall in walls.items()}
     costs = {name: cpu / count for name, cpu in cpus.items()}
     for name, rate in rates.items():
-        reported = f"{name:12} {rate:8.1f} images/s, {1000 * costs[name]:.1f} ms of CPU an image"
+        line = f"{name:12} {rate:8.1f} images/s, {1000 * costs[name]:.1f} ms of CPU an image"
         if "img2dataset" in rates:
-            reported += f"   x{rate / rates['img2dataset']:.2f}, x{costs['img2dataset'] / costs[name]:.2f}"
-        print(reported)
+            line += f"   x{rate / rates['img2dataset']:.2f}, x{costs['img2dataset'] / costs[name]:.2f}"
+        print(line)
 
 
 def arguments() -> argparse.Namespace:

@@ -145,12 +145,12 @@ def trained(output: Path, rate: str, cell: tuple[int, int, str], name: str = "")
     graph = f"graph: {output / 'corpora' / (UNANNOTATED if control == UNANNOTATED else 'medical')}"
     tree = f"{{transform: kg.sentence_tree, {graph}, max_length: 128, triples: {{most: 2}}}}"
     transforms = f"tasks.tag.sequence.transforms=[{tree}]"
-    reported = () if control in (GRAPH, UNANNOTATED) else ("--control", control)
+    control_options = () if control in (GRAPH, UNANNOTATED) else ("--control", control)
     options = ("--epochs", str(SIZES[size]), "--batch-size", "16", "--lr", rate, "--max-length", str(LENGTH))
     sentences = str(output / "corpora" / f"few-{size}-{seed}")
     loop = (f"seed={seed}", "train.num_workers=0", "train.save_every=0", "train.log_every=50")
     start = str(output / "runs" / "pretrained")
-    call("finetune", "tag", start, sentences, *options, *reported, transforms, *loop, "--output", str(run))
+    call("finetune", "tag", start, sentences, *options, *control_options, transforms, *loop, "--output", str(run))
     (run / "trained").touch()
     return run
 
@@ -185,8 +185,8 @@ def tune(output: Path, jobs: int) -> str:
         cells = [(rate, control) for rate in RATES for control in (GRAPH, "no-kg")]
         found = dict(zip(cells, in_parallel(partial(tuned, output), cells, jobs), strict=True))
         means = {rate: (found[rate, GRAPH] + found[rate, "no-kg"]) / 2 for rate in RATES}
-        reported = {"rate": max(RATES, key=means.__getitem__), "dev": {rate: means[rate] for rate in RATES}}
-        kept.write_text(json.dumps(reported, indent=1), encoding="utf-8")
+        choice = {"rate": max(RATES, key=means.__getitem__), "dev": {rate: means[rate] for rate in RATES}}
+        kept.write_text(json.dumps(choice, indent=1), encoding="utf-8")
     return str(json.loads(kept.read_text(encoding="utf-8"))["rate"])
 
 

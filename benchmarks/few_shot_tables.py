@@ -110,8 +110,8 @@ def result_table(study: Study, sizes: Iterable[int], seeds: int, output: Path, t
         for size in sizes:
             values = numbers(study, size, design, seeds, output, test)
             few = f" ({len(values)} seeds)" if len(values) < seeds else ""
-            reported = spread_of(values) if values else None
-            cells.append(f"{reported.mean:.3f} ± {reported.deviation:.3f}{few}" if reported else "")
+            spread = spread_of(values) if values else None
+            cells.append(f"{spread.mean:.3f} ± {spread.deviation:.3f}{few}" if spread else "")
         rows.append([words, *cells])
     return rows
 
@@ -124,8 +124,8 @@ def gain_table(study: Study, gains: Iterable[Gain]) -> Rows:
         interval = f"{of.together.low:+.3f} to {of.together.high:+.3f}"
         over_seeds = f"{of.spread.low:+.3f} to {of.spread.high:+.3f}"
         p = f"{of.together.p:.4f}" if of.together.p >= 1e-4 else "< 0.0001"
-        reported = [f"{of.spread.mean:+.3f}", interval, p, over_seeds]
-        rows.append([f"{of.size:,}", f"{of.first} less {of.second}", *reported])
+        cells = [f"{of.spread.mean:+.3f}", interval, p, over_seeds]
+        rows.append([f"{of.size:,}", f"{of.first} less {of.second}", *cells])
     return rows
 
 
@@ -138,10 +138,10 @@ def draw(study: Study, sizes: list[int], seeds: int, output: Path, test: str) ->
     axes = figure.subplots()
     for shift, (design, words) in enumerate(study.designs.items()):
         points = [(s, numbers(study, s, design, seeds, output, test)) for s in sorted(sizes)]
-        reported = [(s, spread_of(values)) for s, values in points if len(values) > 1]
-        x = [s * 1.03 ** (shift - 1.5) for s, _ in reported]  # intervals next to each other
-        y = [of.mean for _, of in reported]
-        half = [of.high - of.mean for _, of in reported]
+        spreads = [(s, spread_of(values)) for s, values in points if len(values) > 1]
+        x = [s * 1.03 ** (shift - 1.5) for s, _ in spreads]  # intervals next to each other
+        y = [of.mean for _, of in spreads]
+        half = [of.high - of.mean for _, of in spreads]
         axes.errorbar(x, y, half, color=COLOURS[shift], label=words, marker="o", markersize=4, capsize=3)
     axes.set(xscale="log", xlabel=f"training {study.texts}", ylabel=study.metric)
     axes.set_xticks(sorted(sizes), [f"{size:,}" for size in sorted(sizes)])

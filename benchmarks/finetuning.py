@@ -130,8 +130,8 @@ def tune(task: str, way: str, output: Path, seeds: int) -> None:
     corpora = (str(output / f"{task}-train"), "--held-out", str(output / f"{task}-test"))
     if folder.with_name(f"{folder.name}-seeds.json").exists():
         return
-    reported = ("--lr", str(chosen.lr), "--seeds", str(seeds), "--output", str(folder))
-    call("finetune", command, WEIGHTS, *corpora, *options, *reported, *chosen.overrides, "train.num_workers=0")
+    tuning = ("--lr", str(chosen.lr), "--seeds", str(seeds), "--output", str(folder))
+    call("finetune", command, WEIGHTS, *corpora, *options, *tuning, *chosen.overrides, "train.num_workers=0")
 
 
 def trained(run: Path) -> int:
@@ -146,12 +146,12 @@ def row_of(task: str, way: str, output: Path) -> dict[str, Any] | None:
     path = output / f"{task}-{way}-seeds.json"
     if not path.exists():
         return None
-    reported = json.loads(path.read_text(encoding="utf-8"))
-    runs = [Path(run) for run in reported["runs"]]
+    record = json.loads(path.read_text(encoding="utf-8"))
+    runs = [Path(run) for run in record["runs"]]
     (baseline,) = read_results(runs[0])[-1]["baselines"].values()
     seconds = [read_metrics(run)[-1]["seconds"] for run in runs]
     about = {"task": task, "way": way, "seeds": len(runs), "trained": trained(runs[0])}
-    return {**about, "seconds": sum(seconds) / len(seconds), "numbers": reported["numbers"], "baseline": baseline}
+    return {**about, "seconds": sum(seconds) / len(seconds), "numbers": record["numbers"], "baseline": baseline}
 
 
 def show(rows: list[dict[str, Any]]) -> None:

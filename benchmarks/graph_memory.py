@@ -126,10 +126,8 @@ def memory(pid: int) -> tuple[int, int]:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return 0, 0
-    reported = {
-        name: int(rest.split()[0]) * 1024 for name, _, rest in (x.partition(":") for x in lines) if "Rss" in name
-    }
-    return reported.get("RssAnon", 0), reported.get("RssFile", 0)
+    row = {name: int(rest.split()[0]) * 1024 for name, _, rest in (x.partition(":") for x in lines) if "Rss" in name}
+    return row.get("RssAnon", 0), row.get("RssFile", 0)
 
 
 def size(folder: Path) -> int:

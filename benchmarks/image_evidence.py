@@ -140,10 +140,10 @@ def retrieval(run: Path, arm: str, seed: int, corpora: Path) -> None:
 def words(run: Path, arm: str, seed: int, corpora: Path) -> None:
     """A run on masked words, with its held-out loss."""
     end = "other" if arm == OTHERS else "own"
-    reported = ("control=question-only",) if arm == WITHOUT else ()
+    control = ("control=question-only",) if arm == WITHOUT else ()
     places = (f"vars.corpus={corpora / f'pairs-train-{end}'}", f"tokenizer={corpora / 'tokenizer.json'}")
     held_out = f"tasks.pairs.held_out=[{corpora / f'pairs-dev-{end}'}]"
-    finished(run, ("pretrain", "tiny-joint", *places, held_out, *WORDS, *reported, f"seed={seed}"))
+    finished(run, ("pretrain", "tiny-joint", *places, held_out, *WORDS, *control, f"seed={seed}"))
 
 
 def questions(run: Path, arm: str, fold: int, corpora: Path) -> None:
@@ -240,7 +240,7 @@ def questions_table(output: Path) -> tuple[list[list[str]], dict[str, Any]]:
     common = sorted(set.intersection(*(set(of) for of in found.values())))
     if not common:
         return [], {}
-    rows, reported = [["", *TYPES]], {}
+    rows, summary = [["", *TYPES]], {}
     chosen = {kind: [q for q in common if kind in ("all", types[q])] for kind in TYPES}
     rows.append(["questions", *(f"{len(chosen[kind]):,}" for kind in TYPES)])
     for arm, of in found.items():
@@ -252,9 +252,9 @@ def questions_table(output: Path) -> tuple[list[list[str]], dict[str, Any]]:
             sides = [[Tally.mean([found[name][q][1] for q in chosen[kind]])] for name in (arm, WITH)]
             one = compared_numbers(*sides, units)
             cells.append(f"{one.difference:+.1f} ({one.low:+.1f} to {one.high:+.1f})")
-            reported[f"{kind}, less {arm}"] = one._asdict()
+            summary[f"{kind}, less {arm}"] = one._asdict()
         rows.append([f"{WITH} less {arm}", *cells])
-    return rows, reported
+    return rows, summary
 
 
 def publish(seeds: int, common: dict[str, int], output: Path) -> None:

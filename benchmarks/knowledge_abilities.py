@@ -45,14 +45,14 @@ def abilities(corpora: Path) -> dict[str, Ability]:
     graph = ("--graph", str(corpora / "described"))
     ranked = (*graph, "--known", str(corpora / "described-valid"), *RANKED)
     parts = {"negatives": "test-false", "valid": "valid", "valid-negatives": "valid-false"}
-    reported = [word for name, part in parts.items() for word in (f"--{name}", str(corpora / f"described-{part}"))]
+    options = [word for name, part in parts.items() for word in (f"--{name}", str(corpora / f"described-{part}"))]
     senses = ("allowed_accuracy", "single_accuracy")
     linked = ("given mentions: accuracy", "F1")
     return {
         "Facts that no graph has": Ability("facts", "facts", words, ("mrr", "hits@1"), listed),
         "Links among 50": Ability("link-prediction", "described-test", TRIPLES, ("mrr", "hits@10"), ranked),
         "True triples": Ability(
-            "triple-classification", "described-test", TRIPLES, ("accuracy", "f1"), (*graph, *reported, *DECIDED)
+            "triple-classification", "described-test", TRIPLES, ("accuracy", "f1"), (*graph, *options, *DECIDED)
         ),
         "What mentions mean": Ability("disambiguation", "fewrel-test-candidates", ("knowbert",), ("accuracy",)),
         "Links in texts": Ability("linking", "raw/fewrel-test", (LINKER,), linked),
@@ -105,8 +105,8 @@ def ability_tables(seeds: int, output: Path) -> dict[str, list[list[str]]]:
         for name in ability.asked:
             found = [one for place in places_of(name, seeds, output) for one in answers(ability, place, output)]
             if found:
-                reported = [spread([one["numbers"][number] for one in found]) for number in ability.shown]
-                rows.append([name, str(len(found)), *reported])
+                cells = [spread([one["numbers"][number] for one in found]) for number in ability.shown]
+                rows.append([name, str(len(found)), *cells])
                 baselines = found[0].get("baselines", {}) | baselines
         alongside = [[name, "", *(_told(of.get(number)) for number in ability.shown)] for name, of in baselines.items()]
         if rows:

@@ -101,8 +101,8 @@ def asked(codex: Path, corpora: Path, made: Made) -> None:
     templates = corpora / "raw/templates.tsv"
     templates.write_text("".join(f"{relation}\t{text}\n" for relation, text in TEMPLATES.items()), encoding="utf-8")
     held_out = unseen_triples(codex / "codex-m/valid.txt", corpora / "described", corpora / "raw/held-out.tsv")
-    reported = ("--templates", templates, "--triples", held_out, "--most", str(MOST), "--workers", "1")
-    made("facts", "facts", corpora / "graph", *reported)
+    options = ("--templates", templates, "--triples", held_out, "--most", str(MOST), "--workers", "1")
+    made("facts", "facts", corpora / "graph", *options)
 
 
 def unseen_triples(source: Path, described: Path, output: Path) -> Path:

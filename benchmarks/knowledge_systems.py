@@ -57,15 +57,15 @@ def windows(task: str, *objectives: str, corpus: str = "wiki-linked") -> tuple[s
     """Overrides with which a task reads windows of the linked articles."""
     sequence = f"tasks.{task}.sequence"
     read = (f"{sequence}.builder=document", f"{sequence}.max_length={LENGTH}")
-    reported = f"tasks.{task}.objectives=[{','.join(objectives)}]"
-    return (f'tasks.{task}.corpora=["${{vars.data}}/{corpus}"]', *read, reported)
+    setting = f"tasks.{task}.objectives=[{','.join(objectives)}]"
+    return (f'tasks.{task}.corpora=["${{vars.data}}/{corpus}"]', *read, setting)
 
 
 def task(name: str, *objectives: str, corpus: str = "wiki-linked", steps: str = "") -> str:
     """The override that replaces a task of a recipe, without anything of an earlier one of this name."""
     sequence = f"{{builder: document, max_length: {LENGTH}, transforms: [{steps}]}}"
-    reported = f"corpora: ['${{vars.data}}/{corpus}'], sequence: {sequence}, objectives: [{','.join(objectives)}]"
-    return f"{name}={{{reported}}}"
+    task_text = f"corpora: ['${{vars.data}}/{corpus}'], sequence: {sequence}, objectives: [{','.join(objectives)}]"
+    return f"{name}={{{task_text}}}"
 
 
 PLAIN = layers({0: 6})

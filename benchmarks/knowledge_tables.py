@@ -54,11 +54,9 @@ def table(seeds: int, output: Path) -> list[list[str]]:
         found = {task: numbers_of(name, task, seeds, output) for task in TASKS}
         counts = {len(found[task][metric]) for task, metric in columns}
         if any(counts):
-            reported = [spread(found[task][metric]) for task, metric in columns]
+            cells = [spread(found[task][metric]) for task, metric in columns]
             many = "-".join(map(str, sorted(counts)))
-            rows.append(
-                [name, SYSTEMS[name].without, many, *reported, step_seconds(output / "runs" / f"{name}-seed-0")]
-            )
+            rows.append([name, SYSTEMS[name].without, many, *cells, step_seconds(output / "runs" / f"{name}-seed-0")])
     baselines = {task: baselines_of(task, output) for task in TASKS}
     for name in dict.fromkeys(name for of in baselines.values() for name in of):
         values = [baselines[task].get(name, {}).get(metric) for task, metric in columns]

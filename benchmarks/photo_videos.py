@@ -37,15 +37,15 @@ def write_videos(captions: Path, images: Path, output: Path) -> None:
     rng.shuffle(rows)
     folder = output.with_suffix("")
     folder.mkdir(exist_ok=True)
-    reported = []
+    listed = []
     with tarfile.open(images) as photos:
         for number in range(len(rows) // SCENES):
             chosen = rows[number * SCENES : (number + 1) * SCENES]
             photographs = [photograph for row in chosen for photograph in scene(_photo(photos, row["image"]), rng)]
             (folder / f"{number:04d}.avi").write_bytes(open_video(photographs, RATE, "photos"))
             seen = {"video": f"{number:04d}.avi", "photos": [row["image"] for row in chosen]}
-            reported.append({**seen, **narrated(chosen, rng)})
-    output.write_text("".join(f"{json.dumps(row)}\n" for row in reported))
+            listed.append({**seen, **narrated(chosen, rng)})
+    output.write_text("".join(f"{json.dumps(row)}\n" for row in listed))
 
 
 def narrated(rows: Sequence[dict[str, list[str]]], rng: Random) -> dict[str, list[object]]:

@@ -31,26 +31,26 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=256, help="of the vectors")
     parser.add_argument("--rerank", type=int, default=0)
     parser.add_argument("--whole", action="store_true")
-    reported = parser.parse_args()
+    options = parser.parse_args()
     draws = torch.Generator().manual_seed(0)
-    images = F.normalize(torch.randn(reported.images, reported.size, generator=draws), dim=1)
-    owner = np.arange(reported.texts) * reported.images // reported.texts
-    texts = F.normalize(images[owner] + 0.3 * torch.randn(reported.texts, reported.size, generator=draws), dim=1)
+    images = F.normalize(torch.randn(options.images, options.size, generator=draws), dim=1)
+    owner = np.arange(options.texts) * options.images // options.texts
+    texts = F.normalize(images[owner] + 0.3 * torch.randn(options.texts, options.size, generator=draws), dim=1)
     clock = clock_of(torch.get_num_threads())
     before, start = peak(), clock()
     scores: RetrievalScores = DualScores(texts, images)
     others: RetrievalScores | None = None
-    if reported.whole:
-        scores = MatrixScores(scores.block(slice(0, reported.texts), slice(0, reported.images)))
-    if reported.rerank:
+    if options.whole:
+        scores = MatrixScores(scores.block(slice(0, options.texts), slice(0, options.images)))
+    if options.rerank:
         drawn = np.random.default_rng(0)
         first = scores
         scores, others = (
-            rerank(first, lambda t, i: drawn.random(len(t)), reported.rerank, by=by) for by in ("text", "image")
+            rerank(first, lambda t, i: drawn.random(len(t)), options.rerank, by=by) for by in ("text", "image")
         )
     numbers = retrieval_metrics(scores, owner, text_scores=others)
     seconds = clock() - start
-    print(f"{reported.texts:,} x {reported.images:,}: {seconds:.1f} s, peak {peak():.2f} GB ({before:.2f} before)")
+    print(f"{options.texts:,} x {options.images:,}: {seconds:.1f} s, peak {peak():.2f} GB ({before:.2f} before)")
     print({name: round(value, 4) for name, value in numbers.items()})
 
 

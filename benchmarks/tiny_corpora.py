@@ -83,13 +83,13 @@ def _multilingual(data: Path, folder: str, corpora: Path) -> Iterator[Made]:
     languages = ("cs", "de", "en", "fr")
     for part, end in (("train", ""), ("val", "-held-out")):
         for language in languages:
-            reported = ("--language", language, "--option", "document=line")
-            yield f"{folder}/{language}{end}", "prepare", "text", str(data / f"{part}.{language}"), *reported
+            options = ("--language", language, "--option", "document=line")
+            yield f"{folder}/{language}{end}", "prepare", "text", str(data / f"{part}.{language}"), *options
         pairs = (str(data / f"{part}.{language}") for language in languages)
         yield f"{folder}/pairs{end}", "prepare", "text", *pairs
     texts = (str(corpora / folder / language) for language in languages)
-    reported = ("--kind", "bpe", "--no-lowercase", "--size-exponent", "0.5", "--vocab-size", "1000")
-    yield f"{folder}/tokenizer.json", "prepare", "tokenizer", *texts, *reported
+    options = ("--kind", "bpe", "--no-lowercase", "--size-exponent", "0.5", "--vocab-size", "1000")
+    yield f"{folder}/tokenizer.json", "prepare", "tokenizer", *texts, *options
 
 
 def knowledge(data: Path, corpora: Path) -> Iterator[Made]:
@@ -130,8 +130,8 @@ def _linked(triples: Path, texts: tuple[str, ...], corpora: Path, folder: str) -
 
 def _words_and_entities(corpora: Path) -> Iterator[Made]:
     """BERT, and vectors of entities mapped into the space of its words."""
-    reported = (f"vars.data={corpora}", "train.save_every=0")
-    yield "bert", "pretrain", "bert-tiny", *reported
+    overrides = (f"vars.data={corpora}", "train.save_every=0")
+    yield "bert", "pretrain", "bert-tiny", *overrides
     linked, more = str(corpora / "wiki-linked"), ("--min-count", "2", "--epochs", "10")
     yield "joint.txt", "prepare", "joint-vectors", linked, *more
     mapped = ("--from", str(corpora / "joint.txt"), "--map-to", str(corpora / "bert"))

@@ -125,15 +125,15 @@ def table(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
-        reported = []
+        columns = []
         for name, loss in row["losses"].items():
             chance = row["chance"].get(name)
-            reported.append(f"{name} {loss:.2f}" + (f" ({chance:.2f})" if chance else ""))
+            columns.append(f"{name} {loss:.2f}" + (f" ({chance:.2f})" if chance else ""))
         cells = (
             row["system"],
             row["steps"],
             f"{row['seconds']:.0f}",
-            ", ".join(reported),
+            ", ".join(columns),
             row["resume"],
             f"{row['ranks']:.0e}",
         )
@@ -155,9 +155,9 @@ def main() -> None:
     for system in options.only or [name for name in systems(options.kind) if name not in rows]:
         rows[system] = measure(system, corpora, folder / "runs")
         results.write_text(json.dumps(list(rows.values()), indent=2))
-    reported = table(sorted(rows.values(), key=lambda row: str(row["system"])))
-    (folder / "results.md").write_text(reported + "\n")
-    print(reported)
+    page = table(sorted(rows.values(), key=lambda row: str(row["system"])))
+    (folder / "results.md").write_text(page + "\n")
+    print(page)
 
 
 if __name__ == "__main__":

@@ -158,18 +158,18 @@ def table(budget: Budget, output: Path) -> Rows:
     baselines: dict[str, dict[str, str]] = {}
     for name in SYSTEMS:
         for steps in (budget.steps, 0):
-            reported, counts = [], set()
+            cells, counts = [], set()
             for column in asked:
                 runs = (column.runs.format(name=name, steps=steps, seed=seed) for seed in range(budget.seeds))
                 found = [one for run in runs if (one := result_of(output / "runs" / run, column.control))]
                 counts |= {len(found)} - {0}
-                reported.append(spread([one["numbers"][column.number] for one in found]))
+                cells.append(spread([one["numbers"][column.number] for one in found]))
                 for baseline, values in found[0].get("baselines", {}).items() if found else ():
                     if column.number in values:
                         baselines.setdefault(baseline, {})[column.title] = f"{values[column.number]:.3f}"
             if counts:
                 seconds = step_seconds(output / "runs" / f"{name}-{steps}-seed-0") if steps else ""
-                rows.append([name, str(steps), "-".join(map(str, sorted(counts))), *reported, seconds])
+                rows.append([name, str(steps), "-".join(map(str, sorted(counts))), *cells, seconds])
     return rows + [[name, "", "", *(of.get(each.title, "") for each in asked), ""] for name, of in baselines.items()]
 
 

@@ -41,11 +41,9 @@ def _measure(item: str, name: str, compiled: bool, setting: Setting, record: Rec
     torch.cuda.synchronize()
     more = graphs() - before
     breaks = sum(counters["graph_break"].values())
-    reported = (
-        f"first step {seconds:.1f} s, {before} graphs, {breaks} graph breaks; {more} graphs more in {RAGGED} batches"
-    )
+    line = f"first step {seconds:.1f} s, {before} graphs, {breaks} graph breaks; {more} graphs more in {RAGGED} batches"
     numbers = {"first_step_s": seconds, "graphs": before, "more": more, "breaks": breaks, "sizes": len(rows)}
-    record.check(item, more == 0, f"{reported} of {len(rows)} sizes", "no graph more", **numbers)
+    record.check(item, more == 0, f"{line} of {len(rows)} sizes", "no graph more", **numbers)
 
 
 def graphs() -> int:

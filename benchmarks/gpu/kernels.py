@@ -168,10 +168,10 @@ def _compare(
             errors = [_error(one, other) for one, other in zip(found, expected, strict=True)]
             output, gradient = errors[0], max(errors[1:])
             limits = TOLERANCES[dtype]
-            reported = f"output {output:.1e}, gradients {gradient:.1e}"
+            line = f"output {output:.1e}, gradients {gradient:.1e}"
             allowed = f"<= {limits[0]:g}, {limits[1]:g}"
             right = output <= limits[0] and gradient <= limits[1]
-            record.check(item, right, reported, allowed, output=output, gradient=gradient)
+            record.check(item, right, line, allowed, output=output, gradient=gradient)
 
 
 def attended(case: Case, kernel: str, inputs: list[Tensor], device: torch.device, size: Size) -> list[Tensor]:
@@ -235,11 +235,11 @@ def _mean_under_dropout(kernel: str, setting: Setting, record: Record) -> None:
     error = float(((mean - exact).abs() / spread).max())
     scale = float((mean * exact).sum() / exact.square().sum())
     differ = not torch.equal(draws[0], draws[1])
-    reported = f"mean {scale:.3f} of the exact output, off by {error:.1f} standard errors at most"
-    reported += ", draws differ" if differ else ", draws are equal"
+    line = f"mean {scale:.3f} of the exact output, off by {error:.1f} standard errors at most"
+    line += ", draws differ" if differ else ", draws are equal"
     allowed = f"1 +- {SCALE:g}, <= {SPREAD:g}, draws differ"
     right = differ and error <= SPREAD and abs(scale - 1) <= SCALE
-    record.check(f"dropout {kernel} ({case.name})", right, reported, allowed, errors=error, scale=scale)
+    record.check(f"dropout {kernel} ({case.name})", right, line, allowed, errors=error, scale=scale)
 
 
 def _dropped(kernel: str, setting: Setting) -> tuple[Case, Layout, list[Tensor]]:

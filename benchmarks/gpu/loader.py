@@ -38,9 +38,9 @@ def run(setting: Setting, record: Record) -> None:
             emptied()
             workers = loaders(setting.device)
             loader = alone(name, recipe, setting, seconds)
-            reported = f"loader {loader:,.0f} {unit}/s with {workers} workers, card {card:,.0f} {unit}/s"
+            line = f"loader {loader:,.0f} {unit}/s with {workers} workers, card {card:,.0f} {unit}/s"
             numbers = {"loader": loader, "card": card, "workers": workers}
-            record.check(f"{name}, loader next to the card", loader >= card, reported, "loader >= card", **numbers)
+            record.check(f"{name}, loader next to the card", loader >= card, line, "loader >= card", **numbers)
 
 
 def alone(name: str, recipe: Recipe, setting: Setting, seconds: float) -> float:

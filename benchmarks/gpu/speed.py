@@ -81,11 +81,9 @@ def _measure(
         f"{name}, peer {theirs['class']}: {theirs['per_s']:,.0f} {unit}/s, {theirs['ms']:.1f} ms a step, "
         f"peak {theirs['peak_gib']:.1f} GiB, first step {theirs['first_step_s']:.1f} s, padding {padded_share:.0%}"
     )
-    reported = (
-        f"{ratio:.2f} of the peer's {unit}/s, {ours['peak_gib'] / max(theirs['peak_gib'], 1e-9):.2f} of its memory"
-    )
+    line = f"{ratio:.2f} of the peer's {unit}/s, {ours['peak_gib'] / max(theirs['peak_gib'], 1e-9):.2f} of its memory"
     record.check(
-        f"{name}, next to {theirs['class']}", ratio >= SLOWER, reported, f">= {SLOWER:g}", ratio=ratio, peer=theirs
+        f"{name}, next to {theirs['class']}", ratio >= SLOWER, line, f">= {SLOWER:g}", ratio=ratio, peer=theirs
     )
 
 

@@ -42,10 +42,8 @@ def run_waits(setting: Setting, record: Record) -> None:
             with waits() as found:
                 step()
             places = ", ".join(f"{place} x{count}" for place, count in found.most_common())
-            reported = f"{found.total()} ({places})" if places else "0"
-            record.check(
-                f"{name}, waits of a step", found.total() <= ALLOWED, reported, f"<= {ALLOWED}", waits=dict(found)
-            )
+            text = f"{found.total()} ({places})" if places else "0"
+            record.check(f"{name}, waits of a step", found.total() <= ALLOWED, text, f"<= {ALLOWED}", waits=dict(found))
             del step
         emptied()
 
@@ -55,8 +53,8 @@ def run_idle(setting: Setting, record: Record) -> None:
     for name in record.in_time(list(SYSTEMS)):
         with record.guarded(name):
             share, kernels = idle(_warm(name, setting))
-            reported = f"{share:.1%} of the time, {kernels} kernels and copies a step"
-            record.check(f"{name}, idle", share <= IDLE, reported, f"<= {IDLE:.0%}", share=share, kernels=kernels)
+            text = f"{share:.1%} of the time, {kernels} kernels and copies a step"
+            record.check(f"{name}, idle", share <= IDLE, text, f"<= {IDLE:.0%}", share=share, kernels=kernels)
         emptied()
 
 

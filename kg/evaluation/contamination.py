@@ -86,8 +86,8 @@ def stated_facts(read: Identities, samples: Iterable[Sample]) -> dict[str, int]:
         exact += any(graph.has(asked.head, r, asked.tail) for graph in graphs for r in asked.relations)
         joined += any(_joins(graph, asked) for graph in graphs)
     _warn(exact, "texts ask for a fact", "prepare triples --without CORPUS leaves them out of the graph")
-    reported = {"pairs that the graph knows": known, "facts that the graph states": exact}
-    return {**reported, "pairs that the graph joins": joined}
+    counts = {"pairs that the graph knows": known, "facts that the graph states": exact}
+    return {**counts, "pairs that the graph joins": joined}
 
 
 def stated_types(read: Identities, samples: Iterable[Sample]) -> dict[str, int]:

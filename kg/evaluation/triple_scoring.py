@@ -90,13 +90,13 @@ def open_scored(scoring: TripleScoring) -> EvaluatedRun | ScoredVectors:
             **scoring.where,
             control=scoring.control,
         )
-    reported = {
+    row = {
         "--control": scoring.control,
         **{f"--{name}": value for name, value in scoring.where.items()},
         "KEY=VALUE": scoring.overrides,
     }
-    reported |= {"--precision": scoring.precision if scoring.precision != "float32" else None}
-    for name, value in reported.items():
+    row |= {"--precision": scoring.precision if scoring.precision != "float32" else None}
+    for name, value in row.items():
         if value:
             raise WorkbenchError(f"{name} needs a run, and {scoring.run} is a file of vectors; leave {value} out")
     return ScoredVectors(scoring.run, load_vectors(scoring.run))
@@ -160,5 +160,5 @@ def in_words(graph: GraphStore, triple: np.ndarray) -> dict[str, str]:
 def by_ids(graph: GraphStore, triple: np.ndarray) -> dict[str, str]:
     """The key of a triple among an evaluation's items, and the ids of its head, relation and tail; a row [3]."""
     head, relation, tail = triple.tolist()
-    reported = {"head": graph.ids[head], "relation": graph.relation_ids[relation], "tail": graph.ids[tail]}
-    return {"key": " ".join(reported.values()), **reported}
+    names = {"head": graph.ids[head], "relation": graph.relation_ids[relation], "tail": graph.ids[tail]}
+    return {"key": " ".join(names.values()), **names}

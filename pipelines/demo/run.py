@@ -44,13 +44,11 @@ def run_demo(folder: Path, console: Console) -> Path:
         seconds = run_together(plan(), console, at_once=at_once, threads=cores() // at_once, logs=Path("logs"))
         summary = write_summary(Path("summary.json"), seconds, time.perf_counter() - started)
         write_text(Path(FIGURE), facts_figure(summary, example_fact()))
-        reported = chapters(summary, FIGURE)
-        write_text(
-            Path("story.json"), json.dumps([dataclasses.asdict(c) for c in reported], ensure_ascii=False, indent=1)
-        )
+        story = chapters(summary, FIGURE)
+        write_text(Path("story.json"), json.dumps([dataclasses.asdict(c) for c in story], ensure_ascii=False, indent=1))
         runs = [str(run) for run in runs_below(Path("runs"))]
         _command("report", *runs, "--output", "report.html", "--title", "Demo", "--opening", "story.json")
-        show(reported, console)
+        show(story, console)
     return folder / "summary.json"
 
 

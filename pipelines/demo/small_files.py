@@ -119,15 +119,15 @@ def write_towns(folder: Path) -> None:
     names = [begin + end for begin in BEGINNINGS for end in ENDINGS]
     rng.shuffle(names)
     country_of = {name: rng.choice(list(COUNTRIES)) for name in names}
-    unseen, reported = names[:UNSEEN], names[UNSEEN:]
-    written = [(rng.choice(SENTENCES), rng.choice(reported)) for _ in range(420)]
+    unseen, stated = names[:UNSEEN], names[UNSEEN:]
+    written = [(rng.choice(SENTENCES), rng.choice(stated)) for _ in range(420)]
     texts = [form.format(town=town, country=COUNTRIES[country_of[town]]) for form, town in written]
     (folder / "towns.txt").write_text("\n\n".join(texts) + "\n")
     lines = [f"{name.lower()}\tlies in\t{country}\n" for name, country in country_of.items()]
     (folder / "towns.tsv").write_text("".join(lines))
     labels = {**{name.lower(): name for name in names}, **COUNTRIES}
     write_jsonl(folder / "towns.jsonl", [{"id": i, "label": label} for i, label in labels.items()])
-    for file, some in (("stated", reported), ("unseen", unseen)):
+    for file, some in (("stated", stated), ("unseen", unseen)):
         write_jsonl(folder / f"{file}.jsonl", [_cloze(name, country_of[name]) for name in some])
     candidates = {"lies in": [{"id": i, "label": label} for i, label in COUNTRIES.items()]}
     (folder / "countries.json").write_text(json.dumps(candidates))
@@ -163,8 +163,8 @@ def write_images(folder: Path) -> None:
         image.save(folder / "photos" / f"{n:03d}.png")
         sides = [f"{n:03d}.png", f"{max(n - 1, 0):03d}.png"][:: 1 if n % 2 else -1]
         media, drawn = dict(zip(("left", "right"), sides, strict=True)), [*drawn, f"a {colour} {shape}"]
-        reported = f"there is {drawn[-1]} on the left"
-        twos.append({"media": media, "sentence": reported, "label": drawn[int(sides[0][:3])] == drawn[-1]})
+        caption = f"there is {drawn[-1]} on the left"
+        twos.append({"media": media, "sentence": caption, "label": drawn[int(sides[0][:3])] == drawn[-1]})
         captions.append({"image": f"{n:03d}.png", "captions": [f"a {colour} {shape}", f"one {shape} in {colour}"]})
         labelled.append({"image": f"{n:03d}.png", "labels": {"shape": drawn[-1].removeprefix("a ")}})
         for part, (question, answer) in enumerate((("what colour is it?", colour), ("what shape is it?", shape))):

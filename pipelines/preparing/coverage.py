@@ -78,9 +78,9 @@ class Coverage:
             self.links += len(spans)
             self.linked += len({(span[0], span[1]) for span in spans})
             self.known += len({(span[0], span[1]) for span in spans if knows(span[2])})
-            reported = {(span[0], span[1], span[4][RIGHT]) for span in spans if len(span) > 4 and RIGHT in span[4]}
-            self.reported += len({place[:2] for place in reported})
-            self.right += sum(bool(right) for *_, right in reported)
+            correct = {(span[0], span[1], span[4][RIGHT]) for span in spans if len(span) > 4 and RIGHT in span[4]}
+            self.reported += len({place[:2] for place in correct})
+            self.right += sum(bool(right) for *_, right in correct)
             self.entities.update(span[2] for span in spans)
             self.total_score += sum(span[3] if len(span) > 3 else 1.0 for span in spans)
             entities = Counter((link[0], link[1]) for link in found)
@@ -121,9 +121,9 @@ class Covered:
         hidden = len(self.by_source) - SOURCES
         caption = f"{hidden:,} smaller sources are in {TOTAL!r} alone" if hidden > 0 else None
         table = Table("", *columns, title=f"Links{of_records(self.all.records, self.of)}", caption=caption)
-        reported = [dict(counts.rows()) for counts in columns.values()]
-        for name in reported[0]:
-            table.add_row(name, *(values.get(name, "") for values in reported))
+        tables = [dict(counts.rows()) for counts in columns.values()]
+        for name in tables[0]:
+            table.add_row(name, *(values.get(name, "") for values in tables))
         return table
 
 

@@ -335,9 +335,9 @@ def check_left(records: Mapping[str, int], output: Path) -> None:
     """
     held_out = {part: count for part, count in records.items() if part != MAIN and count}
     if held_out and not records[MAIN]:
-        reported = ", ".join(f"{part}: {count:,}" for part, count in held_out.items())
+        listed = ", ".join(f"{part}: {count:,}" for part, count in held_out.items())
         raise NothingLeftError(
             f"{output}: no record is left for the corpus itself, as all kept records went to held-out splits "
-            f"({reported})"
+            f"({listed})"
             "; hold out smaller shares, or give more records. Nothing was written"
         )

@@ -77,10 +77,10 @@ def table(kind: str | None, *, options: bool) -> Table:
     shown = Table(box=None, pad_edge=False, show_header=False)
     for one in format_entries(kind):
         suffixes = f" ({' '.join(one.suffixes)})" if one.suffixes else ""
-        reported = [f"{escape(one.line)}{escape(suffixes)}"]
+        parts = [f"{escape(one.line)}{escape(suffixes)}"]
         for option in one.options if options else ():
             if option.name not in FLAGS:
                 default = f" [{option.default}]" if option.default else ""
-                reported.append(f"  [bold]{escape(option.name)}[/]: {escape(option.allowed + default)}")
-        shown.add_row(*([] if kind else [one.kind]), f"[bold]{escape(one.name)}[/]", "\n".join(reported))
+                parts.append(f"  [bold]{escape(option.name)}[/]: {escape(option.allowed + default)}")
+        shown.add_row(*([] if kind else [one.kind]), f"[bold]{escape(one.name)}[/]", "\n".join(parts))
     return shown

@@ -57,12 +57,12 @@ def _rows(path: Path, offset: int | None, number: int) -> Iterator[tuple[int, by
 
 
 def _table_rows(path: Path, start: int) -> Iterator[tuple[int, dict[str, Any], int, int | None]]:
-    reported: set[str] = set()
+    warned: set[str] = set()
     seekable = columnar.is_seekable(path)
     for number, row, size in columnar.rows(path, start):
         binary = {name for name, value in row.items() if columnar.holds_bytes(value)}
-        if not binary <= reported:
-            reported |= binary
+        if not binary <= warned:
+            warned |= binary
             log.warning("%s: the columns %s hold bytes; they are ignored", path.name, ", ".join(sorted(binary)))
         kept = {name: value for name, value in row.items() if name not in binary}
         yield number, kept, max(1, size), number - 1 if seekable else None

@@ -113,8 +113,8 @@ class ImageStore:
     def log_found(self, what: str = "images") -> None:
         """Log how many images were found by their file name alone."""
         if self.by_name:
-            reported = "%d of the %s were found in %s by their file name alone, not by a path (the first is %.200r)"
-            log.info(reported, self.by_name, what, self.describe(), self._example)
+            message = "%d of the %s were found in %s by their file name alone, not by a path (the first is %.200r)"
+            log.info(message, self.by_name, what, self.describe(), self._example)
 
     def _followed(self, path: PurePosixPath) -> ImageRef | Absent | None:
         """The file of an absolute path that lies in one of the folders."""

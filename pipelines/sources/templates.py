@@ -33,11 +33,10 @@ def read_templates(path: Path) -> dict[str, str]:
         raise WorkbenchError(f"{path} holds no template; allowed: {ALLOWED}")
     several = [relation for relation, count in Counter(relation for relation, _ in found).items() if count > 1]
     if several:
-        reported = [template for relation, template in found if relation == several[0]]
+        templates = [template for relation, template in found if relation == several[0]]
         raise WorkbenchError(
-            f"{path}: {len(reported)} templates of the relation {several[0]!r} ({reported[0]!r}, {reported[1]!r}). A "
-            "relation has "
-            f"one sentence: keep one, and prepare another corpus with the other"
+            f"{path}: {len(templates)} templates of the relation {several[0]!r} ({templates[0]!r}, {templates[1]!r}). "
+            "A relation has one sentence: keep one, and prepare another corpus with the other"
         )
     return dict(found)
 

@@ -51,8 +51,8 @@ def draw(
     opened = find_objective(load(run, trust=trust), run, Wra, wanted, task=task, objective=objective)
     pair = read_pair(opened, Corpus.open(corpus), record, text)
     plan = transport(opened, pair)
-    reported = f"How much of each word goes to each region, 1 is a uniform share: {pair.text}"
-    path = keep(alignment_figure(pair, plan), run, "alignment", "Words and regions.", reported, output)
+    caption = f"How much of each word goes to each region, 1 is a uniform share: {pair.text}"
+    path = keep(alignment_figure(pair, plan), run, "alignment", "Words and regions.", caption, output)
     Terminal().print(f"{escape(str(path))}: {escape(pair.text)}", highlight=False)
 
 

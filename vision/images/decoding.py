@@ -161,8 +161,8 @@ def _reason(data: bytes, error: Exception) -> str:
     if start[:1] == b"<":
         return f"not an image but a text page saved as one (it begins with {start[:20]!r}); remove the record"
     if isinstance(error, Image.UnidentifiedImageError):
-        reported = image_format(data)
-        if reported is None:
+        kind = image_format(data)
+        if kind is None:
             return f"not an image in {', '.join(FORMATS)} (it begins with {data[:8]!r}); remove or convert the record"
-        return f"the image is damaged (it begins as {reported}, but the rest does not fit); remove the record"
+        return f"the image is damaged (it begins as {kind}, but the rest does not fit); remove the record"
     return f"the image is damaged ({error}); remove the record"

@@ -108,11 +108,11 @@ class MomentumContrastHead(ItcHead):
         followed = {f"{side}_followed": space(read, stream) for side, stream in self.space.streams.items()}
         embedded = super().embed(inputs)
         ones = torch.ones(inputs.batch.size, device=embedded["image_id"].device)
-        reported = {
+        metrics = {
             "scale": ones * self.logit_scale.detach().exp(),
             "share": ones * self.soft.share_at(inputs.progress),
         }
-        return embedded | followed | reported
+        return embedded | followed | metrics
 
     def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:
         self.clip_scale()

@@ -68,8 +68,8 @@ def _opened(av: Any, video: bytes, where: str) -> Any:
 
     From version 19 on PyAV does so by itself, and `open` has no option for it.
     """
-    reported = {"metadata_errors": "ignore"} if int(av.__version__.partition(".")[0]) < 19 else {}
-    return av.open(io.BytesIO(video), format=_demuxer(video, where), **reported)
+    metadata = {"metadata_errors": "ignore"} if int(av.__version__.partition(".")[0]) < 19 else {}
+    return av.open(io.BytesIO(video), format=_demuxer(video, where), **metadata)
 
 
 def _damaged(video: bytes, where: str, error: Exception) -> BadValueError:

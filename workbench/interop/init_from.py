@@ -248,14 +248,14 @@ def _warn_inputs(where: str, entry: InitFrom, source: WeightSource, signals: Lea
     """Warn where the weights were trained on other inputs than those of this run."""
     read = []
     if entry.stream in (None, "text"):
-        reported = "%s: its weights have read texts with visibility %s; here the builder's is %s"
-        read.append((reported, source.visibilities, signals.visibilities))
+        message = "%s: its weights have read texts with visibility %s; here the builder's is %s"
+        read.append((message, source.visibilities, signals.visibilities))
     if entry.stream != "text":
-        reported = "%s: its weights have learned from features of %s; here they are of %s, which mean something else"
-        read.append((reported, source.features, signals.features))
-    for reported, theirs, ours in read:
+        message = "%s: its weights have learned from features of %s; here they are of %s, which mean something else"
+        read.append((message, source.features, signals.features))
+    for message, theirs, ours in read:
         if others(ours, theirs):
-            logger.warning(reported, where, ", ".join(sorted(theirs)), ", ".join(sorted(ours)))
+            logger.warning(message, where, ", ".join(sorted(theirs)), ", ".join(sorted(ours)))
 
 
 def _some(names: list[str]) -> str:

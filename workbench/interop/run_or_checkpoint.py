@@ -144,9 +144,9 @@ def _open_weights(found: FoundWeights) -> LoadedRun:
         loaded = built(found.recipe, found.tokenizer, read)
     read |= found.read
     refuse_foreign(read, read.get(START, {}))
-    reported = replace(learning_signals(found.recipe, DEFAULT_NETWORK), objectives=found.weights.heads)
+    signals = replace(learning_signals(found.recipe, DEFAULT_NETWORK), objectives=found.weights.heads)
     network = found.recipe.networks[DEFAULT_NETWORK]
-    copied = initialise(loaded.model, DEFAULT_NETWORK, network, found.tokenizer, reported)
+    copied = initialise(loaded.model, DEFAULT_NETWORK, network, found.tokenizer, signals)
     heads = {f"{head}.{name}" for head, part in loaded.model.heads.items() for name in part.state_dict()}
     lacking = sorted(heads - {*copied})
     if lacking:

@@ -82,8 +82,8 @@ def _in_frame(tokenizer: Tokenizer, frame: Frame | None, goes_on: bool) -> token
 def _distinguishes_segments(network: NetworkSpec) -> bool:
     """Whether the network reads the segment of a token, in its embedding or in a score bias."""
     score_biases = [layer.get("score_bias") for layer in network.layers]
-    reported = any(isinstance(score_bias, dict) and score_bias.get("segments") for score_bias in score_biases)
-    return reported or network.streams.get("text", {}).get("token_types", 0) > 1
+    has_segments = any(isinstance(score_bias, dict) and score_bias.get("segments") for score_bias in score_biases)
+    return has_segments or network.streams.get("text", {}).get("token_types", 0) > 1
 
 
 ROLES = ("bos", "eos")

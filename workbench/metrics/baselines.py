@@ -48,9 +48,9 @@ def against(
         bounds: the baselines that nothing of this kind could exceed, so that it is no fault to be below them.
     """
     rivals = {name: theirs for name, theirs in baselines.items() if name not in bounds and not FEWER.search(name)}
-    reported = [f"{_listed(names)} below {above}" for above, names in unreached(numbers, rivals).items()]
-    reported += [f"the same as {name}" for name in equalled(numbers, rivals)]
-    return "; ".join([*reported, *_leaks(baselines)])
+    phrases = [f"{_listed(names)} below {above}" for above, names in unreached(numbers, rivals).items()]
+    phrases += [f"the same as {name}" for name in equalled(numbers, rivals)]
+    return "; ".join([*phrases, *_leaks(baselines)])
 
 
 def _leaks(baselines: Mapping[str, Mapping[str, float]]) -> Iterator[str]:

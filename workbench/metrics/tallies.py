@@ -227,10 +227,10 @@ def _bleu(sums: np.ndarray, smooth: bool) -> np.ndarray:
 def _chrf(sums: np.ndarray) -> np.ndarray:
     """Popović (WMT 2015): the mean over the orders that both sides have."""
     made, wanted, matches = sums[:, 0::3], sums[:, 1::3], sums[:, 2::3]
-    reported = (made > 0) & (wanted > 0)
-    orders = reported.sum(1).astype(float)
-    precision = _share(np.where(reported, _share(matches, made), 0.0).sum(1), orders)
-    recall = _share(np.where(reported, _share(matches, wanted), 0.0).sum(1), orders)
+    present = (made > 0) & (wanted > 0)
+    orders = present.sum(1).astype(float)
+    precision = _share(np.where(present, _share(matches, made), 0.0).sum(1), orders)
+    recall = _share(np.where(present, _share(matches, wanted), 0.0).sum(1), orders)
     factor = CHRF_BETA**2
     return 100 * _share((1 + factor) * precision * recall, factor * precision + recall)
 

@@ -61,10 +61,10 @@ def text_scores(
     of_rouge = {name: [100 * one[name].fmeasure for one in each] for name in ROUGE}
     numbers |= {name: statistics.fmean(of) for name, of in of_rouge.items()}
     tallies = of_texts | {name: Tally.mean(of) for name, of in of_rouge.items()}
-    reported = (
+    counts = (
         f"BLEU {bleu.get_signature()}; chrF {chrf.get_signature()}; ROUGE F1, stemmed, version:{version('rouge-score')}"
     )
-    return TextScores(numbers, reported, tallies)
+    return TextScores(numbers, counts, tallies)
 
 
 def bleu_rows(bleu: Any, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:

@@ -39,8 +39,8 @@ class FakeTurn(PairObjective):
         for i, (sample, rng) in enumerate(zip(samples, generators, strict=True)):
             donor = others.get(i)
             if donor is not None:
-                turns, reported = list(sample["turns"]), samples[donor]["turns"]
-                turns[int(rng.integers(len(turns)))] = reported[int(rng.integers(len(reported)))]
+                turns, donated = list(sample["turns"]), samples[donor]["turns"]
+                turns[int(rng.integers(len(turns)))] = donated[int(rng.integers(len(donated)))]
                 arranged.append(labelled({**sample, "turns": turns}, self.name, 1))
             else:
                 arranged.append(labelled(sample, self.name, 0 if i in usable and i not in others else -100))

@@ -210,17 +210,17 @@ class TokenClassificationHead(Head):
         predicted = torch.full_like(targets["gold"], self.outside).index_copy(0, read, logits.argmax(-1))
         text = (inputs.known("part") == 0).cumsum(0) - 1
         words = torch.zeros_like(inputs.known("words")).index_add_(0, text, inputs.known("words"))
-        reported = {name: targets[name] for name in ("gold", "read", "places")}
+        arrays = {name: targets[name] for name in ("gold", "read", "places")}
         words = on_device(words[words > 0], logits.device)
-        return LossOutput(loss, metrics, {"predicted": predicted, "words": words, **reported})
+        return LossOutput(loss, metrics, {"predicted": predicted, "words": words, **arrays})
 
 
 def check_apart(tags: Sequences[Any], where: str) -> None:
     """Raises BadValueError where two of the sorted stretches overlap: a word has one tag, so one would be lost."""
     for first, second in pairwise(tags):
         if second[0] < first[1]:
-            reported = f"the tags {list(first)} and {list(second)} overlap, and a word has one tag; prepare one of them"
-            raise BadValueError(where, reported, tags, "overlapping tags")
+            message = f"the tags {list(first)} and {list(second)} overlap, and a word has one tag; prepare one of them"
+            raise BadValueError(where, message, tags, "overlapping tags")
 
 
 def rows_at(text: Fields, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

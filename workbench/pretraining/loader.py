@@ -109,8 +109,8 @@ class MicroBatches:
                 if bad is None:
                     raise
                 where = f"corpus {bad.get('corpus', '?')!r}, key {bad.get('key', '?')!r}"
-                reported = f"{where}: {error.detail} (train.on_error=skip leaves such samples out)"
-                reader.skip(WorkbenchError(reported), error.reason)
+                message = f"{where}: {error.detail} (train.on_error=skip leaves such samples out)"
+                reader.skip(WorkbenchError(message), error.reason)
                 samples = [sample for sample in samples if sample is not bad]
         return None
 

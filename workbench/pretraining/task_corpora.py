@@ -107,9 +107,9 @@ def _open(recipe: Recipe, task: str, place: str) -> None:
             raise
         fields = fields_read(recipe, place)
         commands = [f"`{command}`" for command in _commands(recipe, place)]
-        reported = "; ".join([*(commands or _by_field(fields)), *_further(recipe, place)])
+        advice = "; ".join([*(commands or _by_field(fields)), *_further(recipe, place)])
         raise WorkbenchError(
-            f"{error}. The recipe reads {', '.join(fields)} of it. Prepare it: {reported}. "
+            f"{error}. The recipe reads {', '.join(fields)} of it. Prepare it: {advice}. "
             f"If yours is elsewhere: {_overrides(recipe, task, place)}"
         ) from error
 
@@ -255,9 +255,9 @@ def _check_alike(before: Mapping[str, TaskSpec], after: Mapping[str, TaskSpec]) 
                     said.setdefault((key, value["image_processor"], option), {})[name] = str(value[option])
     for (key, image, option), by_task in said.items():
         if len({*by_task.values()}) > 1:
-            reported = "; ".join(f"tasks.{name}: {value}" for name, value in by_task.items())
+            listed = "; ".join(f"tasks.{name}: {value}" for name, value in by_task.items())
             raise WorkbenchError(
-                f"{option} of {key} {image!r} is left to the corpora, and they have different values: {reported}. "
+                f"{option} of {key} {image!r} is left to the corpora, and they have different values: {listed}. "
                 "Use corpora whose features have one source, or set it in the recipe"
             )
 
@@ -283,8 +283,8 @@ def _said(fact: str, where: str, task: TaskSpec) -> str:
     said = {place: Corpus.open(place).manifest.about.get(fact) for place in task.corpora}
     if len({*said.values()}) == 1 and None not in said.values():
         return str(next(iter(said.values())))
-    reported = "; ".join(f"{place}: {'nothing' if value is None else value}" for place, value in said.items())
+    listed = "; ".join(f"{place}: {'nothing' if value is None else value}" for place, value in said.items())
     raise WorkbenchError(
-        f"{where} is left to the corpora, which must have one value of {fact!r}. Found: {reported}. Set it in the "
+        f"{where} is left to the corpora, which must have one value of {fact!r}. Found: {listed}. Set it in the "
         "recipe, or use corpora whose features have one source"
     )

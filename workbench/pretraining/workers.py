@@ -92,8 +92,8 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException) -> Failure:
         if isinstance(error, OSError | WorkbenchError):
-            reported = system_error(error) if isinstance(error, OSError) else error
-            return cls(message(reported), MachineError if isinstance(reported, MachineError) else WorkbenchError)
+            refusal = system_error(error) if isinstance(error, OSError) else error
+            return cls(message(refusal), MachineError if isinstance(refusal, MachineError) else WorkbenchError)
         line = "".join(traceback.format_exception_only(error))
         if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in line:
             return cls(line, MemoryError)

@@ -97,8 +97,8 @@ def map_tables(root: nn.Module, stored: StoredTensors) -> None:
 def _check(path: str, table: ShardedTable, stored: StoredTensors) -> None:
     found, wanted = list(stored.shapes.get(f"{path}.{WEIGHT}", ())), [table.rows, table.width]
     if found != wanted:
-        reported = f"one of shape {found}" if found else "none"
+        shape = f"one of shape {found}" if found else "none"
         raise WorkbenchError(
-            f"the model has a sharded table {path} of shape {wanted}, and the checkpoint {reported}; use the recipe "
+            f"the model has a sharded table {path} of shape {wanted}, and the checkpoint {shape}; use the recipe "
             "of the checkpoint"
         )

@@ -133,12 +133,12 @@ def warn_change(before: Mapping[str, Any] | None, now: Arithmetic) -> None:
     """Warn where a run continues with another arithmetic than its checkpoint's, for example on another machine."""
     changed = {key: value for key, value in now.state().items() if (before or now.state()).get(key) != value}
     if changed and before is not None:
-        reported = ", ".join(f"{key} {before.get(key)} -> {value}" for key, value in changed.items())
+        differences = ", ".join(f"{key} {before.get(key)} -> {value}" for key, value in changed.items())
         logger.warning(
             "the arithmetic of this machine differs from that of the run so far (%s). The run continues, but its "
             "numbers differ from those of an uninterrupted run. Set train.precision and train.matmul_precision to fix "
             "the arithmetic",
-            reported,
+            differences,
         )
 
 

@@ -100,11 +100,11 @@ def _meet(held: _Held, file: _LogFile, world: World) -> None:
     file.begin()
     ranks = world.gather_on_main([record.getMessage() for record in held.kept or []])
     held.kept = None
-    reported = set(ranks[0]) if ranks else set()
+    counters = set(ranks[0]) if ranks else set()
     for rank, messages in enumerate(ranks):
         for message in messages:
-            if message not in reported:
-                reported.add(message)
+            if message not in counters:
+                counters.add(message)
                 logger.warning("rank %d: %s", rank, message)
 
 

@@ -130,8 +130,8 @@ class FirstSteps:
         if not self.heard:
             raise WorkbenchError(self._nothing())
         for name in sorted(self.asked - self.heard) if self.logs else ():
-            reported = name, self.steps, self.advice[name]
-            logger.warning("objective %s found no label in the first %d steps; %s", *reported)
+            advised = name, self.steps, self.advice[name]
+            logger.warning("objective %s found no label in the first %d steps; %s", *advised)
         lost = sorted(name for name in self.still if self._is_expected(name))
         if lost and self.logs:
             more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""

@@ -275,10 +275,10 @@ class DeviceSums:
         parts = [part for parts in self.metrics.values() for part in parts]
         there = [part for part in parts if isinstance(part, Tensor)]
         summed, read = _read(losses, [norm, *there])
-        reported = dict(zip(map(id, there), read[1:], strict=True))
+        numbers_by_id = dict(zip(map(id, there), read[1:], strict=True))
         metrics: Sums = {}
         for name, of_metric in self.metrics.items():
-            numbers = [reported[id(part)] if isinstance(part, Tensor) else part for part in of_metric]
+            numbers = [numbers_by_id[id(part)] if isinstance(part, Tensor) else part for part in of_metric]
             for pair in zip(numbers[::2], numbers[1::2], strict=True):
                 add_sums(metrics, {name: pair})
         return dict(zip(self.losses, summed, strict=True)), metrics, read[0]

@@ -116,13 +116,13 @@ class Preamble:
     def _batch(self) -> str:
         """The samples of a step; those of a rank are accumulated where it has several micro-batches."""
         spec, ranks, tensor = self.plan.recipe.train, self.plan.data_world.size, self.plan.recipe.train.parallel.tensor
-        reported = f"{spec.global_batch_size:,} = {spec.micro_batch_size:,}"
+        shape = f"{spec.global_batch_size:,} = {spec.micro_batch_size:,}"
         together = f" of {tensor} processes" if tensor > 1 else ""
         fewest, more = divmod(spec.lanes, ranks)
         if not more:
-            return f"{reported} x {fewest:,} accumulated x {_counted(ranks, 'rank')}{together}"
+            return f"{shape} x {fewest:,} accumulated x {_counted(ranks, 'rank')}{together}"
         return (
-            f"{reported} x {spec.lanes:,} micro-batches, {fewest:,} or {fewest + 1:,} on each of {ranks:,} ranks"
+            f"{shape} x {spec.lanes:,} micro-batches, {fewest:,} or {fewest + 1:,} on each of {ranks:,} ranks"
             f"{together}; {_counted(ranks - more, 'rank')} idle in the last of {fewest + 1:,} passes"
         )
 
@@ -184,8 +184,8 @@ class Preamble:
 def _held(corpus: Corpus) -> str:
     manifest = corpus.manifest
     characters = manifest.characters.get("text", 0) or manifest.lengths.get("text", 0)
-    reported = f" of {characters:,} characters" if characters else ""
-    return f"{manifest.records:,} {RECORDS.get(manifest.kind, manifest.kind)}{reported}"
+    share = f" of {characters:,} characters" if characters else ""
+    return f"{manifest.records:,} {RECORDS.get(manifest.kind, manifest.kind)}{share}"
 
 
 def _counted(number: int, what: str) -> str:

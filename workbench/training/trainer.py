@@ -197,10 +197,8 @@ class Trainer:
             self.step += 1
             self.world.note_step(self.step)
             if result.skipped and not self.window.skipped:
-                reported = (
-                    "step %d is skipped: its gradients are not finite in float16; the scale of the loss is halved"
-                )
-                logger.warning(reported, self.step)
+                message = "step %d is skipped: its gradients are not finite in float16; the scale of the loss is halved"
+                logger.warning(message, self.step)
             if self.first is not None and not result.skipped:
                 self.first.add([turn.task for turn in turns], result, last=self.step == end)
             self.window.add(result)

@@ -127,8 +127,8 @@ def _lines(facts: ClozeFacts, scores: FactScores) -> Iterator[dict[str, Any]]:
     """A sentence an item."""
     labels = facts.candidates.labels
     for cloze, best, rank in zip(facts.clozes, scores.best, scores.ranks, strict=True):
-        reported = {"relation": facts.relation, "gold": labels[cloze.gold], "prediction": labels[best]}
-        yield {"key": cloze.key, **reported, "rank": rank}
+        row = {"relation": facts.relation, "gold": labels[cloze.gold], "prediction": labels[best]}
+        yield {"key": cloze.key, **row, "rank": rank}
 
 
 def _examples(facts: ClozeFacts, scores: FactScores, count: int = 12) -> list[dict[str, Any]]:

@@ -121,23 +121,23 @@ def _numbers(ranks: QuestionRanks, triples: np.ndarray, graph: GraphStore) -> di
 
 def _variant(scoring: LinkScoring, num_entities: int) -> str:
     known = "the graph, the corpus" + (", --known" if scoring.known else " alone (no --known)")
-    reported = [f"filtered by {known}", "realistic ranks"]
+    protocol = [f"filtered by {known}", "realistic ranks"]
     if scoring.candidates and scoring.candidates >= num_entities:
-        reported.append(f"among all entities, which are no more than --candidates {scoring.candidates}")
+        protocol.append(f"among all entities, which are no more than --candidates {scoring.candidates}")
     elif scoring.candidates:
-        reported.append(f"among {scoring.candidates} wrong entities drawn with seed {scoring.seed}, not among all")
+        protocol.append(f"among {scoring.candidates} wrong entities drawn with seed {scoring.seed}, not among all")
     if scoring.unseen:
-        reported.append("only triples with an entity that is in no triple of the graph")
-    return "; ".join(reported)
+        protocol.append("only triples with an entity that is in no triple of the graph")
+    return "; ".join(protocol)
 
 
 def _lines(ranks: QuestionRanks, triples: np.ndarray, graph: GraphStore) -> Iterator[dict[str, Any]]:
     """A triple an item, with the ranks of its head and tail and among how many entities they are."""
     for number, triple in enumerate(triples):
-        reported = {f"{side}_rank": float(getattr(ranks, side)[number]) for side in ("head", "tail")}
-        reported |= {f"{side}_among": int(getattr(ranks, f"{side}_competing")[number]) for side in ("head", "tail")}
+        by_side = {f"{side}_rank": float(getattr(ranks, side)[number]) for side in ("head", "tail")}
+        by_side |= {f"{side}_among": int(getattr(ranks, f"{side}_competing")[number]) for side in ("head", "tail")}
         ids = by_ids(graph, triple)
-        yield {**ids, "gold": [ids["head"], ids["tail"]], **reported}
+        yield {**ids, "gold": [ids["head"], ids["tail"]], **by_side}
 
 
 def _tallies(ranks: QuestionRanks) -> dict[str, Tally]:

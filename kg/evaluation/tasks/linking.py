@@ -153,8 +153,8 @@ class _Compared:
         common = {place: self.linker.candidates(text.text[slice(*place)])[0][0] for place in links}
         self.found[""].append(FoundEntities(gold, links))
         self.found[COMMON].append(FoundEntities(gold, common))
-        reported = {
+        row = {
             "gold": [[*place, sorted(entities)] for place, entities in sorted(text.mentions.items())],
             "prediction": [[*place, entity] for place, entity in sorted(links.items())],
         }
-        self.lines.append({"key": text.key, **reported})
+        self.lines.append({"key": text.key, **row})

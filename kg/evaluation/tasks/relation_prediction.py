@@ -105,9 +105,9 @@ def _numbers(found: RankedRelations, triples: np.ndarray, names: list[str]) -> d
 def _lines(found: RankedRelations, triples: np.ndarray, graph: GraphStore) -> Iterator[dict[str, Any]]:
     """A triple an item."""
     for triple, rank, among, best in zip(triples, *(each.tolist() for each in found), strict=True):
-        reported = by_ids(graph, triple)
-        right = {"gold": reported["relation"], "prediction": graph.relation_ids[best]}
-        yield {**reported, **right, "rank": rank, "among": among}
+        row = by_ids(graph, triple)
+        right = {"gold": row["relation"], "prediction": graph.relation_ids[best]}
+        yield {**row, **right, "rank": rank, "among": among}
 
 
 def _tallies(found: RankedRelations) -> dict[str, Tally]:

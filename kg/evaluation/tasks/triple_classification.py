@@ -147,9 +147,9 @@ def _of_thresholds(known: LabelledTriples, trained: TrainingFacts) -> list[str]:
     count = int(trained.state(known.rows[known.true]).sum())
     if not count:
         return []
-    reported = f"{count:,} of the {int(known.true.sum()):,} true triples of --valid were trained on"
-    logger.warning("%s, so the thresholds are too high for held-out triples; hold these out too", reported)
-    return [reported]
+    message = f"{count:,} of the {int(known.true.sum()):,} true triples of --valid were trained on"
+    logger.warning("%s, so the thresholds are too high for held-out triples; hold these out too", message)
+    return [message]
 
 
 def _decided(model: TripleScores, known: LabelledTriples, asked: LabelledTriples) -> tuple[np.ndarray, np.ndarray]:
@@ -204,8 +204,8 @@ def _examples(
     """The first true and false ones in turn."""
     places = [np.flatnonzero(asked.true == true)[: EXAMPLES // 2].tolist() for true in (True, False)]
     for number in (place for pair in zip(*places, strict=False) for place in pair):
-        reported = {"prediction": bool(decided[number]), "label": bool(asked.true[number])}
-        yield {**in_words(graph, asked.rows[number]), "score": float(scores[number]), **reported}
+        row = {"prediction": bool(decided[number]), "label": bool(asked.true[number])}
+        yield {**in_words(graph, asked.rows[number]), "score": float(scores[number]), **row}
 
 
 @dataclass(frozen=True)

@@ -110,8 +110,8 @@ def _of_checkpoint(output: Path, published: Path, keys: Path | None, language: s
     named = sum(title in ids for title, _ in listed)
     provenance = {"published": {str(published): sha256_of(published)}, "language": language, "named": named}
     write_entity_vocabulary(output, chosen, counts, provenance)
-    reported = f"; {named:,} of them have the ids of {keys}" if keys is not None else ", with their titles as ids"
-    log.info("%s: %s entities in %s rows%s", output, f"{len(chosen):,}", f"{len(listed):,}", reported)
+    note = f"; {named:,} of them have the ids of {keys}" if keys is not None else ", with their titles as ids"
+    log.info("%s: %s entities in %s rows%s", output, f"{len(chosen):,}", f"{len(listed):,}", note)
 
 
 def _key_rows(path: Path) -> Iterator[tuple[str, str]]:

@@ -76,8 +76,8 @@ def _boxes(row: dict[str, Any], captions: list[str], where: str) -> list[Any]:
     found = require(row, "boxes", list, where) if "boxes" in row else [[]] * len(captions)
     wrong = boxes(found)
     if wrong or len(found) != len(captions):
-        reported = wrong or f"{len(found)} boxes for {len(captions)} captions"
+        message = wrong or f"{len(found)} boxes for {len(captions)} captions"
         raise MalformedError(
-            "field 'boxes' must have [x1, y1, x2, y2] in 0..1, or [], for each caption", where, reported
+            "field 'boxes' must have [x1, y1, x2, y2] in 0..1, or [], for each caption", where, message
         )
     return found

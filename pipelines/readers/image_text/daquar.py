@@ -49,8 +49,8 @@ class Daquar(ImageReader):
                 with malformed:
                     image, question = _question(parse_text(line, where), where)
                     answers = _answers(parse_text(answered, where), where)
-                    reported = {"question_id": f"{name}-{number}", "question": question, "answers": answers}
-                    asked.add(image, question_of(reported, where), where)
+                    row = {"question_id": f"{name}-{number}", "question": question, "answers": answers}
+                    asked.add(image, question_of(row, where), where)
         for image, questions, where in asked:
             file = self.named(self.image_name, where, id=image, subset="")
             yield file, {"key": f"image{image}", "questions": questions, "meta": {"id": image}}, where
@@ -63,10 +63,10 @@ def _pairs(path: Path) -> Iterator[tuple[int, bytes, bytes]]:
     lines, and they are ignored. If there are more of them than usual before an answer, and more than one, the answer's
     own question is missing, and the question before them has no answer.
     """
-    reported = [(number, line) for number, line in lines(path) if line.strip()]
-    usual = _usual_gap(reported)
+    numbered = [(number, line) for number, line in lines(path) if line.strip()]
+    usual = _usual_gap(numbered)
     before: tuple[int, bytes] | None = None
-    for number, line in reported:
+    for number, line in numbered:
         if before is None:
             before = (number, line)
         elif _is_question(line):  # the next one: this one has no answers

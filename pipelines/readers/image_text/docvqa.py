@@ -55,7 +55,7 @@ class DocVqa(ImageReader):
         return [*super().inputs(paths), *(sorted(folder.glob("*.json")) if folder else ())]
 
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
-        asked, reported = ImageQuestions[str](), dict[str, dict[str, Any]]()
+        asked, documents = ImageQuestions[str](), dict[str, dict[str, Any]]()
         for path in files(paths, self.suffixes):
             tree = read_json(path)
             for number, row in enumerate(rows_of(tree, "data", path)):
@@ -63,15 +63,15 @@ class DocVqa(ImageReader):
                 with malformed:
                     image = _image(as_object(row, where), where)
                     asked.add(image, question_of(_usual(row), where), where)
-                    reported.setdefault(image, {"row": row, "split": tree.get("dataset_split")})
+                    documents.setdefault(image, {"row": row, "split": tree.get("dataset_split")})
         folder = self._words(files(paths, self.suffixes)[0])
         lacking = 0
         for image, questions, where in asked:
-            row, words = reported[image]["row"], {}
+            row, words = documents[image]["row"], {}
             with malformed:
                 words = ocr_of(row, where) or _read(folder, row, image)
             lacking += not words
-            split = row.get("data_split") or row.get("set_name") or reported[image]["split"]
+            split = row.get("data_split") or row.get("set_name") or documents[image]["split"]
             document = row.get("ucsf_document_id") or row.get("docId")
             known = {"split": split, "document": document and str(document)}
             meta = {name: value for name, value in known.items() if value}

@@ -50,10 +50,10 @@ class Gqa(ImageReader):
 def _question(identifier: str, row: dict[str, Any], where: str) -> dict[str, Any]:
     answers = [require(row, "answer", str, where)] if "answer" in row else []
     types = row["types"] if isinstance(row.get("types"), dict) else {}
-    reported = {
+    fields = {
         "answer": row.get("answer"),
         "question_type": types.get("structural"),
         "answer_type": types.get("semantic"),
     }
-    known = {name: value for name, value in reported.items() if isinstance(value, str)}
+    known = {name: value for name, value in fields.items() if isinstance(value, str)}
     return question_of({**row, **known, "question_id": identifier, "answers": answers}, where)

@@ -104,9 +104,9 @@ def _described(place: Path, root: Path, named: set[str]) -> Iterator[Record]:
             name = require(row, FILE_NAME, str, where)
             ref = store.look(name)
             named |= {ref.path} if ref else set()
-            reported = row if split is None else {"split": split, **row}
+            fields = row if split is None else {"split": split, **row}
             listed = name if inner == "." else f"{inner}/{name}"
-            yield Record((listed, reported, ref), max(1, ref.size if ref else 1), where)
+            yield Record((listed, fields, ref), max(1, ref.size if ref else 1), where)
     yield from malformed.records()
 
 

@@ -54,7 +54,7 @@ class ImageTable(ImageReader):
         return [*found, *ImageStore(self.images).files] if self.images else found
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        store, reported = None, set[str]()
+        store, warned = None, set[str]()
         for path in files(paths, self.suffixes):
             for number, row, size in rows(path):
                 where = f"{path.name}:{number}"
@@ -65,9 +65,9 @@ class ImageTable(ImageReader):
                     yield Record(error, 0, where)
                     continue
                 image = row.pop(name)
-                other = {column for column, value in row.items() if holds_bytes(value)} - reported
+                other = {column for column, value in row.items() if holds_bytes(value)} - warned
                 if other:
-                    reported |= other
+                    warned |= other
                     log.warning("%s: the columns %s hold bytes, too; they are ignored", path.name, ", ".join(other))
                 data, place = (image, None) if isinstance(image, bytes) else (image.get("bytes"), image.get("path"))
                 ref: ImageRef | Absent = Absent.MISSING
@@ -129,9 +129,9 @@ def _question(row: Mapping[str, Any], key: str, where: str) -> tuple[dict[str, A
     """The question of a row, and the columns that it uses; without an id it has the record's key."""
     named = next((name for name in IDENTIFIERS if isinstance(row.get(name), str | int)), None)
     answers = row.get("answers", row.get("answer", []))
-    reported = {**row, "question_id": key if named is None else row[named]}
-    reported["answers"] = [answers] if isinstance(answers, str) else [] if answers is None else answers
-    reported.pop("answer", None)
+    fields = {**row, "question_id": key if named is None else row[named]}
+    fields["answers"] = [answers] if isinstance(answers, str) else [] if answers is None else answers
+    fields.pop("answer", None)
     used = {QUESTION, "answers", "answer", *([named] if named else [])}
-    question = question_of({name: value for name, value in reported.items() if value is not None}, where)
+    question = question_of({name: value for name, value in fields.items() if value is not None}, where)
     return question, used | question.keys()

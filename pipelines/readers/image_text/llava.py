@@ -44,9 +44,9 @@ class Llava(ImageReader):
                 image = require(row, "image", str, record.where)
                 said, _ = gathered.setdefault(image, ([], record.where))
                 for number, (asked, answer) in enumerate(_pairs(row, record.where)):
-                    reported = {"question_id": f"{stem(Path(image))}-{record.data[1]}-{number}", "question": asked}
+                    fields = {"question_id": f"{stem(Path(image))}-{record.data[1]}-{number}", "question": asked}
                     with malformed:
-                        question = question_of({**reported, "answers": [answer]}, record.where)
+                        question = question_of({**fields, "answers": [answer]}, record.where)
                         said.append(question if self.turns == "questions" else answer)
         for image, (said, where) in gathered.items():
             yield image, {self.turns: said}, where

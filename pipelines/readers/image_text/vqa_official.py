@@ -102,11 +102,11 @@ def _answered(row: dict[str, Any], answers: Answers, where: str) -> dict[str, An
     identifier = require(row, "question_id", (int, str), where)
     if identifier not in answers:
         return question_of({**row, "answers": []}, where)
-    answered, reported = answers[identifier]
-    if "image_id" in answered and require(answered, "image_id", int, reported) != row["image_id"]:
+    answered, details = answers[identifier]
+    if "image_id" in answered and require(answered, "image_id", int, details) != row["image_id"]:
         found = f"question_id {identifier!r}: {answered['image_id']}, the question's is {row['image_id']}"
-        raise MalformedError("an annotation of another image than its question", reported, found)
-    merged = {**answered, **row, "answers": require(answered, "answers", list, reported)}
+        raise MalformedError("an annotation of another image than its question", details, found)
+    merged = {**answered, **row, "answers": require(answered, "answers", list, details)}
     if "multiple_choice_answer" in answered:
         merged["answer"] = answered["multiple_choice_answer"]
     return question_of(merged, where)

@@ -88,11 +88,11 @@ def _unpacked(value: bytes) -> dict[str, Any]:
 def _array(found: dict[Any, Any]) -> Any:
     if not found.get(b"nd", found.get("nd")):
         return found
-    reported = {(name.decode() if isinstance(name, bytes) else name): value for name, value in found.items()}
-    kind = reported["type"].decode() if isinstance(reported["type"], bytes) else reported["type"]
+    arrays = {(name.decode() if isinstance(name, bytes) else name): value for name, value in found.items()}
+    kind = arrays["type"].decode() if isinstance(arrays["type"], bytes) else arrays["type"]
     if not isinstance(kind, str) or np.dtype(kind).hasobject:
         raise ValueError("an array of Python objects")
-    return np.frombuffer(reported["data"], kind).reshape(reported["shape"])
+    return np.frombuffer(arrays["data"], kind).reshape(arrays["shape"])
 
 
 def _package(name: str) -> Any:

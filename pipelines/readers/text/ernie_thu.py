@@ -79,5 +79,5 @@ def _stretch(found: Any, text: str, where: str) -> list[Any]:
             return [start, end, entity, 1.0]
         case [str(entity), int(start), int(end), int() | float() as score] if 0 <= start < end <= len(text):
             return [start, end, entity, float(score)]
-    reported = f"{found!r} of {len(text)} characters"
-    raise MalformedError("a mention must be [entity, start, end], with its score or without", where, reported)
+    place = f"{found!r} of {len(text)} characters"
+    raise MalformedError("a mention must be [entity, start, end], with its score or without", where, place)

@@ -44,13 +44,13 @@ class FewRel(RelatedMentions):
 
     def sample(self, record: Record) -> Sample:
         name, number, line = record.data
-        reported = json.loads(line)
-        row = reported["row"]
+        episode = json.loads(line)
+        row = episode["row"]
         mentions = {role: row.get(key) for key, role in MENTIONS.items()} if isinstance(row, dict) else {}
         if not all(isinstance(found, list) and len(found) == 3 for found in mentions.values()) or not mentions:
             raise MalformedError("head and tail are not [name, id, places]", record.where, str(row)[:60])
         pointed = {
             role: {"name": found[0], "id": found[1], "spans": found[2]} for role, found in mentions.items() if found
         }
-        whole = json.dumps({"relation": reported["relation"], "tokens": row.get("tokens"), **pointed})
+        whole = json.dumps({"relation": episode["relation"], "tokens": row.get("tokens"), **pointed})
         return super().sample(record._replace(data=(name, number, whole.encode())))

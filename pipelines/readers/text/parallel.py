@@ -88,8 +88,8 @@ def is_parallel(source: Peek) -> bool:
 
 
 def _uneven(sources: Sequence[Path], counts: Sequence[int]) -> WorkbenchError:
-    reported = ", ".join(f"{path} has {count:,}" for path, count in zip(sources, counts, strict=True))
+    listed = ", ".join(f"{path} has {count:,}" for path, count in zip(sources, counts, strict=True))
     return WorkbenchError(
-        f"the files have different numbers of lines: {reported}. Line i of each must be the same sentence; fix the "
+        f"the files have different numbers of lines: {listed}. Line i of each must be the same sentence; fix the "
         f"files, or use the files of one set"
     )

@@ -56,7 +56,7 @@ class Table(RawReader):
         return cls.likely(source, is_table(source))
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        reported: set[tuple[str, ...]] = set()
+        warned: set[tuple[str, ...]] = set()
         malformed = Malformed()
         for path in files(paths, self.suffixes):
             found = table(path, malformed, self.separator, self.quoted, header=self.header)
@@ -64,8 +64,8 @@ class Table(RawReader):
                 continue
             columns, rows = found[0].columns, found[1]
             sources = self.sources(columns, path.name)
-            if columns not in reported:
-                reported.add(columns)
+            if columns not in warned:
+                warned.add(columns)
                 self._tell(columns, sources, path.name)
             for row in rows:
                 yield from malformed.records()

@@ -80,13 +80,13 @@ class ClipsJsonl(CaptionedVideos):
             return Drop("damaged clips")
         ends = np.arange(1, len(features) + 1, dtype=np.float32) * np.float32(self.seconds)
         clips = {"features": features, "times": np.stack([ends - np.float32(self.seconds), ends], axis=1)}
-        reported = {
+        clip = {
             "source": record.where.rpartition(":")[0],
             "video": name,
             "sha256": hashlib.sha256(data).hexdigest(),
         }
         taken = {key: value for key, value in fields.items() if key not in ("meta", "frame_rate")}
-        meta = {**fields["meta"], **reported, "backbone": self.backbone}
+        meta = {**fields["meta"], **clip, "backbone": self.backbone}
         return {**taken, "key": record_key(name.removesuffix(SUFFIX)), "clips": clips, "meta": meta}
 
 

@@ -57,8 +57,8 @@ def query_lines(
         block = found.scores.block(slice(start, start + BLOCK), everything)
         for text, first in enumerate(_first(block, keys), start):
             own = keys[int(owner[text])]
-            reported = {"query": "text", "text": found.captions[text], "gold": own, "prediction": first[0][0]}
-            yield {"key": own, **reported, "rank": float(image_ranks[text]), "first": first}
+            row = {"query": "text", "text": found.captions[text], "gold": own, "prediction": first[0][0]}
+            yield {"key": own, **row, "rank": float(image_ranks[text]), "first": first}
     by_text = found.text_scores or found.scores
     for start in range(0, found.scores.images, BLOCK):
         block = by_text.block(everything, slice(start, start + BLOCK)).T

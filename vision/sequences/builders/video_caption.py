@@ -71,8 +71,8 @@ class VideoCaptionBuilder(ImageCaptionBuilder):
     ) -> None:
         if captions == "each" and (pairs, joined) != (1, 1):
             raise WorkbenchError(f"pairs = {pairs}, joined = {joined} need `captions: one`; found {captions!r}")
-        reported: dict[str, Any] = {"partial": partial, "control": control, "visibility": visibility, "target": target}
-        super().__init__(tokenizer, max_length, None, captions, **reported)
+        options: dict[str, Any] = {"partial": partial, "control": control, "visibility": visibility, "target": target}
+        super().__init__(tokenizer, max_length, None, captions, **options)
         self.image = ImageStream(video, control, stream=stream)
         self.run_length, self.joined, self.words = pairs, joined, words
 

@@ -96,5 +96,5 @@ class BoxesInTextTransform(CountingTransform):
 
 def _number(entity: str) -> int | None:
     """The N of `region:N`; None for other entities."""
-    reported = entity.removeprefix(PREFIX)
-    return int(reported) if reported != entity and reported.isdecimal() else None
+    name = entity.removeprefix(PREFIX)
+    return int(name) if name != entity and name.isdecimal() else None

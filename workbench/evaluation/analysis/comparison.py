@@ -242,7 +242,7 @@ def _compared(
     seed: int,
     across: bool,
 ) -> Comparison:
-    reported = _check_alike(first, ours[0].record, second, theirs[0].record, across)
+    warnings = _check_alike(first, ours[0].record, second, theirs[0].record, across)
     for each in (*ours[1:], *theirs[1:]):
         _check_alike(first, ours[0].record, str(each.file), each.record, across)
     items = [[read_items(each.file) for each in side] for side in (ours, theirs)]
@@ -282,7 +282,7 @@ def _compared(
         samples,
         seed,
         found,
-        reported,
+        warnings,
         degenerate,
     )
 
@@ -311,7 +311,7 @@ def _check_alike(first: str, ours: Record | None, second: str, theirs: Record | 
     """
     if ours is None or theirs is None:
         return []
-    reported = []
+    warnings = []
     for what in ("task", "corpus", TASK, "variant", "control", "options"):
         one, other = (_difference_of(record, what) for record in (ours, theirs))
         if one == other:
@@ -323,8 +323,8 @@ def _check_alike(first: str, ours: Record | None, second: str, theirs: Record | 
                 f"{first} and {second} are not of one {what}: {named[0]} and {named[1]}; compare what was evaluated "
                 f"alike{how}"
             )
-        reported.append(f"{what}: {one or 'none'} and {other or 'none'}")
-    return reported
+        warnings.append(f"{what}: {one or 'none'} and {other or 'none'}")
+    return warnings
 
 
 def _difference_of(record: Record, what: str) -> Any:

@@ -78,8 +78,8 @@ def spoken_sequence(recipe: Recipe, max_length: int | None) -> tuple[SequenceSpe
         own = {"builder": stated} if isinstance(stated, str) else stated
         part = find("builder", str(own["builder"]))
         if "frames" in part.reads:
-            reported = {**own, "split": False, **({"max_length": max_length} if max_length else {})}
-            return SequenceSpec(reported, transforms=task.sequence.transforms), str(
+            builder_options = {**own, "split": False, **({"max_length": max_length} if max_length else {})}
+            return SequenceSpec(builder_options, transforms=task.sequence.transforms), str(
                 {**options_of(part).defaults, **own}["stream"]
             )
     raise WorkbenchError(

@@ -68,18 +68,18 @@ def warn_alike(name: str, label: str, counts: Mapping[str, int]) -> None:
         groups.setdefault(float(each) if NUMBER.fullmatch(each) else each.strip().casefold(), []).append(each)
     alike = [group for group in groups.values() if len(group) > 1]
     numbers = [each for each in sorted(counts) if NUMBER.fullmatch(each)]
-    reported = ["; ".join(" and ".join(_counted(each, counts) for each in group) for group in alike)] if alike else []
+    spellings = ["; ".join(" and ".join(_counted(each, counts) for each in group) for group in alike)] if alike else []
     if 0 < len(numbers) < len(counts):
         names = sorted(counts.keys() - set(numbers))
-        reported.append(
+        spellings.append(
             f"some are numbers ({_counted(numbers[0], counts)}), others names ({_counted(names[0], counts)})"
         )
-    if reported:
+    if spellings:
         logger.warning(
             "corpus %r: some classes of %r look alike, or like mistakes, and each counts as a class of its own: %s",
             name,
             label,
-            "; ".join(reported),
+            "; ".join(spellings),
         )
 
 

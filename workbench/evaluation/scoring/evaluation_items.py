@@ -182,10 +182,10 @@ def _tally(rows: list[Any]) -> Tally:
         ValueError: the rows are of several kinds or lengths, or of one that there is not, or have figures that rows of
             their kind cannot have.
     """
-    reported = [row for row in rows if row]
+    filled = [row for row in rows if row]
     kinds, sizes = (
-        {kind for row in reported for kind in row},
-        {len(values) for row in reported for values in row.values()},
+        {kind for row in filled for kind in row},
+        {len(values) for row in filled for values in row.values()},
     )
     if len(kinds) != 1 or len(sizes) != 1 or not kinds <= set(KINDS):
         raise ValueError(f"found the kinds {', '.join(sorted(kinds))} with rows of {sorted(sizes)} figures")

@@ -202,9 +202,9 @@ class ObjectiveTask(DownstreamTask[TuningOptions, ScoringOptions]):
             )
         if cause := self.cause(objective, account):
             return f"corpus {corpus.name!r}{within}: {cause}"
-        reported = f"corpus {corpus.name!r} has no {self.needs(objective)}{within} (it has "
+        message = f"corpus {corpus.name!r} has no {self.needs(objective)}{within} (it has "
         more = "; raise --limit, or evaluate on one that has" if first else "; evaluate on one that has"
-        return f"{reported}{', '.join(corpus.manifest.fields)}){more}"
+        return f"{message}{', '.join(corpus.manifest.fields)}){more}"
 
     def numbers(self, objective: Any, made: GatheredTensors, scoring: ScoringOptions) -> dict[str, float]:
         """The scores: by default those of a held-out pass."""

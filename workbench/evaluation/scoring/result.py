@@ -78,9 +78,9 @@ class Result(Mapping[str, float]):
     intervals: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        reported = [f"{name} {value:.4g}" for name, value in self.numbers.items()]
-        more = [f"and {len(reported) - SHOWN} more"] if len(reported) > SHOWN else []
-        said = ", ".join([*reported[:SHOWN], *more]) or "no numbers"
+        shown = [f"{name} {value:.4g}" for name, value in self.numbers.items()]
+        more = [f"and {len(shown) - SHOWN} more"] if len(shown) > SHOWN else []
+        said = ", ".join([*shown[:SHOWN], *more]) or "no numbers"
         return f"<Result {self.task}{f', control {self.control}' if self.control else ''}: {said}>"
 
     def __getitem__(self, name: str) -> float:
@@ -176,8 +176,8 @@ def corpus_input(corpus: Corpus) -> dict[str, Any]:
 def _what(record: dict[str, Any]) -> str:
     """The identity of an evaluation without the weights: the corpora by their content, the control, the options."""
     inputs = {name: value for name, value in record.get("inputs", {}).items() if name not in CHECKPOINTS}
-    reported = [record.get("task"), record.get("control"), record.get("options"), inputs]
-    return json.dumps(reported, sort_keys=True, default=str)
+    identity = [record.get("task"), record.get("control"), record.get("options"), inputs]
+    return json.dumps(identity, sort_keys=True, default=str)
 
 
 def _alike(record: dict[str, Any]) -> str:

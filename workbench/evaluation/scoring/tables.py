@@ -50,8 +50,8 @@ def number_table(result: TabledResult, others: Mapping[str, Mapping[str, float]]
     )
     counted = [what + ", ".join(f"{n:,} {name}" for name, n in of.items()) for what, of in counts.items() if of]
     beneath = against(result.numbers, result.baselines, result.bounds)
-    reported = (*measured, *counted, result.variant, beneath, how_sure(result.intervals))
-    table = Table(title=title, caption="; ".join(filter(None, reported)) or None)
+    facts = (*measured, *counted, result.variant, beneath, how_sure(result.intervals))
+    table = Table(title=title, caption="; ".join(filter(None, facts)) or None)
     table.add_column("", overflow="fold")
     table.add_column("result", justify="right")
     if result.intervals:
@@ -87,9 +87,9 @@ def group_tables(result: TabledResult) -> Iterator[Table]:
     for group, members in groups_of(result).items():
         alongside = _best(result, [f"{group}/{member}" for member in members])
         numbers, theirs = result.numbers, result.baselines.get(alongside or "", {})
-        reported = [f"after the slash: {alongside}"] if alongside else []
-        reported += [f"{len(members) - OF_GROUP:,} more in the result's file"] if len(members) > OF_GROUP else []
-        table = Table(title=group, caption="; ".join(reported) or None, show_header=False, box=None)
+        legend = [f"after the slash: {alongside}"] if alongside else []
+        legend += [f"{len(members) - OF_GROUP:,} more in the result's file"] if len(members) > OF_GROUP else []
+        table = Table(title=group, caption="; ".join(legend) or None, show_header=False, box=None)
         for _ in range(_SIDE_BY_SIDE):
             table.add_column(overflow="fold", max_width=26)
             table.add_column(justify="right", no_wrap=True)
@@ -108,11 +108,11 @@ def group_tables(result: TabledResult) -> Iterator[Table]:
 def class_table(result: TabledResult) -> Table:
     """A row for each class, the most frequent ones; those that are never predicted are named."""
     missed = [name for name, of in result.classes.items() if of["gold"] and not of["predicted"]]
-    reported = [f"{len(result.classes) - SHOWN:,} more in the result's file"] if len(result.classes) > SHOWN else []
+    more = [f"{len(result.classes) - SHOWN:,} more in the result's file"] if len(result.classes) > SHOWN else []
     if missed:
         named = ", ".join(missed[:SHOWN]) + (", ..." if len(missed) > SHOWN else "")
-        reported.append(f"never predicted: {named}")
-    table = Table(title="by class", caption="; ".join(reported) or None)
+        more.append(f"never predicted: {named}")
+    table = Table(title="by class", caption="; ".join(more) or None)
     for name in ("", *next(iter(result.classes.values()))):
         table.add_column(name, justify="right" if name else "left")
     for name, of in list(result.classes.items())[:SHOWN]:

@@ -72,9 +72,9 @@ class MultipleChoiceTask(ObjectiveTask[ChooseTuning, ChooseScoring]):
         return {"always the first": {**made, "scores": torch.cat(order)}}
 
     def example(self, objective: MultipleChoice, sample: Sample, made: GatheredTensors) -> dict[str, Any]:
-        reported = {"choices": list(sample["choices"]), "prediction": int(made["scores"].argmax())}
+        answer = {"choices": list(sample["choices"]), "prediction": int(made["scores"].argmax())}
         text = sample["text"] if "text" in sample else sample["questions"][0]["question"]
-        return {"text": text, "question": sample.get("second", ""), **reported, "answer": int(sample["answer"])}
+        return {"text": text, "question": sample.get("second", ""), **answer, "answer": int(sample["answer"])}
 
 
 def _check_choices(corpus: Corpus) -> None:

@@ -82,10 +82,8 @@ class Classification(ObjectiveTask[LabelTuning, ClassifyScoring]):
     def predictions(self, objective: Classify, made: GatheredTensors, keys: list[str]) -> EvaluationItems:
         """A labelled text an item, with the score (logit) of each class."""
         names = objective.names
-        reported = zip(keys, made["gold"].tolist(), made["predicted"].tolist(), strict=True)
-        lines: list[dict[str, Any]] = [
-            {"key": k, "gold": names[right], "prediction": names[p]} for k, right, p in reported
-        ]
+        rows = zip(keys, made["gold"].tolist(), made["predicted"].tolist(), strict=True)
+        lines: list[dict[str, Any]] = [{"key": k, "gold": names[right], "prediction": names[p]} for k, right, p in rows]
         for line, row in zip(lines, made["scores"].tolist() if "scores" in made else (), strict=False):
             line["scores"] = dict(zip(objective.classes, row, strict=True))
         return EvaluationItems(lines, objective.tallies(made))
@@ -107,10 +105,10 @@ class Classification(ObjectiveTask[LabelTuning, ClassifyScoring]):
 
     def example(self, objective: Classify, sample: Sample, made: GatheredTensors) -> dict[str, Any]:
         names = objective.names
-        reported = {"prediction": names[int(made["predicted"])], "label": names[int(made["gold"])]}
+        classes = {"prediction": names[int(made["predicted"])], "label": names[int(made["gold"])]}
         text = next(sample[name] for name in ("text", "transcript", "captions") if name in sample)
         text = text if isinstance(text, str) else text[0]
-        return {"text": text, "second": sample.get("second", ""), **reported}
+        return {"text": text, "second": sample.get("second", ""), **classes}
 
 
 def class_objective(tuning: LabelTuning) -> dict[str, Any]:

@@ -58,8 +58,8 @@ class RegressionTask(ObjectiveTask[RegressTuning, RegressScoring]):
 
     def predictions(self, objective: Regression, made: GatheredTensors, keys: list[str]) -> EvaluationItems:
         predicted, gold = (made[name].double().numpy() for name in ("predicted", "gold"))
-        reported = zip(keys, gold.tolist(), predicted.tolist(), strict=True)
-        lines = [{"key": key, "gold": right, "prediction": ours} for key, right, ours in reported]
+        rows = zip(keys, gold.tolist(), predicted.tolist(), strict=True)
+        lines = [{"key": key, "gold": right, "prediction": ours} for key, right, ours in rows]
         return EvaluationItems(lines, number_tallies(predicted, gold))
 
     def baselines(
@@ -75,8 +75,8 @@ class RegressionTask(ObjectiveTask[RegressTuning, RegressScoring]):
         return {"always the mean": {**made, "predicted": mean}}
 
     def example(self, objective: Regression, sample: Sample, made: GatheredTensors) -> dict[str, Any]:
-        reported = {"prediction": round(float(made["predicted"]), 4), "number": float(made["gold"])}
-        return {"text": sample["text"], "second": sample.get("second", ""), **reported}
+        numbers = {"prediction": round(float(made["predicted"]), 4), "number": float(made["gold"])}
+        return {"text": sample["text"], "second": sample.get("second", ""), **numbers}
 
 
 def _check_numbers(corpus: Corpus, label: str) -> None:

@@ -118,8 +118,8 @@ class TokenClassificationTask(ObjectiveTask[TagTuning, TagScoring]):
         return {"chunks that the graph states": sum(right for right, _, _ in counts.values())}
 
     def classes(self, objective: TokenClassification, made: GatheredTensors) -> dict[str, dict[str, float]]:
-        reported = (made["predicted"].numpy(), made["gold"].numpy(), made["words"].tolist(), objective.names)
-        return by_class(chunk_counts(*reported))
+        tags = (made["predicted"].numpy(), made["gold"].numpy(), made["words"].tolist(), objective.names)
+        return by_class(chunk_counts(*tags))
 
     def example(self, objective: TokenClassification, sample: Sample, made: GatheredTensors) -> dict[str, Any]:
         names, places = objective.names, made["places"].tolist()
@@ -128,8 +128,8 @@ class TokenClassificationTask(ObjectiveTask[TagTuning, TagScoring]):
             found = chunks(names[tag] for tag in tags)
             return [[places[begin][0], places[end - 1][1], name] for begin, end, name in found]
 
-        reported = {name: stretches(made[name].tolist()) for name in ("predicted", "gold")}
-        return {"text": sample["text"], **reported}
+        spans_of = {name: stretches(made[name].tolist()) for name in ("predicted", "gold")}
+        return {"text": sample["text"], **spans_of}
 
 
 def tags_of(corpora: list[Corpus], scheme: SchemeName | None) -> tuple[SchemeName, list[str]]:
