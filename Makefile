@@ -20,7 +20,7 @@ SEED ?= 0
 KIND ?= text
 PYTHONS ?= 3.11 3.12 3.13 3.14
 PARALLEL := --numprocesses 2 --dist worksteal
-GATE := $(PARALLEL) -m "not (slow or scale or docs or simulator or systems)"
+GATE := --numprocesses 2 --dist loadfile -m "not (slow or scale or docs or simulator or systems)"
 export OMP_NUM_THREADS ?= 2
 export OMP_WAIT_POLICY ?= PASSIVE
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import networkx
@@ -20,6 +21,7 @@ ALLOWED = {
 }
 
 
+@cache
 def modules() -> dict[str, Path]:
     found = {}
     for package in ALLOWED:
@@ -29,10 +31,16 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports(path: Path) -> set[str]:
     """Modules a file imports, those inside functions and for types alone included."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -64,7 +72,13 @@ def folder_graph(files: networkx.DiGraph, folder: str) -> networkx.DiGraph:
     return graph
 
 
-def test_imports_go_one_way() -> None:
+@pytest.fixture(scope="module")
+def files() -> networkx.DiGraph:
+    """Reads every file, which takes most of the time."""
+    return file_graph()
+
+
+def test_imports_go_one_way(files: networkx.DiGraph) -> None:
     wrong = []
     for name, path in modules().items():
         for imported in imports(path):
@@ -74,13 +88,12 @@ def test_imports_go_one_way() -> None:
     assert not wrong
 
 
-def test_no_circle_between_files() -> None:
-    circles = [group for group in networkx.strongly_connected_components(file_graph()) if len(group) > 1]
+def test_no_circle_between_files(files: networkx.DiGraph) -> None:
+    circles = [group for group in networkx.strongly_connected_components(files) if len(group) > 1]
     assert not circles
 
 
-def test_no_circle_between_folders() -> None:
-    files = file_graph()
+def test_no_circle_between_folders(files: networkx.DiGraph) -> None:
     folders = {name.rpartition(".")[0] for name in files if "." in name}
     found = {
         folder: sorted(group)
@@ -136,7 +149,7 @@ def test_file_names_are_unique() -> None:
 def test_public_class_names_are_unique() -> None:
     found: dict[str, list[str]] = {}
     for name, path in modules().items():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in tree(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found.setdefault(node.name, []).append(name)
     assert not {name: where for name, where in found.items() if len(where) > 1}

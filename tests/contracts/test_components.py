@@ -57,9 +57,15 @@ def test_every_kind_has_contracts() -> None:
     assert [kind for kind, name in plural.items() if not Path(__file__).with_name(f"test_{name}.py").is_file()] == []
 
 
-@pytest.mark.parametrize(("kind", "name"), [(k, n) for k in sorted(declared.KINDS) for n in components_of(k)])
-def test_every_component_has_a_case(kind: str, name: str) -> None:
-    assert stated(kind, name)
+@pytest.mark.parametrize("kind", sorted(declared.KINDS))
+def test_every_component_has_a_case(kind: str) -> None:
+    missing = []
+    for name in components_of(kind):
+        try:
+            assert stated(kind, name)
+        except LookupError as error:
+            missing.append(str(error))
+    assert missing == []
 
 
 def test_a_missing_case_is_reported_with_its_file(monkeypatch: pytest.MonkeyPatch) -> None:

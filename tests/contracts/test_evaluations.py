@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import sacrebleu
@@ -59,16 +59,43 @@ def world(name: str, worlds: Callable[[str], World]) -> World:
     return worlds(name)
 
 
+class Runs(NamedTuple):
+    """A task scored in its case's options: in batches of three, then of four, then so with a file of predictions."""
+
+    other: Result
+    result: Result
+    again: Result
+    predictions: Path
+    weights_stayed: bool
+
+
 @pytest.fixture(scope="session")
-def results(worlds: Callable[[str], World]) -> Callable[[str], Result]:
-    made: dict[str, Result] = {}
-    return lambda name: made.get(name) or made.setdefault(name, scored(name, worlds(name), drawn=True))
+def every_run(worlds: Callable[[str], World], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Runs]:
+    """Of a task, made when the first of its checks asks for them."""
+    made: dict[str, Runs] = {}
+
+    def make(name: str) -> Runs:
+        if name not in made:
+            world, file = worlds(name), tmp_path_factory.mktemp("predictions") / "items.jsonl"
+            other, result = scored(name, world, batch_size=3), scored(name, world, drawn=True)
+            weights = {path: sha256_of(path) for path in world.run.rglob("*.safetensors")}
+            again = scored(name, world, predictions=file)
+            stayed = weights == {path: sha256_of(path) for path in world.run.rglob("*.safetensors")}
+            made[name] = Runs(other, result, again, file, stayed)
+        return made[name]
+
+    return make
 
 
 @pytest.fixture
-def result(name: str, results: Callable[[str], Result]) -> Result:
+def runs(name: str, every_run: Callable[[str], Runs]) -> Runs:
+    return every_run(name)
+
+
+@pytest.fixture
+def result(runs: Runs) -> Result:
     """Of the case's options, in batches of four."""
-    return results(name)
+    return runs.result
 
 
 def scored(name: str, world: World, *, drawn: bool = False, **options: Any) -> Result:
@@ -85,9 +112,9 @@ def plain(result: Result) -> dict[str, Any]:
 
 
 @over("evaluation")
-def test_a_result_is_the_same_twice_whatever_the_batches(name: str, world: World, result: Result) -> None:
-    first, other, again = (plain(each) for each in (result, *(scored(name, world, batch_size=size) for size in (3, 4))))
-    assert first == again
+def test_a_result_is_the_same_twice_whatever_the_batches(name: str, runs: Runs) -> None:
+    other, first, again = (plain(each) for each in runs[:3])
+    assert first == again  # the file of predictions that is written next to it changes nothing
     assert first["numbers"]
     ranks = [each["numbers"].pop("spearman", 0.0) for each in (first, other)]
     assert ranks[0] == pytest.approx(ranks[1], abs=0.05)  # of numbers that are equal up to rounding
@@ -210,24 +237,18 @@ def test_a_state_that_is_not_finite_ends_an_evaluation(
 
 
 @over("evaluation")
-def test_a_run_is_left_as_it_is(name: str, world: World) -> None:
-    weights = {path: sha256_of(path) for path in world.run.rglob("*.safetensors")}
-    scored(name, world)
-    assert weights == {path: sha256_of(path) for path in world.run.rglob("*.safetensors")}
+def test_a_run_is_left_as_it_is(name: str, runs: Runs) -> None:
+    assert runs.weights_stayed
 
 
 @over("evaluation")
-def test_every_item_is_told_and_its_line_is_enough_to_compute_the_numbers(
-    name: str, world: World, result: Result, tmp_path: Path
-) -> None:
+def test_every_item_is_told_and_its_line_is_enough_to_compute_the_numbers(name: str, runs: Runs) -> None:
     """`--predictions FILE` has a line for each item; the sums over the lines equal the printed numbers."""
-    file = tmp_path / "items.jsonl"
-    again = scored(name, world, predictions=file)
+    _, _, again, file, _ = runs
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     assert len(lines) == again.num_items > 0
     assert all({"key", "gold"} <= line.keys() or "nats" in line for line in lines)
     assert all(isinstance(line["key"], str) and line["key"] for line in lines)
-    assert plain(again) == plain(result)  # a file that is written next to it changes nothing
     tallies = read_items(file).tallies
     assert tallies
     for number, tally in tallies.items():

@@ -95,6 +95,7 @@ def test_all_goes_on_from_linkers_that_were_taught_alone(told_world: Path, tmp_p
         torch.testing.assert_close(there @ back, torch.eye(len(there)), atol=1e-4, rtol=0)
 
 
+@pytest.mark.scale
 def test_two_ranks_equal_one(
     told_world: Path,
     recipe_file: Path,

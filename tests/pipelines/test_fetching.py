@@ -159,6 +159,7 @@ def test_fetching_wants_a_list_and_reads_it_once(tmp_path, json_lines):
         prepare("image-text", tmp_path / "list.tsv", "--fetch", "--dedupe", "-o", tmp_path / "out")
 
 
+@pytest.mark.scale
 def test_what_was_killed_goes_on_and_asks_for_nothing_twice(tmp_path, files):
     """Of shards that are finished; killed without warning in the third."""
     with serving({f"a.jpg?{i}": files["a.jpg"] for i in range(40)}) as server:

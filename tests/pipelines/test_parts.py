@@ -113,7 +113,7 @@ def test_each_record_is_hashed_by_one_part(tmp_path, json_lines, monkeypatch):
     assert Corpus.open(tmp_path / "joined").identity == Corpus.open(tmp_path / "whole").identity
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_search_for_duplicates_cuts_the_input_for_the_work_too(tmp_path, json_lines, monkeypatch, workers):
     texts = json_lines("docs.jsonl", [{"id": f"d{i}", "text": f"document {i}"} for i in range(20)])
     cut: list[Any] = []
@@ -136,6 +136,7 @@ def test_parts_of_an_input_that_cannot_be_read_from_the_middle(tmp_path, texts, 
     assert Corpus.open(tmp_path / "joined").records == 20
 
 
+@pytest.mark.slow
 def test_parts_of_a_corpus(tmp_path, texts):
     prepare("text", texts, "-o", tmp_path / "text", "--shard-size", 4, "--workers", 1)
     parts = [tmp_path / "one", tmp_path / "two"]

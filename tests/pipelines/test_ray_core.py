@@ -56,6 +56,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder.parent.parent)): p.read_bytes() for place in places for p in place.rglob("*.*")}
 
 
+@pytest.mark.scale
 def test_bytes_drops_and_manifest_depend_on_neither_workers_nor_engine(tmp_path, json_lines, text_job, engine):
     path = json_lines("docs.jsonl", ROWS)
 
@@ -76,6 +77,7 @@ def double(context: int, number: int) -> int:
     return context * number
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize("items", [0, 1, 9])
 def test_values_come_in_order(items: int, engine: RayEngine) -> None:
     assert list(engine.each(double, 2, range(items))) == [2 * number for number in range(items)]
@@ -94,11 +96,13 @@ def killed_always(context: None, number: int) -> int:
     return number
 
 
+@pytest.mark.scale
 def test_a_lost_worker_is_replaced_and_its_item_runs_again(tmp_path: Path, caplog: Any, engine: RayEngine) -> None:
     assert list(engine.each(killed_once, tmp_path, range(8))) == list(range(8))
     assert sum("a worker was lost; another one does its shard again" in line for line in caplog.messages) == 1
 
 
+@pytest.mark.scale
 def test_an_item_that_loses_every_worker_ends_the_run(engine: RayEngine, monkeypatch: Any) -> None:
     monkeypatch.setattr(ray_core, "LOSSES", 0)
     with pytest.raises(MachineError, match=r"a shard lost its worker 1 times: .*fewer --workers"):
@@ -114,6 +118,7 @@ def noted(context: None, number: int) -> int:
     return number
 
 
+@pytest.mark.scale
 def test_the_first_items_error_has_its_notes_and_log_lines_come_once(caplog: Any, engine: RayEngine) -> None:
     with pytest.raises(WorkbenchError, match="item 3") as raised:
         list(engine.each(noted, None, range(9)))
@@ -129,6 +134,7 @@ def slow(folder: Path, number: int) -> int:
     return number
 
 
+@pytest.mark.scale
 def test_items_in_progress_are_finished_and_no_more_are_started(tmp_path: Path, engine: RayEngine) -> None:
     values = engine.each(slow, tmp_path, range(100))
     assert next(values) == 0
@@ -140,6 +146,7 @@ def test_items_in_progress_are_finished_and_no_more_are_started(tmp_path: Path, 
     assert len(list(tmp_path.glob("begun-*"))) == len(begun)
 
 
+@pytest.mark.scale
 def test_a_gpu_that_no_node_has_is_refused(engine: RayEngine) -> None:
     with pytest.raises(WorkbenchError, match="--device cuda: no node of the Ray cluster has a GPU"):
         list(engine.each(double, 2, range(2), "cuda"))
@@ -161,6 +168,7 @@ def test_a_line_is_printed_where_a_process_ends_without_one() -> None:
         assert found.stderr.count("\n") == (1 if said else 0)
 
 
+@pytest.mark.scale
 def test_the_command_and_python_take_the_engine(tmp_path, json_lines, free_cluster):
     path = json_lines("docs.jsonl", ROWS)
     command("text", path, "-o", tmp_path / "command", "--shard-size", 9, "--engine", "ray", "--workers", 2)
@@ -169,6 +177,7 @@ def test_the_command_and_python_take_the_engine(tmp_path, json_lines, free_clust
     assert len(list((tmp_path / "command").glob("*.tar"))) == 5
 
 
+@pytest.mark.scale
 def test_the_whole_corpus_json_depends_on_neither_engine_nor_workers(tmp_path, json_lines, free_cluster, monkeypatch):
     path = json_lines("docs.jsonl", ROWS)
     found = []

@@ -83,6 +83,7 @@ def test_figures_of_several_sizes_are_told_apart(generated: dict[str, str]) -> N
     assert "0.952 (SST-2, dev, xxlarge)" in line
 
 
+@pytest.mark.slow
 def test_a_system_is_measured_in_the_pages_of_results_that_name_it(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "text.md").write_text("| system | loss |\n|---|---|\n| bert-tiny | 1 |\n\n`xlm` is slow\n")

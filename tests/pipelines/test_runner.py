@@ -63,6 +63,7 @@ def job_input(job) -> Path:
     return job.output.parent / "docs.jsonl"
 
 
+@pytest.mark.long
 def test_one_and_two_workers_make_the_same_corpus(json_lines, text_job):
     path = json_lines("docs.jsonl", [*ROWS, {"id": "empty", "text": " "}])
     outputs = []
@@ -215,6 +216,7 @@ def test_a_stop_tells_of_shards_where_there_are_some(json_lines, text_job, capfd
     assert job.output.exists() == ("are kept" in said)
 
 
+@pytest.mark.scale
 def test_sigkill_in_the_middle_then_rerun(tmp_path, json_lines, text_job):
     """A killed preparation leaves finished shards; the rerun completes the corpus, equal to an uninterrupted one."""
     rows = [{"id": f"d{i}", "text": f"{i} some words. " * 100} for i in range(1500)]
@@ -238,6 +240,7 @@ def test_sigkill_in_the_middle_then_rerun(tmp_path, json_lines, text_job):
     assert not [p for p in output.iterdir() if p.name.startswith(".")]
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_keeps_finished_shards_and_says_how_to_go_on(tmp_path, json_lines, number, code):
     path = json_lines("docs.jsonl", [{"id": f"d{i}", "text": f"{i} some words. " * 400} for i in range(1500)])

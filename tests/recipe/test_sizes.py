@@ -8,8 +8,10 @@ import pytest
 
 from tests.recipes.shipped_recipes import sizes
 from workbench.core.errors import WorkbenchError
+from workbench.optimization.lr_schedules import make_lr_schedule
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.sizes import splits
+from workbench.recipe.spec import Recipe
 
 BASE = """
 vars: {data: corpora}
@@ -100,5 +102,17 @@ def test_a_name_may_have_hyphens_on_both_sides() -> None:
     ]
 
 
-def test_every_size_of_a_shipped_recipe_is_one() -> None:
-    assert [name for name in sizes() if load_recipe(name).name != name] == []
+@pytest.fixture(scope="module")
+def every_size() -> dict[str, Recipe]:
+    """All sizes of the shipped recipes, the tiny ones with three steps."""
+    return {name: load_recipe(name, ["train.max_steps=3"] if name.endswith("-tiny") else []) for name in sizes()}
+
+
+def test_every_size_of_a_shipped_recipe_is_one(every_size: dict[str, Recipe]) -> None:
+    assert [name for name, recipe in every_size.items() if recipe.name != name] == []
+
+
+def test_every_tiny_size_may_be_shortened(every_size: dict[str, Recipe]) -> None:
+    """Without another override: its warm-up is a share of the run."""
+    steps = {name: make_lr_schedule(recipe.train).warmup_steps for name, recipe in every_size.items()}
+    assert {name for name, warmup in steps.items() if name.endswith("-tiny") and warmup >= 3} == set()

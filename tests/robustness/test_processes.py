@@ -63,6 +63,7 @@ def wait_for(condition: Callable[[], object], process: subprocess.Popen[str]) ->
         time.sleep(0.01)
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_says_how_to_go_on_and_going_on_works(
     world: Path, start: Start, number: signal.Signals, code: int
@@ -98,6 +99,7 @@ finally:
 """
 
 
+@pytest.mark.scale
 def test_kill_9_and_the_same_command_again(world: Path, start: Start) -> None:
     run = world / "run"
     command = ("pretrain", "recipe.yaml", LONG[0], LONG[2], "train.save_every=5", "--run", "run")
@@ -124,6 +126,7 @@ def test_an_error_in_a_real_process(world: Path, start: Start) -> None:
     assert "Traceback" not in output
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error_of_ours(world: Path, start: Start) -> None:
     process = start(world, "recipes")
     assert process.stdout is not None

@@ -10,9 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.robustness.soak.processes import ROOT
 
 
+@pytest.mark.scale
 def test_bounded_trials(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "tests/robustness/soak/bounded.py", "-q", "-p", "no:cacheprovider"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}

@@ -19,6 +19,7 @@ def uneven(tree: dict[str, Any]) -> None:
     tree["tasks"]["text"]["objectives"].append({"objective": "toy_components:Uneven", "weight": 0.001})
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize("change", [uneven, None])
 def test_a_component_that_decides_by_its_rank_is_named(
     make_recipe: Any, launch: Launch, tmp_path: Path, change: Any

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch._dynamo.utils import counters
 
 from workbench.models.compilation import uncompiled
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, Stream
+
+pytestmark = pytest.mark.slow
 
 QUIET = {"num_heads": 2, "dropout": 0.0, "attention_dropout": 0.0, "repeat": 2}
 STACKS: dict[str, list[dict[str, Any]]] = {
@@ -59,6 +60,8 @@ def reported(network: Network, batch: Batch) -> list[Tensor]:
 
 @pytest.mark.parametrize("name", STACKS)
 def test_compiled_layers_say_the_same_of_ragged_batches(name: str) -> None:
+    from torch._dynamo.utils import counters
+
     torch._dynamo.reset()
     plain, compiled = network(name), network(name)
     for layer in compiled.layers:

@@ -203,6 +203,7 @@ def test_a_count_that_fails_in_its_middle_leaves_no_trace(
     assert "model_flops_utilisation" not in read_metrics(run)[-1]
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize("rank", [0, 1])
 def test_ranks_go_on_where_one_cannot_count(make_recipe: Any, launch: Launch, tmp_path: Path, rank: int) -> None:
     def once(tree: dict[str, Any]) -> None:

@@ -301,6 +301,7 @@ def test_the_process_ends(make_recipe: Any, launch: Launch, tmp_path: Path, chan
     assert ("boom" in output) == ("Traceback" in output)
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize(("how", "rank"), [("bug", None), ("bug", 1), ("bug", 0), ("kill", 1), ("memory", 0)])
 def test_ranks_end_together(make_recipe: Any, launch: Launch, tmp_path: Path, how: str, rank: int | None) -> None:
     recipe = make_recipe(in_layer(how, number_of_workers=1, rank=rank))

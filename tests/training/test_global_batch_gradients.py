@@ -83,7 +83,10 @@ def gathered_as_tensors(world: World, lanes: int) -> None:
             gather({lane: fields_of(lane, 1, 2 + lane) for lane in range(world.rank, lanes, world.size)})
 
 
-@pytest.mark.parametrize(("ranks", "lanes"), [(1, 3), (2, 2), (2, 4), (3, 4), (3, 2)])
+@pytest.mark.parametrize(
+    ("ranks", "lanes"),
+    [(1, 3), (2, 4), *(pytest.param(*case, marks=pytest.mark.scale) for case in [(2, 2), (3, 4), (3, 2)])],
+)
 def test_a_step_gathers_its_embeddings_as_tensors(tmp_path: Path, ranks: int, lanes: int) -> None:
     on_ranks([Phase(ranks, gathered_as_tensors, (lanes,))], tmp_path / "ranks")
 

@@ -32,6 +32,7 @@ def wait_for_step(run: Path, step: int, process: Any) -> None:
     pytest.fail(f"step {step} did not come: {process.wait()}")
 
 
+@pytest.mark.scale
 def test_sigkill_at_a_random_step_and_resume_is_bitwise_equal(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
     recipe = make_recipe(long)
     run = tmp_path / "killed"
@@ -53,7 +54,14 @@ def test_sigkill_at_a_random_step_and_resume_is_bitwise_equal(make_recipe: Any, 
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGUSR1, 138)]
+    ("number", "code"),
+    [
+        (signal.SIGTERM, 143),
+        *(
+            pytest.param(*case, marks=pytest.mark.scale)
+            for case in [(signal.SIGINT, 130), (signal.SIGHUP, 129), (signal.SIGUSR1, 138)]
+        ),
+    ],
 )
 def test_a_signal_saves_the_finished_step_and_says_how_to_go_on(
     make_recipe: Any, launch: Launch, tmp_path: Path, number: int, code: int

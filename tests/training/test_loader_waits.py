@@ -77,6 +77,7 @@ def test_a_signal_saves_although_a_worker_hangs(
     assert f"a micro-batch does not come: step {step + 1} is not made" in (run / "log.txt").read_text()
 
 
+@pytest.mark.scale
 def test_all_ranks_leave_together(make_recipe: Any, world_folder: Path, launch: Launch, tmp_path: Path) -> None:
     """One waits for its loader, the other for that rank."""
     recipe, run = make_recipe(hanging(world_folder, after=3, lane=1)), tmp_path / "run"
@@ -145,6 +146,7 @@ def test_a_held_out_record_that_is_skipped_counts_once_a_pass(
         pretrain(load_recipe(str(tmp_path / "none.yaml")), tmp_path / "refused")
 
 
+@pytest.mark.slow
 def test_a_full_shared_memory_is_no_matter(make_recipe: Any, tmp_path: Path) -> None:
     """As in a container, whose /dev/shm is small; here it is full."""
 

@@ -154,6 +154,7 @@ def steep(tree: dict[str, Any]) -> None:
     tree["train"].update(max_steps=14, precision="float16")
 
 
+@pytest.mark.scale
 def test_ranks_skip_together(make_recipe: Any, launch: Any, tmp_path: Path) -> None:
     path = make_recipe(steep)
     pretrain(load_recipe(str(path), trust=True), tmp_path / "one")

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.training.test_ranks import free_port
 from workbench.runs.metrics_file import read_metrics
 
@@ -17,6 +19,7 @@ Launch = Callable[..., Any]
 SOON = 60
 
 
+@pytest.mark.scale
 def test_ranks_without_a_shared_folder_are_refused(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
     """Two nodes with the same relative folder in other working directories: for a new run, and for one that resumes."""
     recipe, host = make_recipe(), socket.gethostname()
@@ -47,6 +50,7 @@ def test_ranks_without_a_shared_folder_are_refused(make_recipe: Any, launch: Lau
     assert [record["step"] for record in read_metrics(places[0] / "runs/x")] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.scale
 def test_srun_starts_ranks(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
     recipe, run = make_recipe(), tmp_path / "run"
     step = {"SLURM_JOB_ID": str(random.randrange(10**6)), "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
@@ -61,6 +65,7 @@ def test_srun_starts_ranks(make_recipe: Any, launch: Launch, tmp_path: Path) -> 
     assert [record["step"] for record in read_metrics(run)] == [1, 2, 3, 4]
 
 
+@pytest.mark.scale
 def test_a_rank_that_stops_is_named(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
     recipe, run, port = make_recipe(lambda tree: tree["train"].update(max_steps=10**5)), tmp_path / "run", free_port()
     ranks = [launch(recipe, run, rank=rank, size=2, port=port, WORKBENCH_PATIENCE="8") for rank in range(2)]
@@ -77,6 +82,7 @@ def test_a_rank_that_stops_is_named(make_recipe: Any, launch: Launch, tmp_path: 
     assert "sends no heartbeat" in output
 
 
+@pytest.mark.scale
 def test_a_slow_rank_is_seen(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
     def slow(tree: dict[str, Any]) -> None:
         tree["model"]["layers"].append(

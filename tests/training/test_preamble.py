@@ -71,6 +71,7 @@ def fact(output: str, name: str) -> str:
     return re.sub(r" of [\d,.]+ [GM]iB", "", line.partition(f"{name}  ")[2].strip())
 
 
+@pytest.mark.scale
 def test_a_dry_run_of_shards_says_what_the_run_says(make_recipe: Any, launch: Any, tmp_path: Path) -> None:
     """The head of a global-batch objective and buffers are whole on every rank. The main rank alone prints."""
 

@@ -8,8 +8,8 @@ The host asks the device for numbers once a step, at its end. So a forward pass 
 a tensor on the device, no selection by a mask (`x[mask]` has an unknown size), and makes no tensor from Python numbers.
 The loader knows all values that depend on lengths or labels alone: `known` of a head's inputs, a batch and a stream,
 and `rows_where`. Permutations of rows go through `workbench.models.permutation`, sums over some rows through
-`torch.where`, and constants are buffers. `tests/recipes/test_waits.py` runs a step of every recipe on a device without
-values.
+`torch.where`, and constants are buffers. `tests/recipes/test_recipes.py` runs a step of every recipe on a device
+without values.
 """
 
 from __future__ import annotations

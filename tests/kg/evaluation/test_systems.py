@@ -16,6 +16,7 @@ from kg.graph.store import GraphStore
 from kg.vectors.vectors import GraphVectors, save_vectors
 from tests.kg.evaluation.conftest import COUNTRIES, TOWNS, WORDINGS, country_of, fact, write
 from tests.kg.evaluation.graph_world import write_triples
+from tests.recipes.shipped_recipes import marked
 from workbench.cli.app import app
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
@@ -120,7 +121,7 @@ TUNED = {"joint-entity": ("--without", "image")}
 SYSTEMS = ["ernie-thu", "k-bert", "kepler", "wklm", "e-bert", "sensebert", "libert", "kg-bert", "joint-entity"]
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", marked(SYSTEMS, ["k-bert", "wklm"]))
 def test_a_system_is_fine_tuned_and_evaluated(system: str, data: Path, tmp_path: Path) -> None:
     corpus = data / "wiki-linked"
     own = OWN[system](data) if system in OWN else []

@@ -123,6 +123,7 @@ def test_links_are_those_of_a_plain_search(seed: int, case: str) -> None:
         assert linker.link(text) == wanted, "again, with what is known by now of the names"
 
 
+@pytest.mark.slow
 def test_codes_know_where_words_are() -> None:
     """For every character there is: it is in a word, of a script without spaces, or neither, as `boundary` has it."""
     every = [chr(c) for c in range(sys.maxunicode + 1) if not 0xD800 <= c <= 0xDFFF]

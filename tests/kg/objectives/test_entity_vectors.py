@@ -124,6 +124,7 @@ def test_vectors_are_the_first_states_of_descriptions_seen_or_not(run: Path, wor
     assert "checkpoint" in vectors.provenance
 
 
+@pytest.mark.scale
 def test_units_are_the_vectors_of_one_pass(run: Path, world: Path, tmp_path: Path) -> None:
     loaded, store = workbench.load(run), GraphStore.open(world / "all")
     task = loaded.tasks["triples"].evaluating()

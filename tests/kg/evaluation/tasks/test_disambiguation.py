@@ -67,6 +67,7 @@ def contract_world(folder: Path) -> World:
 CASE = EvaluationCase(world=contract_world)
 
 
+@pytest.mark.slow
 def test_the_text_around_tells_what_a_name_means(tmp_path: Path) -> None:
     make_told(tmp_path)
     run = pretrain(recipe_from_dict(tree(tmp_path)), tmp_path / "run")

@@ -173,6 +173,7 @@ def test_the_groups_of_ultra_fine_typing_stand_beside(tuned: Path, world: Path, 
     assert found["inputs"]["read"]["type groups"].keys() == {str(listed)}
 
 
+@pytest.mark.slow
 def test_the_whole_inventory_of_ultra_fine_typing(
     world: Path, make_run: Callable[..., Path], shared: Path, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def test_columns_beside_the_triples_describe_entities(tmp_path, read):
         read("triples", folder)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_wordnet_has_entities_that_no_training_triple_has(shared, read):
     samples = read("triples", shared / "data" / "wn18rr")
