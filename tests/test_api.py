@@ -333,6 +333,12 @@ def test_the_batches_are_those_of_training(place: Path) -> None:
         workbench.open_corpus("corpora/text").batches("demo-bert")
 
 
+def test_a_corpus_is_a_webdataset_for_its_pipelines(place: Path) -> None:
+    corpus = workbench.open_corpus("corpora/text")
+    texts = corpus.webdataset(shardshuffle=False).decode().to_tuple("__key__", "json")
+    assert [(key, record["text"]) for key, record in texts] == [(sample["key"], sample["text"]) for sample in corpus]
+
+
 def test_a_corpus_is_read_by_number(place: Path) -> None:
     corpus = workbench.open_corpus("corpora/text")
     assert [sample["key"] for sample in corpus] == [corpus[i]["key"] for i in range(len(corpus))]

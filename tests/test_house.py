@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
+import tomllib
 from functools import cache
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import networkx
@@ -19,6 +22,11 @@ ALLOWED = {
     "vision": {"vision", "workbench"},
     "pipelines": {"pipelines", "kg", "vision", "workbench"},
 }
+
+OWN = {"pretraining-workbench", "pydantic-core"}
+"""Packages that come with no name of theirs: this one, and the half of pydantic that each version of it pins."""
+UNIMPORTED = {"tensorboard"}
+"""torch imports it for the workbench (`torch.utils.tensorboard`)."""
 
 
 @cache
@@ -76,6 +84,23 @@ def folder_graph(files: networkx.DiGraph, folder: str) -> networkx.DiGraph:
 def files() -> networkx.DiGraph:
     """Reads every file, which takes most of the time."""
     return file_graph()
+
+
+def declared() -> tuple[set[str], set[str]]:
+    """The packages that everybody installs, and those of all extras, by their names on the index."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = [project["dependencies"], [one for extra in project["optional-dependencies"].values() for one in extra]]
+    needed, extra = ({re.split(r"[^\w.-]", one)[0].lower().replace("_", "-") for one in group} for group in groups)
+    return needed, extra
+
+
+def test_imported_packages_are_declared_and_dependencies_are_imported() -> None:
+    imported = {name.split(".")[0] for path in modules().values() for name in imports(path)}
+    known = packages_distributions()
+    packages = {name: {one.lower().replace("_", "-") for one in known[name]} for name in imported & known.keys()}
+    needed, extra = declared()
+    assert not {name: found for name, found in packages.items() if not found & (needed | extra | OWN)}
+    assert not needed - set().union(*packages.values()) - UNIMPORTED
 
 
 def test_imports_go_one_way(files: networkx.DiGraph) -> None:

@@ -36,6 +36,8 @@ from workbench.runs.names import TOKENIZER
 from workbench.runs.stored_run import fetched_run
 
 if TYPE_CHECKING:
+    from webdataset import WebDataset
+
     from workbench.keywords import Link, PrepareImageText, PrepareText, PrepareTriples
     from workbench.model_api import Model
     from workbench.sequences.batch import MicroBatch
@@ -175,6 +177,22 @@ class OpenCorpus(Corpus):
             raise unknown("task", str(task), loaded.tasks, f"the recipe {loaded.name!r}")
         spec = replace(loaded.tasks[name], corpora={self.place: 1.0}, held_out=[])
         return training_batches(replace(loaded, tasks={name: spec}, schedule="together"))
+
+    def webdataset(self, **options: Any) -> WebDataset:
+        """The shards as a `webdataset.WebDataset`, for pipelines of that library: records as dicts of bytes.
+
+            >>> sample = next(iter(open_corpus("corpora/text").webdataset(shardshuffle=False).decode()))
+            >>> "lies in" in sample["json"]["text"]
+            True
+
+        Order, shuffling and the fetching of URLs are that library's. Checksums are not compared.
+
+        Args:
+            options: those of `webdataset.WebDataset`.
+        """
+        from webdataset import WebDataset
+
+        return WebDataset([self._where(shard.name) for shard in self.shards], **options)
 
 
 @checked
