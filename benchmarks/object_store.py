@@ -29,6 +29,7 @@ import fsspec
 import webdataset
 from webdataset.gopen import gopen_schemes
 
+from benchmarks.fetching import jpeg
 from benchmarks.rounds import clock_of, medians
 from workbench.core.files.transfers import facts_of
 from workbench.corpora.corpus import Corpus
@@ -91,13 +92,12 @@ def server() -> Iterator[None]:
 
 
 def write(folder: Path, shards: int, megabytes: int) -> Corpus:
-    """A corpus of incompressible records."""
-    infos = []
+    """A corpus of photographs."""
+    infos, images = [], [jpeg(seed, 416, 320) for seed in range(64)]
     for shard in range(shards):
         with ShardWriter(folder / f"part-{shard:06d}.tar", kind="image-text") as writer:
             for record in range(megabytes * 10**6 // RECORD):
-                members = {"jpg": os.urandom(RECORD - 1024), "json": b'{"captions": ["a caption"]}'}
-                writer.write(f"r{shard}-{record}", members, {"captions": 1})
+                writer.add(f"r{shard}-{record}", {"image": images[record % len(images)], "captions": ["a caption"]})
         assert writer.info is not None
         infos.append(writer.info)
     finish_corpus(folder, kind="image-text", shards=infos, provenance={"command": "benchmarks.object_store"})

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.rounds import clock_of
-from pipelines.preparing.chunks import Conversion, Limits, work
+from pipelines.preparing.chunks import Conversion, Limits, cut_chunks, work
 from pipelines.preparing.engines.engine import Engine
 from pipelines.preparing.engines.local import LocalEngine
 from pipelines.preparing.engines.ray_core import AHEAD, RayEngine
@@ -80,13 +80,11 @@ def units(text: Path, output: Path, shard_size: int) -> dict[str, Any]:
     """Seconds of each unit, and of the driver for it: cutting, and pickling records or their place."""
     conversion = Conversion(PlainText(), (NormaliseText("NFC"),))
     plan = check(conversion, [text], output, "text", limits=Limits(shard_size), engine=LocalEngine(1))
-    from pipelines.preparing.runner import _chunks
-
     output.mkdir()
     rows: dict[str, list[float]] = {"cut": [], "pickle_records": [], "pickle_place": [], "unit": []}
     sizes = [0, 0]
     clock = clock_of()
-    chunks, started = _chunks(plan), clock()
+    chunks, started = cut_chunks(plan.task.conversion.reader.records(plan.inputs), plan.limits), clock()
     for chunk in chunks:
         moments = [started, clock()]
         sent = chunk.to_send()
