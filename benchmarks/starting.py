@@ -11,11 +11,12 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from benchmarks.rounds import medians
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKBENCH = [sys.executable, "-m", "workbench"]
@@ -44,7 +45,7 @@ PREPARED = (
 
 def seconds(command: list[str], folder: Path, checkout: Path) -> float:
     """The processor seconds of a process and its children, without the wait for other processes."""
-    variables = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "PYTHONPATH": str(checkout)}
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(checkout)}
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(command, cwd=folder, env=variables, stdout=output, stderr=output)
         _, status, used = os.wait4(process.pid, 0)
@@ -70,9 +71,10 @@ def main() -> None:
                 for side, checkout in sides.items():
                     arguments = [part.replace("RUN", f"run-{side}-{number}") for part in command]
                     times.setdefault((what, side), []).append(seconds(arguments, folder, checkout))
+    found = medians(times)
     print("| command |", " | ".join(sides), "|\n|---|" + "---|" * len(sides))
     for what in COMMANDS:
-        print(f"| {what} |", " | ".join(f"{statistics.median(times[what, side]):.2f}" for side in sides), "|")
+        print(f"| {what} |", " | ".join(f"{found[what, side]:.2f}" for side in sides), "|")
 
 
 if __name__ == "__main__":
