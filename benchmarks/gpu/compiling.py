@@ -6,7 +6,6 @@ Shapes are ragged: fifty micro-batches have fifty numbers of rows. After the fir
 from __future__ import annotations
 
 import torch
-from torch._dynamo.utils import counters
 
 from benchmarks.gpu.record import Record, Setting
 from benchmarks.gpu.steps import Stepper, emptied, first_step, recipe_of, rows_of
@@ -27,6 +26,8 @@ def run(setting: Setting, record: Record) -> None:
 
 
 def _measure(item: str, name: str, compiled: bool, setting: Setting, record: Record) -> None:
+    from torch._dynamo.utils import counters
+
     torch.compiler.reset()
     counters.clear()
     step = Stepper(recipe_of(name, setting, compile=compiled), setting.world, RAGGED)
@@ -48,4 +49,6 @@ def _measure(item: str, name: str, compiled: bool, setting: Setting, record: Rec
 
 def graphs() -> int:
     """How many graphs torch has compiled since its counters were cleared."""
+    from torch._dynamo.utils import counters
+
     return int(counters["stats"]["unique_graphs"])

@@ -12,8 +12,6 @@ from pathlib import Path
 import networkx
 import numpy as np
 import pytest
-from spacy.kb import InMemoryLookupKB
-from spacy.vocab import Vocab
 from typer.testing import CliRunner
 
 from kg.evaluation.task_options import LinkingScoring
@@ -411,6 +409,9 @@ def test_links_inside_given_stretches_alone(tmp_path, json_lines, graph, stored)
 
 def test_linkers_of_given_names(tmp_path, json_lines, graph, caplog):
     """By a table, by a spaCy knowledge base; a graph takes the names of its own entities alone."""
+    from spacy.kb import InMemoryLookupKB
+    from spacy.vocab import Vocab
+
     names = tmp_path / "names.tsv"
     names.write_text("Bobby\te2\t3\nBobby\te2\t1\nBobby\te9\t1\n")
     prepare("linker", "-o", tmp_path / "alone", "--names", names)

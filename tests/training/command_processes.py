@@ -53,7 +53,7 @@ class Forked:
         """The exit code and what it printed; a process that takes longer is killed."""
         deadline = time.monotonic() + seconds
         while self.running and time.monotonic() < deadline:  # not join: it waits for a killed process's children
-            time.sleep(0.005)
+            time.sleep(0.02)
         if self.running:
             self.process.kill()
             self.process.join()

@@ -28,7 +28,7 @@ def wait_for_step(run: Path, step: int, process: Any) -> None:
     while time.monotonic() < deadline and process.running:
         if any(record["step"] >= step for record in read_metrics(run)):
             return
-        time.sleep(0.005)
+        time.sleep(0.02)
     pytest.fail(f"step {step} did not come: {process.wait()}")
 
 
