@@ -20,7 +20,7 @@ from workbench.models.attention.reach import Reach, reach
 from workbench.models.context import Context
 from workbench.models.layout import Layout, layout_of
 from workbench.sequences.batch import Batch, MicroBatch, Stream, collate
-from workbench.sequences.pattern import READ, pattern_of
+from workbench.sequences.pattern import VISIBILITY, pattern_of
 from workbench.sequences.sequence import Sequence
 
 TRIALS = 1500
@@ -80,9 +80,9 @@ def test_what_is_said_is_the_predicate() -> None:
     assert counts["apart"] >= 5, counts
 
 
-@pytest.mark.parametrize("name", [*READ, "another"])
+@pytest.mark.parametrize("name", [*VISIBILITY, "another"])
 def test_an_integer_that_is_not_understood_leaves_nothing_known(name: str) -> None:
-    understood = name in READ
+    understood = name in VISIBILITY
     assert (pattern_of([3], {name: np.array([0, 1, 1])}) is not None) == understood
     assert pattern_of([3], {name: np.zeros(3, np.int64)}) is not None
 
