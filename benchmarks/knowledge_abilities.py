@@ -108,11 +108,13 @@ def ability_tables(seeds: int, output: Path) -> dict[str, list[list[str]]]:
                 cells = [spread([one["numbers"][number] for one in found]) for number in ability.shown]
                 rows.append([name, str(len(found)), *cells])
                 baselines = found[0].get("baselines", {}) | baselines
-        alongside = [[name, "", *(_told(of.get(number)) for number in ability.shown)] for name, of in baselines.items()]
+        alongside = [
+            [name, "", *(_reported(of.get(number)) for number in ability.shown)] for name, of in baselines.items()
+        ]
         if rows:
             tables[title] = [["", "seeds", *ability.shown], *rows, *alongside]
     return tables
 
 
-def _told(value: float | None) -> str:
+def _reported(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"

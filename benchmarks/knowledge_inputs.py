@@ -90,7 +90,7 @@ def parts(data: Path, labelled: Labelled, known: set[str]) -> tuple[list[Row], l
     (FewRel) those of which the graph knows one, as knowledge has nothing to say of the others.
     """
     trained, tested = (
-        [row for row in _lines(data / path) if _is_told_of(row, known)] for path in (labelled.trained, labelled.tested)
+        [row for row in _lines(data / path) if _is_reported(row, known)] for path in (labelled.trained, labelled.tested)
     )
     if labelled.trained == labelled.tested:
         trained, tested = trained[::2], tested[1::2]
@@ -99,7 +99,7 @@ def parts(data: Path, labelled: Labelled, known: set[str]) -> tuple[list[Row], l
     return trained, spaced([row for row in tested if row.get("relation") in known], TESTED)
 
 
-def _is_told_of(row: Row, known: set[str]) -> bool:
+def _is_reported(row: Row, known: set[str]) -> bool:
     """Whether a general type, or an entity of the graph."""
     if "y_str" in row:
         return bool(GENERAL & set(row["y_str"]))

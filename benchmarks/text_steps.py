@@ -207,8 +207,8 @@ def measure(
     device = torch.device(options.device)
     tokenizer = Tokenizer.load(recipe.tokenizer or "")
     micros = micro_batches(recipe, tokenizer, count)
-    goes_on = any(task.order == "continuous" for task in recipe.tasks.values())
-    orders = [micros, *([] if goes_on else [micro_batches(recipe, tokenizer, count, by_length=True)])]
+    resumes = any(task.order == "continuous" for task in recipe.tasks.values())
+    orders = [micros, *([] if resumes else [micro_batches(recipe, tokenizer, count, by_length=True)])]
     root = make_model(recipe, tasks_of(recipe, tokenizer), tokenizer).to(device).train()
     model = make(len(token_table(next(iter(root.networks.values())), "text"))).to(device)
     steps = {"ours": ours(root, micros, device)}

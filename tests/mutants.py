@@ -84,7 +84,7 @@ MUTANTS = [
     Mutant(BATCH, "[numbers.setdefault(group, len(numbers)) for", "[numbers.setdefault(group, 0) for"),
     Mutant(BATCH, "and all(torch.equal(values, other.fields[name]) for name, values in self.fields.items())", ""),
     Mutant(READER, "(c, epoch, s, i) if self.by_item else (c, epoch, x)", "(c, s, i) if self.by_item else (c, x)"),
-    Mutant(READER, "not begin and items[place.corpus].goes_on(place.shard, place.item)", "not begin"),
+    Mutant(READER, "not begin and items[place.corpus].resumes(place.shard, place.item)", "not begin"),
     Mutant(READER, "if each.total < needed:", "if each.total < needed - 1:"),
     Mutant(
         READER, "self._orders[corpus].locate(epoch, reads.at[here])", "self._orders[corpus].locate(0, reads.at[here])"

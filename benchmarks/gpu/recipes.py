@@ -47,7 +47,7 @@ def _compare(name: str, setting: Setting, record: Record) -> None:
     start = difference([first], exact[:1])
     record.below(f"{name}, float32, first step", start, FIRST)
     limit = DRAWING.get(name, LATER)
-    last = told_losses(expected[-1])
+    last = reported_losses(expected[-1])
     record.below(f"{name}, float32, {STEPS} steps", difference(expected, exact), limit, losses=last)
     if autocast_dtype("auto", setting.device) is not None:
         rounded = losses(recipe, setting.device, "auto")
@@ -89,6 +89,6 @@ def difference(expected: Losses, found: Losses, mean: bool = False) -> float:
     return float(differences.mean() if mean else differences.max())
 
 
-def told_losses(losses: dict[str, float]) -> dict[str, float]:
+def reported_losses(losses: dict[str, float]) -> dict[str, float]:
     """Losses in four figures."""
     return {key: float(f"{value:.4g}") for key, value in losses.items()}

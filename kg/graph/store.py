@@ -395,7 +395,7 @@ class GraphStore:
         report_remaining(control, self.path, self._relation_names, view.left, view.true_share, seed)
         return view
 
-    def tell_blank(self, control: str, seed: int) -> None:
+    def report_blank(self, control: str, seed: int) -> None:
         """Note what is left under a control that shows the same in place of every tail: the majority."""
         left = remaining_patterns(self._relations, self._tails, np.zeros_like(self._tails))
         report_remaining(control, self.path, self._relation_names, left, None, seed)

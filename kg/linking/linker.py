@@ -69,7 +69,7 @@ class Linker:
     name = "gazetteer"
     space: IdSpace | None = None
     """The namespace of the entities' ids; None if it was built from given names."""
-    learnt_from: Sequence[str] = ()
+    learned_from: Sequence[str] = ()
     """Identities of the corpora whose links it has seen (anchors); they don't judge it."""
 
     def __init__(
@@ -281,7 +281,7 @@ class Linker:
             about = Profiles(*(open_array(path, f"profile_{part}") for part in ("offsets", "words", "weights")))
         saved, search = (path, meta["version"]), meta.get("search") == SEARCH  # else built when a text is read
         found = cls(made, meta["case"], about, saved, open_word_ends(path, meta), search)
-        found.learnt_from, found.space = meta.get("learnt_from", ()), space_of(meta.get("graph"))
+        found.learned_from, found.space = meta.get("learned_from", ()), space_of(meta.get("graph"))
         return found
 
     @staticmethod
@@ -307,7 +307,7 @@ class Linker:
             "name": self.name,
             "version": self.version,
             "case": self.case,
-            "learnt_from": list(self.learnt_from),
+            "learned_from": list(self.learned_from),
             "graph": noted(self.space),
             "context": self.profiles is not None,
             "search": SEARCH,

@@ -104,7 +104,7 @@ class KnowledgeEmbedding(Objective):
         """Each triple as a sample of its own, with what is read of it and, as `labels`, the rows in the graph of its
         head, relation and tail."""
         return [
-            {**sample, **self._told(triple, draws.of(draw)), "draw": draw}
+            {**sample, **self._reported(triple, draws.of(draw)), "draw": draw}
             for sample in samples
             for number, triple in enumerate(self._triples(sample))
             for draw in [(*sample.get("draw", ()), number)]
@@ -211,7 +211,7 @@ class KnowledgeEmbedding(Objective):
                     tail = self.stated.facts(head, "out", [relation])[stated.index(tail)].other
             yield head, relation, tail
 
-    def _told(self, triple: tuple[str, str, str], rng: np.random.Generator) -> dict[str, object]:
+    def _reported(self, triple: tuple[str, str, str], rng: np.random.Generator) -> dict[str, object]:
         head, relation, tail = triple
         cast = [CastMember("head", head), CastMember("tail", tail)]
         if self.conditioned:

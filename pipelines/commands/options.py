@@ -20,7 +20,7 @@ from pipelines.preparing.duplicates import Duplicates
 from pipelines.preparing.engines.engine import Engine
 from pipelines.preparing.engines.ray_core import chosen_engine
 from pipelines.preparing.progress import show
-from pipelines.preparing.runner import check, check_beside, run
+from pipelines.preparing.runner import check, check_next_to, run
 from pipelines.preparing.splits import Splits
 from pipelines.preparing.uploads import CorpusUpload, folder_of
 from pipelines.preparing.workspace import CorpusFacts
@@ -141,7 +141,7 @@ class WritingOptions:
         place = url_of(self.output) or str(local_path(self.output))
         return f"{place.rstrip('/')}-{part}" if part else place.rstrip("/")
 
-    def file_beside(self, name: str) -> AbstractContextManager[Path]:
+    def file_next_to(self, name: str) -> AbstractContextManager[Path]:
         """A block that writes a file next to the corpus; of a URL a local one, which is uploaded."""
         place = f"{self.place_of()}/{name}"
         return uploaded(place) if url_of(place) is not None else nullcontext(Path(place))
@@ -194,7 +194,7 @@ class ReadingOptions(WritingOptions):
         """
         allow(import_paths([self.format]), Path.cwd(), "--format", trust=self.trust)
         paths = expand(local_inputs(self.inputs))
-        check_beside(folder_of(self.output), paths)
+        check_next_to(folder_of(self.output), paths)
         reader, read = chosen_reader(kind, self.format, paths, self.option, **lists)
         with ErrorContext(reader):
             left = passed_over(paths, reader.inputs(read), reader.may_name)

@@ -135,7 +135,7 @@ def _groups(given: Sequence[Part]) -> dict[str, list[Part]]:
     for split in split_names(parts[0].manifest):
         held_out = [part for part in given if part.split == split]
         numbers = {part.number for part in held_out}
-        held_out += [found for part in parts if part.number not in numbers for found in _beside(part, split)]
+        held_out += [found for part in parts if part.number not in numbers for found in _next_to(part, split)]
         _check_once(held_out)
         if held_out:
             groups[split] = held_out
@@ -144,7 +144,7 @@ def _groups(given: Sequence[Part]) -> dict[str, list[Part]]:
     return groups
 
 
-def _beside(part: Part, split: str) -> Iterator[Part]:
+def _next_to(part: Part, split: str) -> Iterator[Part]:
     """The part of a held-out split next to that of the corpus; none where it has no record.
 
     Raises:

@@ -119,7 +119,7 @@ def make_linker(graph: Path | None, options: LinkerOptions) -> Linker:
 
 def _seen(made: Linker, anchors: LinkedTexts | None) -> Linker:
     """The linker, with a note of the texts that it was trained on."""
-    made.learnt_from = [] if anchors is None else [anchors.corpus.identity]
+    made.learned_from = [] if anchors is None else [anchors.corpus.identity]
     return made
 
 

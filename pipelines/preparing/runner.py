@@ -142,7 +142,7 @@ def check(
     Raises:
         WorkbenchError: the output lies inside of an input, or its folder belongs to another preparation.
     """
-    check_beside(output, inputs)
+    check_next_to(output, inputs)
     splits, duplicates, limits = splits or Splits(), duplicates or Duplicates(), limits or Limits()
     task = ShardTask(conversion, kind, output, splits, numbered_keys, log_drops, upload)
     options = _deciding(task, duplicates, limits)
@@ -155,7 +155,7 @@ def check(
     return PreparationPlan(inputs, task, duplicates, limits, workspace, workspace.complete(), engine)
 
 
-def check_beside(output: Path, inputs: Sequence[Path]) -> None:
+def check_next_to(output: Path, inputs: Sequence[Path]) -> None:
     """
     Raises:
         WorkbenchError: the output would be read as an input by the next run.

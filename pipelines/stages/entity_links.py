@@ -96,7 +96,7 @@ class LinkEntities:
         links = self.found(text, inside, self.min_score, self.candidates)
         found: list[list[Any]] = [[start, end, entity, round(score, 4)] for start, end, entity, score in links]
         if self.given == "supervise":
-            return _told(found, before)
+            return _reported(found, before)
         if self.given == "keep":
             found = [link for link in found if not any(link[0] < span[1] and span[0] < link[1] for span in before)]
         kept = [] if self.given == "replace" else before
@@ -117,7 +117,7 @@ class LinkEntities:
             )
 
 
-def _told(found: list[list[Any]], right: Sequence[list[Any]]) -> list[list[Any]]:
+def _reported(found: list[list[Any]], right: Sequence[list[Any]]) -> list[list[Any]]:
     """The spans; those with the characters of a right one get the label whether their entity is the right one."""
     meant: dict[tuple[int, int], set[str]] = {}
     for start, end, entity, *_ in right:

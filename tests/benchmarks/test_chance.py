@@ -75,7 +75,7 @@ def test_supersenses_have_their_shares_of_words() -> None:
     assert found == pytest.approx((either - 2 * math.log(first)) / 2)
 
 
-def test_polarities_count_beside_parts_of_speech() -> None:
+def test_polarities_count_next_to_parts_of_speech() -> None:
     found = LabelCounts()
     found.add({"labels": np.array([0, 0, 1, 1]), "polarities": np.array([2, 2, 2, 0])})
     parts = -math.log(3 / 6)

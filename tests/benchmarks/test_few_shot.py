@@ -47,7 +47,7 @@ def written(run: Path, right: np.ndarray) -> None:
     (run / "evaluations" / "tag-test.json").write_text(json.dumps(result))
 
 
-def test_pairs_are_compared_by_seed_and_what_is_there_is_told(tmp_path: Path) -> None:
+def test_pairs_are_compared_by_seed_and_what_is_there_is_reported(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     found: dict[str, list[float]] = {}
     for control in STUDY.designs:

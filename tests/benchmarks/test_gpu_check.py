@@ -53,7 +53,7 @@ def one_thread() -> Iterator[None]:
 # ---- parts, page, command
 
 
-def test_a_part_that_raises_is_told_and_the_others_go_on(setting: Setting) -> None:
+def test_a_part_that_raises_is_reported_and_the_others_continue(setting: Setting) -> None:
     def raising(setting: Setting, record: Record) -> None:
         record.below("before", 1.0, 2.0)
         raise ValueError("the card is on fire")

@@ -35,7 +35,7 @@ def write_photos(folder: Path) -> tuple[Path, Path]:
     return captions, images
 
 
-def test_a_caption_is_told_while_its_photo_is_seen(tmp_path: Path) -> None:
+def test_a_caption_is_reported_while_its_photo_is_seen(tmp_path: Path) -> None:
     captions, images = write_photos(tmp_path)
     write_videos(captions, images, tmp_path / "videos.jsonl")
     (video,) = VideosJsonl(videos=[str(tmp_path / "videos")]).samples([tmp_path / "videos.jsonl"])

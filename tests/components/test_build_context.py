@@ -47,9 +47,9 @@ class Looking(Masking):
 @pytest.fixture
 def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """An objective whose masking strategy keeps the context in which it was built, and opens a graph."""
-    (tmp_path / "looking_policy.py").write_text(LOOKING)
+    (tmp_path / "looking_masking.py").write_text(LOOKING)
     monkeypatch.syspath_prepend(str(tmp_path))
-    return {"objective": "mlm", "masking": "looking_policy:Looking"}
+    return {"objective": "mlm", "masking": "looking_masking:Looking"}
 
 
 def test_what_a_component_of_a_component_receives_is_in_its_context(spec: dict[str, str]) -> None:

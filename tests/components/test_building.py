@@ -135,9 +135,9 @@ class Asking(Masking):
 
 
 def test_components_of_components_receive_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "asking_policy.py").write_text(ASKING)
+    (tmp_path / "asking_masking.py").write_text(ASKING)
     monkeypatch.syspath_prepend(str(tmp_path))
-    masking = {"masking": "asking_policy:Asking", "seed": 5}
+    masking = {"masking": "asking_masking:Asking", "seed": 5}
     vocabulary = SimpleNamespace(id=lambda role: 1, ordinary_ids=[2])
     objective = build("objective", {"objective": "mlm", "masking": masking}, tokenizer=vocabulary, seed=3)
     assert objective.masking.asked == (vocabulary, 5, "nobody")

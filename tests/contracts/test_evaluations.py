@@ -138,14 +138,14 @@ def test_a_result_names_what_went_in_and_lies_in_the_run(name: str, world: World
 
 
 @over("evaluation", "limit")
-def test_a_limit_is_told(name: str, world: World, result: Result) -> None:
+def test_a_limit_is_reported(name: str, world: World, result: Result) -> None:
     some = scored(name, world, limit=2)
     assert some.options == {**result.options, "limit": 2}
     assert sum(some.counts.values()) < sum(result.counts.values())
 
 
 @over("evaluation")
-def test_half_precision_is_told(name: str, world: World, result: Result) -> None:
+def test_half_precision_is_reported(name: str, world: World, result: Result) -> None:
     """Numbers that networks made in another precision are not taken for those of float32."""
     scoring = find_task(cases_of("evaluation")[name].part).scoring
     if "precision" not in {field.name for field in fields(scoring)}:
@@ -242,7 +242,7 @@ def test_a_run_is_left_as_it_is(name: str, runs: Runs) -> None:
 
 
 @over("evaluation")
-def test_every_item_is_told_and_its_line_is_enough_to_compute_the_numbers(name: str, runs: Runs) -> None:
+def test_every_item_is_reported_and_its_line_is_enough_to_compute_the_numbers(name: str, runs: Runs) -> None:
     """`--predictions FILE` has a line for each item; the sums over the lines equal the printed numbers."""
     _, _, again, file, _ = runs
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]

@@ -147,7 +147,7 @@ def test_what_reads_no_text_is_refused_as_a_run(name: str, tmp_path: Path) -> No
 
 
 @over("family")
-def test_a_layer_that_the_configuration_does_not_tell_of_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_layer_that_the_configuration_does_not_state_is_refused(name: str, tmp_path: Path) -> None:
     """Its weights belong to the network, which would compute something else without them."""
     checkpoint_family, config, network = made(name)
     part = cases_of("family")[name].part

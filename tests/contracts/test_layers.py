@@ -122,7 +122,7 @@ def piece_of(batch: Batch, lengths: list[int], rows: Tensor) -> Stream:
 @pytest.mark.parametrize("keeps", ["keys", "rows"])
 @over("layer")
 @torch.no_grad()
-def test_pieces_with_a_past_are_the_whole(name: str, keeps: Any) -> None:
+def test_pieces_with_a_kv_cache_are_the_whole(name: str, keeps: Any) -> None:
     """What generation and the memory of long texts take for granted."""
     layer = build(name)
     batch, hidden = read_on()

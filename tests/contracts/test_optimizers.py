@@ -49,7 +49,7 @@ def test_an_optimizer_follows_its_paper(name: str) -> None:
 
 
 @over("optimizer")
-def test_state_by_name_goes_on_exactly(tmp_path: Path, name: str) -> None:
+def test_state_by_name_continues_exactly(tmp_path: Path, name: str) -> None:
     whole, separated = Model(), Model()
     train(whole, make_optimizer(whole, spec(name)), range(6))
     optimizer = make_optimizer(separated, spec(name))

@@ -63,7 +63,7 @@ def raw(name: str, tmp_path: Path) -> Raw:
 
 
 @over("reader")
-def test_a_format_is_told_by_its_input(name: str, raw: Raw) -> None:
+def test_a_format_is_detected_by_its_input(name: str, raw: Raw) -> None:
     assert detect(raw.kind, raw.paths) == raw.format
     assert raw.file in raw.reader().inputs(raw.paths)
 
@@ -132,7 +132,7 @@ def test_an_empty_file_gives_nothing_or_is_named(name: str, raw: Raw) -> None:
 
 
 @over("reader", "damaged")
-def test_damage_is_told_with_the_file(name: str, raw: Raw) -> None:
+def test_damage_is_reported_with_the_file(name: str, raw: Raw) -> None:
     whole = raw.file.read_bytes()
     at = whole.index(b"\n", len(whole) // 2) if b"\n" in whole[len(whole) // 2 :] else len(whole) // 2
     raw.file.write_bytes(whole[:at] + GARBAGE + whole[at:])

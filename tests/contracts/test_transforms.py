@@ -141,7 +141,7 @@ def test_no_mention_and_no_token_is_lost(name: str) -> None:
 
 
 @over("transform", "dropped")
-def test_what_a_step_drops_is_told_once(name: str) -> None:
+def test_what_a_step_drops_is_reported_once(name: str) -> None:
     transform = make("transform", name)
     transform(step_input(name), draws())
     dropped = transform.take_dropped()

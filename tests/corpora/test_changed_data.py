@@ -162,7 +162,7 @@ def test_an_index_that_contradicts_itself(write: Any, case: str) -> None:
         ShardIndex(path)
 
 
-def test_verify_lists_damaged_indexes_and_goes_on(write: Any, texts: Any) -> None:
+def test_verify_lists_damaged_indexes_and_continues(write: Any, texts: Any) -> None:
     corpus = write(texts(30), shard_size=10)
     tampered(Path(corpus.place, corpus.shards[0].index), length_text=at(0, 10**15))
     Path(corpus.place, corpus.shards[1].index).write_bytes(b"\xff" * 100)

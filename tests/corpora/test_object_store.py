@@ -138,7 +138,7 @@ def test_what_another_try_cannot_change_is_refused_at_once(store: Any, caplog: A
     assert not warnings_of(caplog)
 
 
-def test_a_file_that_was_changed_is_told_from_damage_on_the_way(store: Any, tmp_path: Path) -> None:
+def test_a_file_that_was_changed_is_distinguished_from_damage_on_the_way(store: Any, tmp_path: Path) -> None:
     proxy, _, _ = store
     local = corpus_in(tmp_path / "changed", 2)
     data = bytearray(Path(local.place, "part-000001.tar").read_bytes())

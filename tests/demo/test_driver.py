@@ -85,7 +85,7 @@ def test_a_failing_job_is_named_with_its_message(tmp_path: Path) -> None:
         run_together([job("pretrain", "nothing", output="x")], Console(quiet=True), at_once=1, threads=1, logs=tmp_path)
 
 
-def test_ctrl_c_stops_the_jobs_and_the_same_jobs_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_stops_the_jobs_and_the_same_jobs_continue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("notes.txt").write_text("An old river runs past a small town.\n" * 20)
     run_together(

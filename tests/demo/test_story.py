@@ -71,7 +71,7 @@ def test_the_story_has_a_row_for_every_model_and_follows_the_numbers() -> None:
     assert "falls from 80.0% to 25.0%" in retrieval.text[0]
 
 
-def test_another_outcome_is_told_otherwise() -> None:
+def test_another_outcome_is_reported_otherwise() -> None:
     facts = reported(lambda run, corpus, control: 0.5 if run == "k-bert-shuffled-graph" else 0.3)[0]
     assert "of the graph, k-bert rises from 30.0% to 50.0%" in facts.text[2]
     assert "entity vectors, ernie-thu stays at 30.0%" in facts.text[2]

@@ -41,12 +41,12 @@ def test_a_run_is_fine_tuned_by_adapters(
     evaluate(Classification(), ClassifyScoring(run=run, corpus=movies))
     slow = ("train.max_steps=1", "train.lr_schedule.warmup_steps=0", "train.lr=1e-9")
     again = fine_tune(Classification(), tuning(run, movies, tmp_path / "again", *slow))
-    gone_on = load(again).model.network().state_dict()
+    continued = load(again).model.network().state_dict()
     for name in added:
-        torch.testing.assert_close(gone_on[name], tuned[name], atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(continued[name], tuned[name], atol=1e-6, rtol=1e-6)
 
 
-def test_adapters_of_another_run_stand_beside_those_of_this_one(
+def test_adapters_of_another_run_are_next_to_those_of_this_one(
     pretrained: Path, prepared: Callable[..., str], tmp_path: Path
 ) -> None:
     """Each was trained alone; here all read one network, which is trained, while their own layers stay."""

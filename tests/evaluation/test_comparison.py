@@ -177,7 +177,7 @@ def test_what_was_not_measured_alike_is_refused(tmp_path: Path, change: dict[str
         assert compare([str(one), str(other)], across_variants=True, samples=100)
 
 
-def test_shares_of_older_files_are_compared_and_files_alone_tell_no_task(tmp_path: Path) -> None:
+def test_shares_of_older_files_are_compared_and_files_alone_say_no_task(tmp_path: Path) -> None:
     one, other = (written(tmp_path / name, predicted(seed, 0.5)) for seed, name in enumerate("ab"))
     wanted = compare([str(one), str(other)], samples=200)[0].differences
     old, new = tmp_path / "old.jsonl", tmp_path / "new.jsonl"

@@ -101,7 +101,7 @@ class Shift(torch.nn.Module):
         return {**hidden, "text": hidden["text"] + torch.roll(hidden["text"], 1, 0)}
 
 
-def test_a_layer_that_mixes_rows_without_a_past_is_refused(causal: Path) -> None:
+def test_a_layer_that_mixes_rows_without_a_kv_cache_is_refused(causal: Path) -> None:
     loaded = load(causal)
     loaded.model.network("gpt").layers.append(Shift())
     with pytest.raises(WorkbenchError, match="mixes rows by other means than attention and has no cache"):
@@ -120,7 +120,7 @@ def test_a_run_that_predicts_no_next_token_is_refused(pretrained: Path, causal: 
     assert Generator(load(causal), network_name="gpt", stream="text").placed.name == "clm"
 
 
-def test_several_networks_that_can_are_told_apart(texts: Path) -> None:
+def test_several_networks_that_can_are_distinguished(texts: Path) -> None:
     objectives = [
         {"objective": "clm", "network": "small"},
         {"objective": "clm", "name": "other", "network": "large", "view": "second"},

@@ -25,7 +25,7 @@ from workbench.evaluation.tasks.pseudo_perplexity import PseudoPerplexity
 
 
 @pytest.mark.parametrize("task", [Perplexity(), PseudoPerplexity()], ids=lambda task: task.name)
-def test_two_ranks_tell_what_one_tells(task: LikelihoodTask[Any], pretrained: Path, texts: Path) -> None:
+def test_two_ranks_say_what_one_says(task: LikelihoodTask[Any], pretrained: Path, texts: Path) -> None:
     run = causal(texts, "ranks") if isinstance(task, Perplexity) else pretrained
     scoring = task.scoring(run=run, corpus=str(texts / "texts"), batch_size=4)
     results: dict[int, Result] = {}
@@ -54,13 +54,13 @@ def test_an_empty_text_costs_nothing_and_a_corpus_of_them_is_refused(texts: Path
         task.score(task.open(scoring), Corpus.open(none), scoring)
 
 
-def test_frequencies_are_told_in_nats() -> None:
+def test_frequencies_are_reported_in_nats() -> None:
     counts = {7: 3, 9: 1}
     assert entropy(counts) == pytest.approx(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)))
     assert unigram_loss(counts, Counter({7: 4}), 10) == pytest.approx(-(3 * math.log(5 / 14) + math.log(1 / 14)) / 4)
 
 
-def test_what_is_no_number_is_told() -> None:
+def test_what_is_no_number_is_reported() -> None:
     assert Cost(2, 2 * math.log(8), 3, 6).numbers() == pytest.approx(
         {"perplexity": 8.0, "loss": math.log(8), "bits_per_byte": 1.0, "bits_per_character": 2.0}
     )

@@ -81,7 +81,7 @@ def scored_by_ranks(score: Callable[[int, World], None]) -> None:
 
 
 @pytest.mark.parametrize(("task", "options"), TASKS, ids=lambda each: getattr(each, "name", ""))
-def test_two_ranks_tell_what_one_tells(
+def test_two_ranks_say_what_one_says(
     task: ObjectiveTask[Any, Any],
     options: type[Tuning],
     pretrained: Path,

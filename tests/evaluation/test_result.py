@@ -63,7 +63,7 @@ class OwnScoring(Scoring):
     stage: Path | None = None
 
 
-def test_the_options_that_were_chosen_are_told() -> None:
+def test_the_options_that_were_chosen_are_reported() -> None:
     plain = OwnScoring(run=Path("a"), corpus="b", needed=Path("c"), batch_size=7, control="no-kg")
     assert plain.chosen() == {}
     chosen = OwnScoring(run=Path("a"), corpus="b", needed=Path("c"), limit=3, rule="all", stage=Path("runs/x"))
@@ -76,7 +76,7 @@ def test_the_table_shows_what_was_counted() -> None:
     assert "1,200 sentences; sum" in console.export_text()
 
 
-def test_a_result_below_its_baselines_is_told() -> None:
+def test_a_result_below_its_baselines_is_reported() -> None:
     baselines = {"most frequent class": {"accuracy": 0.6}, "chance": {"accuracy": 0.2}, "another": {"f1": 1.0}}
     assert against({"accuracy": 0.5}, baselines) == "accuracy below most frequent class"
     assert against({"accuracy": 0.1}, baselines) == "accuracy below most frequent class, chance"
@@ -108,7 +108,7 @@ def test_each_class_is_shown_by_itself_and_the_missing_are_named() -> None:
     assert "by class" not in console.export_text()
 
 
-def test_other_controls_of_the_same_weights_stand_beside(tmp_path: Path) -> None:
+def test_other_controls_of_the_same_weights_are_next_to(tmp_path: Path) -> None:
     """Not those of other weights, options or corpora; a control may have read something else."""
     plain = made(0.5)
     others = [
@@ -147,7 +147,7 @@ def test_groups_of_many_stand_in_a_table_of_their_own_that_80_columns_hold() -> 
     assert any("after the slash: better" in line for line in lines)
 
 
-def test_a_mean_of_several_seeds_below_a_baseline_is_told() -> None:
+def test_a_mean_of_several_seeds_below_a_baseline_is_reported() -> None:
     runs = {"one": {"accuracy": 0.9}, "two": {"accuracy": 0.3}}
     assert SeedStatistics("classify", "dev", runs, baselines={"always a": {"accuracy": 0.7}}).table().caption == (
         "mean: accuracy below always a"
@@ -155,7 +155,7 @@ def test_a_mean_of_several_seeds_below_a_baseline_is_told() -> None:
     assert SeedStatistics("classify", "dev", runs, baselines={"always a": {"accuracy": 0.5}}).table().caption is None
 
 
-def test_items_seed_and_intervals_stand_beside_the_numbers() -> None:
+def test_items_seed_and_intervals_are_next_to_the_numbers() -> None:
     """A result below an upper bound is not reported as losing to it."""
     baselines = {"best possible": {"accuracy": 0.9}, "chance": {"accuracy": 0.8}}
     items = EvaluationItems(
@@ -204,7 +204,7 @@ def test_an_item_without_a_key_is_refused_by_its_place() -> None:
         Result("mine", {"accuracy": 1.0}, {"texts": 2}, predictions=items).take_intervals()
 
 
-def test_ranks_among_other_images_are_no_rivals_and_a_control_that_finds_images_is_told() -> None:
+def test_ranks_among_other_images_are_no_rivals_and_a_control_that_finds_images_is_reported() -> None:
     numbers = {"image_retrieval/r1": 0.02, "image_retrieval/mean_rank": 300.0}
     few = {"image_retrieval/r1": 0.04, "image_retrieval/mean_rank": 13.0}
     chance = {"chance": {"image_retrieval/r1": 0.001, "image_retrieval/mean_rank": 500.0}, "chance, 25 images": few}

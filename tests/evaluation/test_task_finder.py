@@ -61,7 +61,7 @@ def test_every_folder_is_a_task_of_its_name() -> None:
         assert task.tuning is None or issubclass(task.tuning, Tuning)
 
 
-def test_those_that_train_are_told_without_being_imported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_those_that_train_are_reported_without_being_imported(capsys: pytest.CaptureFixture[str]) -> None:
     """What the source is read for is what the classes say."""
     by_class = {name for name in task_modules() if find_task(name).tuning is not None}
     assert set(trained_tasks()) == by_class < set(task_modules())
@@ -83,7 +83,7 @@ def test_its_panels_are_there(name: str) -> None:
         assert callable(import_named("report panel", panel))
 
 
-def test_a_task_elsewhere_runs_when_told(theirs: str) -> None:
+def test_a_task_elsewhere_runs_when_trusted(theirs: str) -> None:
     with pytest.raises(WorkbenchError, match="add --trust"):
         find_task(theirs)
     assert "their_task" not in sys.modules

@@ -43,7 +43,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, texts: Path) -> Path:
     return folder
 
 
-def test_the_same_corpus_and_another_split_of_its_files_are_told_and_a_held_out_part_is_not(world: Path) -> None:
+def test_the_same_corpus_and_another_split_of_its_files_are_reported_and_a_held_out_part_is_not(world: Path) -> None:
     def reported(run: str, corpus: str) -> list[str]:
         return training_overlap(world / run, Corpus.open(world / corpus))
 

@@ -49,14 +49,14 @@ class Alone(nn.Module):
 
 @pytest.mark.parametrize("builder", [CAUSAL, PREFIX])
 @pytest.mark.parametrize("options", [{}, {"rotary": 10000.0, "norm_place": "pre"}])
-def test_our_own_layers_have_a_past(builder: dict, options: dict, setting: Any) -> None:
+def test_our_own_layers_have_a_kv_cache(builder: dict, options: dict, setting: Any) -> None:
     network, head, continuation, prompts = setting(builder, **options)
     for prompt in prompts:
         check_cache(network, head, continuation, collate([prompt]))
 
 
 @pytest.mark.parametrize("place", [0, 2])
-def test_a_layer_without_a_past_is_refused(place: int, setting: Any) -> None:
+def test_a_layer_without_a_kv_cache_is_refused(place: int, setting: Any) -> None:
     network, head, continuation, prompts = setting(CAUSAL)
     network.layers.insert(place, Alone())
     with pytest.raises(WorkbenchError, match=r"mixes rows by other means than attention.*Context\.recall"):

@@ -46,7 +46,7 @@ def generators(count: int, seed: int = 0) -> list[Any]:
 
 
 @pytest.mark.parametrize(("builder", "layer"), SETTINGS)
-def test_logits_with_a_past_are_those_without(builder: dict, layer: dict, decoders: Any) -> None:
+def test_logits_with_a_kv_cache_are_those_without(builder: dict, layer: dict, decoders: Any) -> None:
     cached, uncached = decoders(builder, **layer)
     torch.testing.assert_close(cached.begin(), uncached.begin(), atol=1e-5, rtol=1e-5)
     for tokens, origins in (([7, 8, 9, 10], [0, 1, 2, 3]), ([11, 12, 13], [2, 0, 2]), ([14], [1])):
@@ -56,7 +56,7 @@ def test_logits_with_a_past_are_those_without(builder: dict, layer: dict, decode
 
 @pytest.mark.parametrize(("builder", "layer"), SETTINGS)
 @pytest.mark.parametrize("beams", [1, 3])
-def test_texts_with_a_past_are_those_without(builder: dict, layer: dict, beams: int, decoders: Any) -> None:
+def test_texts_with_a_kv_cache_are_those_without(builder: dict, layer: dict, beams: int, decoders: Any) -> None:
     decoding = Decoding(max_new_tokens=12, beams=beams)
     found, expected = (
         beam_search(decoder, decoding, 4) if beams > 1 else draw(decoder, decoding, generators(4))
@@ -215,7 +215,7 @@ def test_options_of_another_way_to_choose_are_refused(options: dict, said: str) 
         Decoding(**options)
 
 
-def test_broken_weights_are_told(setting: Any) -> None:
+def test_broken_weights_are_reported(setting: Any) -> None:
     network, head, continuation, prompts = setting(CAUSAL)
     network.embeddings["text"].token.weight.fill_(float("nan"))
     with pytest.raises(WorkbenchError, match="that are NaN"):

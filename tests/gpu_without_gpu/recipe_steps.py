@@ -134,12 +134,12 @@ def check(name: str, data: Data, only: str | None = None) -> dict[str, Any]:
     gpu = torch.device("cuda", 0)
     expected: list[dict[str, float]] = []
     if only != "counted":
-        with _told(found, "cpu"):
+        with _reported(found, "cpu"):
             expected, _ = steps(prepared(name, data, "float32", 0.0), torch.device("cpu"))
     for key in ("float32", "bfloat16", "counted"):
         if only not in (None, key):
             continue
-        with _told(found, key), EMULATION, _kernels_noted() as kernels:
+        with _reported(found, key), EMULATION, _kernels_noted() as kernels:
             if key == "counted":
                 _, record = steps(prepared(name, data, "auto", DROPOUT), gpu)
                 found |= {"waits": record.waits, "launches": record.counts["launches"], "kernels": sorted(kernels)}
@@ -152,7 +152,7 @@ def check(name: str, data: Data, only: str | None = None) -> dict[str, Any]:
 
 
 @contextmanager
-def _told(found: dict[str, Any], run: str) -> Iterator[None]:
+def _reported(found: dict[str, Any], run: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:

@@ -133,7 +133,7 @@ def test_special_tokens_that_its_tokenizer_lacks_are_left_out(tmp_path: Path) ->
     assert checkpoint_recipe_tree(str(folder))["tokenizer"] == "${vars.data}/tokenizer.json"
 
 
-def test_a_tokenizer_of_far_fewer_tokens_than_the_network_is_told(
+def test_a_tokenizer_of_far_fewer_tokens_than_the_network_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = folder_of("bert", tmp_path / "bert")
@@ -146,7 +146,7 @@ def test_a_tokenizer_of_far_fewer_tokens_than_the_network_is_told(
         assert (f"the configuration has vocab_size = {size:,}" in caplog.text) is reported
 
 
-def test_what_is_no_release_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_release_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("empty").mkdir()
     with pytest.raises(WorkbenchError, match=r"empty is not a run: .* nor is it a checkpoint"):

@@ -36,6 +36,6 @@ def test_every_family_is_found_with_and_without_its_package() -> None:
     assert family_of("mine:Family") == "mine:Family"
 
 
-def test_an_unknown_one_is_told() -> None:
+def test_an_unknown_one_is_reported() -> None:
     with pytest.raises(WorkbenchError, match=r"unknown family 'ernie-tuh'.*kg\.ernie_thu"):
         family_of("ernie-tuh")

@@ -148,7 +148,7 @@ def test_adapters_of_a_run_become_those_of_their_numbers(source: Path, adapted: 
     assert torch.equal(layer(new, 3), layer(weights(source), 3))
 
 
-def test_adapters_beside_other_weights_are_told(adapted: Path, started: Started, tmp_path: Path) -> None:
+def test_adapters_next_to_other_weights_are_reported(adapted: Path, started: Started, tmp_path: Path) -> None:
     started({"weights": str(adapted), "adapters": [0]}, layers=4, adapt=[LORA])
     log = (tmp_path / "new" / "log.txt").read_text()
     assert "its adapters were trained with other base weights than these" in log
@@ -221,7 +221,7 @@ def test_one_tensor_comes_from_one_place(source: Path, tmp_path: Path, started: 
         started(both)
 
 
-def test_a_run_tells_what_it_started_from_and_keeps_to_it(source: Path, tmp_path: Path, corpus: Path) -> None:
+def test_a_run_says_what_it_started_from_and_keeps_to_it(source: Path, tmp_path: Path, corpus: Path) -> None:
     def recipe(place: Path) -> Any:
         plain = model(2, init_from=str(place))
         task = text_task(corpus, "mlm")
@@ -268,7 +268,7 @@ def test_a_file_that_would_run_code_is_refused(source: Path, tmp_path: Path, sta
     assert not (tmp_path / "touched").exists()
 
 
-def test_files_that_are_not_whole_are_told(source: Path, tmp_path: Path, started: Started) -> None:
+def test_files_that_are_not_whole_are_reported(source: Path, tmp_path: Path, started: Started) -> None:
     folder = tmp_path / "bert"
     tensors = load_file(folder / "model.safetensors")
     lacking = {name: tensor for name, tensor in tensors.items() if "layer.1.attention.self.key" not in name}

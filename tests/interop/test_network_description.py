@@ -24,7 +24,7 @@ def test_defaults_that_are_written_down_make_no_difference() -> None:
 
 
 @pytest.mark.parametrize("name", OTHER)
-def test_what_a_head_computes_otherwise_is_told(name: str) -> None:
+def test_what_a_head_computes_otherwise_is_reported(name: str) -> None:
     head, line = OTHER[name]
     assert f"mlm: {line}" in differences_of_heads({"mlm": {"objective": "mlm", "head": head}}, {"mlm": THEIRS})
 

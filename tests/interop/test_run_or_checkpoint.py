@@ -63,7 +63,7 @@ def test_it_is_exported_as_it_was(bert: Path, tmp_path: Path) -> None:
     equal(load_file(bert / "model.safetensors"), load_file(tmp_path / "again" / "model.safetensors"))
 
 
-def test_a_decoder_reads_from_left_to_right_and_goes_on(tmp_path: Path) -> None:
+def test_a_decoder_reads_from_left_to_right_and_continues(tmp_path: Path) -> None:
     folder = tmp_path / "gpt2"
     words = tokenizers.Tokenizer.from_file(str(tokenizer(folder / "tokenizer.json")))
     released(folder, "gpt2", words.get_vocab_size())
@@ -93,7 +93,7 @@ def test_it_is_fine_tuned_and_what_comes_out_is_a_run(
     assert results_of(bert) == Path("evaluations/hugging-face")
 
 
-def test_what_cannot_be_opened_is_told(bert: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_opened_is_reported(bert: Path, tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     bare.mkdir()
     with pytest.raises(WorkbenchError, match=r"is not a run: it has no recipe.yaml; nor is it a checkpoint"):

@@ -47,8 +47,8 @@ def there_and_out(name: str, kind: Kind, tmp_path: Path) -> Path:
 
 @over("family", "text")
 def test_the_library_reads_the_same_ids(name: str, tmp_path: Path) -> None:
-    goes_on = make_family(cases_of("family")[name].part).goes_on
-    check_ids(there_and_out(name, "wordpiece", tmp_path), "wordpiece", goes_on)
+    resumes = make_family(cases_of("family")[name].part).resumes
+    check_ids(there_and_out(name, "wordpiece", tmp_path), "wordpiece", resumes)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
@@ -57,7 +57,7 @@ def test_of_every_kind_of_tokenizer(name: str, kind: Kind, tmp_path: Path) -> No
     check_ids(there_and_out(name, kind, tmp_path), kind)
 
 
-def check_ids(folder: Path, kind: Kind, goes_on: bool = True) -> None:
+def check_ids(folder: Path, kind: Kind, resumes: bool = True) -> None:
     """Those of the library, its special tokens, its segments and its greatest length are ours. Of a family that is
     none of the library's, by the class that the folder names."""
     loaded = load(folder)
@@ -66,7 +66,7 @@ def check_ids(folder: Path, kind: Kind, goes_on: bool = True) -> None:
     assert ours.identity == words(kind).identity
     known = "model_type" in json.loads((folder / "config.json").read_text())
     theirs = (transformers.AutoTokenizer if known else transformers.PreTrainedTokenizerFast).from_pretrained(folder)
-    causal = frame.visibility == "causal" and goes_on
+    causal = frame.visibility == "causal" and resumes
     for text in TEXTS:
         ids = ours.encode(text).ids.tolist()
         assert theirs(text, add_special_tokens=False)["input_ids"] == ids
@@ -95,7 +95,7 @@ def test_the_model_takes_what_its_tokenizer_gives(name: str, tmp_path: Path) -> 
     torch.testing.assert_close(encode_texts(load(folder), texts, pool="summary"), theirs, atol=1e-4, rtol=1e-4)
 
 
-def test_a_token_that_is_taken_for_padding_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_token_that_is_taken_for_padding_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     there_and_out("roberta", "wordpiece", tmp_path)
     assert "roberta uses the token of id 1 as padding" in caplog.text
     assert "'[UNK]'" in caplog.text

@@ -68,7 +68,7 @@ def test_a_family_that_reads_otherwise_is_refused(family: str, visibility: str, 
 
 @pytest.mark.parametrize("place", ["run", "checkpoint"])
 @pytest.mark.parametrize(("theirs", "ours"), [("causal", "bidirectional"), ("bidirectional", "causal")])
-def test_a_start_from_weights_that_read_otherwise_is_told(theirs: str, ours: str, place: str, tmp_path: Path) -> None:
+def test_weights_that_read_otherwise_are_reported(theirs: str, ours: str, place: str, tmp_path: Path) -> None:
     source = run_of("bert", theirs, tmp_path, "source")
     if place == "checkpoint":
         export(source, tmp_path / "out", "bert")
@@ -80,7 +80,7 @@ def test_a_start_from_weights_that_read_otherwise_is_told(theirs: str, ours: str
     assert "have read texts with visibility" not in (same / "log.txt").read_text()
 
 
-def test_a_network_is_read_in_all_ways_that_it_has_learnt(tmp_path: Path) -> None:
+def test_a_network_is_read_in_all_ways_that_it_has_learned(tmp_path: Path) -> None:
     model = model_of("bert", {**case_of("family", "bert").config, "max_position_embeddings": 20})
     task = text_task(texts(tmp_path / "texts"), "mlm")
     recipe = load_recipe(str(recipe_file(tmp_path / "recipe.yaml", model, task)))

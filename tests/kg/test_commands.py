@@ -177,7 +177,7 @@ def test_degrees(corpus, invoke, tmp_path):
         invoke("graph", tmp_path / "g", "a", "--degrees", 2)
 
 
-def test_a_picture_by_command(corpus, invoke, tmp_path):
+def test_a_figure_by_command(corpus, invoke, tmp_path):
     assert invoke("graph", corpus, "Q0", "--hops", 2, "--draw", tmp_path / "q.svg").exit_code == 0
     assert "<svg" in (tmp_path / "q.svg").read_text()
     with pytest.raises(WorkbenchError, match="start from entities"):

@@ -29,7 +29,7 @@ METRICS = ("mlm/loss", "towns_linking/loss", "words_linking/loss", "towns_linkin
 
 
 @pytest.fixture(scope="module")
-def told_world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reported_world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Texts whose towns and countries are linked to one graph, and whose words to another; and the latter's vectors."""
     folder = make_world(tmp_path_factory.mktemp("two-graphs"))
     records = [reported(t, w) for t in range(len(TOWNS)) for w in WORDINGS[:2]]
@@ -66,24 +66,24 @@ def both(folder: Path, **top: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def recipe_file(told_world: Path, tmp_path: Path) -> Path:
+def recipe_file(reported_world: Path, tmp_path: Path) -> Path:
     path = tmp_path / "both.yaml"
-    path.write_text(yaml.safe_dump(both(told_world)))
+    path.write_text(yaml.safe_dump(both(reported_world)))
     return path
 
 
-def test_resumed_equals_uninterrupted(told_world: Path, tmp_path: Path) -> None:
-    assert verify_resume(recipe_from_dict(both(told_world), "both"), tmp_path, steps=4).equal
+def test_resumed_equals_uninterrupted(reported_world: Path, tmp_path: Path) -> None:
+    assert verify_resume(recipe_from_dict(both(reported_world), "both"), tmp_path, steps=4).equal
 
 
-def test_all_goes_on_from_linkers_that_were_taught_alone(told_world: Path, tmp_path: Path) -> None:
-    first = both(told_world)
+def test_all_continues_from_linkers_that_were_taught_alone(reported_world: Path, tmp_path: Path) -> None:
+    first = both(reported_world)
     for layer in (1, 3):
         first["model"]["layers"][layer]["inverted"] = True
     del first["tasks"]["facts"]["objectives"][0]
     first["train"]["train_only"] = [f"networks.main.layers.{layer}.linker" for layer in (1, 3)]
     linkers = pretrain(recipe_from_dict(first), tmp_path / "linkers", until=3)
-    second = both(told_world)
+    second = both(reported_world)
     second["model"]["init_from"] = str(linkers)
     second["train"]["lr"] = 1e-9
     made = pretrain(recipe_from_dict(second), tmp_path / "all", until=1)
@@ -97,12 +97,12 @@ def test_all_goes_on_from_linkers_that_were_taught_alone(told_world: Path, tmp_p
 
 @pytest.mark.scale
 def test_two_ranks_equal_one(
-    told_world: Path,
+    reported_world: Path,
     recipe_file: Path,
     launch: Callable[..., Any],  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    pretrain(recipe_from_dict(both(told_world), "both"), tmp_path / "one")
+    pretrain(recipe_from_dict(both(reported_world), "both"), tmp_path / "one")
     run_ranks(launch, 2, recipe_file, tmp_path / "two")
     one, two = (columns(tmp_path / run, *METRICS) for run in ("one", "two"))
     assert one.shape == (6, len(METRICS))
@@ -119,8 +119,8 @@ def states(run: Path, control: str | None = None) -> torch.Tensor:
         return read(loaded.torch.network("main"), batch).states["text"]
 
 
-def test_controls_reach_the_tables_of_both_graphs(told_world: Path, tmp_path: Path) -> None:
-    run = pretrain(recipe_from_dict(both(told_world)), tmp_path / "run", until=1)
+def test_controls_reach_the_tables_of_both_graphs(reported_world: Path, tmp_path: Path) -> None:
+    run = pretrain(recipe_from_dict(both(reported_world)), tmp_path / "run", until=1)
     whole, random, none = states(run), states(run, "random-entities"), states(run, "no-kg")
     assert not torch.allclose(whole, random, atol=1e-3)
     assert not torch.allclose(whole, none, atol=1e-3)
@@ -131,13 +131,13 @@ def test_controls_reach_the_tables_of_both_graphs(told_world: Path, tmp_path: Pa
         assert not torch.allclose(own, drawn, atol=1e-3)
         torch.testing.assert_close(own.norm(dim=1), drawn.norm(dim=1), atol=1e-5, rtol=1e-5)
     with pytest.raises(WorkbenchError, match="shuffled-kg needs vectors of the shuffled graph"):
-        pretrain(recipe_from_dict(both(told_world, control="shuffled-kg")), tmp_path / "shuffled", until=1)
+        pretrain(recipe_from_dict(both(reported_world, control="shuffled-kg")), tmp_path / "shuffled", until=1)
 
 
-def test_knowledge_stays_in_fine_tuning(told_world: Path, tmp_path: Path) -> None:
-    run = pretrain(recipe_from_dict(both(told_world)), tmp_path / "run", until=1)
+def test_knowledge_stays_in_fine_tuning(reported_world: Path, tmp_path: Path) -> None:
+    run = pretrain(recipe_from_dict(both(reported_world)), tmp_path / "run", until=1)
     quick = ["train.max_steps=1", "train.lr_schedule.warmup_steps=0", "train.num_workers=0"]
-    tuning = TypingTuning(run=run, corpus=str(told_world / "typing"), overrides=quick, max_length=24)
+    tuning = TypingTuning(run=run, corpus=str(reported_world / "typing"), overrides=quick, max_length=24)
     tuned = workbench.load(fine_tune(EntityTyping(), tuning))
     (task,) = tuned.tasks.values()
     assert [step.stream for step in task.transforms] == ["towns", "words"]
@@ -146,9 +146,9 @@ def test_knowledge_stays_in_fine_tuning(told_world: Path, tmp_path: Path) -> Non
     assert batch.streams["towns"].fields["entity_ids"].tolist() == [2]
 
 
-def test_texts_without_links_are_refused(told_world: Path, tmp_path: Path) -> None:
+def test_texts_without_links_are_refused(reported_world: Path, tmp_path: Path) -> None:
     write(tmp_path / "plain", [{"text": "a town in norway ."}] * 4)
-    recipe = both(told_world)
+    recipe = both(reported_world)
     recipe["tasks"]["facts"]["corpora"] = [str(tmp_path / "plain")]
     with pytest.raises(
         WorkbenchError,

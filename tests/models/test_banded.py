@@ -208,7 +208,7 @@ def test_it_is_chosen_where_a_window_is_short_against_the_sequences() -> None:
     assert chosen(few, 64, score_bias=RelativeBias(HEADS, SIZE)) == "padded"
 
 
-def test_what_it_cannot_do_is_told() -> None:
+def test_what_it_cannot_do_is_reported() -> None:
     batch = batch_of([10])
     context = Context(batch)
     text, image = context.layout("text"), context.layout("image")

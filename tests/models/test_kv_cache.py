@@ -105,7 +105,7 @@ def test_read_in_pieces_equals_read_at_once(name: str, kernel: str, keeps: Any) 
 @pytest.mark.parametrize("keeps", ["keys", "rows"])
 @pytest.mark.parametrize("name", ["window", "joint"])
 @torch.no_grad()
-def test_rows_of_a_past_may_be_everywhere(name: str, keeps: Any) -> None:
+def test_rows_of_a_kv_cache_may_be_everywhere(name: str, keeps: Any) -> None:
     batch, read = whole(), network(name)
     marks = torch.zeros(sum(LENGTHS["text"]), dtype=torch.long)
     marks[batch.streams["text"].offsets[:-1]] = 1
@@ -116,7 +116,7 @@ def test_rows_of_a_past_may_be_everywhere(name: str, keeps: Any) -> None:
 
 
 @torch.no_grad()
-def test_the_kernel_of_other_machines_reads_a_past_too() -> None:
+def test_the_kernel_of_other_machines_reads_a_kv_cache_too() -> None:
     read, batch, cache = network("buckets"), whole(), KVCache("keys")
     expected = read(batch)["text"]
     (first, _), (_, _), (last, rows) = pieces(batch)
@@ -204,7 +204,7 @@ def read_cache(keeps: Any = "rows") -> tuple[Network, KVCache, Batch]:
 
 @pytest.mark.parametrize("keeps", ["keys", "rows"])
 @torch.no_grad()
-def test_sequences_are_picked_with_their_pasts(keeps: Any) -> None:
+def test_sequences_are_picked_with_their_kv_caches(keeps: Any) -> None:
     read, cache, second = read_cache(keeps)
     expected = read(second, Context(second, cache=cache))["text"].split(second.streams["text"].lengths)
     chosen = [2, 0, 0]
@@ -219,7 +219,7 @@ def test_sequences_are_picked_with_their_pasts(keeps: Any) -> None:
 
 
 @torch.no_grad()
-def test_a_past_is_cut_to_its_last_rows() -> None:
+def test_a_kv_cache_is_cut_to_its_last_rows() -> None:
     _, cache, _ = read_cache()
     cut = cache.cut(2)
     assert cut.streams["text"].lengths == [2, 1, 2]
@@ -245,7 +245,7 @@ def test_positions_of_a_next_segment_may_begin_anew() -> None:
 
 @pytest.mark.parametrize("keeps", ["keys", "rows"])
 @torch.no_grad()
-def test_a_past_is_told_as_tensors(keeps: Any) -> None:
+def test_a_kv_cache_is_reported_as_tensors(keeps: Any) -> None:
     read, cache, second = read_cache(keeps)
     again = KVCache.of(keeps, cache.state_dict())
     expected, found = (read(second, Context(second, cache=p))["text"] for p in (cache, again))
@@ -253,7 +253,7 @@ def test_a_past_is_told_as_tensors(keeps: Any) -> None:
     assert again.state_dict().keys() == cache.state_dict().keys()
 
 
-def test_what_goes_on_twice_from_one_past_does_not_meet() -> None:
+def test_what_continues_twice_from_one_past_does_not_meet() -> None:
     """The second continuation does not find the rows that the first has written; nor does one that learns."""
     read, batch = network("rotary, pre"), whole()
     (first, _), (middle, rows), _ = pieces(batch)

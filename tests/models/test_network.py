@@ -212,7 +212,7 @@ def test_residuals_of_two_streams_are_counted_apart() -> None:
         torch.testing.assert_close(found[name], before[name] / branches**0.5)
 
 
-def test_a_segment_beyond_the_table_is_told() -> None:
+def test_a_segment_beyond_the_table_is_reported() -> None:
     embedding = TokenEmbedding(8, 10, token_types=2)
     ids = torch.tensor([1, 2])
     with pytest.raises(WorkbenchError, match="segment 2, but the network has token_types = 2: enlarge it"):

@@ -117,7 +117,7 @@ def test_max_predictions(tokenizer, make_samples):
     assert all(s.streams["text"]["taken"].sum() == 4 for s in after)
 
 
-def test_policy_with_options_and_injected_tokens(tokenizer, make_samples):
+def test_masking_strategy_with_options_and_injected_tokens(tokenizer, make_samples):
     made = Mlm(
         tokenizer, rate=0.05, masking={"masking": "field", "probability": 1.0}, replace=ReplacementOptions(1.0, 0.0)
     )

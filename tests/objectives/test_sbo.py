@@ -92,7 +92,7 @@ def test_an_objective_that_masks_nothing_here_is_refused() -> None:
             made(**options).corrupt([one], DRAWS)
 
 
-def test_every_labelled_token_is_counted_and_learnt(
+def test_every_labelled_token_is_counted_and_learned(
     tokenizer: Tokenizer, make_samples: Callable[..., list[Sample]], make_network: Callable[..., Network]
 ) -> None:
     sequences = build("builder", "document", "", tokenizer=tokenizer, max_length=64)(make_samples(8), DRAWS)

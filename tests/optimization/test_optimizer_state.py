@@ -45,7 +45,7 @@ def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
     return loaded
 
 
-def test_an_optimizer_with_state_of_its_own_goes_on_exactly() -> None:
+def test_an_optimizer_with_state_of_its_own_continues_exactly() -> None:
     whole, first, second = Model(), Model(), Model()
     train(whole, Counting(groups(whole), 0.1), range(6))
     interrupted = Counting(groups(first), 0.1)

@@ -43,7 +43,7 @@ def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_shipped_packages_are_those_beside_workbench(own: Path) -> None:
+def test_the_shipped_packages_are_those_next_to_workbench(own: Path) -> None:
     done = run(f"import workbench\n{BUILT}", own)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, FOUND, "")
 
@@ -57,7 +57,7 @@ def test_files_that_were_imported_before_stay_what_they_are(own: Path) -> None:
     assert done.stderr == ""
 
 
-def test_a_file_of_such_a_name_that_a_recipe_means_is_told(own: Path) -> None:
+def test_a_file_of_such_a_name_that_a_recipe_means_is_reported(own: Path) -> None:
     done = run("import workbench\nfrom workbench.components.building import find\nfind('layer', 'vision:Mine')", own)
     assert "unknown layer 'Mine' in vision" in done.stderr
     assert str(PROJECT_ROOT / "vision") in done.stderr

@@ -31,7 +31,7 @@ def write_subtitles(folder: Path, videos: int = 2, scenes: int = 20) -> None:
         (folder / f"video{video}.srt").write_text("\n".join(cues))
 
 
-def test_a_format_and_a_panel_of_a_strangers_own(run: Run, tmp_path: Path) -> None:
+def test_a_format_and_a_panel_of_a_users_own(run: Run, tmp_path: Path) -> None:
     for file in EXAMPLE.iterdir():
         if file.is_file():
             shutil.copy(file, tmp_path)
@@ -59,7 +59,7 @@ def test_a_format_and_a_panel_of_a_strangers_own(run: Run, tmp_path: Path) -> No
     assert "perplexity over step: training, held out" in page
 
 
-def test_what_does_not_fit_the_format_is_told_with_its_place(run: Run, tmp_path: Path) -> None:
+def test_what_does_not_fit_the_format_is_reported_with_its_place(run: Run, tmp_path: Path) -> None:
     shutil.copy(EXAMPLE / "subtitles.py", tmp_path)
     write_subtitles(tmp_path / "videos", videos=1, scenes=3)
     with (tmp_path / "videos/video0.srt").open("a") as video:

@@ -121,7 +121,7 @@ def test_the_version_and_the_command_are_declared(wheel: Path) -> None:
     assert "Requires-Python: >=3.11" in texts["METADATA"]
 
 
-def test_a_stranger_trains_a_layer_and_an_objective_of_their_own(run: Run, tmp_path: Path) -> None:
+def test_a_user_trains_a_layer_and_an_objective_of_their_own(run: Run, tmp_path: Path) -> None:
     notes = [f"The old river number {n} runs past a small town. People buy bread there." for n in range(30)]
     for name, text in {
         "notes.txt": "\n\n".join(notes),

@@ -22,7 +22,7 @@ def trained(corpora: Path, objective: str, steps: int = 1) -> Path:
     return pretrain(load_recipe("tiny-text", values), corpora / "run")
 
 
-def goes_on_with_no_other(corpora: Path, objective: str, file: Path, change: Callable[[], object], kind: str) -> None:
+def continues_with_no_other(corpora: Path, objective: str, file: Path, change: Callable[[], object], kind: str) -> None:
     """The run notes the file that its objective reads, and refuses to continue once it was changed."""
     recorded = json.loads((trained(corpora, objective) / DATA).read_text())
     assert str(file) in recorded["read"][kind]

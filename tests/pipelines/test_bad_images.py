@@ -175,7 +175,7 @@ def test_media_that_begin_as_videos_do() -> None:
     assert image_format(video) is None
 
 
-def test_a_jpeg_that_goes_on_otherwise_is_damaged() -> None:
+def test_a_jpeg_that_continues_otherwise_is_damaged() -> None:
     assert CheckImage()({"image": b"\xff\xd8\xff\xe0" + bytes(100)}) == Drop("damaged image")
 
 
@@ -219,7 +219,7 @@ def test_damaged_exif_is_no_news(recwarn: pytest.WarningsRecorder) -> None:
     assert not recwarn.list
 
 
-def test_show_tells_the_size_that_is_seen() -> None:
+def test_show_says_the_size_that_is_seen() -> None:
     shown = Console(width=200, record=True, file=io.StringIO())
     shown.print(preview({"corpus": "c", "key": "k", "image": turned()}))
     assert "JPEG 40 x 20 (rotated by EXIF)" in shown.export_text()

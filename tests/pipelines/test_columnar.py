@@ -130,7 +130,7 @@ def test_indices_are_refused(tmp_path: Path) -> None:
         detect("text", [tmp_path])
 
 
-def test_bytes_beside_a_text_are_named(tmp_path: Path, read: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_bytes_next_to_a_text_are_named(tmp_path: Path, read: Any, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "a.parquet").write_bytes(parquet([{"text": "x", "raw": b"\x00", "no": float("nan")}] * 3))
     assert read("text", tmp_path / "a.parquet")[0]["meta"] == {"source": "a.parquet", "line": 1, "no": None}
     assert caplog.text.count("the columns raw hold bytes") == 1
@@ -157,7 +157,7 @@ def test_one_row_group_of_a_large_file_is_not_held(tmp_path: Path) -> None:
     assert grown < 100 << 10  # kB; pyarrow itself takes some 60 MB
 
 
-def test_text_that_is_not_utf8_is_told_with_the_file(tmp_path: Path) -> None:
+def test_text_that_is_not_utf8_is_reported_with_the_file(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow.parquet import write_table
 

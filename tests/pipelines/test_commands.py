@@ -68,7 +68,7 @@ def test_every_command_has_help_with_examples(command):
     assert f"workbench prepare {command}" in result.output
 
 
-def test_what_was_made_is_told(tmp_path, json_lines, caplog, monkeypatch):
+def test_what_was_made_is_reported(tmp_path, json_lines, caplog, monkeypatch):
     """A log line of each command that writes a file, unless the user sets another level."""
     logging.getLogger("pipelines").setLevel(logging.NOTSET)
     prepare("text", json_lines("d.jsonl", [{"text": "a city"}] * 3), "-o", tmp_path / "c", "--workers", 1)
@@ -241,7 +241,7 @@ def graph(tmp_path, json_lines):
     return tmp_path / "graph"
 
 
-def test_graph_command_tells_what_is_near_and_what_is_lacking(tmp_path, graph):
+def test_graph_command_says_what_is_near_and_what_is_lacking(tmp_path, graph):
     prepare("graph", graph, "e1", "--hops", 2, "--graphml", tmp_path / "near.graphml")
     assert {*networkx.read_graphml(tmp_path / "near.graphml")} == {"e1", "e2", "e3"}
     shown = CliRunner().invoke(app, ["graph", str(graph), "e1", "--hops", "2"]).output
@@ -282,7 +282,7 @@ def test_link_command_on_captions_with_a_saved_linker(tmp_path, json_lines, tar,
     assert sample["image"] == photograph(1)
 
 
-def test_a_linker_notes_the_texts_that_it_has_learnt_from(tmp_path, json_lines, graph, monkeypatch):
+def test_a_linker_notes_the_texts_that_it_has_learned_from(tmp_path, json_lines, graph, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("seen", "other"):
         rows = [{"text": f"Ann of {name}", "spans": [[0, 3, "e1", 1.0]]}]
@@ -295,7 +295,7 @@ def test_a_linker_notes_the_texts_that_it_has_learnt_from(tmp_path, json_lines, 
     assert reported["seen"] == f"{reported['other']}; the linker has seen these links (--anchors)"
 
 
-def test_link_keeps_gold_links_and_tells_the_coverage(tmp_path, json_lines, graph, stored):
+def test_link_keeps_gold_links_and_says_the_coverage(tmp_path, json_lines, graph, stored):
     rows = [{"text": "Ann met Robert Ann", "spans": [[0, 3, "gold", 1.0], [4, 10, "gold", 1.0]]}, {"text": "nobody"}]
     prepare("text", json_lines("d.jsonl", rows), "-o", tmp_path / "c", "--workers", 1)
     arguments = ["link", tmp_path / "c", "--graph", graph, "-o", tmp_path / "l", "--keep", "--workers", 1]
@@ -315,9 +315,7 @@ def test_link_keeps_gold_links_and_tells_the_coverage(tmp_path, json_lines, grap
     assert reported["mean score"] == "0.750"
 
 
-def test_links_that_are_there_tell_which_candidate_is_right_and_another_graph_stands_beside(
-    tmp_path, json_lines, stored
-):
+def test_links_that_are_there_say_which_candidate_is_right_and_another_graph_is_next_to(tmp_path, json_lines, stored):
     (tmp_path / "names.tsv").write_text("Ann\te1\t3\nAnn\te2\t1\nRoe\te3\t1\nBob\te4\t1\n")
     (tmp_path / "others.tsv").write_text("Ann met\tw1\t1\nRoe\tw2\t1\n")
     for name in ("names", "others"):

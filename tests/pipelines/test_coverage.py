@@ -40,7 +40,7 @@ def test_links_of_a_long_text_are_not_gone_through_for_each_name() -> None:
     assert spans.times < 10
 
 
-def test_links_to_other_graphs_are_told_from_those_that_the_linker_knows() -> None:
+def test_links_to_other_graphs_are_distinguished_from_those_that_the_linker_knows() -> None:
     coverage = Coverage()
     coverage.add([("abcdefgh", [[0, 2, "other"], [3, 5, "other"], [3, 5, "e"], [6, 8, "e"]], [], ())], "e".__contains__)
     rows = dict(coverage.rows())
@@ -50,7 +50,7 @@ def test_links_to_other_graphs_are_told_from_those_that_the_linker_knows() -> No
     assert "given mentions found again" not in rows
 
 
-def test_of_given_mentions_it_is_told_how_many_have_the_right_candidate() -> None:
+def test_of_given_mentions_it_is_reported_how_many_have_the_right_candidate() -> None:
     spans = [[0, 2, "e", 0.5, {RIGHT: 1}], [0, 2, "f", 0.5, {RIGHT: 0}], [3, 5, "f", 1.0, {RIGHT: 0}], [6, 8, "e", 1.0]]
     coverage = Coverage()
     coverage.add([("abcdefgh", spans, [], ())], "ef".__contains__)

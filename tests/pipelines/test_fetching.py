@@ -135,7 +135,7 @@ def url_list(folder: Path, server: tuple[str, object], count: int, way: str = "o
     return folder / "list.tsv"
 
 
-def test_a_list_becomes_a_corpus_and_tells_what_it_lacks(tmp_path, files, stored):
+def test_a_list_becomes_a_corpus_and_says_what_it_lacks(tmp_path, files, stored):
     with serving({f"a.jpg?{i}": files["a.jpg"] for i in range(20)}) as server:
         listed = url_list(tmp_path, server, 20)
         out = tmp_path / "corpus"
@@ -160,7 +160,7 @@ def test_fetching_wants_a_list_and_reads_it_once(tmp_path, json_lines):
 
 
 @pytest.mark.scale
-def test_what_was_killed_goes_on_and_asks_for_nothing_twice(tmp_path, files):
+def test_what_was_killed_continues_and_asks_for_nothing_twice(tmp_path, files):
     """Of shards that are finished; killed without warning in the third."""
     with serving({f"a.jpg?{i}": files["a.jpg"] for i in range(40)}) as server:
         listed, out = url_list(tmp_path, server, 40, "late"), tmp_path / "corpus"

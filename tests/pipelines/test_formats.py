@@ -219,7 +219,7 @@ def test_numbers_that_json_does_not_have_become_null_and_are_counted(tmp_path: P
         prepare("text", tmp_path / "b.jsonl", "-o", tmp_path / "d", "--workers", 1)
 
 
-def test_what_is_dropped_is_told_on_demand_by_every_command(tmp_path: Path) -> None:
+def test_what_is_dropped_is_reported_on_demand_by_every_command(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n\n \n\ntwo words here")
     options = ["--min-length", 5, "--log-dropped"]
     prepare("text", tmp_path / "a.txt", "-o", tmp_path / "c", "--workers", 1, *options)

@@ -108,7 +108,7 @@ def test_bottom_up_attention_by_number(tmp_path, coco):
         check(corpus, record, record)
 
 
-def test_of_rows_of_one_image_the_first_is_taken_and_that_is_told(tmp_path, coco, caplog):
+def test_of_rows_of_one_image_the_first_is_taken_and_that_is_reported(tmp_path, coco, caplog):
     (tmp_path / "twice.tsv").write_text(bottom_up(9, 0) + bottom_up(9, 1) + bottom_up(10, 1))
     check(imported(coco, "--from", tmp_path / "twice.tsv"), 0, 0)
     assert "features of 1 images occur more than once (9); using the first of each" in caplog.text
@@ -273,7 +273,7 @@ def test_bad_boxes_stop_or_are_counted(tmp_path, coco, boxes, options, message):
             imported(coco, *arguments)
 
 
-def test_ids_of_another_set_are_told(tmp_path, coco):
+def test_ids_of_another_set_are_reported(tmp_path, coco):
     (tmp_path / "a.tsv").write_text(bottom_up("street_12", 0))
     with pytest.raises(WorkbenchError, match=r"no features for the first 4 images.*'COCO_val2014_.*'street_12'"):
         imported(coco, "--from", tmp_path / "a.tsv")
@@ -309,7 +309,7 @@ def pairs(tmp_path, json_lines, photograph) -> Path:
     return tmp_path / "raw"
 
 
-def test_each_picture_of_named_media_has_its_features(tmp_path, pairs):
+def test_each_image_of_named_media_has_its_features(tmp_path, pairs):
     (tmp_path / "npz").mkdir()
     for i, name in enumerate(("dev-0-0-img0", "dev-0-0-img1", "dev-0-1-img0")):
         count = 3 - i % 2
@@ -337,7 +337,7 @@ def test_named_media_have_the_same_arrays_as_those_that_are_extracted(tmp_path, 
     assert list(dict.fromkeys(regions["medium"].tolist())) == list(dict.fromkeys(extracted["medium"].tolist()))
 
 
-def test_pictures_of_one_record_have_features_of_one_kind(tmp_path, pairs):
+def test_images_of_one_record_have_features_of_one_kind(tmp_path, pairs):
     (tmp_path / "npz").mkdir()
     for i, name in enumerate(("dev-0-0-img0", "dev-0-0-img1")):
         said = {"confidence": np.float32([1, 1, 1])} if i else {}

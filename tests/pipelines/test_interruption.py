@@ -71,7 +71,7 @@ def killed_at_rename(number: int, command: str, *more: str) -> bool:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_one_that_is_killed_leaves_no_whole_name_and_goes_on(folder: Path, command: str) -> None:
+def test_one_that_is_killed_leaves_no_whole_name_and_continues(folder: Path, command: str) -> None:
     assert killed_at_rename(1, command)
     assert not output(command).exists()
     prepare(command, *COMMANDS[command])
@@ -141,7 +141,7 @@ def test_what_a_killed_preparation_left_is_no_corpus(folder: Path) -> None:
     assert Corpus.open("pairs").records == 50
 
 
-def test_a_corpus_that_was_indexed_is_not_gone_on_with(folder: Path) -> None:
+def test_a_corpus_that_was_indexed_is_not_continued(folder: Path) -> None:
     prepare("text", *COMMANDS["text"])
     for path in (*Path("pairs").glob("*.npz"), *Path("pairs").glob("*.idx*"), Path("pairs/corpus.json")):
         path.unlink(missing_ok=True)

@@ -93,7 +93,7 @@ def test_words_behind_the_end_are_of_another_sound_or_unit(words: list[list[floa
     assert (made == Drop("times behind the end")) is late
 
 
-def test_a_missing_library_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "soundfile", None)
     with pytest.raises(WorkbenchError, match=r"pip install 'pretraining-workbench\[speech\]'"):
         LogMel()({"key": "a", "sound": tone()})

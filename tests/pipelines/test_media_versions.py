@@ -42,11 +42,11 @@ def stopped(tmp_path: Path, json_lines: Any, photograph: Any, monkeypatch: pytes
     return path, job
 
 
-def pictures_of(folder: Path, stored: Any) -> list[bytes]:
+def images_of(folder: Path, stored: Any) -> list[bytes]:
     return [sample["image"] for sample in stored(folder)]
 
 
-def test_a_shard_of_a_picture_that_was_replaced_is_made_again(
+def test_a_shard_of_an_image_that_was_replaced_is_made_again(
     stopped: Any, tmp_path: Path, photograph: Any, stored: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, job = stopped
@@ -55,7 +55,7 @@ def test_a_shard_of_a_picture_that_was_replaced_is_made_again(
     result = prepare(job("corpus"), [path], TWO)
     assert result.skipped == 1
     assert (tmp_path / "corpus/part-000001.tar").stat().st_mtime_ns == untouched
-    assert pictures_of(tmp_path / "corpus", stored) == [photograph(i) for i in (0, 100, 2, 3, 4, 5)]
+    assert images_of(tmp_path / "corpus", stored) == [photograph(i) for i in (0, 100, 2, 3, 4, 5)]
     assert not (tmp_path / "corpus" / MEDIA).exists()
     prepare(job("whole"), [path], TWO)
     names = [p.name for p in (tmp_path / "whole").glob("part-*")]
@@ -71,7 +71,7 @@ def test_of_equal_size_and_time_apart(stopped: Any, tmp_path: Path, photograph: 
     photo.write_bytes(data)
     os.utime(photo, ns=(photo.stat().st_atime_ns, photo.stat().st_mtime_ns + 1_000_000_000))
     assert prepare(job("corpus"), [path], TWO).skipped == 1
-    assert pictures_of(tmp_path / "corpus", stored)[0] == bytes(data)
+    assert images_of(tmp_path / "corpus", stored)[0] == bytes(data)
 
 
 def test_one_that_has_come_since(stopped: Any, tmp_path: Path, photograph: Any, stored: Any) -> None:

@@ -126,7 +126,7 @@ def wait_for_line(process: subprocess.Popen[str], line: str) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)])
-def test_a_signal_to_the_group_while_workers_start_is_told_once(group: Any, number: signal.Signals, code: int) -> None:
+def test_a_signal_while_workers_start_is_reported_once(group: Any, number: signal.Signals, code: int) -> None:
     """Python's resource tracker belongs to the group too."""
     process = group(0.01)
     wait_for_line(process, "begin")

@@ -77,7 +77,7 @@ def test_every_field_of_a_sample_is_listed(generated: dict[str, str]) -> None:
     assert all(f"| `{field.name}` |" in generated["samples.md"] for field in SCHEMA)
 
 
-def test_figures_of_several_sizes_are_told_apart(generated: dict[str, str]) -> None:
+def test_figures_of_several_sizes_are_distinguished(generated: dict[str, str]) -> None:
     line = next(line for line in generated["systems/text.md"].splitlines() if "classify/accuracy 0.903" in line)
     assert "0.903 (SST-2, dev, base)" in line
     assert "0.952 (SST-2, dev, xxlarge)" in line

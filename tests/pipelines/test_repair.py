@@ -60,7 +60,7 @@ def test_preparing_again_writes_a_damaged_bundle(finished: Any, damage: Any) -> 
 
 @pytest.mark.parametrize("damage", [missing, changed, cut])
 @pytest.mark.parametrize("suffix", ["tar", "index"])
-def test_preparing_again_mends_that_shard_alone(finished: Any, damage: Any, suffix: str) -> None:
+def test_preparing_again_fixes_that_shard_alone(finished: Any, damage: Any, suffix: str) -> None:
     job, path = finished
     before = contents(job.output)
     times = {p.name: p.stat().st_mtime_ns for p in job.output.glob("part-*.tar")}
@@ -152,7 +152,7 @@ def test_a_damaged_graph_is_found_and_built_again(write_triples: Path, file: str
     assert contents(write_triples / "graph") == before
 
 
-def test_what_is_no_graph_store_is_not_taken_away(write_triples: Path) -> None:
+def test_what_is_no_graph_store_is_not_removed(write_triples: Path) -> None:
     (write_triples / "graph").mkdir()
     (write_triples / "graph" / "drawing.svg").write_text("mine")
     with pytest.raises(WorkbenchError, match=r"graph is not a graph store; move it elsewhere"):

@@ -185,7 +185,7 @@ def stop_at_17(sample):
     return sample
 
 
-def test_an_interrupted_run_goes_on_where_it_was(json_lines, text_job, monkeypatch):
+def test_an_interrupted_run_continues_where_it_was(json_lines, text_job, monkeypatch):
     path = json_lines("docs.jsonl", ROWS)
     job = text_job(path, stages=(stop_at_17,))
     with pytest.raises(KeyboardInterrupt):
@@ -206,7 +206,7 @@ def test_an_interrupted_run_goes_on_where_it_was(json_lines, text_job, monkeypat
     ("size", "reported"),
     [(5, "stopped. The finished shards of {} are kept; run the same"), (50, "stopped before a shard of {} ")],
 )
-def test_a_stop_tells_of_shards_where_there_are_some(json_lines, text_job, capfd, size, reported):
+def test_a_stop_reports_shards_where_there_are_some(json_lines, text_job, capfd, size, reported):
     path = json_lines("docs.jsonl", ROWS)
     job = text_job(path, stages=(stop_at_17,))
     with pytest.raises(KeyboardInterrupt):
@@ -242,7 +242,7 @@ def test_sigkill_in_the_middle_then_rerun(tmp_path, json_lines, text_job):
 
 @pytest.mark.scale
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_keeps_finished_shards_and_says_how_to_go_on(tmp_path, json_lines, number, code):
+def test_a_signal_keeps_finished_shards_and_says_how_to_continue(tmp_path, json_lines, number, code):
     path = json_lines("docs.jsonl", [{"id": f"d{i}", "text": f"{i} some words. " * 400} for i in range(1500)])
     output = tmp_path / "stopped"
     command = [sys.executable, "-m", "workbench", "prepare", "text", str(path), "-o", str(output), "--shard-size", "20"]
@@ -419,7 +419,7 @@ class Warns:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_warnings_of_libraries_are_told_once_and_counted(tmp_path, text_job, workers, caplog, capfd):
+def test_warnings_of_libraries_are_reported_once_and_counted(tmp_path, text_job, workers, caplog, capfd):
     (tmp_path / "a.txt").write_text("a\n\nbb\n\nccc\n")
     job = text_job(tmp_path / "a.txt", stages=(Warns(),))
     prepare(job, [tmp_path / "a.txt"], Limits(shard_size=2), workers=workers)

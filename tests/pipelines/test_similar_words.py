@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipelines.reading_run import goes_on_with_no_other
+from tests.pipelines.reading_run import continues_with_no_other
 from tests.pipelines.test_commands import prepare
 from workbench.core.errors import WorkbenchError
 from workbench.text.similar_words import SimilarWords
@@ -45,10 +45,10 @@ def test_the_table_is_of_the_corpus_and_the_tokenizer(corpora: Path) -> None:
         assert all(len(other) == len(word) for other in near)
 
 
-def test_a_run_knows_its_similar_words_and_goes_on_with_no_others(corpora: Path) -> None:
+def test_a_run_knows_its_similar_words_and_continues_with_no_others(corpora: Path) -> None:
     file = similar_words(corpora, dim=8)
     mlm = f"{{objective: mlm, masking: whole_word, replace: {{per: word, similar: {file}}}}}"
-    goes_on_with_no_other(corpora, mlm, file, lambda: similar_words(corpora, dim=9), "similar words")
+    continues_with_no_other(corpora, mlm, file, lambda: similar_words(corpora, dim=9), "similar words")
 
 
 def test_another_ending_is_refused_before_the_work(corpora: Path) -> None:

@@ -106,7 +106,7 @@ def test_pixels_that_could_mean_anything_are_dropped(pixels):
     assert CheckImage()({"image": encoded(pixels, "TIFF")}) == Drop("pixels without a scale")
 
 
-def test_a_format_beside_the_list_is_not_opened(photograph, monkeypatch):
+def test_a_format_next_to_the_list_is_not_opened(photograph, monkeypatch):
     """Pillow would run Ghostscript, an external program, on an EPS file."""
     monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("ran a PostScript program"))
     assert CheckImage()({"image": photograph(format="EPS")}) == Drop("PostScript, a format that is not read here")

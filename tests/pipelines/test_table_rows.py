@@ -208,7 +208,7 @@ def test_quotes_that_are_escaped_with_backslashes(tmp_path: Path, caplog: pytest
     assert read(path)[1] == ['he said "hi", C:\\new', "a"]
 
 
-def test_quotes_that_are_escaped_in_two_ways_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_quotes_that_are_escaped_in_two_ways_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "t.csv"
     path.write_text('text,label\n"he said \\"hi\\" to me",a\n"he said ""hi"" to me",a\n')
     assert read(path)[2] == ['he said "hi" to me', "a"]

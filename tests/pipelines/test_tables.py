@@ -192,7 +192,7 @@ def test_a_pair_without_a_gold_label_is_dropped(table: Write, read: Any, drops: 
     assert len(read("text", path, fields={"labels": None})) == 2  # then the label is not read
 
 
-def test_what_goes_to_meta_is_told(table: Write, read: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_goes_to_meta_is_reported(table: Write, read: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     read("text", table("qnli.tsv", QNLI), table("again.tsv", QNLI))
     (line,) = caplog.messages

@@ -170,7 +170,7 @@ def test_typed_mention_at_the_beginning(json_lines, read):
     assert (sample["text"], sample["mention"]) == ("He ran", [0, 2])
 
 
-def test_a_folder_is_told_by_its_first_data_file(tmp_path, json_lines, read):
+def test_a_folder_is_detected_by_its_first_data_file(tmp_path, json_lines, read):
     (tmp_path / "README.md").write_text("# not data\n")
     json_lines("a.jsonl", [{"text": "one"}])
     json_lines("b.jsonl", [{"text": "two"}])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipelines.reading_run import goes_on_with_no_other
+from tests.pipelines.reading_run import continues_with_no_other
 from tests.pipelines.test_commands import prepare
 from workbench.core.errors import WorkbenchError
 from workbench.text.token_counts import read_token_counts
@@ -37,7 +37,7 @@ def test_counts_that_are_none_of_the_tokenizer_are_refused(tmp_path: Path, count
         read_token_counts(tmp_path / "counts.json", tokenizer)
 
 
-def test_a_run_masks_by_counts_and_goes_on_with_no_others(tmp_path: Path, json_lines: Any) -> None:
+def test_a_run_masks_by_counts_and_continues_with_no_others(tmp_path: Path, json_lines: Any) -> None:
     rows = [{"text": "the town of oslo"}] * 299 + [{"text": "the river"}]
     prepare("text", json_lines("towns.jsonl", rows), "-o", tmp_path / "text", "--workers", 1)
     prepare("tokenizer", tmp_path / "text", "-o", tmp_path / "tokenizer.json", "--vocab-size", 60)
@@ -51,4 +51,4 @@ def test_a_run_masks_by_counts_and_goes_on_with_no_others(tmp_path: Path, json_l
     assert counts.sum() == sum(len(tokenizer.encode(row["text"]).ids) for row in rows)
 
     mlm = f"{{objective: mlm, masking: {{masking: rare, counts: {file}}}}}"
-    goes_on_with_no_other(tmp_path, mlm, file, lambda: prepare(*count, "--limit", 9), "token counts")
+    continues_with_no_other(tmp_path, mlm, file, lambda: prepare(*count, "--limit", 9), "token counts")

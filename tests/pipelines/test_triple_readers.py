@@ -227,7 +227,7 @@ def test_unescape():
     assert unescape(r"a\tb\\n\U0001F600\'") == "a\tb\\n😀'"
 
 
-def test_what_is_wrong_is_told_and_strict_stops(tmp_path, capsys, monkeypatch):
+def test_what_is_wrong_is_reported_and_strict_stops(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     (tmp_path / "g.tsv").write_text("a\tr\tb\na\tr\tb\na\tr\ta\nb\tr\tc\nc\t \td\n")
     rows = [
@@ -302,7 +302,7 @@ def test_words_are_labels_and_lack_none(tmp_path, capsys, monkeypatch):
     ("line", "message"),
     [("a\tr\t", "the tail is empty"), ("\t \tb", "the head and the relation are empty"), ("a\tb", "found 2 columns")],
 )
-def test_what_is_wrong_with_a_line_is_told(tmp_path, read, line, message):
+def test_what_is_wrong_with_a_line_is_reported(tmp_path, read, line, message):
     for name in ("g.tsv", "g.spo"):
         (tmp_path / name).write_text("a\tr\tb\n" * 5 + line + "\n")
         with pytest.raises(MalformedError, match=rf"expected head<tab>relation<tab>tail \({message}"):

@@ -58,7 +58,7 @@ def test_the_links_note_their_graph_and_another_is_refused(files):
         _check_known([tree("gb")], [linked])
 
 
-def test_links_of_another_graph_beside(files):
+def test_links_of_another_graph_next_to(files):
     command(link)(corpus=Path("texts"), graph=Path("ga"), output=Path("linked").absolute(), workers=1)
     with pytest.raises(WorkbenchError, match="linked to the graph ga, the linker's graph is gb; the id '1' is in both"):
         command(link)(

@@ -60,7 +60,7 @@ def test_pairs_and_their_vectors(tmp_path: Path, json_lines) -> None:
     assert written.stat().st_mtime_ns == before
 
 
-def test_a_graph_of_other_relations_is_told_which_one_is_wanted(tmp_path: Path) -> None:
+def test_a_graph_of_other_relations_is_refused_with_which_one_is_wanted(tmp_path: Path) -> None:
     GraphStore.build([("d", "country", "c")], tmp_path / "graph", entity_texts=ENTITIES)
     command = ["word-pairs", str(tmp_path / "graph"), "--texts", str(tmp_path / "texts"), "-o", str(tmp_path / "pairs")]
     reported = str(CliRunner().invoke(app, command).exception)

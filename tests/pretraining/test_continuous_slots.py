@@ -70,7 +70,7 @@ def test_samples_of_another_order_have_no_slots(tokenizer: Tokenizer, corpus: Co
     assert reading.micro_batch(read, (0, 0, 0)).slots == []
 
 
-def test_the_second_sequence_of_a_window_goes_on_from_nothing(tokenizer: Tokenizer, corpus: Corpus) -> None:
+def test_the_second_sequence_of_a_window_continues_from_nothing(tokenizer: Tokenizer, corpus: Corpus) -> None:
     reading = task(tokenizer, chars_per_token=12.0)
     for number in (0, 1):
         read = samples(reading, corpus, number)
@@ -87,7 +87,7 @@ def test_windows_to_be_read_on_nearly_all_fit_a_sequence(tokenizer: Tokenizer, c
     assert len(reading.sequences(read)) == len(read)
 
 
-def test_what_nothing_goes_on_from_is_refused(tokenizer: Tokenizer, corpus: Corpus) -> None:
+def test_what_nothing_continues_from_is_refused(tokenizer: Tokenizer, corpus: Corpus) -> None:
     for across in (False, True):
         packed = task(tokenizer, "packed", across=across)
         with pytest.raises(WorkbenchError, match=r"'r\d' holds several texts \(builder packed\), so that nothing can"):

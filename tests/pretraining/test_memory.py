@@ -146,7 +146,7 @@ def test_a_memory_has_the_last_rows_and_changes_what_is_seen(folder: Path) -> No
     assert seen
 
 
-def test_a_memory_goes_on_from_what_is_saved_and_from_the_micro_batch_before_alone(folder: Path) -> None:
+def test_a_memory_continues_from_what_is_saved_and_from_the_micro_batch_before_alone(folder: Path) -> None:
     root, micro_batch = opened(recipe(folder))
     memory = Memory()
     for lane in (0, 1):

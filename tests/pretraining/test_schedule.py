@@ -53,7 +53,7 @@ def test_sampled_takes_weights_of_any_kind() -> None:
 
 
 @pytest.mark.parametrize("kind", ["together", "sampled"])
-def test_places_tell_the_progress_of_the_run_whatever_the_lanes_and_the_start(kind: Kind) -> None:
+def test_places_say_the_progress_of_the_run_whatever_the_lanes_and_the_start(kind: Kind) -> None:
     schedule = TaskSchedule(kind, tasks(a=1, b=3), 5)
     whole = list(training_places(schedule, range(20), range(4), 20))
     assert {place.progress for place in whole} == {step / 20 for step in range(20)}

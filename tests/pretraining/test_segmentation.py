@@ -210,7 +210,7 @@ class Longest(Masking):
         return Selection(sequences, stream, rate, numbers).shuffled_words()
 
 
-def test_a_policy_that_does_not_say_goes_by_words_where_its_code_does() -> None:
+def test_a_masking_strategy_that_does_not_say_goes_by_words_where_its_code_does() -> None:
     assert [part.goes_by_words() for part in (Unsaid, SaidNot, Wordless, Longest)] == [True, False, False, True]
 
 
@@ -225,7 +225,7 @@ def test_the_recipes_go_by_words_and_english_needs_none(name: str, tmp_path: Pat
         assert as_corpora_say(load_recipe(name, [f"tasks.text.corpora=[{corpus}]"])).segmenter == wanted
 
 
-def test_scripts_that_nothing_cuts_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_scripts_that_nothing_cuts_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     recipe = recipe_of(corpus_of(tmp_path, THAI), {"objective": "mlm", "masking": "whole_word"})
     with caplog.at_level(logging.WARNING):
         assert as_corpora_say(recipe).segmenter is None
@@ -233,7 +233,7 @@ def test_scripts_that_nothing_cuts_are_told(tmp_path: Path, caplog: pytest.LogCa
     assert shares(THAI)[1] > 0.5
 
 
-def test_the_run_keeps_the_segmenter_and_goes_on_with_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_keeps_its_segmenter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Tokenizer(train_tokenizer(CHINESE, "wordpiece", 400)).save(tmp_path / "tokenizer.json")
     corpus = corpus_of(tmp_path / "zh", CHINESE)
     recipe = recipe_of(corpus, {"objective": "mlm", "masking": "whole_word"}, tmp_path / "tokenizer.json")

@@ -73,7 +73,7 @@ def test_few_records_of_a_large_corpus_are_read(
     assert len({shard for shard, _ in read}) == 4
 
 
-def test_a_corpus_without_text_is_told(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_a_corpus_without_text_is_reported(tmp_path: Path, tokenizer: Tokenizer) -> None:
     with pytest.raises(WorkbenchError, match="there is no text in c to measure the windows on"):
         characters_per_token([corpus(tmp_path / "c", [""] * 3)], tokenizer)
 

@@ -133,7 +133,7 @@ def test_a_micro_batch_is_whole_and_its_shared_streams_are_shared() -> None:
     assert buffer.data_ptr() == found.views["main"].streams["text"].fields["input_ids"].untyped_storage().data_ptr()
 
 
-def test_what_cannot_be_sent_is_told_with_its_place() -> None:
+def test_what_cannot_be_sent_is_reported_with_its_place() -> None:
     def make(order: int) -> Any:
         return lambda: order
 
@@ -252,7 +252,7 @@ def stopping(order: int) -> Tensor:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_worker_that_is_stopped_is_told_of() -> None:
+def test_a_worker_that_is_stopped_is_reported() -> None:
     with (
         pytest.raises(MachineError, match=r"process \d+\) has been stopped, by SIGSTOP"),
         Workers(stopping, 2) as owned,
@@ -261,7 +261,7 @@ def test_a_worker_that_is_stopped_is_told_of() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_worker_that_stops_amid_a_message_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_stops_amid_a_message_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that receives waits for the rest of it, and nobody waits for the thread."""
     in_a_worker_send_only(monkeypatch, 40, signal.SIGSTOP)
     with pytest.raises(MachineError, match="has been stopped"), Workers(lambda _: torch.zeros(999), 2) as owned:
@@ -269,7 +269,7 @@ def test_a_worker_that_stops_amid_a_message_is_told_of(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("cut", [4, 40])
-def test_a_worker_that_dies_amid_a_message_is_told_of(monkeypatch: pytest.MonkeyPatch, cut: int) -> None:
+def test_a_worker_that_dies_amid_a_message_is_reported(monkeypatch: pytest.MonkeyPatch, cut: int) -> None:
     in_a_worker_send_only(monkeypatch, cut, signal.SIGKILL)
     with pytest.raises(MachineError, match="was killed by SIGKILL"), Workers(lambda _: torch.zeros(999), 2) as owned:
         taken(owned, 0)
@@ -330,7 +330,7 @@ def test_an_error_where_things_are_received_ends_the_waiting(monkeypatch: pytest
         taken(owned, 0)
 
 
-def test_too_many_open_files_are_told_before_the_first_micro_batch() -> None:
+def test_too_many_open_files_are_reported_before_the_first_micro_batch() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest = os.open(os.devnull, os.O_RDONLY)
     os.close(lowest)
@@ -359,7 +359,7 @@ def test_neither_shared_memory_nor_open_files_are_needed() -> None:
     assert not owned._processes
 
 
-def test_a_component_that_forks_and_returns_twice_is_told() -> None:
+def test_a_component_that_forks_and_returns_twice_is_reported() -> None:
     def make(order: int) -> int:
         os.fork()
         return order

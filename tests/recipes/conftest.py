@@ -94,7 +94,7 @@ def linked_texts(count: int) -> list[dict[str, Any]]:
     return samples
 
 
-def _picture(seed: int) -> bytes:
+def _image(seed: int) -> bytes:
     buffer = io.BytesIO()
     pixels = np.random.default_rng(seed).integers(0, 256, (32, 40, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(buffer, "PNG")
@@ -112,7 +112,7 @@ def _image_texts(count: int) -> list[dict[str, Any]]:
         question = {"question_id": i, "question": f"how many in {TOWNS[i % 6]}?", "answers": [answer]}
         samples.append(
             {
-                "image": _picture(i),
+                "image": _image(i),
                 "captions": captions,
                 "caption_spans": [[[len(c) - len(town), len(c), f"T{i % 6}", 0.9]] for c in captions],
                 "questions": [question],

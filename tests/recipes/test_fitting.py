@@ -97,7 +97,7 @@ def test_knowledge_needs_linked_entities(
     check_links(tasks, "no-kg")
 
 
-def test_what_a_policy_masks_must_be_in_the_corpus(world: Any, tmp_path: Path) -> None:
+def test_what_a_masking_strategy_masks_must_be_in_the_corpus(world: Any, tmp_path: Path) -> None:
     tasks, plain = tasks_of(small_recipe("ernie-baidu", world), world), corpus_without_links(tmp_path / "plain")
     check_links(tasks.values(), None)
     check_fields(tasks.values())
@@ -118,7 +118,7 @@ def test_what_a_policy_masks_must_be_in_the_corpus(world: Any, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["xlnet", "mpnet"])
-def test_what_a_policy_masks_must_be_there_whatever_objective_has_it(world: Any, tmp_path: Path, name: str) -> None:
+def test_what_a_masking_strategy_masks_must_be_there(world: Any, tmp_path: Path, name: str) -> None:
     def with_masking(masking: str) -> Any:
         spec = changed(small_recipe(name, world), lambda tree: None).tasks["text"].objectives[0]
         recipe = changed(
@@ -148,7 +148,7 @@ def test_what_a_policy_masks_must_be_there_whatever_objective_has_it(world: Any,
         ("joint-entity", {"captions": "prepare image-text", "spans": "prepare link"}),
     ],
 )
-def test_a_corpus_that_is_missing_is_told_with_what_it_holds(tmp_path: Path, name: str, fields: dict[str, str]) -> None:
+def test_a_missing_corpus_is_reported_with_what_it_holds(tmp_path: Path, name: str, fields: dict[str, str]) -> None:
     recipe = load_recipe(name, [f"vars.data={tmp_path}"])
     with pytest.raises(WorkbenchError, match="there is no corpus at") as raised:
         check_corpora(recipe)
@@ -166,7 +166,7 @@ def test_a_corpus_that_is_missing_is_told_with_what_it_holds(tmp_path: Path, nam
         ("cbt-tiny", ["captions", "clips"], "'captions' by `workbench prepare video-text"),
     ],
 )
-def test_a_corpus_of_images_that_is_missing_is_told_as_one(name: str, fields: list[str], reported: str) -> None:
+def test_a_corpus_of_images_that_is_missing_is_reported_as_one(name: str, fields: list[str], reported: str) -> None:
     recipe = load_recipe(name, ["vars.corpus=nowhere"])
     with pytest.raises(WorkbenchError, match="there is no corpus at") as raised:
         check_corpora(recipe)
@@ -175,17 +175,17 @@ def test_a_corpus_of_images_that_is_missing_is_told_as_one(name: str, fields: li
     assert "prepare text" not in str(raised.value)
 
 
-def test_a_corpus_that_a_step_reads_is_told_with_the_command_that_makes_it() -> None:
+def test_a_corpus_that_a_step_reads_is_reported_with_the_command_that_makes_it() -> None:
     with pytest.raises(WorkbenchError, match=r"by `workbench prepare text .*`workbench prepare sentiment CORPUS"):
         check_corpora(load_recipe("sentilr-tiny"))
 
 
-def test_a_corpus_of_pairs_that_is_missing_is_told_as_one(tmp_path: Path) -> None:
+def test_a_corpus_of_pairs_that_is_missing_is_reported_as_one(tmp_path: Path) -> None:
     assert fields_read(load_recipe("xlm-tiny"), "corpora/pairs") == ["translations"]
     assert fields_read(load_recipe("macbert"), "corpora/text") == ["text"]
 
 
-def test_a_corpus_that_a_command_makes_for_an_objective_is_told_with_it(tmp_path: Path) -> None:
+def test_a_corpus_that_a_command_makes_for_an_objective_is_reported_with_it(tmp_path: Path) -> None:
     recipe = load_recipe(
         "libert", [f"vars.data={tmp_path}", f"tasks.text.corpora=[{corpus_without_links(tmp_path / 'text')}]"]
     )
@@ -196,7 +196,7 @@ def test_a_corpus_that_a_command_makes_for_an_objective_is_told_with_it(tmp_path
     assert reported.endswith("If yours is elsewhere: 'tasks.words.corpora=[FOLDER]'")
 
 
-def test_a_control_is_advised_where_the_parts_heed_it(world: Any, tmp_path: Path) -> None:
+def test_a_control_is_advised_where_the_parts_support_it(world: Any, tmp_path: Path) -> None:
     """WKLM's replacements are built from linked entities and a graph under any control."""
     for name, supports in (("tiny-knowledge", True), ("wklm", False)):
         (task, *_) = tasks_of(small_recipe(name, world), world).values()
@@ -216,7 +216,7 @@ def test_dialogues_need_no_text_of_two_sentences(world: Any, tmp_path: Path) -> 
     check_fields([task])
 
 
-def test_fields_that_no_record_has_are_told_before_the_first_step(world: Any, tmp_path: Path) -> None:
+def test_fields_that_no_record_has_are_reported_before_the_first_step(world: Any, tmp_path: Path) -> None:
     recipe, plain = small_recipe("tiny-knowledge", world), corpus_without_links(tmp_path / "plain")
     (task, *_) = tasks_of(recipe, world).values()
     task.spec.corpora = {plain: 1.0}

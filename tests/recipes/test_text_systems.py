@@ -59,7 +59,7 @@ def can(name: str, *classes: type) -> bool:
     return any(issubclass(objective, classes) for objective in objectives(name))
 
 
-def goes_on(name: str) -> bool:
+def resumes(name: str) -> bool:
     """Whether it predicts tokens one after another: by an objective of its own for that, or by `mlm` with a prefix."""
     prefixed = any("prefix" in str(task.sequence.builder) for task in recipe(name).tasks.values())
     return writes(name) or (can(name, Mlm) and prefixed)
@@ -225,8 +225,8 @@ def test_texts_have_vectors_and_runs_a_report(run: Path, data: dict[str, Path], 
     assert run.name in (tmp_path / "report.html").read_text()
 
 
-def test_a_run_goes_on_with_a_text_or_draws_no_picture(run: Path, data: dict[str, Path], tmp_path: Path) -> None:
-    does(goes_on(run.name), "continue", run, "generate", run, data["lines"], "--max-new-tokens", "3")
+def test_a_run_continues_with_a_text_or_draws_no_image(run: Path, data: dict[str, Path], tmp_path: Path) -> None:
+    does(resumes(run.name), "continue", run, "generate", run, data["lines"], "--max-new-tokens", "3")
     drawn = tmp_path / "drawn.png"
     assert "builder of captions or questions" in str(refusal("show", "attention", run, data["text"], "-o", drawn))
 
@@ -236,7 +236,7 @@ def test_a_run_goes_on_with_a_text_or_draws_no_picture(run: Path, data: dict[str
 def test_a_run_of_each_kind_reads_pairs_and_writes(task: str, run: Path, data: dict[str, Path], tmp_path: Path) -> None:
     tuned = tmp_path / "tuned"
     how = (*OF_KINDS[task], "--batch-size", "8", *ONE, "--output", tuned)
-    if does(task != "generate" or goes_on(run.name), task, run, "finetune", task, run, data[task], *how):
+    if does(task != "generate" or resumes(run.name), task, run, "finetune", task, run, data[task], *how):
         assert refusal("evaluate", task, tuned, data[task], "--limit", "4") is None
         check_measured(tuned, task)
 

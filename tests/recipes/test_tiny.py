@@ -89,7 +89,7 @@ def test_its_rate_learns_64_items_by_heart(name: str, plenty: World) -> None:
 
 
 @pytest.mark.slow
-def test_matching_is_learnt_of_pairs_that_are_exchanged_anew_each_step(plenty: World) -> None:
+def test_matching_is_learned_of_pairs_that_are_exchanged_anew_each_step(plenty: World) -> None:
     """At 1e-3 it stays at chance (log 2 = 0.693) for 600 steps and more."""
     recipe = tiny("uniter", plenty)
     matching = recipe.tasks["matching"]

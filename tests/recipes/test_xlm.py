@@ -78,7 +78,7 @@ def small(data: Path, name: str, *more: str) -> Any:
     return load_recipe(name, [*corpora, *SMALL, *more])
 
 
-def test_both_tasks_learn_and_a_run_goes_on_exactly(data: Path, tmp_path: Path) -> None:
+def test_both_tasks_learn_and_a_run_continues_exactly(data: Path, tmp_path: Path) -> None:
     recipe = small(data, "xlm-tiny", "train.max_steps=40", "train.lr=1e-2")
     verdict = verify_resume(recipe, tmp_path / "resumed", steps=6)
     assert verdict.equal
@@ -122,7 +122,7 @@ def test_corpora_that_lack_what_is_read_are_refused_before_the_first_step(
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
-def test_what_was_learnt_of_one_language_is_asked_in_another(data: Path, tmp_path: Path) -> None:
+def test_what_was_learned_of_one_language_is_asked_in_another(data: Path, tmp_path: Path) -> None:
     base = pretrain(small(data, "xlm-tiny", "train.max_steps=3"), tmp_path / "run")
     overrides = ["train.num_workers=0"]
     tuning = ClassifyTuning(

@@ -239,7 +239,7 @@ def test_broken_runs_are_named(
         render([load_run(run)])
 
 
-def test_a_strangers_task_brings_its_own_panel(
+def test_a_users_task_brings_its_own_panel(
     tmp_path: Path, make_run: Callable, add_evaluation: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "their_panels.py").write_text("def panel(run):\n    return f'<p>{len(run.metrics)} lines</p>'\n")

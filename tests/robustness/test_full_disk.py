@@ -46,7 +46,7 @@ def hidden(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("size", ["4k", "120k", "200k"])
-def test_a_run_on_a_full_disk_goes_on_with_room(
+def test_a_run_on_a_full_disk_continues_with_room(
     world: Path, disk: Callable[[str], Path], refused: Refused, workbench: Any, size: str
 ) -> None:
     """It is full at the start, in the first checkpoint or in a later one: in its weights or its moments."""

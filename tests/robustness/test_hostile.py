@@ -141,7 +141,7 @@ def test_links_that_lead_out_of_a_run_are_not_followed(run: Path, refused: Refus
     assert not (run / "report.html").exists()
 
 
-def test_a_linked_folder_of_a_run_and_a_picture_that_is_none(run: Path, refused: Refused, tmp_path: Path) -> None:
+def test_a_linked_folder_of_a_run_and_an_image_that_is_none(run: Path, refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "a.json").write_text('{"task": "secret", "numbers": {}}')
     (run / "evaluations").symlink_to(tmp_path / "elsewhere")

@@ -65,7 +65,7 @@ def test_what_a_run_holds_is_its_own(places: Path, refused: Refused, command: st
 
 
 @pytest.mark.parametrize("option", ["--predictions", "--gqa-predictions"])
-def test_results_beside_an_evaluation_are_outputs_too(world: Path, places: Path, refused: Refused, option: str) -> None:
+def test_files_next_to_an_evaluation_are_outputs_too(world: Path, places: Path, refused: Refused, option: str) -> None:
     corpus = world / "corpora" / "text"
     before = {path.name: path.read_bytes() for path in (*corpus.iterdir(), *(places / "run").glob("*.*"))}
     for place, reported in (("corpora/text/corpus.json", "the corpus"), ("run/tokenizer.json", "the run")):

@@ -101,7 +101,7 @@ def test_a_package_may_be_called_like_a_part_of_a_run(alongside: Path, workbench
 
 
 @pytest.mark.parametrize("name", USED)
-def test_a_run_does_not_go_on_with_edited_code(alongside: Path, workbench: Any, refused: Any, name: str) -> None:
+def test_a_run_does_not_continue_with_edited_code(alongside: Path, workbench: Any, refused: Any, name: str) -> None:
     assert start(workbench).code == 0
     (alongside / name).write_text(FILES[name] + "# edited\n")
     forget()
@@ -145,7 +145,7 @@ def test_a_run_with_edited_code_is_not_used(alongside: Path, workbench: Any) -> 
     assert "part own_late.py: other content" in Path("sent/data.json").read_text()
 
 
-def test_new_weights_may_go_on_with_other_code(alongside: Path, workbench: Any) -> None:
+def test_new_weights_may_continue_with_other_code(alongside: Path, workbench: Any) -> None:
     assert start(workbench).code == 0
     (alongside / "own_helper.py").write_text("BIAS = 1.0\n")
     forget()
@@ -171,7 +171,7 @@ def test_a_part_of_the_current_folder_can_be_named_for_a_recipe_elsewhere(
     assert "part own_helper.py: other content" in refused(*command, "--trust")
 
 
-def test_code_beside_the_recipe_comes_before_the_current_folder(
+def test_code_next_to_the_recipe_comes_before_the_current_folder(
     alongside: Path, workbench: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     (alongside / "recipes").mkdir()
@@ -213,7 +213,7 @@ def test_a_run_is_used_where_its_code_came_from(
             assert ("is not used" in caplog.text) == (used in caplog.text) == (text != FILES["own_layer.py"])
 
 
-def test_a_module_that_is_nowhere_is_told_with_all_places(world: Path, refused: Any) -> None:
+def test_a_module_that_is_nowhere_is_reported_with_all_places(world: Path, refused: Any) -> None:
     message = refused("pretrain", "recipe.yaml", LAYER, "--run", "run", "--trust")
     assert (
         "next to the recipe's YAML, in a run's code or in the current folder can also be named, with --trust" in message
@@ -228,7 +228,7 @@ def test_a_folder_of_data_with_an_installed_name_is_no_code(world: Path, caplog:
 
 
 @pytest.mark.parametrize("installed", ["torch", "own_installed"])
-def test_a_file_with_an_installed_name_is_told(
+def test_a_file_with_an_installed_name_is_reported(
     world: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, installed: str
 ) -> None:
     site = tmp_path / "site-packages"
@@ -247,7 +247,7 @@ def test_a_file_with_an_installed_name_is_told(
         )
 
 
-def test_a_helper_with_an_installed_name_is_told(alongside: Path, workbench: Any) -> None:
+def test_a_helper_with_an_installed_name_is_reported(alongside: Path, workbench: Any) -> None:
     (alongside / "yaml.py").write_text("def changed(rows):\n    return rows\n")
     (alongside / "own_helper.py").write_text("import yaml\n\nBIAS = yaml.BIAS\n")
     ended = start(workbench)
@@ -257,7 +257,7 @@ def test_a_helper_with_an_installed_name_is_told(alongside: Path, workbench: Any
     assert ended.err.rstrip().endswith("raised in model.layers[0]: layer 'own_layer:Own'")
 
 
-def test_a_helper_that_is_missing_is_told(alongside: Path, refused: Any) -> None:
+def test_a_helper_that_is_missing_is_reported(alongside: Path, refused: Any) -> None:
     (alongside / "own_helper.py").unlink()
     message = refused("pretrain", "recipe.yaml", LAYER, "--run", "run", "--trust")
     assert "model.layers[0]: layer 'own_layer:Own' needs the package 'own_helper'" in message

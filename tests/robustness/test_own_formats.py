@@ -89,7 +89,7 @@ def test_only_readers_of_the_kind_are_formats(refused: Any, name: str) -> None:
     assert not Path("corpora").exists()
 
 
-def test_an_edited_format_does_not_go_on(workbench: Any, refused: Any) -> None:
+def test_an_edited_format_does_not_continue(workbench: Any, refused: Any) -> None:
     assert workbench(*PREPARE, "--trust").code == 0
     Path("own_splitting.py").write_text(SPLITTING.replace("separator)\n", "separator)[:1]\n", 1) + "# edited\n")
     forget()

@@ -24,7 +24,7 @@ def assert_nothing_left(output: Path) -> None:
     assert not output.exists(), sorted(output.rglob("*"))
 
 
-def test_a_missing_file_names_what_lies_beside_it(here: Path, refused: Refused) -> None:
+def test_a_missing_file_names_what_lies_next_to_it(here: Path, refused: Refused) -> None:
     (here / "notes.txt").write_text("some words")
     message = refused("prepare", "text", "note.txt", "--output", "out")
     assert "note.txt" in message
@@ -106,7 +106,7 @@ def test_a_triple_with_two_columns(here: Path, refused: Refused) -> None:
     assert_nothing_left(here / "out")
 
 
-def _picture() -> bytes:
+def _image() -> bytes:
     buffer = io.BytesIO()
     Image.effect_noise((64, 64), 50).convert("RGB").save(buffer, "JPEG")
     return buffer.getvalue()
@@ -114,7 +114,7 @@ def _picture() -> bytes:
 
 def test_only_bad_images(lines: Any, here: Path, refused: Refused) -> None:
     (here / "images").mkdir()
-    (here / "images" / "a.jpg").write_bytes(_picture()[:300])
+    (here / "images" / "a.jpg").write_bytes(_image()[:300])
     lines("captions.jsonl", {"image": "a.jpg", "caption": "a noise"})
     assert "damaged image" in refused("prepare", "image-text", "captions.jsonl", "--output", "out")
     assert_nothing_left(here / "out")
@@ -122,8 +122,8 @@ def test_only_bad_images(lines: Any, here: Path, refused: Refused) -> None:
 
 def test_one_bad_image_is_dropped_and_counted(lines: Any, here: Path, workbench: Any) -> None:
     (here / "images").mkdir()
-    (here / "images" / "a.jpg").write_bytes(_picture()[:300])
-    (here / "images" / "b.jpg").write_bytes(_picture())
+    (here / "images" / "a.jpg").write_bytes(_image()[:300])
+    (here / "images" / "b.jpg").write_bytes(_image())
     lines("captions.jsonl", {"image": "a.jpg", "caption": "one"}, {"image": "b.jpg", "caption": "two"})
     ended = workbench("prepare", "image-text", "captions.jsonl", "--output", "out")
     assert ended.code == 0
@@ -138,7 +138,7 @@ def test_images_that_are_nowhere(lines: Any, here: Path, refused: Refused) -> No
 
 
 def test_a_truncated_tar_of_images(lines: Any, here: Path, refused: Refused) -> None:
-    data = _picture()
+    data = _image()
     with tarfile.open(here / "images.tar", "w") as tar:
         for name in ("a.jpg", "b.jpg"):
             entry = tarfile.TarInfo(name)
@@ -175,7 +175,7 @@ def test_a_full_disk_while_a_shard_is_written(here: Path, refused: Refused, monk
     assert not [path for path in (here / "out").iterdir() if path.suffix == ".part"]
 
 
-def test_after_a_full_disk_the_same_command_goes_on(
+def test_after_a_full_disk_the_same_command_continues(
     here: Path, workbench: Any, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     test_a_full_disk_while_a_shard_is_written(here, refused, monkeypatch)

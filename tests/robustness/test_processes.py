@@ -65,7 +65,7 @@ def wait_for(condition: Callable[[], object], process: subprocess.Popen[str]) ->
 
 @pytest.mark.scale
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_saves_says_how_to_go_on_and_going_on_works(
+def test_a_signal_saves_says_how_to_continue_and_continuing_works(
     world: Path, start: Start, number: signal.Signals, code: int
 ) -> None:
     """The terminal signals the whole group, loader workers too."""

@@ -116,7 +116,7 @@ def test_wrong_yaml(world: Path, refused: Refused, text: str, words: list[str]) 
     assert not (world / "hacked").exists()
 
 
-def test_a_recipe_that_was_wrong_can_be_mended(world: Path, refused: Refused, workbench: Any) -> None:
+def test_a_recipe_that_was_wrong_can_be_fixed(world: Path, refused: Refused, workbench: Any) -> None:
     refused("pretrain", "recipe.yaml", "tasks.text.objectives=[{objective: mlm, rates: 0.1}]", "--run", "run")
     refused("pretrain", "recipe.yaml", "tasks.text.corpora=[corpora/gone]", "--run", "run")
     assert workbench("pretrain", "recipe.yaml", "--run", "run").code == 0

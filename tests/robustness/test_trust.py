@@ -98,13 +98,13 @@ def test_a_recipe_that_names_something_else_is_refused(planted: Path, refused: R
     assert sorted(planted.iterdir()) == before
 
 
-def test_an_embedding_without_a_size_is_told(world: Path, refused: Refused) -> None:
+def test_an_embedding_without_a_size_is_reported(world: Path, refused: Refused) -> None:
     stream = "model.streams.text={embedding: torch.nn:Linear, in_features: 2, out_features: 2}"
     assert "the embedding Linear has no hidden_size" in refused("pretrain", "recipe.yaml", stream, "--run", "run")
 
 
 @pytest.mark.parametrize("command", [["show", "--batch"], ["pretrain"], ["verify-resume", "--steps", "2"]])
-def test_code_beside_a_recipe_is_run_when_told(
+def test_code_next_to_a_recipe_is_run_when_trusted(
     planted: Path, refused: Refused, workbench: Callable[..., Any], command: list[str]
 ) -> None:
     before = sorted(planted.iterdir())
@@ -130,7 +130,7 @@ def test_code_beside_a_recipe_is_run_when_told(
         "evaluate retrieval theirs/run corpora/text",
     ],
 )
-def test_code_in_a_run_is_run_when_told(brought: Path, refused: Refused, command: str) -> None:
+def test_code_in_a_run_is_run_when_trusted(brought: Path, refused: Refused, command: str) -> None:
     here = Path.cwd()
     before = sorted(here.iterdir())
     assert str(brought / "code" / "planted.py") in refused(*command.split())
@@ -145,7 +145,7 @@ class OnMlm(DownstreamTask[Tuning, Scoring]):
         return Setup(SequenceSpec({"builder": "document", "max_length": 64}), {"objective": "mlm"})
 
 
-def test_code_in_a_run_is_fine_tuned_when_told(brought: Path) -> None:
+def test_code_in_a_run_is_fine_tuned_when_trusted(brought: Path) -> None:
     for overrides in (None, [LAYER]):
         with pytest.raises(WorkbenchError, match=r"planted\.py"):
             fine_tune(OnMlm(), Tuning(run=brought, corpus="corpora/text", overrides=overrides))
@@ -153,7 +153,7 @@ def test_code_in_a_run_is_fine_tuned_when_told(brought: Path) -> None:
     assert fine_tune(OnMlm(), tuning).name == "run-onmlm"
 
 
-def test_code_in_the_current_folder_is_named_for_a_run_when_told(planted: Path, workbench: Callable[..., Any]) -> None:
+def test_code_in_the_current_folder_is_named_when_trusted(planted: Path, workbench: Callable[..., Any]) -> None:
     assert workbench("pretrain", "recipe.yaml", "--run", "run").code == 0
     more = "model.layers=[{layer: self, stream: text, num_heads: 2, intermediate_size: 32}, {layer: planted:Planted}]"
     options: dict[str, Any] = {"run": Path("run"), "corpus": "corpora/text", "epochs": 0.1, "overrides": [more]}
@@ -166,7 +166,7 @@ def test_code_in_the_current_folder_is_named_for_a_run_when_told(planted: Path, 
     assert list(json.loads((tuned / "data.json").read_text())["read"]["part"]) == ["planted.py"]
 
 
-def test_loading_a_run_with_code_is_told_each_time(brought: Path) -> None:
+def test_loading_a_run_with_code_is_reported_each_time(brought: Path) -> None:
     for _ in range(2):
         with pytest.raises(WorkbenchError, match="trust=True"):
             product.load(brought)

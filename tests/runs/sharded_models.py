@@ -84,7 +84,7 @@ def trained(model: Mixed, optimizer: torch.optim.Optimizer, steps: range) -> lis
     return losses
 
 
-def save_and_go_on(world: World, run: Path, way: str, options: dict[str, Any]) -> None:
+def save_and_continue(world: World, run: Path, way: str, options: dict[str, Any]) -> None:
     """Two steps, a checkpoint, and the losses of two more steps in `losses.pt`."""
     model = made(way, world, seed=0)
     optimizer = optimizer_of(model)

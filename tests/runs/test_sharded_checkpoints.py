@@ -9,14 +9,21 @@ import pytest
 import torch
 
 from tests.runs.gloo_ranks import Phase, on_ranks
-from tests.runs.sharded_models import resume, resume_cut, save_and_go_on, save_cut, save_watched, save_with_a_full_disk
+from tests.runs.sharded_models import (
+    resume,
+    resume_cut,
+    save_and_continue,
+    save_cut,
+    save_watched,
+    save_with_a_full_disk,
+)
 from workbench.core.errors import WorkbenchError
 from workbench.runs.checkpoint import read_checkpoint, read_state
 from workbench.runs.checkpoints import Checkpoints
 
 
 def saving(size: int, way: str, run: Path, **options: bool) -> Phase:
-    return Phase(size, save_and_go_on, (run, way, options))
+    return Phase(size, save_and_continue, (run, way, options))
 
 
 def resuming(size: int, way: str, *runs: Path, exact: bool = False) -> Phase:

@@ -115,7 +115,7 @@ def test_rows_that_are_not_there_are_refused() -> None:
         collate(made[:1])
 
 
-def test_what_the_loader_knew_is_known_where_the_device_tells_no_values() -> None:
+def test_what_the_loader_knew_is_known_where_the_device_says_no_values() -> None:
     batch = collate(sequences())
     moved = batch.to("meta")
     text = moved.streams["text"]

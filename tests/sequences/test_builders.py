@@ -110,12 +110,12 @@ def test_frames_of_other_roles(tokenizers):
     assert bare.take_dropped() == {"empty text": 1}
 
 
-def test_too_small_max_length_is_told(tokenizer):
+def test_too_small_max_length_is_reported(tokenizer):
     with pytest.raises(WorkbenchError, match=r"max_length = 2 leaves no room .* use at least 3"):
         build("document", tokenizer, 2)
 
 
-def test_sample_of_another_kind_is_told(tokenizer):
+def test_sample_of_another_kind_is_reported(tokenizer):
     sample = {"key": "a", "corpus": "photographs", "draw": (0,), "captions": ["x"]}
     with pytest.raises(WorkbenchError, match=r"sample 'a' of corpus 'photographs': it has no 'text' .*captions"):
         build("document", tokenizer)([sample], DRAWS)

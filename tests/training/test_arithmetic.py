@@ -154,7 +154,7 @@ def test_deterministic_and_matmul_precision_are_checked_on_resume(make_recipe: A
             pretrain(load_recipe(path, ["train.max_steps=4", "train.save_every=2", changed]), run)
 
 
-def test_another_arithmetic_of_the_machine_is_told(
+def test_another_arithmetic_of_the_machine_is_reported(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"

@@ -45,7 +45,7 @@ def prepare_again(folder: Path) -> None:
     finish_corpus(folder, kind="text", shards=[writer.info], provenance={})
 
 
-def test_a_run_goes_on_with_its_own_data_alone(own: Recipe, tmp_path: Path) -> None:
+def test_a_run_continues_with_its_own_data_alone(own: Recipe, tmp_path: Path) -> None:
     run = pretrain(own, tmp_path / "run", until=2)
     record = read_data(run)
     assert record is not None
@@ -103,7 +103,7 @@ def test_a_changed_tokenizer_of_a_run_is_refused(own: Recipe, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("damage", ['"rIver"', "{"])
-def test_a_damaged_tokenizer_of_a_run_is_named_with_advice_that_mends(own: Recipe, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_tokenizer_of_a_run_is_named_with_advice_that_fixes(own: Recipe, tmp_path: Path, damage: str) -> None:
     run = pretrain(own, tmp_path / "run", until=1)
     path = run / "tokenizer.json"
     whole = path.read_text()

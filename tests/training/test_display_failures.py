@@ -126,7 +126,7 @@ def test_a_line_that_a_terminal_cannot_show_is_lost(
         logging.getLogger("workbench.training").info("%d steps", "three")
 
 
-def test_a_failure_goes_on_being_left_out_and_others_are_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_continues_being_left_out_and_others_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     spared = Spared()
     for what in ("one", "one", "two", "one"):
         with spared(what):
@@ -205,7 +205,7 @@ def test_a_count_that_fails_in_its_middle_leaves_no_trace(
 
 @pytest.mark.scale
 @pytest.mark.parametrize("rank", [0, 1])
-def test_ranks_go_on_where_one_cannot_count(make_recipe: Any, launch: Launch, tmp_path: Path, rank: int) -> None:
+def test_ranks_continue_where_one_cannot_count(make_recipe: Any, launch: Launch, tmp_path: Path, rank: int) -> None:
     def once(tree: dict[str, Any]) -> None:
         tree["model"]["layers"].append(
             {

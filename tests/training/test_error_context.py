@@ -62,7 +62,7 @@ def train(make_recipe: Any, run: Path, part: str, how: str, **settings: Any) -> 
 
 
 @pytest.mark.parametrize("part", PLACES)
-def test_a_bug_is_told_with_its_part(make_recipe: Any, tmp_path: Path, part: str) -> None:
+def test_a_bug_is_reported_with_its_part(make_recipe: Any, tmp_path: Path, part: str) -> None:
     with pytest.raises(RuntimeError, match=r"^boom") as raised:
         train(make_recipe, tmp_path / "run", part, "raise")
     assert raised.value.__notes__ == [f"raised in {PLACES[part]}"]
@@ -76,14 +76,14 @@ def test_a_part_that_cannot_be_made_leaves_no_run(make_recipe: Any, tmp_path: Pa
 
 
 @pytest.mark.parametrize("part", WORKERS)
-def test_a_bug_in_a_worker_is_told_with_its_part(make_recipe: Any, tmp_path: Path, part: str) -> None:
+def test_a_bug_in_a_worker_is_reported_with_its_part(make_recipe: Any, tmp_path: Path, part: str) -> None:
     with pytest.raises(WorkerError) as raised:
         train(make_recipe, tmp_path / "run", part, "raise in a worker", num_workers=1)
     assert str(raised.value).splitlines()[-2:] == ["RuntimeError: boom", f"raised in {PLACES[part]}"]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_refusal_is_told_with_its_part(make_recipe: Any, launch: Any, tmp_path: Path, workers: int) -> None:
+def test_a_refusal_is_reported_with_its_part(make_recipe: Any, launch: Any, tmp_path: Path, workers: int) -> None:
     def change(tree: dict[str, Any]) -> None:
         broken(tree, "transform", "refuse")
         tree["train"].update(num_workers=workers)
@@ -92,7 +92,7 @@ def test_a_refusal_is_told_with_its_part(make_recipe: Any, launch: Any, tmp_path
     assert (code, said.splitlines()[-1]) == (2, f"error: {PLACES['transform']}: this cannot be")
 
 
-def test_a_bug_in_a_layer_that_recomputes_is_told_with_its_part(make_recipe: Any, tmp_path: Path) -> None:
+def test_a_bug_in_a_layer_that_recomputes_is_reported_with_its_part(make_recipe: Any, tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"^boom") as raised:
         train(make_recipe, tmp_path / "run", "layer", "raise", activation_checkpointing=True)
     assert raised.value.__notes__ == [f"raised in {PLACES['layer']}"]

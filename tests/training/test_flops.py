@@ -43,7 +43,7 @@ def test_buffers_modes_and_generators_stay(make_recipe: Any) -> None:
     assert all(parameter.grad is None for parameter in root.parameters())
 
 
-def test_a_model_whose_buffers_move_goes_on_exactly(make_recipe: Any, tmp_path: Path) -> None:
+def test_a_model_whose_buffers_move_continues_exactly(make_recipe: Any, tmp_path: Path) -> None:
     recipe = load_recipe(str(make_recipe(counting)), ["train.max_steps=6"], trust=True)
     verdict = verify_resume(recipe, tmp_path, steps=4)
     assert verdict.equal, (verdict.different, verdict.weights)

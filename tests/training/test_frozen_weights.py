@@ -155,7 +155,7 @@ def test_changed_weights_are_refused(started: tuple[Path, Path, Recipe], capfd: 
             use()
 
 
-def test_a_network_that_was_trained_on_where_it_came_from_is_told(
+def test_a_network_that_was_trained_on_where_it_came_from_is_reported(
     make_recipe: MakeRecipe, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The run then has the weights that it started from: nothing changed for it."""

@@ -43,7 +43,7 @@ def test_whatever_a_worker_raises_arrives(train: Any, how: str) -> None:
     assert not multiprocessing.active_children()
 
 
-def test_a_micro_batch_that_cannot_be_sent_is_told(train: Any) -> None:
+def test_a_micro_batch_that_cannot_be_sent_is_reported(train: Any) -> None:
     with pytest.raises(WorkerError, match=r"[Cc]an't (get|pickle) local object"):
         train("key that cannot be sent", workers=1)
 
@@ -114,7 +114,7 @@ def test_what_a_step_counts_is_counts(make_recipe: Any, tmp_path: Path) -> None:
         ([1, 1], "returned row 1, twice"),
     ],
 )
-def test_a_policy_chooses_rows_that_it_may(make_recipe: Any, tmp_path: Path, rows: list[int], reported: str) -> None:
+def test_masking_chooses_rows_that_it_may(make_recipe: Any, tmp_path: Path, rows: list[int], reported: str) -> None:
     masking = {"masking": "hostile_components:Fixed", "rows": rows}
     path = make_recipe(lambda tree: tree["tasks"]["text"]["objectives"][0].update(masking=masking))
     place = re.escape("tasks.text.objectives[0].masking: masking 'hostile_components:Fixed'")
@@ -122,7 +122,7 @@ def test_a_policy_chooses_rows_that_it_may(make_recipe: Any, tmp_path: Path, row
         pretrain(load_recipe(str(path), trust=True), tmp_path / "run", until=1)
 
 
-def test_a_policy_leaves_what_is_taken(make_recipe: Any, tmp_path: Path) -> None:
+def test_a_masking_strategy_leaves_what_is_taken(make_recipe: Any, tmp_path: Path) -> None:
     masking = {"masking": "hostile_components:Fixed", "rows": [1]}
     first = {"objective": "mlm", "name": "first", "masking": masking}
     second = {"objective": "mlm", "name": "second", "masking": masking}
@@ -131,7 +131,7 @@ def test_a_policy_leaves_what_is_taken(make_recipe: Any, tmp_path: Path) -> None
         pretrain(load_recipe(str(path), trust=True), tmp_path / "run", until=1)
 
 
-def test_a_step_wide_head_embeds_as_many_rows_of_each_tensor(make_recipe: Any, tmp_path: Path) -> None:
+def test_a_global_batch_head_embeds_as_many_rows_of_each_tensor(make_recipe: Any, tmp_path: Path) -> None:
     path = make_recipe(
         lambda tree: tree["tasks"]["text"]["objectives"].append({"objective": "hostile_components:Partial"})
     )
@@ -139,7 +139,7 @@ def test_a_step_wide_head_embeds_as_many_rows_of_each_tensor(make_recipe: Any, t
         pretrain(load_recipe(str(path), trust=True), tmp_path / "run", until=1)
 
 
-def test_what_no_head_makes_to_be_measured_is_told_before_the_first_step(make_recipe: Any, tmp_path: Path) -> None:
+def test_what_no_head_makes_to_be_measured_is_reported_before_the_first_step(make_recipe: Any, tmp_path: Path) -> None:
     def change(tree: dict[str, Any]) -> None:
         tree["train"]["evaluate_every"] = 10
         tree["tasks"]["text"]["held_out"] = [tree["tasks"]["text"]["corpora"][0].replace("train", "held-out")]
@@ -225,7 +225,7 @@ def test_a_run_without_sequences_ends(make_recipe: Any, tmp_path: Path) -> None:
         pretrain(load_recipe(str(path), trust=True), tmp_path / "run")
 
 
-def test_an_objective_without_labels_is_told_once(train: Any, tmp_path: Path) -> None:
+def test_an_objective_without_labels_is_reported_once(train: Any, tmp_path: Path) -> None:
     train("no labels", until=20)
     said = (tmp_path / "run" / "log.txt").read_text()
     assert said.count("objective hostile found no label in the first 20 steps") == 1
@@ -241,7 +241,7 @@ def test_no_sequences_are_shown_as_such(make_recipe: Any, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("foreign", [True, False])
-def test_texts_that_the_tokenizer_does_not_know_are_told(make_recipe: Any, tmp_path: Path, foreign: bool) -> None:
+def test_texts_that_the_tokenizer_does_not_know_are_reported(make_recipe: Any, tmp_path: Path, foreign: bool) -> None:
     def write(tree: Any) -> None:
         tree["tasks"]["text"]["objectives"] = [{"objective": "mlm"}]
         if foreign:

@@ -140,7 +140,7 @@ def test_the_aggregator_is_a_layer_of_the_text() -> None:
     assert not any("entity_" in name for name in stream_names(spec, names, "text").values())
 
 
-def test_what_matched_and_what_did_not_is_told(bert: tuple[Path, BertModel], caplog: pytest.LogCaptureFixture) -> None:
+def test_what_matched_is_reported(bert: tuple[Path, BertModel], caplog: pytest.LogCaptureFixture) -> None:
     spec = NetworkSpec({"text": WORDS}, [layer("text", 4)], [], [InitFrom(str(bert[0]), stream="text")])
     with caplog.at_level(logging.INFO, "workbench"):
         initialise(root_of(spec), "main", spec)
@@ -151,7 +151,7 @@ def test_what_matched_and_what_did_not_is_told(bert: tuple[Path, BertModel], cap
 
 
 @pytest.mark.parametrize("stream", ["text", None])
-def test_other_heads_in_equal_shapes_are_told(
+def test_other_heads_in_equal_shapes_are_reported(
     bert: tuple[Path, BertModel], caplog: pytest.LogCaptureFixture, stream: str | None
 ) -> None:
     spec = NetworkSpec(
@@ -253,7 +253,7 @@ def test_a_package_stands_for_the_folder_that_holds_what_is_wanted(package: Path
     assert located("runs/bert", WEIGHTS) == Path("runs/bert")
 
 
-def test_packages_that_are_not_there_are_told(package: Path) -> None:
+def test_packages_that_are_not_there_are_reported(package: Path) -> None:
     with pytest.raises(WorkbenchError, match=r"'some-weight' is not installed .*Installed are some-weights"):
         located("package:some-weight", WEIGHTS)
     for place in ("package:", "package:/model"):
@@ -301,7 +301,7 @@ def test_minilm_gives_the_states_of_transformers(minilm: str) -> None:
         torch.testing.assert_close(states["words"], theirs(**their_input).last_hidden_state[0], atol=1e-5, rtol=1e-5)
 
 
-def test_another_family_is_told_by_what_each_lacks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_another_family_is_detected_by_what_each_lacks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     sizes = {"d_model": 16, "d_kv": 8, "num_heads": 2, "d_ff": 24, "num_layers": 2, "num_decoder_layers": 2}
     T5Model(T5Config(vocab_size=VOCABULARY, **sizes)).save_pretrained(tmp_path / "t5")
     spec = Mpnet().network(FamilyConfig(**test_mpnet.CONFIG | {"vocab_size": VOCABULARY}))

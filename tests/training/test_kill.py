@@ -63,7 +63,7 @@ def test_sigkill_at_a_random_step_and_resume_is_bitwise_equal(make_recipe: Any, 
         ),
     ],
 )
-def test_a_signal_saves_the_finished_step_and_says_how_to_go_on(
+def test_a_signal_saves_the_finished_step_and_says_how_to_continue(
     make_recipe: Any, launch: Launch, tmp_path: Path, number: int, code: int
 ) -> None:
     recipe, run = make_recipe(long), tmp_path / "run"

@@ -30,7 +30,7 @@ def test_a_log_on_a_full_disk_is_silent(tmp_path: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("error", "reported"), [(OSError(28, "No space left on device"), False), (ValueError("x"), True)]
 )
-def test_only_bugs_of_threads_are_told(
+def test_only_bugs_of_threads_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, reported: bool
 ) -> None:
     seen: list[object] = []

@@ -67,7 +67,7 @@ def test_losses_are_those_of_float32(recipe: Recipe, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pieces", [[6], [1, 5]])
-def test_gradients_are_unscaled_also_those_of_step_wide_heads(
+def test_gradients_are_unscaled_also_those_of_global_batch_heads(
     make_recipe: Any, pieces: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loss_scale, "INITIAL", 256.0)
@@ -116,7 +116,7 @@ def test_a_step_that_overflows_moves_nothing(make_recipe: Any, monkeypatch: pyte
     assert any(not torch.equal(tensor, before[name]) for name, tensor in root.state_dict().items())
 
 
-def test_what_no_scale_mends_is_an_error(make_recipe: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_no_scale_fixes_is_an_error(make_recipe: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(loss_scale, "INITIAL", 4.0)
 
     def broken(tree: dict[str, Any]) -> None:
@@ -130,7 +130,7 @@ def test_what_no_scale_mends_is_an_error(make_recipe: Any, monkeypatch: pytest.M
         pretrain(recipe, tmp_path / "run")
 
 
-def test_skipped_steps_are_told_and_resumed_bit_for_bit(
+def test_skipped_steps_are_reported_and_resumed_bit_for_bit(
     recipe: Recipe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(loss_scale, "INITIAL", 2.0**24)

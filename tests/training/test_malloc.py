@@ -47,7 +47,7 @@ def memory_of(run: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     ("name", "more"), [("transformer-xl-tiny", []), ("xlnet-tiny", ["model.streams.query.hidden_size=32"])]
 )
-def test_a_run_that_remembers_goes_on_exactly(world_folder: Path, tmp_path: Path, name: str, more: list[str]) -> None:
+def test_a_run_that_remembers_continues_exactly(world_folder: Path, tmp_path: Path, name: str, more: list[str]) -> None:
     recipe = load_recipe(name, [*remembering(world_folder), *more])
     verdict = verify_resume(recipe, tmp_path, steps=6)
     assert verdict.equal, (verdict.different, verdict.weights)
@@ -92,7 +92,7 @@ def test_only_what_remembers_has_a_memory_to_save(world_folder: Path, tmp_path: 
         ("seed=1", None),
     ],
 )
-def test_an_order_or_a_memory_alone_is_told(
+def test_an_order_or_a_memory_alone_is_reported(
     world_folder: Path, tmp_path: Path, change: str, reported: str | None
 ) -> None:
     changes = [*remembering(world_folder), "train.max_steps=1", change]

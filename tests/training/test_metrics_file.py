@@ -25,7 +25,7 @@ def replace_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize("lose", [Path.unlink, replace_file])
-def test_a_file_that_is_taken_away_is_written_again(
+def test_a_file_that_is_removed_is_written_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, lose: Callable[[Path], object]
 ) -> None:
     path = tmp_path / "metrics.jsonl"
@@ -53,7 +53,7 @@ def test_a_file_that_is_taken_away_is_written_again(
         (b"", "its lines of training end at step 0"),
     ],
 )
-def test_lines_that_do_not_fit_the_checkpoint_are_told(
+def test_lines_that_do_not_fit_the_checkpoint_are_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes, reported: str
 ) -> None:
     (tmp_path / "metrics.jsonl").write_bytes(content)

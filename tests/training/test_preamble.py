@@ -172,7 +172,7 @@ def test_readers_say_what_they_read(recipe: Recipe) -> None:
     assert [corpus.name for corpus in reader.corpora] == ["train"]
 
 
-def test_a_card_with_room_for_more_is_told(make_recipe: Any, tmp_path: Path) -> None:
+def test_a_card_with_room_for_more_is_reported(make_recipe: Any, tmp_path: Path) -> None:
     """`train.micro_batch_size=auto` is proposed where it would find a larger power of two than the recipe has."""
     shape = {"global_batch_size": 64, "micro_batch_size": 4}
     recipe = load_recipe(str(make_recipe(lambda tree: tree["train"].update(shape))))

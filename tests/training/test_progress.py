@@ -67,6 +67,6 @@ def test_heads_see_the_end_of_the_run_in_held_out_passes(
     assert {progress for training, progress in seen if not training} == {1.0}
 
 
-def test_a_rate_that_falls_goes_on_exactly(falling: Recipe, tmp_path: Path) -> None:
+def test_a_rate_that_falls_continues_exactly(falling: Recipe, tmp_path: Path) -> None:
     verdict = verify_resume(falling, tmp_path / "proof", 6)
     assert verdict.equal, (verdict.different, verdict.weights)

@@ -39,7 +39,7 @@ def outputs(launch: Launch, agent: dict[str, Any], recipe: Path, run: Path, *ove
     ],
     ids=["before the ranks meet", "afterwards"],
 )
-def test_a_wrong_input_is_told_once(
+def test_a_wrong_input_is_reported_once(
     make_recipe: Any, launch: Launch, agent: dict[str, Any], tmp_path: Path, override: str, reported: str
 ) -> None:
     said = outputs(launch, agent, make_recipe(), tmp_path / "run", override)
@@ -47,7 +47,7 @@ def test_a_wrong_input_is_told_once(
     assert reported in "".join(said)
 
 
-def test_what_another_rank_alone_meets_is_told(
+def test_what_another_rank_alone_meets_is_reported(
     make_recipe: Any, launch: Launch, agent: dict[str, Any], tmp_path: Path
 ) -> None:
     recipe = make_recipe()

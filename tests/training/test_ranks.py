@@ -85,7 +85,7 @@ def test_what_is_drawn_on_the_device_does_not_depend_on_ranks(make_recipe: Any, 
 
 
 @pytest.mark.parametrize("schedule", ["sampled", "together"])
-def test_step_wide_and_several_tasks_on_two_ranks(
+def test_global_batch_and_several_tasks_on_two_ranks(
     make_recipe: Any, world_folder: Path, launch: Launch, tmp_path: Path, schedule: str
 ) -> None:
     recipe = make_recipe(lambda tree: mixed(tree, world_folder))

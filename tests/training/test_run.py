@@ -118,7 +118,7 @@ def test_lines_beyond_the_checkpoint_are_taken_out(recipe: Recipe, tmp_path: Pat
 
 
 @pytest.mark.parametrize("optimizer", ["lamb", "adafactor"])
-def test_optimizers_groups_and_late_starts_go_on_exactly(recipe: Recipe, tmp_path: Path, optimizer: str) -> None:
+def test_optimizers_groups_and_late_starts_continue_exactly(recipe: Recipe, tmp_path: Path, optimizer: str) -> None:
     groups = [GroupSpec("heads", lr_factor=2.0), GroupSpec("networks.main.embeddings", start_step=4)]
     recipe = shorter(
         recipe,

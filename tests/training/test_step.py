@@ -103,7 +103,7 @@ def test_a_step_without_labels_changes_no_objective(make_recipe: Any) -> None:
     assert not found  # a zero gradient would move a parameter: by its moments, and by weight decay
 
 
-def test_both_passes_of_a_step_wide_objective_draw_the_same_dropout(make_recipe: Any, tmp_path: Path) -> None:
+def test_both_passes_of_a_global_batch_objective_draw_the_same_dropout(make_recipe: Any, tmp_path: Path) -> None:
     def change(tree: dict[str, Any]) -> None:
         tree["tasks"]["text"]["objectives"] = [{"objective": "toy_components:Contrast"}]
 

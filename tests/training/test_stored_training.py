@@ -52,7 +52,7 @@ def restored(url: str, folder: Path) -> Path:
     return folder
 
 
-def test_run_goes_on_exactly_on_an_empty_machine(recipe: Recipe, url: str, tmp_path: Path) -> None:
+def test_run_continues_exactly_on_an_empty_machine(recipe: Recipe, url: str, tmp_path: Path) -> None:
     whole = pretrain(recipe, tmp_path / "whole", until=8)
     first = pretrain(recipe, url, until=6)
     assert first == scratch_folder(url)

@@ -102,7 +102,7 @@ def test_an_optimizer_that_raises_is_named(train: Any) -> None:
         (chosen("Choosing", dtype="int64", dimensions=2), r"returned rows as a ndarray \[1, 1\] of int64; allowed"),
     ],
 )
-def test_what_was_forgotten_is_told(train: Any, tmp_path: Path, change: Any, reported: str) -> None:
+def test_what_was_forgotten_is_reported(train: Any, tmp_path: Path, change: Any, reported: str) -> None:
     with pytest.raises(WorkbenchError, match=reported):
         train(change)
     assert not (tmp_path / "run").exists()
@@ -120,7 +120,7 @@ def test_parameters_with_a_gradient_are_no_news(train: Any, tmp_path: Path) -> N
     assert "no gradient" not in (tmp_path / "run" / "log.txt").read_text()
 
 
-def test_an_interrupt_that_a_part_raises_is_told_with_it(make_recipe: Any, tmp_path: Path, launch: Any) -> None:
+def test_an_interrupt_that_a_part_raises_is_reported_with_it(make_recipe: Any, tmp_path: Path, launch: Any) -> None:
     code, said = launch(make_recipe(optimized("Interrupting")), tmp_path / "run").wait()
     assert code == 130
     assert "stopped\nraised in train.optimizer: optimizer 'strange_components:Interrupting'" in said

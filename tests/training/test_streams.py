@@ -46,7 +46,7 @@ def two_streams(make_recipe: Any, folder: Path, *objectives: dict[str, Any], **b
 
 
 @pytest.mark.parametrize("masking", ["token", "whole_word", "span", "entity", "field"])
-def test_every_policy_chooses_rows_of_the_stream(make_recipe: Any, tmp_path: Path, masking: str) -> None:
+def test_every_masking_strategy_chooses_rows_of_the_stream(make_recipe: Any, tmp_path: Path, masking: str) -> None:
     recipe = two_streams(make_recipe, tmp_path, {"objective": "mlm"}, MLM | {"masking": masking})
     task = tasks_of(recipe, Tokenizer.load(str(recipe.tokenizer)))["text"]
     batch = task.micro_batch(SAMPLES, (0, 0, 0)).views["main"]
@@ -82,7 +82,7 @@ def test_one_name_for_two_streams_is_refused(make_recipe: Any, tmp_path: Path) -
         tasks_of(recipe, tokenizer)
 
 
-def test_a_stream_that_is_not_there_is_told(make_recipe: Any, tmp_path: Path) -> None:
+def test_a_stream_that_is_not_there_is_reported(make_recipe: Any, tmp_path: Path) -> None:
     recipe = two_streams(make_recipe, tmp_path, MLM | {"stream": "captoin"})
     tasks = tasks_of(recipe, tokenizer := Tokenizer.load(str(recipe.tokenizer)))
     with pytest.raises(WorkbenchError, match="no stream 'captoin' with a token table"):

@@ -125,7 +125,7 @@ def test_tasks_of_one_stream_must_say_the_same(tmp_path: Path, tokenizer: Path) 
     assert backbone_of(as_corpora_say(same)) == "timm:a@1"
 
 
-def test_weights_that_have_learnt_from_other_features_are_told(
+def test_weights_that_have_learned_from_other_features_are_reported(
     tmp_path: Path, tokenizer: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """They fit by their size; what the projection has learned does not."""

@@ -177,7 +177,7 @@ def export(
     write_checkpoint_folder(folder, made)
     if tokenizer is not None:
         described = checkpoint_family.network(FamilyConfig(made.config))
-        write_tokenizer(folder, tokenizer, described, frame_of(loaded, chosen), checkpoint_family.goes_on)
+        write_tokenizer(folder, tokenizer, described, frame_of(loaded, chosen), checkpoint_family.resumes)
     return made
 
 

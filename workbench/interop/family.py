@@ -48,7 +48,7 @@ class CheckpointFamily:
         free: options of ours that its configuration need not hold.
         counts_padding: whether their code counts positions from the id of the padding, so that this id is the family's
             own, whatever the tokenizer.
-        goes_on: whether a text that it reads from left to right is continued, so that its tokenizer adds no end token.
+        resumes: whether a text that it reads from left to right is continued, so that its tokenizer adds no end token.
         corpus: the corpus of further training, as its recipe names it below `vars.data`.
         supplied: options of streams' embeddings that are files of the user's, for a recipe.
     """
@@ -57,7 +57,7 @@ class CheckpointFamily:
     prefix: ClassVar[str] = ""
     free: ClassVar[frozenset[str]] = DROPOUT
     counts_padding: ClassVar[bool] = False
-    goes_on: ClassVar[bool] = True
+    resumes: ClassVar[bool] = True
     corpus: ClassVar[str] = "text"
     supplied: ClassVar[Mapping[str, Spec]] = {}
 

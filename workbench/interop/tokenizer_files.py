@@ -35,14 +35,14 @@ PLAIN = "PreTrainedTokenizerFast"
 
 
 def write_tokenizer(
-    folder: Path, tokenizer: Tokenizer, network: NetworkSpec, frame: Frame | None, goes_on: bool = True
+    folder: Path, tokenizer: Tokenizer, network: NetworkSpec, frame: Frame | None, resumes: bool = True
 ) -> None:
     """Write the tokenizer files of the library.
 
     Args:
         network: that of the configuration next to them (`CheckpointFamily.network`).
         frame: of the texts that the network has read; None: without special tokens.
-        goes_on: whether a text that is read from left to right is continued, and so has no end token.
+        resumes: whether a text that is read from left to right is continued, and so has no end token.
     """
     roles = {f"{role}_token": token for role, token in sorted(tokenizer.roles.items())}
     text = network.streams.get("text", {})
@@ -55,7 +55,7 @@ def write_tokenizer(
     }
     if text.get("max_positions"):
         settings["model_max_length"] = text["max_positions"]
-    write_text(folder / TOKENIZER, _in_frame(tokenizer, frame, goes_on).to_str(pretty=True))
+    write_text(folder / TOKENIZER, _in_frame(tokenizer, frame, resumes).to_str(pretty=True))
     write_text(folder / SETTINGS_FILE, json.dumps(settings, ensure_ascii=False, indent=2))
     write_text(folder / ROLES_FILE, json.dumps(roles, ensure_ascii=False, indent=2))
 
@@ -66,10 +66,10 @@ def frame_of(loaded: LoadedRun, network: str) -> Frame | None:
     return next((task.builder.frame for task in tasks if isinstance(task.builder, Builder)), None)
 
 
-def _in_frame(tokenizer: Tokenizer, frame: Frame | None, goes_on: bool) -> tokenizers.Tokenizer:
+def _in_frame(tokenizer: Tokenizer, frame: Frame | None, resumes: bool) -> tokenizers.Tokenizer:
     """The tokenizer with its template. A text that is continued has no end token."""
     begin = frame.begin if frame else []
-    end = frame.end if frame and not (goes_on and "causal" in frame.visibilities) else []
+    end = frame.end if frame and not (resumes and "causal" in frame.visibilities) else []
     before, after = ([str(tokenizer.backend.id_to_token(i)) for i in ids] for ids in (begin, end))
     first = [*before, "$A", *after]
     second = ["$B:1", *(f"{token}:1" for token in after)]

@@ -30,12 +30,12 @@ LOST_PEER = re.compile(
 
 
 @contextmanager
-def named_failures(world: World, need_less: str = NEED_LESS, go_on: str = GO_ON) -> Iterator[None]:
+def named_failures(world: World, need_less: str = NEED_LESS, resume: str = GO_ON) -> Iterator[None]:
     """A block in which failures of the machine become errors with a plain message.
 
     Args:
         need_less: advice on using less memory, for the message.
-        go_on: advice on continuing, for the message.
+        resume: advice on continuing, for the message.
 
     Raises:
         MachineError: no memory was left, or another rank ended or hangs.
@@ -43,16 +43,16 @@ def named_failures(world: World, need_less: str = NEED_LESS, go_on: str = GO_ON)
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError) as error:
-        raise MachineError(f"{_memory(world, str(error))}. {need_less}. {go_on}") from error
+        raise MachineError(f"{_memory(world, str(error))}. {need_less}. {resume}") from error
     except RuntimeError as error:
         if "can't allocate memory" in str(error):  # torch has no type of its own for a full host
-            raise MachineError(f"{_memory(world, str(error))}. {need_less}. {go_on}") from error
+            raise MachineError(f"{_memory(world, str(error))}. {need_less}. {resume}") from error
         if world.size > 1 and (isinstance(error, dist.DistError) or LOST_PEER.search(str(error))):
             StopRequest.no_more_saves("other ranks are lost")
             lost = world.missing() or "one of them ended or does not answer"
             raise LostRanksError(
                 f"rank {world.rank} of {world.size} lost the others: {lost}. Look for the reason there; this rank "
-                f"only noticed: {_line(error)}. {go_on}"
+                f"only noticed: {_line(error)}. {resume}"
             ) from error
         raise
 

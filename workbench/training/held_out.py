@@ -161,9 +161,9 @@ class HeldOut:
             if self.root.remembered is not None:
                 self.root.remembered.commit()
             for name in wide:
-                self._step_wide(sums, (task, name), embedded[name], counts[name])
+                self._global_batch(sums, (task, name), embedded[name], counts[name])
 
-    def _step_wide(
+    def _global_batch(
         self, sums: PassSums, label: Label, mine: dict[int, EmbeddedFields], counts: dict[int, float]
     ) -> None:
         whole, rows = self.gathers[label](mine)

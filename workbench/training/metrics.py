@@ -366,7 +366,7 @@ def _recomputing_pauses(root: PretrainingModel, counter: Operations) -> Iterator
     def pause(*_: Any) -> None:
         counter.paused = True
 
-    def go_on(*_: Any) -> None:
+    def resume(*_: Any) -> None:
         counter.paused = False
 
     networks = [network for network in root.networks.values() if isinstance(network, Network)]
@@ -375,7 +375,7 @@ def _recomputing_pauses(root: PretrainingModel, counter: Operations) -> Iterator
         for layer in layers:
             stack.callback(layer.register_forward_pre_hook(pause).remove)
             # recomputing stops by an exception as soon as it has what it needs
-            stack.callback(layer.register_forward_hook(go_on, always_call=True).remove)
+            stack.callback(layer.register_forward_hook(resume, always_call=True).remove)
         yield
 
 

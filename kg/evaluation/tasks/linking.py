@@ -68,7 +68,7 @@ class Linking(DownstreamTask[Tuning, LinkingScoring]):
                 f"ids there are as {made.unknown!r}, the linker's as {run.linker.tables.ids[0]!r}; map them with "
                 "--same"
             )
-        seen = "; the linker has seen these links (--anchors)" if corpus.identity in run.linker.learnt_from else ""
+        seen = "; the linker has seen these links (--anchors)" if corpus.identity in run.linker.learned_from else ""
         return Result(
             task=self.name,
             numbers=made.numbers(""),

@@ -176,7 +176,7 @@ def _open(graph: str | Graph, control: str | None, seed: int, triples: BranchOpt
     if control == "random-entities":
         return PermutedGraph(store, triples.direction, seed)
     if control == "mentions-only":  # the tokens of the branches are hidden where they are made
-        store.tell_blank(control, seed)
+        store.report_blank(control, seed)
         return store
     return store.under(control, seed)
 

@@ -33,7 +33,7 @@ def open_thunlp(place: Path, ids: Path | None) -> PretrainedVectors:
     """thunlp's Fast-TransX, as in the folder kg_embed of ERNIE-THU: entity2vec.vec and relation2vec.vec, text."""
     folder = place if place.is_dir() else place.parent
     entity, relation = folder / "entity2vec.vec", folder / "relation2vec.vec"
-    files, entity_ids = [entity], ids or _beside(folder, ENTITY_IDS)
+    files, entity_ids = [entity], ids or _next_to(folder, ENTITY_IDS)
     relations: Iterator[Row] = iter(())
     if relation.is_file() and (relation_ids := _found(folder, RELATION_IDS)):
         relations = _of_lines(relation_ids, relation)
@@ -50,7 +50,7 @@ def open_openke(place: Path, ids: Path | None) -> PretrainedVectors:
     entity = _of_json(tables, "entity", place)
     if entity is None:
         raise damaged(place, f"it has no table {' or '.join('+'.join(names) for names in JSON_NAMES['entity'])}")
-    entity_ids, relation_ids = ids or _beside(place.parent, ENTITY_IDS), _found(place.parent, RELATION_IDS)
+    entity_ids, relation_ids = ids or _next_to(place.parent, ENTITY_IDS), _found(place.parent, RELATION_IDS)
     relation = _of_json(tables, "relation", place)
     if relation is None or relation_ids is None:
         return PretrainedVectors([place, entity_ids], rows_of_table(entity_ids, entity, place))
@@ -60,7 +60,7 @@ def open_openke(place: Path, ids: Path | None) -> PretrainedVectors:
 
 def open_npy(place: Path, ids: Path | None) -> PretrainedVectors:
     """A table as .npy (DGL-KE's NAME_entity.npy, with NAME_relation.npy; OpenKE's), memory-mapped."""
-    entity_ids, relation_ids = ids or _beside(place.parent, ENTITY_IDS), _found(place.parent, RELATION_IDS)
+    entity_ids, relation_ids = ids or _next_to(place.parent, ENTITY_IDS), _found(place.parent, RELATION_IDS)
     entities = rows_of_table(entity_ids, _npy(place), place)
     relation = place.with_name(place.name.replace("_entity.npy", "_relation.npy"))
     if relation == place or not relation.is_file() or relation_ids is None:
@@ -106,7 +106,7 @@ def _found(folder: Path, names: tuple[str, ...]) -> Path | None:
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
-def _beside(folder: Path, names: tuple[str, ...]) -> Path:
+def _next_to(folder: Path, names: tuple[str, ...]) -> Path:
     found = _found(folder, names)
     if found is None:
         raise WorkbenchError(

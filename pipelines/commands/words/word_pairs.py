@@ -112,7 +112,7 @@ def word_pairs(
             f"the graph {store.path} has no pair of related words; use WordNet's (workbench prepare triples dict "
             "--output CORPUS)"
         )
-    with options.file_beside(VECTORS) as path:
+    with options.file_next_to(VECTORS) as path:
         save_word_vectors(path, words, CorpusTexts(opened), training, provenance)
         log.info("%s: vectors of %s words", path, f"{len(words):,}")
 

@@ -91,7 +91,7 @@ def row_of(file: str, number: int, row: Mapping[str, Any], url: str, caption: st
         MalformedError: a URL that is not a text, or captions that are neither a text nor a list of texts.
     """
     where = f"{file}:{number}"
-    others = {name: value for name, value in row.items() if name not in (url, caption) and _told(value)}
+    others = {name: value for name, value in row.items() if name not in (url, caption) and _reported(value)}
     meta = {f"listed_{name}" if name in WRITTEN else name: value for name, value in others.items()}
     (address,) = _texts(row[url], url, where, most=1)
     return UrlRow(file, number, address, _texts(row[caption], caption, where), meta)
@@ -130,9 +130,9 @@ def _name(url: str) -> str:
         return ""
 
 
-def _told(value: Any) -> bool:
+def _reported(value: Any) -> bool:
     if isinstance(value, list):
-        return all(map(_told, value))
+        return all(map(_reported, value))
     if isinstance(value, dict):
-        return all(map(_told, value.values()))
+        return all(map(_reported, value.values()))
     return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))

@@ -66,7 +66,7 @@ class Table(RawReader):
             sources = self.sources(columns, path.name)
             if columns not in warned:
                 warned.add(columns)
-                self._tell(columns, sources, path.name)
+                self._report(columns, sources, path.name)
             for row in rows:
                 yield from malformed.records()
                 yield Record((stem(path), row.number, row.cells, columns), row.size, f"{path.name}:{row.number}")
@@ -100,7 +100,7 @@ class Table(RawReader):
             )
         return sources
 
-    def _tell(self, columns: Sequence[str], sources: dict[str, Source], where: str) -> None:
+    def _report(self, columns: Sequence[str], sources: dict[str, Source], where: str) -> None:
         """Log the mapping if names alone decided it, so that a wrong one is noticed."""
         left = [column for column in columns if column not in columns_of(sources) | {self.id_field}]
         by_name = {"text", "labels"} & (sources.keys() - self.fields.keys())

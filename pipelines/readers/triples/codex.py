@@ -53,11 +53,11 @@ class Codex(GraphReader):
 
     def text_files(self, paths: Sequence[Path]) -> list[Path]:
         patterns = (*ENTITIES, *RELATIONS, *TYPES, *TYPE_NAMES)
-        return [*super().text_files(paths), *_beside(paths, patterns)]
+        return [*super().text_files(paths), *_next_to(paths, patterns)]
 
     def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> EntityTexts:
         """The texts of the named files; those next to the triples fill the gaps."""
-        alongside = (_beside(paths, patterns) for patterns in ((*ENTITIES, *TYPES), RELATIONS, TYPE_NAMES))
+        alongside = (_next_to(paths, patterns) for patterns in ((*ENTITIES, *TYPES), RELATIONS, TYPE_NAMES))
         named = ([*self.entities, *self.types], self.relations, self.type_names)
         return EntityTexts(
             *(TextRows(rows_of_files(b), first=rows_of_files(a)) for a, b in zip(alongside, named, strict=True))
@@ -73,7 +73,7 @@ class Codex(GraphReader):
         return path
 
 
-def _beside(paths: Sequence[Path], patterns: Sequence[str]) -> list[Path]:
+def _next_to(paths: Sequence[Path], patterns: Sequence[str]) -> list[Path]:
     """Files of these names in the folders and the folders above them, each once."""
     found: dict[Path, None] = {}
     for folder in paths:

@@ -89,7 +89,7 @@ class GraphReader(RawReader):
             else:
                 links.add(*found)
         if not links:
-            raise WorkbenchError(f"no triple in {', '.join(map(str, paths))}{_told(dropped)}")
+            raise WorkbenchError(f"no triple in {', '.join(map(str, paths))}{_reported(dropped)}")
         links.flush()
         dropped["a repeated triple"] += len(links)
         texts, ids, relation_ids = self.texts(paths, said), links.entities.names(), list(links.relations)
@@ -188,6 +188,6 @@ def _parsed(line: bytes, where: str, parse: Callable[[str, str], Row]) -> Row | 
         raise
 
 
-def _told(dropped: Counter[str]) -> str:
+def _reported(dropped: Counter[str]) -> str:
     reasons = ", ".join(f"{reason}: {count:,}" for reason, count in dropped.items())
     return f" ({reasons})" if reasons else ""

@@ -54,7 +54,7 @@ def tuned(pretrained: Path, prepared: Callable[..., str], tmp_path_factory: pyte
     return fine_tune(MultipleChoiceTask(), tuning(pretrained, corpus, output=output, held_out=corpus))
 
 
-def test_it_learns_and_a_held_out_pass_tells_the_same(tuned: Path, prepared: Callable[..., str]) -> None:
+def test_it_learns_and_a_held_out_pass_says_the_same(tuned: Path, prepared: Callable[..., str]) -> None:
     found = evaluate(MultipleChoiceTask(), ChooseScoring(run=tuned, corpus=prepared("choices", []), batch_size=4))
     assert found.numbers["accuracy"] > 0.8
     assert found.counts == {"questions": 9, "choices": 21}
@@ -67,7 +67,7 @@ def test_it_learns_and_a_held_out_pass_tells_the_same(tuned: Path, prepared: Cal
     assert "the house" in shown
 
 
-def test_what_cannot_be_learnt_or_scored_is_refused(
+def test_what_cannot_be_learned_or_scored_is_refused(
     pretrained: Path, tuned: Path, prepared: Callable[..., str], tmp_path: Path
 ) -> None:
     plain = prepared("no-choices", [{"text": "the house is old ."}])

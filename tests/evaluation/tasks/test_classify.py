@@ -78,7 +78,7 @@ def test_it_learns_and_the_majority_does_not(tuned: Path, prepared: Callable[...
     assert "✓ 1" in shown
 
 
-def test_a_run_that_told_other_classes_goes_on_with_a_fresh_head(
+def test_a_run_with_other_classes_continues_with_a_fresh_head(
     tuned: Path, prepared: Callable[..., str], tmp_path: Path
 ) -> None:
     other = prepared(
@@ -137,7 +137,7 @@ def test_several_seeds_are_tabulated(pretrained: Path, prepared: Callable[..., s
     assert written["deviation"] == pytest.approx(np.std(accuracies, ddof=1))
 
 
-def test_what_cannot_be_learnt_is_refused(pretrained: Path, prepared: Callable[..., str], tmp_path: Path) -> None:
+def test_what_cannot_be_learned_is_refused(pretrained: Path, prepared: Callable[..., str], tmp_path: Path) -> None:
     plain = prepared("plain", [{"text": "the film is good ."}])
     several = prepared("several", [{"text": "the film is good .", "labels": {"verdict": 1, "stars": 5}}])
     for corpus, label, message in [
@@ -179,7 +179,7 @@ def test_a_class_that_training_lacks_is_wrong_and_counted(
     )
 
 
-def test_classes_that_look_alike_are_told_and_those_of_the_held_out_set_are_known(
+def test_classes_that_look_alike_are_reported_and_those_of_the_held_out_set_are_known(
     pretrained: Path, prepared: Callable[..., str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def labelled(name: str, *labels: str | int) -> str:

@@ -59,7 +59,7 @@ def tuned(pretrained: Path, prepared: Callable[..., str], tmp_path_factory: pyte
     return fine_tune(SpanExtractionTask(), tuning(pretrained, corpus, output=output, held_out=corpus))
 
 
-def test_it_learns_and_a_held_out_pass_tells_the_same(tuned: Path, prepared: Callable[..., str]) -> None:
+def test_it_learns_and_a_held_out_pass_says_the_same(tuned: Path, prepared: Callable[..., str]) -> None:
     found = evaluate(SpanExtractionTask(), ExtractScoring(run=tuned, corpus=prepared("questions", []), batch_size=5))
     assert found.numbers["exact_match"] > 0.8
     assert found.counts == {"questions": 27, "without an answer": 9}
@@ -81,7 +81,7 @@ def test_whether_none_may_be_right_is_read_off_the_training_set(
     assert "or none" in evaluate(SpanExtractionTask(), ExtractScoring(run=tuned, corpus=corpus)).variant
 
 
-def test_what_cannot_be_learnt_or_scored_is_refused(
+def test_what_cannot_be_learned_or_scored_is_refused(
     pretrained: Path, tuned: Path, prepared: Callable[..., str], tmp_path: Path
 ) -> None:
     plain = prepared("no-questions", [{"text": "the house is old ."}])

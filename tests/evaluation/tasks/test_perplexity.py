@@ -217,7 +217,7 @@ def test_a_corpus_without_texts_is_refused(texts: Path, tmp_path: Path) -> None:
         scored(run, str(texts / "texts"), unigrams=corpus)
 
 
-def test_tokens_that_the_tokenizer_does_not_know_are_told(
+def test_tokens_that_the_tokenizer_does_not_know_are_reported(
     texts: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = causal(make_texts(tmp_path))

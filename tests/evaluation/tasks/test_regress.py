@@ -58,7 +58,7 @@ def test_it_learns_and_the_mean_does_not(pretrained: Path, prepared: Callable[..
     assert "Texts and their numbers" in str(estimated(load_run(run)))
 
 
-def test_what_cannot_be_learnt_is_refused(pretrained: Path, prepared: Callable[..., str], tmp_path: Path) -> None:
+def test_what_cannot_be_learned_is_refused(pretrained: Path, prepared: Callable[..., str], tmp_path: Path) -> None:
     same = prepared("same", [{"text": "the house", "labels": {"worth": 1.5}}] * 2)
     with pytest.raises(WorkbenchError, match=r"have worth = 1.5; nothing can be learned"):
         recipe_of(RegressionTask(), tuning(pretrained, same, tmp_path))

@@ -68,7 +68,7 @@ def tuned(pretrained: Path, prepared: Callable[..., str], tmp_path_factory: pyte
     return fine_tune(TokenClassificationTask(), tuning(pretrained, train, output=output, overrides=best, held_out=dev))
 
 
-def test_it_learns_and_a_held_out_pass_tells_the_same(tuned: Path, prepared: Callable[..., str]) -> None:
+def test_it_learns_and_a_held_out_pass_says_the_same(tuned: Path, prepared: Callable[..., str]) -> None:
     found = evaluate(TokenClassificationTask(), TagScoring(run=tuned, corpus=prepared("tags-dev", []), batch_size=5))
     assert found.numbers["f1"] > 0.6
     assert found.counts == {"words": 72, "chunks": 24, "tags": 5, "classes never predicted": 0}
@@ -108,7 +108,7 @@ def test_long_texts_are_scored_as_a_whole(tuned: Path, prepared: Callable[..., s
         assert found.examples[1] == {"text": "\u200b", "predicted": [], "gold": [[0, 1, "state"]]}
 
 
-def test_what_cannot_be_learnt_or_scored_is_refused(
+def test_what_cannot_be_learned_or_scored_is_refused(
     pretrained: Path, tuned: Path, prepared: Callable[..., str], tmp_path: Path
 ) -> None:
     plain = prepared("untagged", [{"text": "the house is old ."}])

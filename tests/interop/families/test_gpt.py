@@ -23,6 +23,6 @@ CASES = {
 }
 
 
-def test_an_activation_that_we_lack_is_told() -> None:
+def test_an_activation_that_we_lack_is_reported() -> None:
     with pytest.raises(WorkbenchError, match="unknown activation 'silu'"):
         Gpt().network(FamilyConfig({**CONFIG, "afn": "silu"}))

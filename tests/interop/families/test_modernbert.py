@@ -113,6 +113,6 @@ def compare(network: Network, head: TokenHead, model: Any, inputs: dict[str, Ten
         ("rope_parameters", {"full_attention": {"rope_type": "yarn"}}, "rope_type = 'yarn'"),
     ],
 )
-def test_what_our_layers_lack_is_told(key: str, value: Any, said: str) -> None:
+def test_what_our_layers_lack_is_reported(key: str, value: Any, said: str) -> None:
     with pytest.raises(WorkbenchError, match=said):
         Modernbert().network(FamilyConfig({**CONFIG, key: value}))

@@ -129,6 +129,6 @@ def test_texts_are_in_the_language_that_the_configuration_names() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "reported"), [("asm", True, "adaptive softmax"), ("is_encoder", False, "a decoder")]
 )
-def test_what_our_parts_lack_is_told(key: str, value: bool, reported: str) -> None:
+def test_what_our_parts_lack_is_reported(key: str, value: bool, reported: str) -> None:
     with pytest.raises(WorkbenchError, match=reported):
         make_family("xlm").network(FamilyConfig({**CONFIG, key: value}))

@@ -205,6 +205,6 @@ def test_one_that_reads_from_left_to_right_does_so_here() -> None:
 @pytest.mark.parametrize(
     ("change", "reported"), [({"clamp_len": 5}, "clamp_len = 5"), ({"d_head": 4}, "d_head x n_head = 8, d_model = 16")]
 )
-def test_what_ours_do_not_have_is_told(change: dict[str, Any], reported: str) -> None:
+def test_what_ours_do_not_have_is_reported(change: dict[str, Any], reported: str) -> None:
     with pytest.raises(WorkbenchError, match=reported):
         Xlnet().network(FamilyConfig({**CONFIG, **change}))

@@ -172,14 +172,14 @@ def with_part(world: Path, kind: str, part: str, control: str) -> dict[str, Any]
         ("objective", "ToldHead", "no-kg", "graph"),
     ],
 )
-def test_a_part_that_brings_it_and_heeds_nothing_is_named(
+def test_a_part_that_brings_it_and_supports_nothing_is_named(
     world: Path, kind: str, part: str, control: str, read: str
 ) -> None:
     with pytest.raises(WorkbenchError, match=rf"control {control} is not valid .*{part}' reads {read} and does"):
         checked(with_part(world, kind, part, control))
 
 
-def test_what_a_control_takes_nothing_of_may_stand_beside(world: Path) -> None:
+def test_what_a_control_takes_nothing_of_may_be_next_to(world: Path) -> None:
     recipe = with_part(world, "transform", "Linked", "shuffled-kg")
     checked(recipe)
     with pytest.raises(WorkbenchError, match="Valid controls here: permuted-kg, random-entities, shuffled-kg"):
@@ -227,7 +227,7 @@ def test_training_fine_tuning_and_evaluation_ask_alike(world: Path, tmp_path: Pa
         fine_tune(EntityTyping(), tuning)
 
 
-def test_a_part_that_is_never_told_of_a_control_is_a_fault() -> None:
+def test_a_part_that_is_never_informed_of_a_control_is_a_fault() -> None:
     assert build("transform", "own_parts:Heeding", control="no-kg").reported == "no-kg"
     with pytest.raises(WorkbenchError, match=r"Deaf' declares that it supports no-kg .*has no argument `control`"):
         build("transform", "own_parts:Deaf")

@@ -59,7 +59,7 @@ def tuning(folder: Path, run: str, output: Path, *overrides: str) -> TypingTunin
 
 
 @pytest.mark.parametrize(("max_length", "tokens", "reported"), [(None, 24, ""), (40, 40, "8 of 8 branches (100 %)")])
-def test_a_text_does_not_take_the_room_of_its_step_unless_told(
+def test_a_text_does_not_take_the_room_of_its_step_unless_asked(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, max_length: int | None, tokens: int, reported: str
 ) -> None:
     """In pretraining texts have 24 tokens and trees 40, as many as the model has positions."""
@@ -134,7 +134,7 @@ def test_links_of_another_graph_are_no_knowledge(folder: Path, tmp_path: Path, k
         pretrain(recipe_from_dict(tree), tmp_path / "run")
 
 
-def test_an_evaluation_tells_what_was_used_and_what_was_left_out(
+def test_an_evaluation_says_what_was_used_and_what_was_left_out(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corpus = str(folder / "typing-mixed")

@@ -51,14 +51,14 @@ def relations(base: Path, folder: Path, *, linked: bool = False) -> RelationTuni
     return RelationTuning(run=base, head="/", tail=".", read="entities", **options, **paths)
 
 
-def test_relations_are_told_by_the_entities_of_head_and_tail(luke: Path, tmp_path: Path) -> None:
+def test_relations_are_detected_by_the_entities_of_head_and_tail(luke: Path, tmp_path: Path) -> None:
     """Also where nothing is linked: the masked entities are built from the marks."""
     tuned = fine_tune(RelationClassification(), relations(luke, tmp_path))
     found = evaluate(RelationClassification(), RelationScoring(run=tuned, corpus=str(tmp_path / "train")))
     assert found.numbers["accuracy"] > 0.9
 
 
-def test_types_are_told_by_the_entity_of_the_mention(luke: Path, tmp_path: Path) -> None:
+def test_types_are_detected_by_the_entity_of_the_mention(luke: Path, tmp_path: Path) -> None:
     write(tmp_path / "train", unlinked(typing_records(test=False)))
     options: dict[str, Any] = {"epochs": 1.0, "overrides": ["train.num_workers=0"]}
     wanted = TypingTuning(
@@ -73,7 +73,7 @@ def test_types_are_told_by_the_entity_of_the_mention(luke: Path, tmp_path: Path)
     assert 0 <= found.numbers["loose_micro/f1"] <= 1
 
 
-def test_a_stream_without_marked_rows_is_told(make_run: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_stream_without_marked_rows_is_reported(make_run: Callable[..., Path], tmp_path: Path) -> None:
     with pytest.raises(WorkbenchError, match=r"no entity token for 'head' or 'tail'.*kg\.entity_tokens"):
         fine_tune(RelationClassification(), relations(make_run("entities"), tmp_path, linked=True))
 

@@ -28,7 +28,7 @@ def f1(train: ProbeExamples, test: ProbeExamples) -> float:
     return micro(fit_best(train, micro).logits(test.vectors), test.gold)
 
 
-def test_reads_what_the_vectors_tell() -> None:
+def test_reads_what_the_vectors_say() -> None:
     assert f1(made(0), made(1)) > 0.9
     assert f1(made(0, reported=False), made(1, reported=False)) < 0.7
 

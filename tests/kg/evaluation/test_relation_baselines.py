@@ -62,7 +62,7 @@ def test_an_entity_is_known_by_its_link_whatever_its_name() -> None:
     assert found.tolist() == [1]
 
 
-def test_words_tell_where_no_entity_was_seen_in_training() -> None:
+def test_words_say_where_no_entity_was_seen_in_training() -> None:
     trained = [sample("Jane Smith", "x", "r"), sample("River Wye", "x", "s")]
     samples, gold = labelled(trained, "relation", {"r": 0, "s": 1})
     tested = [{**sample("River Exe", "y"), "spans": [[0, 9, "Q9", 1.0]]}, sample("Ann Smith", "y")]
@@ -72,7 +72,7 @@ def test_words_tell_where_no_entity_was_seen_in_training() -> None:
     assert by_mentions(samples, gold, tested, 2, entity_of) is None, "nothing is linked in training"
 
 
-def test_what_is_not_linked_is_told_by_the_other_mention() -> None:
+def test_what_is_not_linked_is_detected_by_the_other_mention() -> None:
     trained = [sample("Rome", "x", "r", linked=True), sample("Paris", "x", "s", linked=True), sample("Oslo", "x", "s")]
     samples, gold = labelled(trained, "relation", {"r": 0, "s": 1})
     found = by_mentions(samples, gold, [sample("new", "x"), sample("Rome", "x", linked=True)], 2, entity_of)

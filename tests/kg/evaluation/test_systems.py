@@ -101,7 +101,7 @@ def find_pairs(data: Path) -> list[str]:
     return []
 
 
-def picture_towns(data: Path) -> list[str]:
+def image_towns(data: Path) -> list[str]:
     """joint-entity's captions, linked to the graph."""
     photos = data / "photos"
     photos.mkdir()
@@ -115,7 +115,7 @@ def picture_towns(data: Path) -> list[str]:
     return ["model.streams.image.hidden_size=16"]
 
 
-OWN = {"e-bert": map_vectors, "sensebert": find_senses, "libert": find_pairs, "joint-entity": picture_towns}
+OWN = {"e-bert": map_vectors, "sensebert": find_senses, "libert": find_pairs, "joint-entity": image_towns}
 """What a system reads next to the graph, linked texts and vectors. Returns changes to its recipe."""
 TUNED = {"joint-entity": ("--without", "image")}
 SYSTEMS = ["ernie-thu", "k-bert", "kepler", "wklm", "e-bert", "sensebert", "libert", "kg-bert", "joint-entity"]

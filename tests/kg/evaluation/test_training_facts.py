@@ -55,7 +55,7 @@ def test_vectors_of_another_graph_that_states_all_test_triples_are_refused(world
         scored(world, vectors)
 
 
-def test_vectors_of_another_graph_are_told_and_their_triples_counted(
+def test_vectors_of_another_graph_are_reported_and_their_triples_counted(
     world: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     vectors = trained(graph_of(tmp_path / "other", [*TRIPLES, TEST[0]]), tmp_path / "v.safetensors")
@@ -119,7 +119,7 @@ def test_a_run_with_a_graph_that_states_the_test_triples(world: Path, tmp_path: 
         scored(world, world / "run", graph=str(tmp_path / "whole"), candidates=2)
 
 
-def test_a_run_with_a_graph_of_other_texts_is_told(
+def test_a_run_with_a_graph_of_other_texts_is_reported(
     world: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     graph_of(tmp_path / "bare", TRIPLES)  # without the descriptions

@@ -18,7 +18,7 @@ def store(tmp_path):
     return GraphStore.build(triples, tmp_path / "graph", entity_texts=texts)
 
 
-def test_a_picture_of_each_kind(store, tmp_path):
+def test_an_image_of_each_kind(store, tmp_path):
     found = store.subgraph(["t1"], hops=2, limit=4)
     for name in ("one.svg", "one.png", "one.pdf"):
         draw_graph(found, tmp_path / name, ["t1"])

@@ -90,7 +90,7 @@ def test_what_was_asked_for_comes_with_its_number():
     assert len(reported) == 40
 
 
-def test_ids_that_are_no_strings_are_told() -> None:
+def test_ids_that_are_no_strings_are_reported() -> None:
     """Of a reader that decodes JSON, say."""
     with pytest.raises(WorkbenchError, match="the id 3 is a int; a reader yields triples of three strings"):
         Numbering().numbers(["a", 3])  # type: ignore[list-item]

@@ -38,7 +38,7 @@ def by_hand(true: list[int], shown: list[int], folds: int = 5) -> float:
     return right / len(true)
 
 
-def test_few_tails_are_told_by_the_shuffled_graph_and_not_by_others(classes: GraphStore) -> None:
+def test_few_tails_are_detected_by_the_shuffled_graph_and_not_by_others(classes: GraphStore) -> None:
     shuffled, permuted = classes.under("shuffled-kg", 0), classes.under("permuted-kg", 0)
     assert shuffled.left is not None
     assert permuted.left is not None
@@ -50,20 +50,20 @@ def test_few_tails_are_told_by_the_shuffled_graph_and_not_by_others(classes: Gra
     for left in (permuted.left, PermutedGraph(classes, "out", 0).left):
         assert left.overall.right == pytest.approx(majority, abs=0.01)
     with noted() as read:
-        classes.tell_blank("mentions-only", 0)
+        classes.report_blank("mentions-only", 0)
     (reported,) = read["truth that is left under mentions-only"].values()
     share = f"{100 * majority:.1f} %"
     assert reported == f"seed 0, the true tail is guessed from what is shown in {share}, without it in {share}"
 
 
-def test_tails_that_occur_once_tell_nothing() -> None:
+def test_tails_that_occur_once_say_nothing() -> None:
     """In-sample each would determine its own."""
     tails = np.arange(500)
     left = remaining_patterns(np.zeros(500, np.int64), tails, np.roll(tails, 1))
     assert left.overall.right == left.overall.majority == 0
 
 
-def test_relations_are_told_apart() -> None:
+def test_relations_are_distinguished() -> None:
     """One is a code, in the other the same values reveal nothing."""
     rng = np.random.default_rng(1)
     relations = np.repeat([3, 7], 400)

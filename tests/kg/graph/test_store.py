@@ -66,7 +66,7 @@ def test_neighbours_keep_the_order_given(store):
     assert sorted(store.incoming("Q515")) == [("P31", "Q64"), ("P31", "Q90")]
 
 
-def test_nothing_is_known_of_a_stranger(store):
+def test_nothing_is_known_of_a_user(store):
     assert store.neighbours("Q7") == store.incoming("Q7") == []
     assert not store.has("Q7", "P17", "Q142")
     assert not store.has("Q90", "P99", "Q142")
@@ -238,7 +238,7 @@ def test_missing_and_damaged_graphs(store, tmp_path):
         GraphStore.open(store.path)
 
 
-def test_strings_with_equal_hashes_are_told_apart(tmp_path, monkeypatch):
+def test_strings_with_equal_hashes_are_distinguished(tmp_path, monkeypatch):
     monkeypatch.setattr("kg.graph.strings.digest64", lambda text: len(text))
     strings = ["aa", "bb", "c", "", "日本", "dd"]
     save_strings(tmp_path, "names", strings, index=True)

@@ -32,7 +32,7 @@ def test_names_that_overlap_or_are_ambiguous_are_counted() -> None:
     assert [links[0][2] for _, links in found if len(links) == 1] == ["city", "city"], "the one inside is not found"
 
 
-def test_they_are_told_and_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_they_are_reported_and_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "names.tsv").write_text("".join(f"{name}\t{entity}\t1\n" for name, entity in NAMES))
     command(prepare_linker)(output=tmp_path / "linker", names=tmp_path / "names.tsv")
     reported = " ".join(capsys.readouterr().err.split())

@@ -67,7 +67,7 @@ def test_a_run_longer_than_sudachi_takes(monkeypatch: pytest.MonkeyPatch) -> Non
         (["アイス", *(f"東京{i}" for i in range(30))], "jieba"),
     ],
 )
-def test_the_names_tell_the_language(names: list[str], wanted: str | None) -> None:
+def test_the_names_say_the_language(names: list[str], wanted: str | None) -> None:
     chosen = chosen_for(names)
     assert (chosen.name if isinstance(chosen, LinkingSegmenter) else chosen) == wanted
 

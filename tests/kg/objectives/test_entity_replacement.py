@@ -61,7 +61,7 @@ def draws(seed: int = 0) -> Draws:
     return Draws(seed, "task", number=(0,))
 
 
-def test_replacements_are_those_that_are_told_and_nothing_else_changes(graph: str) -> None:
+def test_replacements_are_those_that_are_reported_and_nothing_else_changes(graph: str) -> None:
     before = samples(200)
     kept = copy.deepcopy(before)
     after = made(graph).arrange(before, draws())

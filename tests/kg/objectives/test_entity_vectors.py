@@ -167,7 +167,7 @@ def test_a_graph_that_describes_nothing_is_refused(run: Path, tmp_path: Path) ->
         write(run, tmp_path / "other", tmp_path / "v.safetensors")
 
 
-def test_relations_that_were_not_learnt_are_refused_by_name(run: Path, tmp_path: Path) -> None:
+def test_relations_that_were_not_learned_are_refused_by_name(run: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     GraphStore.build([("Q1", "P7", "Q2")], other, entity_texts=OLD)
     with pytest.raises(

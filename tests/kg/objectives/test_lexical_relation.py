@@ -93,7 +93,7 @@ def test_the_loss_is_that_of_a_loop(part: LexicalRelation) -> None:
     assert part.count(batch) == len(sequences) == 3 * len(PAIRS)
 
 
-def test_what_the_corpus_or_the_vectors_lack_is_told(part: LexicalRelation) -> None:
+def test_what_the_corpus_or_the_vectors_lack_is_reported(part: LexicalRelation) -> None:
     with pytest.raises(WorkbenchError, match="it has no 'second'"):
         part.arrange([{"key": "a", "draw": (0,), "text": "river"}], draws())
     with pytest.raises(WorkbenchError, match=r"has no vector of 'volcano'; `workbench prepare word-pairs`"):

@@ -28,7 +28,7 @@ def test_classes_are_the_relations_and_a_strange_one_is_refused(tmp_path: Path) 
         objective.row(Sequence({}, (), "k", meta={"relation": "x"}))
 
 
-def test_the_relation_of_two_entities_is_learnt(tmp_path: Path) -> None:
+def test_the_relation_of_two_entities_is_learned(tmp_path: Path) -> None:
     world = make_graph_world(tmp_path)
     objective = {"objective": "kg.relation_prediction", "graph": str(world / "graph"), "dropout": 0.0}
     tree = recipe_tree(world, objective, steps=60)

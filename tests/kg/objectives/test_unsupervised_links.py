@@ -34,7 +34,7 @@ def test_what_finds_no_label_says_what_to_do(
 
 
 @pytest.mark.parametrize("losses", [{}, {"mlm": 1.0}])
-def test_what_a_control_took_away_is_told(losses: dict[str, float], caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_control_removed_is_reported(losses: dict[str, float], caplog: pytest.LogCaptureFixture) -> None:
     objectives = [
         SimpleNamespace(name=name, objective=each) for name, each in (("mlm", Objective()), ("it", EntityLinking()))
     ]

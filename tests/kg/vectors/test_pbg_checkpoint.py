@@ -121,7 +121,7 @@ def rewritten(path: Path, key: str, data: np.ndarray | None) -> None:
         (lambda v, e: rewritten(v / "model.v7.h5", "model/entities/people/global_embedding", None), "no table"),
     ],
 )
-def test_damage_is_told_in_one_message(damage, message, store, tmp_path):
+def test_damage_is_reported_in_one_message(damage, message, store, tmp_path):
     vectors, entities = checkpoint(tmp_path)
     damage(vectors, entities)
     with pytest.raises(WorkbenchError, match=message):

@@ -91,7 +91,7 @@ def taken(store: GraphStore, place: Path, **options: object) -> GraphVectors:
 
 
 @pytest.mark.parametrize("write", [thunlp, openke, openke_complex, dgl_ke, pbg, word2vec, word2vec_binary])
-def test_each_format_is_known_by_its_look(write, store, tmp_path):
+def test_each_format_is_known_by_its_content(write, store, tmp_path):
     found = taken(store, write(tmp_path))
     assert list(found.ids) == ["Q1", "Q2", "Q3"]
     np.testing.assert_array_equal(found.vectors, TABLE[[1, 3, 0]])
@@ -157,7 +157,7 @@ def test_words_that_are_spelt_as_an_id(store, tmp_path):
         (word2vec_binary, "vectors.bin", lambda b: b.replace(b"4", b"3", 1), "more follows than the 3 rows"),
     ],
 )
-def test_damage_is_told_in_one_message(write, name, edit, message, store, tmp_path):
+def test_damage_is_reported_in_one_message(write, name, edit, message, store, tmp_path):
     place = write(tmp_path)
     (tmp_path / name).write_bytes(edit((tmp_path / name).read_bytes()))
     with pytest.raises(WorkbenchError, match=message):

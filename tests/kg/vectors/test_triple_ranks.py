@@ -140,7 +140,7 @@ def test_the_frequency_of_entities_at_an_end_of_a_relation():
     assert scores.triples(rows).tolist() == pytest.approx([2 / 3 * 2 / 3, 1, 0])
 
 
-def test_rows_of_counts_strangers(tmp_path):
+def test_rows_of_counts_unknown_ones(tmp_path):
     store = GraphStore.build([("a", "r", "b"), ("b", "s", "c")], tmp_path / "g")
     rows, left_out = rows_of(store, [("c", "s", "a"), ("a", "x", "b"), ("q", "r", "b")])
     assert (rows.tolist(), left_out) == ([[2, 1, 0]], 2)

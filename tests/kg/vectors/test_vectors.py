@@ -123,7 +123,7 @@ def test_the_weights_of_the_best_epoch_are_kept(store, tmp_path):
 
 @pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize("after", [2, 4])
-def test_a_training_that_was_killed_goes_on(store, tmp_path, monkeypatch, watched, after):
+def test_a_training_that_was_killed_continues(store, tmp_path, monkeypatch, watched, after):
     options = replace(SMALL, epochs=4, check_every=1, patience=2)
     ranked = {"valid": [("é0", "next", "é2")], "held_out": [("é3", "next", "é9")], "seeds": 2} if watched else {}
     whole = train_vectors(store, tmp_path / "whole.safetensors", options, **ranked)
@@ -150,7 +150,7 @@ def test_a_training_that_was_killed_goes_on(store, tmp_path, monkeypatch, watche
     assert [path.name for path in tmp_path.glob("v.*")] == ["v.safetensors"]
 
 
-def test_a_damaged_state_is_told(store, tmp_path):
+def test_a_damaged_state_is_reported(store, tmp_path):
     (tmp_path / "v.safetensors.seed-0.training").write_bytes(b"nonsense")
     with pytest.raises(WorkbenchError, match="is no state of a training; remove it"):
         train_vectors(store, tmp_path / "v.safetensors", SMALL)

@@ -58,7 +58,7 @@ def as_cache(made: Network, batch: Batch) -> KVCache:
     ],
 )
 @torch.no_grad()
-def test_a_prefix_is_a_past_of_every_sequence(name: str, kernel: str) -> None:
+def test_a_prefix_is_a_kv_cache_of_every_sequence(name: str, kernel: str) -> None:
     plain, adapted, batch = caches.network(name), network(name), caches.whole()
     batch = Batch({"text": batch.streams["text"]})
     with use_kernel(kernel):
@@ -94,7 +94,7 @@ def test_packed_texts_are_refused() -> None:
         read(batch)
 
 
-def test_what_is_not_there_is_told() -> None:
+def test_what_is_not_there_is_reported() -> None:
     with pytest.raises(WorkbenchError, match=r"targets: 'encoder\.\*' matches no attention of the network\. Some: lay"):
         adapt(caches.network("self"), [{**PREFIX, "targets": ["encoder.*"]}], 0.5, "model.adapt")
     with pytest.raises(WorkbenchError, match="size = 0; allowed: a whole number from 1"):

@@ -68,7 +68,7 @@ def test_several_stacks_read_the_network_and_not_each_other() -> None:
 
 @pytest.mark.parametrize("keeps", ["keys", "rows"])
 @torch.no_grad()
-def test_what_reads_on_has_the_pasts_of_every_stack(keeps: Any) -> None:
+def test_what_reads_on_has_the_kv_caches_of_every_stack(keeps: Any) -> None:
     read = caches.network("self")
     adapt(read, [SIDE, {**SIDE, "after": [1]}], 0.3, "model.adapt")
     trained(read.eval())

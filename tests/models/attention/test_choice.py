@@ -106,7 +106,7 @@ def test_a_prompt_is_known_to_be_causal_and_a_token_is_not_taken_for_one() -> No
     assert second.keys.pattern is None
 
 
-def test_what_was_chosen_is_told_once_for_a_kind_of_layer(
+def test_what_was_chosen_is_reported_once_for_a_kind_of_layer(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(call, "_chosen", {})

@@ -29,7 +29,7 @@ def test_extra_fields_are_added_before_the_norm() -> None:
     torch.testing.assert_close(embedding(fields), embedding.norm(summed))
 
 
-def test_what_an_extra_field_lacks_is_told() -> None:
+def test_what_an_extra_field_lacks_is_reported() -> None:
     embedding = TokenEmbedding(8, 10, extra={"language_ids": 3}).eval()
     ids = torch.tensor([1, 2])
     fields = {"input_ids": ids, "position_ids": ids, "token_type_ids": 0 * ids}

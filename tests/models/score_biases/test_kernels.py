@@ -54,7 +54,7 @@ def test_a_forced_kernel_refuses_what_it_would_leave_out(kernel: str) -> None:
         choose(request(Content(HEADS, SIZE)))
 
 
-def test_what_flex_cannot_do_is_done_otherwise_and_told(
+def test_what_flex_cannot_do_is_done_otherwise_and_reported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     flex = call.KERNELS["flex"]

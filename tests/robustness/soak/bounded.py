@@ -39,7 +39,7 @@ def make_trial(soak_world: World, tmp_path: Path) -> Iterator[Make]:
     end_all()
 
 
-def test_a_killed_run_goes_on_as_if_undisturbed(make_trial: Make) -> None:
+def test_a_killed_run_continues_as_if_undisturbed(make_trial: Make) -> None:
     for number in range(1, 6):  # a delayed kill may come too late
         trial = make_trial(number)
         kills.kill(trial, Disturbed(trial, TEXT, workers=0))

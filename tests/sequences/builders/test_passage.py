@@ -19,7 +19,7 @@ def sample(**more: object) -> dict:
     return {"key": "a", "draw": (0,), "text": TEXT, "second": "what flows?", **more}
 
 
-def test_every_token_of_a_long_text_is_read_beside_the_question(tokenizer: Tokenizer) -> None:
+def test_every_token_of_a_long_text_is_read_next_to_the_question(tokenizer: Tokenizer) -> None:
     linked = [[8, 13, "Q-river", 1.0]]
     made = PassageBuilder(tokenizer, 20, stride=5)([sample(spans=linked, answers=["river"])], DRAWS)
     assert len(made) > 2

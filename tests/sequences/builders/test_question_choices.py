@@ -25,7 +25,7 @@ def photograph(colour: str) -> bytes:
     return buffer.getvalue()
 
 
-def test_each_choice_stands_behind_the_question_and_beside_its_image(tokenizer: Tokenizer) -> None:
+def test_each_choice_stands_behind_the_question_and_next_to_its_image(tokenizer: Tokenizer) -> None:
     samples = [
         {
             "key": name,

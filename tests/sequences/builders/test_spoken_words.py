@@ -65,7 +65,7 @@ def test_words_behind_the_end_of_the_sound_are_left_out_and_counted() -> None:
     assert dropped == {LATE: 2}, "the last one begins in the last window"
 
 
-def test_what_is_missing_is_told() -> None:
+def test_what_is_missing_is_reported() -> None:
     lacking = sample()
     del lacking["words"]
     with pytest.raises(WorkbenchError, match=r"no 'words'.*prepare speech-text"):

@@ -69,7 +69,7 @@ def test_a_record_without_two_of_the_languages_is_refused(languages: list[str] |
         build(languages=languages)([{**SAMPLE, "translations": {"en": "a"}}], draws())
 
 
-def test_wrong_options_are_told() -> None:
+def test_wrong_options_are_reported() -> None:
     with pytest.raises(WorkbenchError, match="allowed: two or more, each once"):
         build(languages=["en", "en"])
     with pytest.raises(WorkbenchError, match="next to 4 special tokens; use at least 6"):

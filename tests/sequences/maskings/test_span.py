@@ -20,7 +20,7 @@ def examples(shared: Path) -> list[dict[str, Any]]:
     return json.loads((shared / "golden/spanbert/masking/examples.json").read_text())
 
 
-def test_every_released_span_is_one_that_the_policy_may_draw(shared: Path) -> None:
+def test_every_released_span_is_one_that_the_masking_strategy_may_draw(shared: Path) -> None:
     """In the order in which they were drawn: some anchor that was free and some length give its rows, less what the
     budget cuts off; and what overlaps or touches is one span."""
     for example in examples(shared):

@@ -59,7 +59,7 @@ def choosing(matching: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     return fine_tune(MultipleChoiceTask(), tuning), train, test
 
 
-def test_choices_beside_an_image_are_learned(choosing: tuple[Path, str, str]) -> None:
+def test_choices_next_to_an_image_are_learned(choosing: tuple[Path, str, str]) -> None:
     run, _, test = choosing
     assert read_recipe(run).tasks["choose"].sequence.builder["builder"] == "question_choices"
     result = evaluate(MultipleChoiceTask(), ChooseScoring(run=run, corpus=test, batch_size=4))

@@ -58,7 +58,7 @@ def tuned(matching: Path, two: dict[str, str], tmp_path_factory: pytest.TempPath
     return fine_tune(Classification(), tuning(matching, two["train"], epochs=80.0, output=output))
 
 
-def test_it_learns_which_picture_is_left(tuned: Path, matching: Path, two: dict[str, str]) -> None:
+def test_it_learns_which_image_is_left(tuned: Path, matching: Path, two: dict[str, str]) -> None:
     base, recipe = read_recipe(matching), read_recipe(tuned)
     builder = recipe.tasks["classify"].sequence.builder
     assert builder == {**base.tasks["pairs"].sequence.builder, "builder": "image_caption", "media": MEDIA}
@@ -69,7 +69,7 @@ def test_it_learns_which_picture_is_left(tuned: Path, matching: Path, two: dict[
     assert found.examples[0]["text"] == "on the left it is red."
 
 
-def test_the_rows_of_the_pictures_stand_one_behind_the_other(tuned: Path) -> None:
+def test_the_rows_of_the_images_stand_one_behind_the_other(tuned: Path) -> None:
     task = load(tuned).tasks["classify"].evaluating()
     sample = {**record(0), "key": "a", "draw": (0,)}
     (one,) = task.sequences([sample])
@@ -113,7 +113,7 @@ def test_attention_is_drawn_of_one_image_alone(tuned: Path, two: dict[str, str])
         read_pair(open_run(tuned, Classification.objective, ""), Corpus.open(two["test"]), 0)
 
 
-def test_pictures_start_from_vectors_of_their_own(tuned: Path) -> None:
+def test_images_start_from_vectors_of_their_own(tuned: Path) -> None:
     embedding = load(tuned).model.network().embeddings["image"].eval()
     patches = torch.zeros(2, 192, dtype=torch.uint8)
     boxes = torch.tensor([[0.0, 0.0, 0.5, 0.5]]).repeat(2, 1)

@@ -85,7 +85,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_two_ranks_tell_what_one_tells(name: str, tmp_path: Path) -> None:
+def test_two_ranks_say_what_one_says(name: str, tmp_path: Path) -> None:
     task, make, shares, options = CASES[name]
     made = make(tmp_path)
     if "rerank" in options:
@@ -150,7 +150,7 @@ def test_two_processes_write_the_file_of_one(tmp_path: Path) -> None:
         (RuntimeError("Connection closed by peer"), 2, "rank 1 of 2 lost the others.* give the same command again"),
     ],
 )
-def test_what_happens_to_a_machine_is_told(
+def test_what_happens_to_a_machine_is_reported(
     error: Exception, size: int, reported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def opened(*_: Any) -> Any:

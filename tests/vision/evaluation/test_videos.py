@@ -116,7 +116,7 @@ def test_scores_of_matching_are_those_of_each_pair(videos: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("way", "objective"), [(None, "vision.mil_nce"), ("itm", "vision.pair_contrast")])
-def test_what_was_learnt_of_videos_finds_them(
+def test_what_was_learned_of_videos_finds_them(
     run: Path, videos: Path, tmp_path: Path, way: Any, objective: str
 ) -> None:
     found = tuned(run, videos / "train", tmp_path / "tuned", objective=way)
@@ -142,7 +142,7 @@ def test_matching_reranks_what_the_vectors_find(run: Path, videos: Path) -> None
     assert evaluate(Retrieval(), scoring).variant.startswith("pair_contrast re-ranks the first 3 of a dual encoder")
 
 
-def test_a_segment_is_told_from_others_of_its_video(run: Path, videos: Path) -> None:
+def test_a_segment_is_distinguished_from_others_of_its_video(run: Path, videos: Path) -> None:
     """Pretraining takes all that is said in a video for true; a caption that is to find its segment must not."""
     corpus = Corpus.open(videos / "train")
     samples = next(sample_pass([corpus], size=8, unit="captions"))
@@ -156,7 +156,7 @@ def test_a_segment_is_told_from_others_of_its_video(run: Path, videos: Path) -> 
         assert len({sample["labels"][IMAGE] for sample in reported}) == distinct
 
 
-def test_other_objectives_are_told_what_is_compared(videos: Path, tmp_path: Path) -> None:
+def test_other_objectives_learn_what_is_compared(videos: Path, tmp_path: Path) -> None:
     plain = pretrain(recipe_from_dict(tree(videos, [WORDS, WRITES])), tmp_path / "plain")
     tuning: dict[str, Any] = {"epochs": 1, "batch_size": 8}
     found = tuned(plain, videos / "train", tmp_path / "vectors", objective="itc", overrides=APART, **tuning)
@@ -205,7 +205,7 @@ def test_what_was_pretrained_writes_at_once(run: Path, videos: Path, tmp_path: P
     assert [line["text"].strip() for line in lines[:3]] == [line["prediction"] for line in result.predictions.lines[:3]]
 
 
-def test_what_cannot_write_or_be_compared_is_told_what_can(run: Path, videos: Path, tmp_path: Path) -> None:
+def test_what_cannot_write_or_be_compared_learns_what_can(run: Path, videos: Path, tmp_path: Path) -> None:
     mute = pretrain(recipe_from_dict(tree(videos, [NCE])), tmp_path / "mute")
     reported: dict[str, Any] = {"run": mute, "corpus": str(videos / "train")}
     for refused in (

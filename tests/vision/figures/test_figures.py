@@ -51,7 +51,7 @@ def test_attention_is_drawn_of_the_words_that_are_named(matching: Path, squares:
         app.run(["show", "attention", str(matching), str(corpus), "--record", "10"], "workbench")
 
 
-def test_without_output_it_goes_to_the_runs_pictures(matching: Path, squares: Path) -> None:
+def test_without_output_it_goes_to_the_runs_images(matching: Path, squares: Path) -> None:
     show("attention", matching, squares / "test", "--text", "it is red")
     assert (matching / "figures" / "attention-of-words.png").is_file()
     assert "it is red" in (matching / "figures" / "attention-of-words.json").read_text()

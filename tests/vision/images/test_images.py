@@ -86,7 +86,7 @@ BY_PILLOW = ("cmyk", "turned")
 
 
 @pytest.mark.parametrize("name", JPEGS)
-def test_the_header_says_who_decodes_and_the_picture_is_the_same(
+def test_the_header_says_who_decodes_and_the_image_is_the_same(
     name: str, encode: Encode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mode, options = JPEGS[name]
@@ -187,7 +187,7 @@ def test_the_pixel_limit_acts_before_decoding(encode: Encode) -> None:
         decode(encode(np.zeros((200, 100, 3), np.uint8)), "here", pixel_limit=19_999)
 
 
-def test_formats_beside_the_list_are_refused(encode: Encode) -> None:
+def test_formats_next_to_the_list_are_refused(encode: Encode) -> None:
     with pytest.raises(WorkbenchError, match=r"here: PostScript, an unsupported format \(allowed: JPEG, PNG"):
         decode(encode(Image.new("RGB", (4, 4)), "EPS"), "here")
 

@@ -67,7 +67,7 @@ def test_uniter_with_its_heads(classes: str, shared: Path, tmp_path: Path, photo
     golden = shared / "golden/uniter"
     config = config_of(golden)
     known = config["img_label_dim"]
-    task = of_pictures(photographs(tmp_path / "images", config["img_dim"], photo(0), known))
+    task = of_images(photographs(tmp_path / "images", config["img_dim"], photo(0), known))
     names = ("mlm", "vision.itm", "vision.mrfr")
     task["objectives"] = [
         *({"objective": name} for name in names),
@@ -77,7 +77,7 @@ def test_uniter_with_its_heads(classes: str, shared: Path, tmp_path: Path, photo
     assert {name.split(".")[0] for name in left} == {"vqa_output"}
 
 
-def of_pictures(corpus: Path, builder: str = "image_caption") -> dict[str, Any]:
+def of_images(corpus: Path, builder: str = "image_caption") -> dict[str, Any]:
     """A task on captions (or questions) and regions, without objectives."""
     image = {"image_processor": "vision.regions", "backbone": "made-up"}
     return {"corpora": [str(corpus)], "sequence": {"builder": builder, "max_length": 16, "image_processor": image}}
@@ -89,7 +89,7 @@ def test_lxmert_with_all_of_its_heads(shared: Path, tmp_path: Path, photo: Calla
     config = config_of(golden)["config"]
     objects, attributes, answers = (config[f"num_{name}_labels"] for name in ("object", "attr", "qa"))
     corpus = photographs(tmp_path / "images", config["visual_feat_dim"], photo(0), min(objects, attributes))
-    task = of_pictures(corpus, "question_image")
+    task = of_images(corpus, "question_image")
     task["objectives"] = [
         {"objective": "vision.itm"},
         {"objective": "mlm"},
@@ -125,7 +125,7 @@ def test_volta(name: str, shared: Path, tmp_path: Path, photo: Callable[[int], b
     config, lxmert = config_of(golden), name == "original_lxmert"
     classes = classes_of(golden)
     corpus = photographs(tmp_path / "images", config["v_feature_size"], photo(0), min(classes.values()))
-    task = of_pictures(corpus, "question_image" if lxmert else "image_caption")
+    task = of_images(corpus, "question_image" if lxmert else "image_caption")
     pool, size = ["text"] if lxmert else ["text", "image"], config["pooler_size"]
     if lxmert:
         reported = {"objective": "vision.mrc", "of": "mrfr"}
@@ -163,7 +163,7 @@ def test_a_head_that_computes_something_else_is_not_exported(
     golden = shared / "golden/uniter"
     config = config_of(golden)
     known = config["img_label_dim"]
-    task = of_pictures(photographs(tmp_path / "images", config["img_dim"], photo(0), known))
+    task = of_images(photographs(tmp_path / "images", config["img_dim"], photo(0), known))
     task["objectives"] = [{"objective": "vision.mrc", "norm": False, "num_classes": known}]
     with pytest.raises(WorkbenchError, match=r"head mrc: norm = False here, True there"):
         check(golden, "vision.uniter", task, tmp_path, golden)

@@ -76,7 +76,7 @@ def test_parts_of_a_step_add_up() -> None:
     torch.testing.assert_close(sum(parts), whole)
 
 
-def test_an_unknown_tap_is_told() -> None:
+def test_an_unknown_tap_is_reported() -> None:
     objective, seen = made(tap="before")
     with pytest.raises(WorkbenchError, match="unknown tap 'before'"):
         objective.head(seen.network)(seen)

@@ -191,9 +191,9 @@ def objective_spec(recipe: Recipe, name: str | None, hard: Way | None = None, st
         raise unknown("retrieval objective", name, OBJECTIVES)
     for way, kind in WAYS.items():
         for spec in _specs(recipe):
-            going_on = _tuned(spec, kind) if name in (None, way) else None
-            if going_on is not None:
-                return going_on
+            resuming = _tuned(spec, kind) if name in (None, way) else None
+            if resuming is not None:
+                return resuming
     if name is None:
         raise WorkbenchError(
             f"the run {recipe.name!r} was trained with neither itc nor itm; choose one with --objective"

@@ -33,7 +33,7 @@ MAPS = {
 class Clip(CheckpointFamily):
     """Hugging Face CLIP: `text` and `image` streams with `self` layers each, norms in front; head itc."""
 
-    goes_on = False  # the end token is pooled
+    resumes = False  # the end token is pooled
     corpus = "image-text"
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:

@@ -144,6 +144,6 @@ class FinitePass:
             item = x - (int(self._ends[at - 1]) if at else 0)
             slot = None
             if slots is not None and begins is not None:
-                slot = Slot(int(slots[n]), not begins[n] and self._source.items[corpus].goes_on(shard, item))
+                slot = Slot(int(slots[n]), not begins[n] and self._source.items[corpus].resumes(shard, item))
             places.append(SamplePlace(corpus, shard, item, (corpus, 0, x - self._starts[corpus]), slot))
         return places

@@ -93,7 +93,7 @@ class CorpusItems:
         """The number of items in the first records of a shard."""
         return min(records, int(self.counts[shard])) if self.unit is None else int(self.runs(shard)[:records].sum())
 
-    def goes_on(self, shard: int, item: int) -> bool:
+    def resumes(self, shard: int, item: int) -> bool:
         """Whether an item continues the previous item of the shard, in the text of the same record."""
         return self.stretch(shard, item).start > 0
 

@@ -147,7 +147,7 @@ class Reader:
     def _in_slots(self, places: list[SamplePlace], begins: list[bool]) -> list[SamplePlace]:
         items = self._source.items
         return [
-            place._replace(slot=Slot(n, not begin and items[place.corpus].goes_on(place.shard, place.item)))
+            place._replace(slot=Slot(n, not begin and items[place.corpus].resumes(place.shard, place.item)))
             for n, (place, begin) in enumerate(zip(places, begins, strict=True))
         ]
 

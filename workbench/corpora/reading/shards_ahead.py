@@ -29,7 +29,7 @@ class _LaneNeeds:
         self._now: dict[int, Needed] = {}
         self._soon: dict[int, Needed] = {}
 
-    def _tell(self, lane: int, now: Needed, soon: Needed) -> None:
+    def _report(self, lane: int, now: Needed, soon: Needed) -> None:
         self._now[lane], self._soon[lane] = now, soon
         everything_now = set().union(*self._now.values())
         everything_soon = set().union(*self._soon.values()) - everything_now
@@ -57,7 +57,7 @@ class GroupsAhead(_LaneNeeds):
         for (corpus, _, _), left in here.items():
             ahead = {each: n for each, n in self._groups(number + left, lane).items() if each[0] == corpus}
             soon |= self._shards(ahead)
-        self._tell(lane, now, soon - now)
+        self._report(lane, now, soon - now)
 
     def _groups(self, number: int, lane: int) -> dict[tuple[int, int, int], int]:
         """(corpus, epoch, group) of a micro-batch -> the number of micro-batches after which the group has ended."""
@@ -99,4 +99,4 @@ class ShardsAhead(_LaneNeeds):
             soon = self._shards_at(later, lane) - now
             if soon:
                 break
-        self._tell(lane, now, soon)
+        self._report(lane, now, soon)

@@ -22,7 +22,7 @@ def text_length(recipe: Recipe, wanted: int, stream: str = "text") -> int:
     return min([wanted, *(text["max_positions"] for text in streams if text.get("max_positions"))])
 
 
-def length_beside_transforms(recipe: Recipe) -> int | None:
+def length_next_to_transforms(recipe: Recipe) -> int | None:
     """The recipe's own length of a text if a transform adds tokens, for which its `max_length` leaves room. A longer
     text would take this room. None if no transform adds tokens."""
     for task in recipe.tasks.values():
@@ -58,7 +58,7 @@ def text_sequence(
         marks: whether the task reads rows of marked spans (`of_marks`).
         options: of the builder.
     """
-    length = max_length or min(text_length(recipe, default), length_beside_transforms(recipe) or default)
+    length = max_length or min(text_length(recipe, default), length_next_to_transforms(recipe) or default)
     transforms = knowledge_transforms(recipe)
     transforms = [of_marks(transform) for transform in transforms] if marks else transforms
     return SequenceSpec({"builder": builder, "max_length": length, **options}, transforms=transforms)

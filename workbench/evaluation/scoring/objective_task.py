@@ -140,7 +140,7 @@ class ObjectiveTask(DownstreamTask[TuningOptions, ScoringOptions]):
         missed = {"classes never predicted": never_predicted(classes)} if classes else {}
         if others := self.unknown(objective, made):
             missed["gold of unknown classes"] = sum(others.values())
-            _tell_unknown(corpus, others)
+            _report_unknown(corpus, others)
         return Result(
             task=self.name,
             numbers=self.numbers(objective, made, scoring),
@@ -244,7 +244,7 @@ class ObjectiveTask(DownstreamTask[TuningOptions, ScoringOptions]):
                 yield self.example(objective, samples[0], made)
 
 
-def _tell_unknown(corpus: Corpus, others: Mapping[str, int]) -> None:
+def _report_unknown(corpus: Corpus, others: Mapping[str, int]) -> None:
     """Log the classes that the run was not trained on."""
     shown = ", ".join(f"{name} ({count})" for name, count in list(others.items())[:LISTED])
     logger.warning(

@@ -51,14 +51,14 @@ def tree(folder: Path, steps: int = 150) -> dict[str, Any]:
     return recipe
 
 
-def make_told(folder: Path) -> None:
+def make_reported(folder: Path) -> None:
     make_world(folder)
     write(folder / "reported", [reported(t, w) for t in range(len(TOWNS)) for w in WORDINGS[:2]])
     write(folder / "told-test", [reported(t, WORDINGS[2]) for t in range(len(TOWNS))])
 
 
 def contract_world(folder: Path) -> World:
-    make_told(folder)
+    make_reported(folder)
     run = pretrain(recipe_from_dict(tree(folder)), folder / "run", until=2)
     without = pretrain(recipe_from_dict(recipe_tree(folder, "none")), folder / "plain", until=1)
     return World(run, str(folder / "told-test"), without, {})
@@ -68,8 +68,8 @@ CASE = EvaluationCase(world=contract_world)
 
 
 @pytest.mark.slow
-def test_the_text_around_tells_what_a_name_means(tmp_path: Path) -> None:
-    make_told(tmp_path)
+def test_the_text_around_says_what_a_name_means(tmp_path: Path) -> None:
+    make_reported(tmp_path)
     run = pretrain(recipe_from_dict(tree(tmp_path)), tmp_path / "run")
     task = Disambiguation()
     result = evaluate(task, DisambiguationScoring(run=run, corpus=str(tmp_path / "told-test"), stream="towns"))
@@ -83,7 +83,7 @@ def test_the_text_around_tells_what_a_name_means(tmp_path: Path) -> None:
 
 
 def test_texts_are_read_to_their_end_where_training_read_pairs(tmp_path: Path) -> None:
-    make_told(tmp_path)
+    make_reported(tmp_path)
     recipe = tree(tmp_path, steps=7)
     recipe["tasks"]["facts"]["sequence"] |= {"builder": "sentence_pair", "max_length": 40}
     run = pretrain(recipe_from_dict(recipe), tmp_path / "run")
@@ -114,7 +114,7 @@ def long(records: int) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("disambiguation")
-    make_told(folder)
+    make_reported(folder)
     recipe = tree(folder)
     recipe["tasks"]["facts"]["sequence"] |= {"builder": "document", "max_length": 24}
     pretrain(recipe_from_dict(recipe), folder / "run", until=1)
@@ -136,7 +136,7 @@ CAUSES = {
 
 
 @pytest.mark.parametrize("name", CAUSES)
-def test_why_nothing_was_measured_is_told(untrained: Path, name: str) -> None:
+def test_why_nothing_was_measured_is_reported(untrained: Path, name: str) -> None:
     (usual,) = long(1)
     spans = [span[:4] for span in usual["spans"]]
     other = {

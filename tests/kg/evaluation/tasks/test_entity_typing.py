@@ -77,7 +77,7 @@ def run_evaluate(run: Path, corpus: Path, **options: Any) -> None:
     evaluate(EntityTyping(), TypingScoring(run=run, corpus=str(corpus), **{"batch_size": 5, **options}))
 
 
-def test_a_held_out_pass_measures_what_typing_tells(world: Path, tuned: Path) -> None:
+def test_a_held_out_pass_measures_what_typing_says(world: Path, tuned: Path) -> None:
     """With the types of the inventory and the rule of Open Entity; so train.best may name an F1."""
     run_evaluate(tuned, world / "typing-test", gold="inventory")
     reported = result(tuned, "entity-typing-typing-test-gold=inventory")["numbers"]
@@ -130,7 +130,7 @@ def test_a_rule_and_a_limit(tuned: Path, world: Path) -> None:
     assert found["counts"]["without prediction"] == 0
 
 
-def test_what_is_easy_stands_beside(tuned: Path, world: Path) -> None:
+def test_what_is_easy_is_next_to(tuned: Path, world: Path) -> None:
     run_evaluate(tuned, world / "typing-test")
     found = result(tuned, "entity-typing-typing-test")
     assert found["counts"]["linked mentions"] == 16
@@ -158,7 +158,7 @@ def test_gold_types_that_the_model_has_no_name_for_are_missed(tuned: Path, world
     assert found["inventory"]["numbers"]["strict_accuracy"] > 0.8
 
 
-def test_the_groups_of_ultra_fine_typing_stand_beside(tuned: Path, world: Path, tmp_path: Path) -> None:
+def test_the_groups_of_ultra_fine_typing_are_next_to(tuned: Path, world: Path, tmp_path: Path) -> None:
     """`place` is a general type; `city` a fine one here, `town` an ultra-fine one. Each mention has one of the two."""
     listed = tmp_path / "types.txt"
     listed.write_text("\n".join([*OPEN_ENTITY, "city", *(f"fine {i}" for i in range(120)), "town"]))

@@ -52,7 +52,7 @@ def run_evaluate(run: Path, corpus: Path, **options: Any) -> dict:
     return asdict(evaluate(FactRanking(), reported(run, corpus, **options)))
 
 
-def test_a_model_that_was_told_knows(world: Path, make_run: Callable[..., Path]) -> None:
+def test_a_model_that_was_taught_knows(world: Path, make_run: Callable[..., Path]) -> None:
     found = run_evaluate(make_run("none"), world / "facts")
     assert found["numbers"]["accuracy"] > 0.7
     assert found["counts"] == {"sentences": 24, "candidates": 4, "candidates that are true too": 0}

@@ -58,7 +58,7 @@ def test_vectors_have_the_ranks_of_the_function_filtered_by_every_split(world: P
     assert scored(world).baselines["chance"]["mean_rank"] > found.baselines["chance"]["mean_rank"]
 
 
-def test_a_few_candidates_are_drawn_with_the_seed_and_told(world: Path) -> None:
+def test_a_few_candidates_are_drawn_with_the_seed_and_reported(world: Path) -> None:
     some = scored(world, candidates=3)
     assert some.baselines["chance"]["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 4)
     assert "among 3 wrong entities drawn with seed 0" in some.variant
@@ -80,7 +80,7 @@ def test_unseen_keeps_triples_of_entities_without_any(world: Path) -> None:
         scored(world, unseen=True, corpus=str(world / "valid"))
 
 
-def test_triples_of_strangers_are_left_out_and_counted(world: Path, tmp_path: Path) -> None:
+def test_triples_of_unknown_entities_are_left_out_and_counted(world: Path, tmp_path: Path) -> None:
     corpus = write_triples(tmp_path / "unknown", [*HELD_OUT["test"], ("t1", "country", "atlantis")])
     assert scored(world, corpus=str(corpus)).counts["triples left out"] == 1
 

@@ -54,7 +54,7 @@ def scored(world: Path, run: Path, **options: Any) -> Result:
     return evaluate(RelationPredictionTask(), RelationPredictionScoring(**reported))
 
 
-def test_the_relation_of_unseen_pairs_is_learnt_and_stands_beside_what_the_graph_says(world: Path, run: Path) -> None:
+def test_the_relation_of_unseen_pairs_is_learned_and_is_next_to_what_the_graph_says(world: Path, run: Path) -> None:
     found = scored(world, run)
     assert found.counts == {"triples": 4, "pairs": 4, "relations": 2, "triples left out": 0, "triples trained on": 0}
     assert found.numbers["hits@1"] == 1  # the names distinguish countries from towns
@@ -111,7 +111,7 @@ def test_baselines_count_the_graph() -> None:
     assert (found.argmax(1) == 1).all()
 
 
-def test_strangers_are_left_out_and_counted(world: Path, run: Path, tmp_path: Path) -> None:
+def test_unknown_ones_are_left_out_and_counted(world: Path, run: Path, tmp_path: Path) -> None:
     strange = [("t1", "country", "atlantis"), ("t1", "rules", "c1")]
     corpus = write_triples(tmp_path / "unknown", [*HELD_OUT["test"], *strange])
     assert scored(world, run, corpus=str(corpus)).counts["triples left out"] == 2

@@ -97,7 +97,7 @@ def test_the_marks_are_read(tuned: Path, corpora: dict[str, str]) -> None:
     assert '<mark title="head">' in shown
 
 
-def test_what_the_mentions_alone_tell_stands_beside(tuned: Path, corpora: dict[str, str]) -> None:
+def test_what_the_mentions_alone_say_is_next_to(tuned: Path, corpora: dict[str, str]) -> None:
     """The towns of the test set are new, but the countries determine the relation, by their names and their vectors."""
     found = evaluate(RelationClassification(), RelationScoring(run=tuned, corpus=corpora["test"]))
     assert found.baselines["the mentions' words alone"]["accuracy"] == 1

@@ -74,7 +74,7 @@ def contract_world(folder: Path) -> World:
 CASE = EvaluationCase(world=contract_world)
 
 
-def test_what_pretraining_taught_is_measured_beside_the_commonest(tmp_path: Path) -> None:
+def test_what_pretraining_taught_is_measured_next_to_the_commonest(tmp_path: Path) -> None:
     texts = make_texts(tmp_path)
     run = run_on(texts, 60, "run")
     found = evaluate(Supersenses(), SupersenseScoring(run=run, corpus=str(texts / "texts")))
@@ -90,7 +90,7 @@ def test_what_pretraining_taught_is_measured_beside_the_commonest(tmp_path: Path
     assert again.numbers == found.numbers
 
 
-def test_texts_without_such_words_are_told(tmp_path: Path) -> None:
+def test_texts_without_such_words_are_reported(tmp_path: Path) -> None:
     texts = make_texts(tmp_path)
     run = run_on(texts, 1, "run")
     other = prepare(tmp_path, "other", [{"text": "the is . the is"}])

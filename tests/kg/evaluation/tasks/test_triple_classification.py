@@ -42,7 +42,7 @@ def scored(world: Path, run: Path, **options: Any) -> Result:
     return evaluate(TripleDecision(), TripleClassificationScoring(**reported))
 
 
-def test_true_triples_are_told_by_vectors_that_know_them(
+def test_true_triples_are_detected_by_vectors_that_know_them(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Towns lie where their country is, but for the relation `near`, which the valid triples lack."""
@@ -84,7 +84,7 @@ def test_a_triple_that_is_true_and_false_is_refused(
         scored(world, world / "v.safetensors", **{option: str(false)})
 
 
-def test_thresholds_of_triples_that_were_trained_on_are_told(
+def test_thresholds_of_triples_that_were_trained_on_are_reported(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(tmp_path)

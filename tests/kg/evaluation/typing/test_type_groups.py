@@ -97,7 +97,7 @@ def test_a_group_without_types_of_the_inventory_or_the_test_set_has_no_numbers(l
     assert found.numbers(~gold)["coarse/loose_macro/f1"] == 0  # a wrong prediction is measured
 
 
-def test_a_group_whose_types_the_test_set_has_beside_the_inventory_is_measured(listed: Path) -> None:
+def test_a_group_whose_types_the_test_set_has_next_to_the_inventory_is_measured(listed: Path) -> None:
     groups, inventory = read_groups(listed), ["person", "fine 0"]
     test = Predictions([{"types": ["fine 1"]}], np.zeros((1, 2)), np.zeros((1, 2), bool), np.array([1]))
     numbers = GroupScores(groups, inventory, test, "open_type", "all").numbers(np.array([[False, True]]))
@@ -116,7 +116,7 @@ def test_a_group_whose_types_the_test_set_has_beside_the_inventory_is_measured(l
         (["person", "fine 0", "elsewhere"], [1, 1, 1], "they are 1, 1, from 'elsewhere' on"),
     ],
 )
-def test_a_run_is_scored_in_the_groups_that_it_has_learnt(
+def test_a_run_is_scored_in_the_groups_that_it_has_learned(
     listed: Path, names: list[str], learned: list[int] | None, reported: str | None
 ) -> None:
     groups = read_groups(listed)

@@ -45,7 +45,7 @@ def test_one_type_is_that_of_entities_of_any_segment() -> None:
 
 
 @pytest.mark.parametrize("beyond", ["entity_ids", "last_position_ids"])
-def test_a_number_beyond_its_table_is_told(beyond: str) -> None:
+def test_a_number_beyond_its_table_is_reported(beyond: str) -> None:
     made = EntityTokenEmbedding(vocabulary=5, hidden_size=8, max_positions=9)
     names = ("entity_ids", "position_ids", "last_position_ids", "token_type_ids")
     fields = {name: torch.zeros(1, dtype=torch.long) for name in names}

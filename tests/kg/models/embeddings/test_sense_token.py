@@ -41,7 +41,7 @@ def test_which_supersenses_a_token_may_have_is_no_part_of_a_checkpoint() -> None
     assert embedding.by_token == ("token.weight",)
 
 
-def test_it_may_go_on_from_a_network_with_another_norm() -> None:
+def test_it_may_continue_from_a_network_with_another_norm() -> None:
     embedding = SenseTokenEmbedding(8, tokenizer().vocab_size, supersenses(), norm_eps=1e-5)
     assert embedding.norm.eps == 1e-5
 

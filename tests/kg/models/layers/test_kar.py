@@ -189,7 +189,7 @@ def test_gradients_are_finite_where_no_candidate_counts() -> None:
     assert float(layer.null.grad.abs().sum()) > 0
 
 
-def test_it_is_none_of_the_layers_that_go_on_from_a_text_network() -> None:
+def test_it_is_none_of_the_layers_that_continue_from_a_text_network() -> None:
     text = {"layer": "self", "stream": "text", "num_heads": 2}
     names = [f"layers.1.{name}" for name in kar().state_dict()]
     names += [f"layers.{number}.attention.attention.qkv.weight" for number in (0, 2)]

@@ -63,7 +63,7 @@ def test_the_longest_is_cut() -> None:
     assert lengths == [len(whole), len(whole) - 3]
 
 
-def test_a_stranger_is_refused() -> None:
+def test_a_user_is_refused() -> None:
     builder = GraphTripleBuilder(tokenizer(), 64, GRAPH)
     with pytest.raises(WorkbenchError, match="no entity 'Q9'"):
         builder([{**SAMPLE, "id": "Q9"}], Draws(0, "task", number=()))

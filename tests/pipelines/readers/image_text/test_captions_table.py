@@ -36,7 +36,7 @@ def test_the_tables_that_people_publish(tmp_path, tar, photograph, read, name, t
     assert (second["image"], second["captions"]) == (photograph(2), ["A cat ."])
 
 
-def test_quoted_line_ends_of_a_tsv_are_told_by_the_option(tmp_path, tar, photograph, read):
+def test_quoted_line_ends_of_a_tsv_are_detected_by_the_option(tmp_path, tar, photograph, read):
     (tmp_path / "s.tsv").write_text('image\tcaption\na.jpg\t"one\ntwo\nthree"\n', encoding="utf-16")
     tar("images.tar", {"a.jpg": photograph(1)})
     with pytest.raises(WorkbenchError, match=r"s\.tsv:3: a line of 1 columns .*--option quoted=true"):

@@ -50,7 +50,7 @@ def test_phrases_are_marked_and_have_boxes(folder, read, inputs):
     assert [caption[start:end] for start, end, *_ in marks] == ["Two young guys", "shaggy hair", "their hands"]
 
 
-def test_what_does_not_fit_is_told(folder, read):
+def test_what_does_not_fit_is_reported(folder, read):
     options = {"image_name": "{id}.png", "images": [str(folder / "images.tar")]}
     xml, sentences = folder / "Annotations" / "0.xml", folder / "Sentences"
     xml.write_text('<!DOCTYPE a [<!ENTITY b "c">]>' + BOXES)

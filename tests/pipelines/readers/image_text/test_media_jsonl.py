@@ -19,7 +19,7 @@ CASE = ReaderCase(excused={"streams": "the list of the media is held"}, text=jso
 
 
 @pytest.mark.parametrize("listed", ["a.png", ["a.png"], {"image": "a.png"}])
-def test_one_picture_is_the_records_image(json_lines, tar, photograph, read, listed):
+def test_one_image_is_the_records_image(json_lines, tar, photograph, read, listed):
     """Next to `dev.jsonl` in `images_dev.tar`; two statements about it are two records of one hash, which a split keeps
     together."""
     tar("images_dev.tar", {"a.png": photograph(1, format="PNG")})

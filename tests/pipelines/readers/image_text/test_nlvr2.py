@@ -24,7 +24,7 @@ def photographs(records: int) -> dict[str, bytes]:
 CASE = ReaderCase(excused={"streams": "the list of the photographs is held"}, text=rows(row), alongside=photographs)
 
 
-def test_two_pictures_a_sentence_and_its_truth(tmp_path, json_lines, photograph, read):
+def test_two_images_a_sentence_and_its_truth(tmp_path, json_lines, photograph, read):
     folder = tmp_path / "photos" / "train" / "39"
     folder.mkdir(parents=True)
     for side in (0, 1):

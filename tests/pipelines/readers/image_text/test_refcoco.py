@@ -69,7 +69,7 @@ def test_an_image_of_two_splits_is_a_record_in_each(folder, read):
     assert [(s["key"], s["meta"]["split"]) for s in found] == [("0-train", "train"), ("0-val", "val")]
 
 
-def test_what_is_lacking_is_told(folder, read):
+def test_what_is_lacking_is_reported(folder, read):
     refs = folder / "refs.json"
     refs.write_text(json.dumps([row(0, thing=77)]))
     with pytest.raises(

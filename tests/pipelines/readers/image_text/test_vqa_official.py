@@ -82,7 +82,7 @@ def test_annotations_that_are_not_their_questions_alone(pair, read, annotations,
     assert [q["answers"] for q in kept] in ([["cat"]], []), "the first of two, and none of another image"
 
 
-def test_questions_without_annotations_are_told(pair, read, caplog):
+def test_questions_without_annotations_are_reported(pair, read, caplog):
     read("image-text", *pair(rows(1, 2, 3), [reported(2)]), image_name="{id}.png")
     assert "q.json: 2 of 3 questions have no answers in the given annotations" in caplog.text
     caplog.clear()

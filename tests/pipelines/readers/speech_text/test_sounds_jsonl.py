@@ -41,7 +41,7 @@ def test_words_stand_in_the_transcript() -> None:
         ({"transcript": 3}, "wrong type"),
     ],
 )
-def test_what_is_malformed_is_told(changed: dict[str, Any], message: str) -> None:
+def test_what_is_malformed_is_reported(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(MalformedError, match=message):
         transcribed(row(0) | changed, "here")
 

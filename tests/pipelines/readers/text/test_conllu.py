@@ -71,6 +71,6 @@ def test_files_without_heads_have_tags_alone(tmp_path: Path) -> None:
         ("1\tSing\tsing\tVERB\t_\t_\t1\troot\t_\t_", "a word is its own head"),
     ],
 )
-def test_damage_is_told_with_its_place(line: str, message: str, tmp_path: Path) -> None:
+def test_damage_is_reported_with_its_place(line: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(MalformedError, match=f"trees.conllu:1: {message}"):
         read(tmp_path, f"{line}\n")

@@ -17,7 +17,7 @@ CASE = ReaderCase(
 )
 
 
-def test_columns_beside_the_triples_describe_entities(tmp_path, read):
+def test_columns_next_to_the_triples_describe_entities(tmp_path, read):
     folder = tmp_path / "WN"
     folder.mkdir()
     (folder / "train.txt").write_text("01\t_hypernym\t02\n")

@@ -82,7 +82,7 @@ def test_a_video_that_is_not_there(videos: Path) -> None:
         ({"frame_rate": 0}, "frame_rate must be"),
     ],
 )
-def test_what_is_malformed_is_told(videos: Path, changed: dict[str, Any], message: str) -> None:
+def test_what_is_malformed_is_reported(videos: Path, changed: dict[str, Any], message: str) -> None:
     with pytest.raises(MalformedError, match=message):
         read(videos, [row(0) | {"video": "a.avi"} | changed])
 

@@ -145,7 +145,7 @@ def test_vectors_apart_are_those_that_were_trained(contrast: Path, test_corpus: 
     assert owner[0:8:2].tolist() == [0, 1, 2, 3]
 
 
-def test_a_held_out_pass_measures_what_retrieval_tells(apart: Path, test_corpus: Corpus) -> None:
+def test_a_held_out_pass_measures_what_retrieval_says(apart: Path, test_corpus: Corpus) -> None:
     """Over all micro-batches together, while the loss looks at each step alone; so train.best may name a recall."""
     found = evaluate(Retrieval(), RetrievalScoring(run=apart, corpus=str(test_corpus.place))).numbers
     last = read_metrics(apart)[-1]
@@ -251,7 +251,7 @@ def test_learning_beats_its_controls(train: Callable[..., Path], squares: Path, 
     assert control.numbers["image_retrieval/mean_rank"] >= 3.5
 
 
-def test_finetuning_goes_on_with_the_runs_objective(contrast: Path, matching: Path, squares: Path) -> None:
+def test_finetuning_continues_with_the_runs_objective(contrast: Path, matching: Path, squares: Path) -> None:
     for run, wanted in ((contrast, "itc"), (matching, "itm")):
         output = squares / "runs" / f"retrieval-{wanted}"
         tuning = RetrievalTuning(
@@ -309,7 +309,7 @@ def test_wrong_inputs(
         scored(mixing, test_corpus, size=4)
 
 
-def test_images_that_nothing_is_said_of_are_told(contrast: Path, test_corpus: Corpus, tmp_path: Path) -> None:
+def test_images_that_nothing_is_said_of_are_reported(contrast: Path, test_corpus: Corpus, tmp_path: Path) -> None:
     """The command that the message names leaves them out."""
     with ShardWriter(tmp_path / "some/part-000000.tar", kind="image-text") as writer:
         for number in range(4):
@@ -375,7 +375,7 @@ def test_the_failures_are_the_captions_whose_image_is_found_last(contrast: Path,
 
 
 @pytest.mark.parametrize("way", ["margin", "choice"])
-def test_matching_goes_on_against_hard_negatives(matching: Path, squares: Path, way: Any, tmp_path: Path) -> None:
+def test_matching_continues_against_hard_negatives(matching: Path, squares: Path, way: Any, tmp_path: Path) -> None:
     reported: dict[str, Any] = {"run": matching, "corpus": str(squares / "train"), "batch_size": 8}
     quick = ["train.max_steps=2", "train.lr_schedule.warmup_steps=0", "train.lr=1e-9"]
     run = fine_tune(
@@ -392,7 +392,7 @@ def test_matching_goes_on_against_hard_negatives(matching: Path, squares: Path, 
         Retrieval().setup(RetrievalTuning(hard_negatives=way, objective="itc", **reported), read_recipe(matching))
 
 
-def test_a_strangers_contrast_goes_on(
+def test_a_users_contrast_continues(
     train: Callable[..., Path], squares: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "their_contrast.py").write_text(
@@ -424,7 +424,7 @@ def test_the_streams_that_hang_on_a_text_stay_with_it(matching: Path, test_corpu
     assert all(set(image.streams) == {"image"} for image in pairs.images)
 
 
-def test_a_momentum_contrast_goes_on_as_a_plain_one_with_its_space() -> None:
+def test_a_momentum_contrast_continues_as_a_plain_one_with_its_space() -> None:
     wanted = {"objective": "vision.itc", "name": "itc", "size": 256, "tap": "encoded"}
     assert objective_spec(load_recipe("albef"), None) == objective_spec(load_recipe("albef"), "itc") == wanted
     assert objective_spec(load_recipe("albef"), "itm") == {"objective": "vision.itm"}

@@ -123,7 +123,7 @@ def test_the_majority_answer_is_the_training_sets(answering: Path, squares: Path
     assert result.baselines["best of the vocabulary"]["accuracy"] == 100
 
 
-def test_a_head_goes_on_with_the_answers_that_it_knows(
+def test_a_head_continues_with_the_answers_that_it_knows(
     answering: Path, squares: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """LXMERT's answers of pretraining are those of other sets as well; a row is its answer's, wherever that stands."""
@@ -193,7 +193,7 @@ def test_training_without_the_image(matching: Path, squares: Path, test_corpus: 
     assert scored(run, test_corpus).numbers["accuracy"] <= 60
 
 
-def test_the_command_writes_a_result_with_pictures(answering: Path, squares: Path) -> None:
+def test_the_command_writes_a_result_with_images(answering: Path, squares: Path) -> None:
     corpus = str(squares / "test")
     evaluate(Vqa(), VqaScoring(run=answering, corpus=corpus, batch_size=4))
     evaluate(Vqa(), VqaScoring(run=answering, corpus=corpus, control="question-only", batch_size=4, limit=4))
@@ -293,7 +293,7 @@ def test_a_corpus_may_say_that_its_answers_are_read(answering: Path, tmp_path: P
         scored(opened(answering), Corpus.open(tmp_path / "wrong"))
 
 
-def test_an_id_that_occurs_twice_is_told_with_what_to_do(answering: Path, tmp_path: Path) -> None:
+def test_an_id_that_occurs_twice_is_reported_with_what_to_do(answering: Path, tmp_path: Path) -> None:
     write_corpus(tmp_path / "corpus", [record(1), record(1)])
     with pytest.raises(WorkbenchError, match=r"id 10 occurs twice .*'r1'.*workbench prepare image-text.*--on-error sk"):
         evaluate(Vqa(), VqaScoring(run=answering, corpus=str(tmp_path / "corpus")))
@@ -317,7 +317,7 @@ def test_answers_over_sets_by_wordnet(answering: Path, squares: Path, tmp_path: 
     assert result.baselines["majority answer"]["wups/0.0"] < result.numbers["wups/0.0"]
 
 
-def test_questions_without_a_type_are_told_apart_by_their_first_words(answering: Path, tmp_path: Path) -> None:
+def test_questions_without_a_type_are_distinguished_by_their_first_words(answering: Path, tmp_path: Path) -> None:
     some = [record(i) for i in range(40, 44)]
     for made in some:
         for question in made["questions"]:
@@ -348,7 +348,7 @@ def test_the_answers_of_several_corpora_make_the_vocabulary(matching: Path, squa
         Vqa().setup(VqaTuning(answers=tmp_path / "rows.json", **reported), base)
 
 
-def test_how_many_questions_have_an_answer_in_the_vocabulary_is_told(
+def test_how_many_questions_have_an_answer_in_the_vocabulary_is_reported(
     matching: Path, squares: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     corpus = str(squares / "train")

@@ -113,7 +113,7 @@ def test_five_of_many_classes(world: World, tmp_path: Path) -> None:
         ("red\ngreen\nblue\nwhite\n", {"label": "shape"}, "shape"),
     ],
 )
-def test_wrong_inputs_are_told(world: World, text: str | None, options: Any, reported: str, tmp_path: Path) -> None:
+def test_wrong_inputs_are_reported(world: World, text: str | None, options: Any, reported: str, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "labels.txt").write_text(text, "utf-8")
     with pytest.raises(WorkbenchError, match=reported):

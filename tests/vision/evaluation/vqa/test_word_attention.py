@@ -85,7 +85,7 @@ def pooled(*lengths: tuple[int, int]) -> list[Sequence]:
     return made
 
 
-def test_text_that_reads_what_has_not_read_the_image_is_told_so() -> None:
+def test_text_that_reads_what_has_not_read_the_image_is_reported_so() -> None:
     """As in CoCa, which has a cross layer, over another stream than the image's."""
     model = Network(NetworkSpec({**spec().streams, **QUERIES}, [CROSS, POOL]))
     with pytest.raises(WorkbenchError, match="to captioning, whose rows have not read the image"):
@@ -110,7 +110,7 @@ def test_attention_goes_through_what_was_pooled_of_the_image() -> None:
     np.testing.assert_allclose(found.sum(1), 1, rtol=1e-5)
 
 
-def test_the_picture_shows_the_image_under_every_word(tmp_path: Path) -> None:
+def test_the_image_shows_the_image_under_every_word(tmp_path: Path) -> None:
     boxes = np.asarray([[0, 0, 0.5, 1], [0.5, 0, 1, 1]], np.float32)
     red = Image.new("RGB", (16, 16), "red")
     path = draw_attention(tmp_path, "attention", red, boxes, ["one", "two"], np.asarray([[1.0, 0.0], [0.0, 1.0]]))
@@ -122,7 +122,7 @@ def test_the_picture_shows_the_image_under_every_word(tmp_path: Path) -> None:
     assert lit[:, 2 * third :].mean() > 0.1
 
 
-def test_cells_that_do_not_divide_the_picture_share_no_pixel() -> None:
+def test_cells_that_do_not_divide_the_image_share_no_pixel() -> None:
     white = np.full((64, 64, 3), 255, np.uint8)
     even = _lit(white, grid_boxes(3), np.full(9, 1 / 9))
     assert (even == even[0, 0]).all()

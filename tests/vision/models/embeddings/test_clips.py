@@ -18,7 +18,7 @@ CASES = {
 }
 
 
-def test_what_does_not_fit_is_told() -> None:
+def test_what_does_not_fit_is_reported() -> None:
     clips = ClipsEmbedding(8, 4, max_positions=3)
     with pytest.raises(WorkbenchError, match="5 numbers, the embedding's feature_size is 4"):
         clips({"features": torch.zeros(2, 5), "position_ids": torch.arange(2)})

@@ -16,6 +16,6 @@ CASE = EmbeddingCase(
 )
 
 
-def test_a_stream_without_numbers_is_told() -> None:
+def test_a_stream_without_numbers_is_reported() -> None:
     with pytest.raises(WorkbenchError, match=r"add the transform vision\.queries"):
         QueriesEmbedding(8, 3)({"boxes": torch.zeros(2, 4)})

@@ -13,7 +13,7 @@ CASE = EmbeddingCase(
 )
 
 
-def test_pictures_are_told_apart() -> None:
+def test_images_are_distinguished() -> None:
     """The same region in another photograph has another vector, by what is learned of it; one photograph has none."""
     torch.manual_seed(0)
     embedding = RegionsEmbedding(8, FEATURES, images=2, norm_sum=False, dropout=0.0)

@@ -100,7 +100,7 @@ def test_a_position_beyond_the_table_is_named() -> None:
         layer(max_positions=3)(hidden, Context(batch))
 
 
-def test_regions_stand_behind_the_text_that_is_beside_them() -> None:
+def test_regions_stand_behind_the_text_that_is_next_to_them() -> None:
     """Whichever it is: an image is paired with many texts."""
     made, (batch, hidden) = layer(max_positions=9), two()
     hidden = {**hidden, "image": hidden["image"][:1].expand(2, 8)}

@@ -44,7 +44,7 @@ def test_pixels_in_the_boxes_of_hidden_rows_are_grey_and_no_others(samples: list
     assert tuple(after["boxes"][-1]) == WHOLE
 
 
-def test_each_row_of_several_pictures_is_hidden_in_its_own(samples: list[Sample]) -> None:
+def test_each_row_of_several_images_is_hidden_in_its_own(samples: list[Sample]) -> None:
     """Of patches, whose rows say which photograph they are of."""
     boxes = np.tile(np.array([[0, 0, 0.5, 1], [0.5, 0, 1, 1]], np.float32), (2, 1))
     fields: Fields = {"pixels": np.zeros((2, 3, 8, 8), np.uint8), "boxes": boxes, "image_number": np.repeat([0, 1], 2)}
