@@ -75,8 +75,9 @@ class WordTokenizer:
         return {"cls": CLS, "sep": SEP, "mask": MASK}[role]
 
 
-def autocast(device: str) -> Any:
-    return torch.autocast(device, torch.bfloat16, enabled=device == "cuda")
+def autocast(device: str, bfloat16: bool | None = None) -> Any:
+    """Autocast to bfloat16; by default on CUDA alone."""
+    return torch.autocast(device, torch.bfloat16, enabled=device == "cuda" if bfloat16 is None else bfloat16)
 
 
 def updated(module: torch.nn.Module, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
@@ -86,7 +87,7 @@ def updated(module: torch.nn.Module, optimizer: torch.optim.Optimizer, loss: tor
     optimizer.step()
 
 
-def ours(size: str, device: str) -> Step:
+def ours(size: str, device: str, bfloat16: bool | None = None) -> Step:
     hidden, layers, heads, vocab = SIZES[size]
     text = {"embedding": "token", "hidden_size": hidden, "vocab_size": vocab}
     stack = {"layer": "self", "stream": "text", "num_heads": heads, "repeat": layers}
@@ -101,7 +102,7 @@ def ours(size: str, device: str) -> Step:
         objective.corrupt(sequences, Draws(0, number=(0,)))
         batch = collate(sequences).to(device)
         targets = batch.targets["mlm"]
-        with autocast(device):
+        with autocast(device, bfloat16):
             loss = head(HeadInputs.of(network, batch, targets)).loss / len(targets["labels"])
         updated(root, optimizer, loss)
 

@@ -20,9 +20,18 @@ from workbench.core.errors import RAISED_IN, WorkbenchError
 from workbench.models.attention.flex import flex_lacks
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe, TrainSpec
-from workbench.runs.names import METRICS
+from workbench.runs.checkpoint import read_state
+from workbench.runs.checkpoints import Checkpoints
+from workbench.runs.names import METRICS, RECIPE
 from workbench.training import verify_resume as verify
-from workbench.training.arithmetic import Arithmetic, arithmetic_of, computing, refuse_unordered
+from workbench.training.arithmetic import (
+    WIDE,
+    Arithmetic,
+    arithmetic_of,
+    autocast_dtype,
+    computing,
+    refuse_unordered,
+)
 from workbench.training.pretrain import pretrain
 from workbench.training.verify_resume import verify_resume
 
@@ -68,6 +77,72 @@ def test_recipe_and_card_decide(
     assert (found.dtype, found.matmul) == expected
     for asked in ("highest", "high"):
         assert arithmetic_of(replace(SPEC, precision=precision, matmul_precision=asked), device).matmul == asked
+
+
+@pytest.mark.parametrize(
+    ("able", "width", "before", "expected"),
+    [
+        ({"avx512_bf16": True}, WIDE, None, torch.bfloat16),
+        ({"amx_bf16": True}, WIDE, None, torch.bfloat16),
+        ({"avx512_bf16": True}, WIDE - 1, None, None),
+        ({"avx512_f": True}, WIDE, None, None),
+        ({"avx512_f": True}, WIDE, ("cpu", "bfloat16"), torch.bfloat16),
+        ({"avx512_bf16": True}, WIDE, ("cpu", "float32"), None),
+        ({"avx512_bf16": True}, WIDE, ("cuda", "float16"), torch.bfloat16),
+    ],
+)
+def test_auto_on_a_cpu_follows_its_instructions_the_width_and_the_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, able: dict[str, bool], width: int, before: Any, expected: torch.dtype | None
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able)
+    saved = None if before is None else dict(zip(("device", "dtype"), before, strict=True))
+    assert arithmetic_of(SPEC, CPU, width, saved).dtype == expected
+    assert arithmetic_of(replace(SPEC, precision="float32"), CPU, width, saved).dtype is None
+
+
+def test_a_run_on_a_cpu_keeps_the_precision_that_auto_chose(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, short = tmp_path / "run", shorter(recipe, max_steps=4)
+    monkeypatch.setattr("workbench.training.arithmetic.WIDE", 1)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    pretrain(short, run, until=2)
+    assert "bfloat16, as auto has it on this device, weights in float32" in " ".join(capsys.readouterr().err.split())
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+    pretrain(short, run)
+    assert "differs from that of the run so far" not in capsys.readouterr().err
+    assert read_state(Checkpoints(run).whole().path)["arithmetic"]["dtype"] == "bfloat16"
+    assert "precision: auto" in (run / RECIPE).read_text()
+
+
+def test_autocast_on_a_cpu_computes_in_float32_what_cuda_does() -> None:
+    rows, weights = torch.rand(4, 8).bfloat16().requires_grad_(), torch.ones(8)
+    autocast_dtype("bfloat16", CPU)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = [
+            F.cosine_similarity(rows, rows),
+            F.group_norm(rows, 2),
+            F.layer_norm(rows, (8,), weights, weights),
+            F.normalize(rows),
+            F.rms_norm(rows, (8,)),
+            F.softplus(rows),
+            rows.cumsum(0),
+            rows.exp(),
+            rows.log(),
+            rows.log_softmax(-1),
+            rows.logsumexp(-1),
+            rows.pow(2),
+            rows.rsqrt(),
+            rows.softmax(-1),
+            rows.sum(),
+            rows.sum(-1),
+        ]
+        assert [tensor.dtype for tensor in found] == [torch.float32] * len(found)
+        assert F.linear(rows, torch.eye(8)).dtype == F.gelu(rows).dtype == torch.bfloat16
+    torch.stack([tensor.sum() for tensor in found]).sum().backward()
+    assert rows.grad is not None
+    assert rows.grad.isfinite().all()
+    assert rows.softmax(-1).dtype == torch.bfloat16  # outside of autocast nothing changes
 
 
 def test_a_card_without_bfloat16_refuses_it(card: SimpleNamespace) -> None:
@@ -161,7 +236,7 @@ def test_another_arithmetic_of_the_machine_is_reported(
     short = shorter(recipe, max_steps=4)
     pretrain(short, run, until=2)
     half = Arithmetic(CPU, torch.float16)
-    monkeypatch.setattr("workbench.training.plan.arithmetic_of", lambda spec, device: half)
+    monkeypatch.setattr("workbench.training.plan.arithmetic_of", lambda *_: half)
     pretrain(short, run)
     assert "differs from that of the run so far (dtype float32 -> float16)" in capsys.readouterr().err
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict, get_type_hints
+from typing import Annotated, Any, TypedDict, get_type_hints
 
 import typer
 
@@ -18,12 +18,13 @@ from workbench.core.options.command import Trust, WhichNetwork
 from workbench.core.options.outputs import written
 from workbench.core.options.values import check, is_text
 from workbench.generation.decoding import Beams, Decoding, EarlyStopping, Penalty
+from workbench.recipe.spec import Precision
 from workbench.runs.output_places import OutputFile
 from workbench.runs.stored_run import StoredFolder
 
 Epochs = Annotated[Positive, typer.Option(help="Passes over the training set.")]
 BatchSize = Annotated[Count, typer.Option(help="Examples per step.")]
-Precision = Literal["float32", "bfloat16", "float16"]
+
 LearningRate = Annotated[bounds.LearningRate, typer.Option(help="Peak learning rate.")]
 
 

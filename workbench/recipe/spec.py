@@ -241,6 +241,7 @@ class GroupSpec:
 
 
 AUTO: Literal["auto"] = "auto"
+Precision = Literal["float32", "bfloat16", "float16"]
 DEFAULTS = {"optimizer": "adamw", "lr_schedule": "linear"}
 """The components of a recipe that names none, or only their options."""
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +18,16 @@ from torch.autograd.graph import Node
 
 from workbench.components.build_context import build_record_of, named
 from workbench.core.errors import RAISED_IN, WorkbenchError
-from workbench.recipe.spec import TrainSpec
+from workbench.recipe.spec import Precision, TrainSpec
+from workbench.training.cpu_autocast import follow_cuda
 from workbench.training.nonfinite import dry, tensors_in
 
 logger = logging.getLogger(__name__)
 CUBLAS, WORKSPACE = "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
 """The environment variable that makes cuBLAS deterministic, and the larger of its two values."""
+WIDE = 256
+"""The width of the narrowest stream from which auto computes in bfloat16 on a CPU that has instructions for it. A step
+of BERT took 0.7 of the time of float32 at 256 and half of it at 512 and 768 (`benchmarks.cpu_precision`)."""
 EXACT = {torch.bfloat16: 1e-2, torch.float16: 1e-2, None: 1e-3}
 """The tolerance between two runs whose kernels add in any order, by `Arithmetic.dtype`: relative to a value, or of
 1."""
@@ -46,21 +50,33 @@ class Arithmetic:
 
     def state(self) -> dict[str, Any]:
         """The values as plain Python types for a checkpoint; the device by its kind."""
-        precision = str(self.dtype or torch.float32).removeprefix("torch.")
-        return {**asdict(self), "device": self.device.type, "dtype": precision}
+        return {**asdict(self), "device": self.device.type, "dtype": self.precision}
+
+    @property
+    def precision(self) -> Precision:
+        """The name of the dtype: the value of `train.precision` that asks for it."""
+        return cast(Precision, str(self.dtype or torch.float32).removeprefix("torch."))
 
     def tolerance(self) -> float:
         """The greatest difference between two runs of the same recipe; 0 means bit for bit."""
         return 0.0 if self.deterministic or self.device.type != "cuda" else EXACT[self.dtype]
 
 
-def arithmetic_of(spec: TrainSpec, device: torch.device) -> Arithmetic:
+def arithmetic_of(
+    spec: TrainSpec, device: torch.device, width: int = 0, before: Mapping[str, Any] | None = None
+) -> Arithmetic:
     """The arithmetic that a recipe asks for, on this device.
+
+    Args:
+        width: of the narrowest stream.
+        before: the state of the arithmetic in the checkpoint that the run resumes from. On a CPU, auto keeps its dtype,
+            whatever this CPU computes: both dtypes work on every CPU.
 
     Raises:
         WorkbenchError: bfloat16 on a CUDA device that lacks it.
     """
-    dtype = autocast_dtype(spec.precision, device)
+    kept = before is not None and before["device"] == device.type == "cpu" and spec.precision == "auto"
+    dtype = autocast_dtype(before["dtype"] if kept and before else spec.precision, device, width=width)
     return Arithmetic(device, dtype, matmul_of(spec.matmul_precision, dtype), spec.deterministic)
 
 
@@ -70,15 +86,19 @@ def matmul_of(asked: str, dtype: torch.dtype | None) -> str:
     return asked if asked != "auto" else "highest" if dtype is None else "high"
 
 
-def autocast_dtype(precision: str, device: torch.device, option: str = "train.precision") -> torch.dtype | None:
-    """The dtype that is asked for or, on auto, the one that a CUDA device has fast units for: bfloat16, else float16.
-    None is float32.
+def autocast_dtype(
+    precision: str, device: torch.device, option: str = "train.precision", width: int = 0
+) -> torch.dtype | None:
+    """The dtype that is asked for or, on auto, the one that a device has fast units for: on CUDA bfloat16, else
+    float16; on a CPU bfloat16, else float32. None is float32.
 
-    On a CPU without bfloat16 units autocast is many times slower than float32, so auto never uses it there.
+    On a CPU without bfloat16 units autocast is many times slower than float32, and with them it is slower for narrow
+    networks, so auto uses it there from `WIDE` on. Autocast of a CPU then follows CUDA's rules (`follow_cuda`).
 
     Args:
         precision: auto, float32, bfloat16 or float16.
         option: the option that asked for it, for the message.
+        width: of the network's narrowest stream.
 
     Raises:
         WorkbenchError: bfloat16 on a CUDA device that lacks it.
@@ -89,7 +109,18 @@ def autocast_dtype(precision: str, device: torch.device, option: str = "train.pr
         raise WorkbenchError(f"{option} = bfloat16: {name} lacks it; use float16 or float32")
     if precision == "auto" and device.type == "cuda":
         return torch.bfloat16 if able else torch.float16
-    return {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(precision)
+    if precision == "auto" and width >= WIDE and computes_bfloat16():
+        precision = "bfloat16"
+    dtype = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(precision)
+    if dtype is not None and device.type == "cpu":
+        follow_cuda()
+    return dtype
+
+
+def computes_bfloat16() -> bool:
+    """Whether this machine's CPU has instructions for products in bfloat16: AVX-512 BF16 or AMX."""
+    found: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
 
 
 @contextmanager

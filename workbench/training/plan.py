@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import cast, get_args
@@ -26,6 +26,7 @@ from workbench.corpora.reading.order import NEWEST, OrderNumber
 from workbench.corpora.reading.reader import FinitePass, Reader
 from workbench.interop.init_from import initialise, refuse_foreign
 from workbench.interop.weight_sources import note_weight_sources
+from workbench.models.network import Network
 from workbench.optimization.factory import make_optimizer
 from workbench.optimization.groups import freeze
 from workbench.optimization.lr_schedules import LearningRateSchedule, make_lr_schedule
@@ -109,7 +110,6 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
     """
     run = Path(run)
     recipe = world.from_main(partial(as_begun, as_corpora_say(recipe), run))
-    arithmetic = arithmetic_of(recipe.train, world.device)
     world.from_main(partial(check_run, run, recipe))  # a new folder, or a run of this recipe
     resume = Checkpoints(run, world=world).whole()
     order = world.from_main(partial(_order_of, resume))
@@ -130,6 +130,9 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
         make = partial(make_model, recipe, tasks, tokenizer)
         check_memory(make, recipe.train, world.device, parts_of(recipe.train.parallel, ranks))
         model = built(make, recipe.train, ranks)
+    before = None if resume.path is None else read_state(resume.path).get("arithmetic")
+    arithmetic = arithmetic_of(recipe.train, world.device, _width(model), before)
+    arithmetic = replace(arithmetic, dtype=world.from_main(lambda: arithmetic.dtype))
     with noted() as read_held_out:
         passes = {name: held_out_pass(recipe, task, world) for name, task in tasks.items() if task.spec.held_out}
     read |= {} if resume.path is None else recorded_base_identity(run)
@@ -141,6 +144,12 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
     world.from_main(partial(_warn_shared, recipe))
     found = tokenizer, tasks, readers, passes, model, schedule, lr_schedule
     return Plan(recipe, run, world, ranks, arithmetic, resume, order, data, *found)
+
+
+def _width(model: PretrainingModel) -> int:
+    """The width of the narrowest stream; 0 where no network has streams."""
+    networks = [network for network in model.networks.values() if isinstance(network, Network)]
+    return min((width for network in networks for width in network.sizes.values()), default=0)
 
 
 def _order_of(resume: Whole) -> OrderNumber:

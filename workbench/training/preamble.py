@@ -97,7 +97,8 @@ class Preamble:
         """The dtype of the computation, and that of weights and moments."""
         kept = " and ".join(dict.fromkeys(str(p.dtype).removeprefix("torch.") for p in self.plan.model.parameters()))
         computed = self.plan.arithmetic.dtype
-        how = kept if computed is None else f"{str(computed).removeprefix('torch.')}, weights in {kept}"
+        asked = ", as auto has it on this device" if self.plan.recipe.train.precision == "auto" else ""
+        how = kept if computed is None else f"{self.plan.arithmetic.precision}{asked}, weights in {kept}"
         used = (
             ("compiled layers", self.plan.recipe.train.compile),
             ("activation checkpointing", self.plan.recipe.train.activation_checkpointing),

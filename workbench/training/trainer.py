@@ -6,6 +6,7 @@ import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -56,7 +57,8 @@ class Trainer:
     """
 
     def __init__(self, plan: Plan, console: Console | None = None, kept: FrozenNames | None = None) -> None:
-        self.plan, self.recipe, self.spec = plan, plan.recipe, plan.recipe.train
+        self.plan, self.recipe = plan, plan.recipe
+        self.spec = replace(plan.recipe.train, precision=plan.arithmetic.precision)
         self.run, self.world, tasks = plan.run, plan.world, plan.tasks
         self.console = console or Terminal(stderr=True)
         self.batches = MicroBatches(tasks, plan.readers)
