@@ -14,7 +14,7 @@ from tests.generation.conftest import Uncached
 from tests.loaded_runs import generate_texts
 from workbench.components.building import build
 from workbench.core.errors import WorkbenchError
-from workbench.core.keyed import Draws, generator
+from workbench.core.keyed import Draws, Numbers, generator
 from workbench.generation.beams import beam_search
 from workbench.generation.decoder import Decoder
 from workbench.generation.decoding import Decoding, draw
@@ -70,14 +70,14 @@ def test_the_text_and_the_target_together_are_the_original(tokenizer: Tokenizer,
 def test_spans_have_their_rate_and_mean() -> None:
     rate, counts, lengths = 0.15, [], []
     for seed in range(60):
-        left_out = noise(500, rate, 3.0, generator(seed))
+        left_out = noise(np.array([500]), rate, 3.0, Numbers.of(generator(seed)))
         edges = np.flatnonzero(np.diff(left_out.astype(int), prepend=0, append=0))
         counts.append(int(left_out.sum()))
         lengths += (edges[1::2] - edges[::2]).tolist()
     assert set(counts) == {75}
     assert np.mean(lengths) == 3.0
     assert len(set(lengths)) > 5
-    starts = [noise(6, 0.3, 1.0, generator(seed)) for seed in range(400)]
+    starts = [noise(np.array([6]), 0.3, 1.0, Numbers.of(generator(seed))) for seed in range(400)]
     assert not any(mask[0] for mask in starts)
     assert all(mask.sum() == 2 for mask in starts)
     # two spans of one token in six: the four kept ones are 1 + 3, 2 + 2 or 3 + 1, equally often

@@ -61,8 +61,16 @@ def documents(count: int) -> list[Sequence]:
 @pytest.mark.parametrize("masking", MASKINGS, ids=str)
 @pytest.mark.parametrize("per", ["token", "word", "group"])
 def test_a_sequence_is_masked_alike_whatever_is_in_its_micro_batch(masking: object, per: str) -> None:
-    """Alone, in another order, and with others."""
     spec = {"objective": "mlm", "masking": masking, "rate": 0.3, "replace": {"per": per}, "max_predictions": 9}
+    check_alike(spec)
+
+
+def test_spans_are_replaced_alike_whatever_is_in_the_micro_batch() -> None:
+    check_alike({"objective": "span_corruption", "rate": 0.3, "sentinels": 4})
+
+
+def check_alike(spec: dict[str, object]) -> None:
+    """Sequences are corrupted alike alone, in another order, and with others."""
     objective = build("objective", spec, "", tokenizer=tokenizer())
 
     def corrupted(chosen: list[int]) -> dict[int, object]:

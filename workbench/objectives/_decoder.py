@@ -11,7 +11,8 @@ So the pretraining objective, with its first token and its head, learns translat
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence as Listing
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,8 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.objectives._token_head import PLAIN, HeadOptions, TokenHead
 from workbench.pretraining.objective import BatchTargets, Continuation, Head, Objective
-from workbench.sequences.sequence import Rows, Sequence, text_fields
+from workbench.sequences.selection import ranges
+from workbench.sequences.sequence import Fields, Rows, Sequence, text_fields
 from workbench.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -55,20 +57,26 @@ class DecoderObjective(Objective):
         """Add noise to the encoder's stream, in place; returns the decoder's target."""
         raise NotImplementedError(f"{type(self).__name__} must define noise")
 
+    def noise_all(self, sequences: list[Sequence], draws: Draws) -> list[DecoderTarget]:
+        """`noise` of each sequence."""
+        return [self.noise(sequence, draws.of(sequence.draw)) for sequence in sequences]
+
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
-        for sequence in sequences:
-            if self.target in sequence.streams:
-                written = DecoderTarget(sequence.streams[self.target]["input_ids"])
-            else:
-                if "doc" in sequence.fields(self.stream):
-                    raise WorkbenchError(
-                        f"sequence {sequence.key!r} is packed from several documents, which one target would mix; use "
-                        "the builder document"
-                    )
-                written = self.noise(sequence, draws.of(sequence.draw))
-            sequence.streams[self.target] = decoder_fields(self.start, written)
-            rows = Rows(self.target, np.arange(len(written.ids)))
-            sequence.targets[self.name] = {"rows": rows, "labels": written.ids.copy()}
+        unpaired = [sequence for sequence in sequences if self.target not in sequence.streams]
+        for sequence in unpaired:
+            if "doc" in sequence.fields(self.stream):
+                raise WorkbenchError(
+                    f"sequence {sequence.key!r} is packed from several documents, which one target would mix; use "
+                    "the builder document"
+                )
+        noised = iter(self.noise_all(unpaired, draws))
+        paired = [sequence.streams.get(self.target) for sequence in sequences]
+        written = [next(noised) if stream is None else DecoderTarget(stream["input_ids"]) for stream in paired]
+        streams = decoder_streams(self.start, written)
+        for sequence, target, stream in zip(sequences, written, streams, strict=True):
+            sequence.streams[self.target] = stream
+            rows = Rows(self.target, np.arange(len(target.ids)))
+            sequence.targets[self.name] = {"rows": rows, "labels": target.ids.copy()}
         return {}
 
     def continuation(self, builder: Builder) -> Continuation:
@@ -86,12 +94,18 @@ class DecoderContinuation(Continuation):
         self.start = start
 
     def prompt(self, sequence: Sequence) -> None:
-        sequence.streams[self.stream] = decoder_fields(self.start, DecoderTarget(np.zeros(0, np.int64)))
+        [sequence.streams[self.stream]] = decoder_streams(self.start, [DecoderTarget(np.zeros(0, np.int64))])
 
 
-def decoder_fields(start: int, written: DecoderTarget) -> dict[str, Any]:
-    """The rows of a decoder's stream, read from left to right; no later objective labels them."""
-    fields = text_fields(np.concatenate([[start], written.ids[:-1]]))
-    rank = fields["position_ids"]
-    taken = np.ones(len(rank), np.bool_)
-    return {**fields, "position_ids": rank + written.position, "rank": rank, "taken": taken}
+def decoder_streams(start: int, written: Listing[DecoderTarget]) -> list[Fields]:
+    """The rows of each decoder's stream, read from left to right; no later objective labels them."""
+    sizes = np.array([max(len(target.ids), 1) for target in written], np.int64)
+    begins = np.cumsum(sizes) - sizes
+    ids = np.full(sizes.sum(), start, np.int64)
+    ids[ranges(begins + 1, sizes - 1)] = np.concatenate([ids[:0], *(target.ids[:-1] for target in written)])
+    rank = ranges(np.zeros_like(sizes), sizes)
+    fields = text_fields(ids, word_ids=rank)
+    fields |= {"position_ids": rank + np.repeat([target.position for target in written], sizes), "rank": rank}
+    fields["taken"][:] = True
+    bounds = zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
+    return [{name: values[begin:end] for name, values in fields.items()} for begin, end in bounds]

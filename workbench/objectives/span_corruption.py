@@ -20,12 +20,14 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws, Numbers
 from workbench.core.options.bounds import MeanSpan, PartShare, Word
 from workbench.objectives._decoder import DecoderObjective, DecoderTarget
 from workbench.objectives._token_head import PLAIN, HeadOptions, TokenHead, token_table
 from workbench.pretraining.objective import Head
+from workbench.sequences.maskings import merged
 from workbench.sequences.rows import recount, replace_spans
-from workbench.sequences.selection import selectable
+from workbench.sequences.selection import RowGroups, Selection, ranges
 from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer
 
@@ -74,19 +76,23 @@ class SpanCorruption(DecoderObjective):
     def own_tokens(self) -> Mapping[int, str]:
         return {int(token): f"<extra_id_{number}>" for number, token in enumerate(self.sentinels)}
 
-    def noise(self, sequence: Sequence, rng: np.random.Generator) -> DecoderTarget:
+    def noise_all(self, sequences: list[Sequence], draws: Draws) -> list[DecoderTarget]:
         """Replace spans; the target is empty where nothing is replaced."""
-        text = sequence.fields(self.stream)
-        free = np.flatnonzero(selectable(text))
-        rows = free[noise(len(free), self.rate, self.mean_span, rng)]
-        spans = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
-        spans = [span for span in spans if len(span)][: len(self.sentinels) - 1]
+        numbers = draws.numbers([sequence.draw for sequence in sequences])
+        selection = Selection(sequences, self.stream, self.rate, numbers)
+        free = selection.candidates
+        rows = free[noise(selection.counted(free), self.rate, self.mean_span, numbers)]
+        spans = merged(RowGroups(rows, np.ones(len(rows)), selection.owners[rows]))
+        counts = np.bincount(spans.of, minlength=len(sequences))
+        spans = spans.chosen(ranges(np.zeros_like(counts), counts) < len(self.sentinels) - 1)
+        return list(map(self._replaced, sequences, spans.by_sequence(selection.starts)))
+
+    def _replaced(self, sequence: Sequence, spans: list[np.ndarray]) -> DecoderTarget:
+        """The target of a sequence, whose spans are replaced, in place."""
         if not spans:
             return DecoderTarget(np.zeros(0, np.int64))
-        sentinels = self.sentinels[: len(spans)]
-        pieces = [
-            part for token, span in zip(sentinels, spans, strict=True) for part in ([token], text["input_ids"][span])
-        ]
+        ids, sentinels = sequence.fields(self.stream)["input_ids"], self.sentinels[: len(spans)]
+        pieces = [part for token, span in zip(sentinels, spans, strict=True) for part in ([token], ids[span])]
         stretches = [(int(span[0]), int(span[-1]) + 1) for span in spans]
         replace_spans(sequence, stretches, self.stream, input_ids=sentinels)
         recount(sequence, self.stream)
@@ -111,20 +117,29 @@ class SpanCorruption(DecoderObjective):
         return TokenHead(network, self.target, self.head_options, scaled=self.head_options.tied)
 
 
-def noise(length: int, rate: float, mean_span: float, rng: np.random.Generator) -> np.ndarray:
-    """A mask of the tokens that are replaced [length]; never the first, and of a single token none."""
-    if length < 2:
-        return np.zeros(length, np.bool_)
-    count = min(max(round(length * rate), 1), length - 1)
-    spans = min(max(round(count / mean_span), 1), count, length - count)
-    lengths = np.stack([_parts(length - count, spans, rng), _parts(count, spans, rng)], 1).ravel()
-    return np.repeat(np.tile([False, True], spans), lengths)
+def noise(lengths: np.ndarray, rate: float, mean_span: float, numbers: Numbers) -> np.ndarray:
+    """A mask of the tokens that are replaced in texts of these lengths [tokens of all]; never the first of a text, and
+    of a single token none."""
+    longer = lengths > 1
+    count = np.where(longer, np.clip(np.round(lengths * rate), 1, lengths - 1), 0).astype(np.int64)
+    rest = np.where(longer, lengths - count, 0)
+    spans = np.clip(np.round(count / mean_span), longer, np.minimum(count, rest)).astype(np.int64)
+    stretches = np.stack([_parts(rest, spans, numbers), _parts(count, spans, numbers)], 1).ravel()
+    replaced = np.zeros(lengths.sum(), np.bool_)
+    replaced[np.repeat(longer, lengths)] = np.repeat(np.tile([False, True], spans.sum()), stretches)
+    return replaced
 
 
-def _parts(total: int, parts: int, rng: np.random.Generator) -> np.ndarray:
-    """Lengths of at least 1 that add up to the total, each choice of them equally likely [parts]."""
-    cuts = np.sort(rng.choice(total - 1, parts - 1, replace=False)) + 1
-    return np.diff(np.concatenate([[0], cuts, [total]]))
+def _parts(totals: np.ndarray, parts: np.ndarray, numbers: Numbers) -> np.ndarray:
+    """For each total the lengths of so many parts, at least 1, that add up to it, each choice of them equally likely
+    [all parts]."""
+    starts, gaps = np.cumsum(totals) - totals, np.maximum(totals - 1, 0)
+    behind = ranges(starts + 1, gaps)
+    drawn = np.lexsort((numbers.random(gaps), np.repeat(np.arange(len(gaps)), gaps)))
+    begins = np.zeros(totals.sum(), np.bool_)
+    begins[starts[totals > 0]] = True
+    begins[behind[drawn[ranges(np.zeros_like(gaps), gaps) < np.repeat(parts - 1, gaps)]]] = True
+    return np.diff(np.flatnonzero(begins), append=len(begins))
 
 
 def _sentinels(tokenizer: Tokenizer, count: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Count
 from workbench.sequences.builders.document import DocumentBuilder, DocumentOptions
-from workbench.sequences.rows import drop, recount, take
+from workbench.sequences.rows import recount, take
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.sequences.text_layout import joined
 from workbench.text.tokenizer import Tokenizer
@@ -62,17 +62,13 @@ class PackedBuilder(DocumentBuilder):
         alike: dict[tuple[str, ...], list[Sequence]] = {}
         for document in super().__call__(samples, draws):
             alike.setdefault(document.languages, []).append(document)
-        return [_joined(bin_, self.across) for documents in alike.values() for bin_ in self._packed(documents)]
+        begin = len(self.frame.begin) if self.across else None
+        return [_joined(bin_, begin) for documents in alike.values() for bin_ in self._packed(documents)]
 
     def _packed(self, documents: list[Sequence]) -> list[list[Sequence]]:
         if self.full:
-            bins = _filled(documents, self.max_length)
-        else:
-            bins = [[documents[i] for i in bin_] for bin_ in _bins(documents, self.max_length)]
-        if self.across:
-            for document in (document for bin_ in bins for document in bin_[1:]):
-                drop(document, np.arange(len(self.frame.begin)))
-        return bins
+            return _filled(documents, self.max_length)
+        return [[documents[i] for i in bin_] for bin_ in _bins(documents, self.max_length)]
 
 
 def _filled(documents: list[Sequence], size: int) -> list[list[Sequence]]:
@@ -118,17 +114,22 @@ def _bins(documents: list[Sequence], size: int) -> list[list[int]]:
     return sorted(sorted(b) for b in bins)
 
 
-def _joined(documents: list[Sequence], across: bool) -> Sequence:
-    streams = [document.streams["text"] for document in documents]
+def _joined(documents: list[Sequence], begin: int | None) -> Sequence:
+    """The documents as one sequence. If they see each other, all but the first lose their `begin` first rows."""
+    cuts = [0] + [begin or 0] * (len(documents) - 1)
+    streams = [
+        {name: values[cut:] for name, values in document.streams["text"].items()}
+        for document, cut in zip(documents, cuts, strict=True)
+    ]
     lengths = [len(stream["input_ids"]) for stream in streams]
     text = joined(streams)
-    if across:
+    if begin is not None:
         text |= {name: np.arange(sum(lengths)) for name in ("position_ids", "rank") if name in text}
     else:
         text["doc"] = np.repeat(np.arange(1, len(streams) + 1), lengths)
-    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    starts = np.cumsum(lengths) - lengths
     spans, masks = [], []
-    for start, document in zip(starts.tolist(), documents, strict=True):
+    for start, document in zip((starts - cuts).tolist(), documents, strict=True):
         spans += [s.at(s.start + start, s.end + start) for s in document.spans]
         masks += [s.at(s.start + start, s.end + start) for s in document.mask_spans]
     keys = [{"key": document.key, "row": start} for document, start in zip(documents, starts.tolist(), strict=True)]
