@@ -27,7 +27,7 @@ def moved(mentions, by):
 def test_splitting_keeps_the_text_and_the_mentions(make_samples):
     cuts = set()
     for seed, sample in enumerate(make_samples(40)):
-        pair = in_two(sample, generator(seed))
+        pair = in_two(sample, generator(seed).random())
         first, second = pair["text"], pair["second"]
         assert first + second == sample["text"]
         assert pair["follows"]
@@ -36,7 +36,7 @@ def test_splitting_keeps_the_text_and_the_mentions(make_samples):
         assert everything == sample["spans"]
         assert [*pair["mask_spans"], *moved(pair["second_mask_spans"], len(first))] == sample["mask_spans"]
         cuts.add(len(first))
-        assert in_two(pair, generator(seed, 2)) is pair
+        assert in_two(pair, 0.5) is pair
         assert swapped(swapped(pair)) == {**pair, "follows": False}
     assert len(cuts) > 10
 
@@ -44,10 +44,10 @@ def test_splitting_keeps_the_text_and_the_mentions(make_samples):
 def test_no_cut_inside_a_mention():
     sample = {"text": "St. Paul. is old", "spans": [[0, 8, "Q1", 1.0]]}
     for seed in range(20):
-        assert in_two(sample, generator(seed))["text"] == "St. Paul. "
-    assert "second" not in in_two({"text": "Paris", "spans": []}, generator(0))
-    assert "second" not in in_two({"text": "New York", "spans": [[0, 8, "Q60", 1.0]]}, generator(0))
-    assert "second" not in in_two({"text": "One sentence, of several words."}, generator(0))
+        assert in_two(sample, seed / 20)["text"] == "St. Paul. "
+    assert "second" not in in_two({"text": "Paris", "spans": []}, 0.5)
+    assert "second" not in in_two({"text": "New York", "spans": [[0, 8, "Q60", 1.0]]}, 0.5)
+    assert "second" not in in_two({"text": "One sentence, of several words."}, 0.5)
 
 
 def test_pairs_of_sentences_are_the_text_two_by_two():
@@ -162,10 +162,10 @@ def test_sop_swaps_half(make_samples):
 
 
 def test_nsp_and_sop_respect_each_other(make_samples):
-    samples = make_samples(40)
-    after_nsp = Sop().arrange(Nsp().arrange(samples, draws()), draws(1))
+    samples, others = make_samples(40), Draws(0, "task", "sop", number=(0,))
+    after_nsp = Sop().arrange(Nsp().arrange(samples, draws()), others)
     assert {(s["labels"]["nsp"], s["labels"]["sop"]) for s in after_nsp} == {(1, -100), (0, 0), (0, 1)}
-    after_sop = Nsp().arrange(Sop().arrange(samples, draws(1)), draws())
+    after_sop = Nsp().arrange(Sop().arrange(samples, others), draws())
     assert {(s["labels"]["sop"], s["labels"]["nsp"]) for s in after_sop} == {(1, -100), (0, 0), (0, 1)}
 
 

@@ -12,6 +12,7 @@ import hashlib
 import math
 from collections.abc import Sequence as Listing
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -154,19 +155,18 @@ class Draws:
         return generator(*self.key, "micro-batch", *self.number)
 
     def of(self, draw: Draw) -> np.random.Generator:
-        return generator(*self.key, "sample", *self._repeated(draw))
+        if self.duplicates is not None:
+            draw = (*draw[:1], *(epoch % self.duplicates for epoch in draw[1:2]), *draw[2:])
+        return generator(*self.key, "sample", *draw)
 
     def numbers(self, draws: Listing[Draw]) -> Numbers:
         """The numbers of these samples, which cost less than a generator of each."""
         keys = np.full(len(draws), digest(*self.key, "samples") % 2**64, np.uint64)
         sizes = np.array([len(draw) for draw in draws], np.int64)
-        for place in range(sizes.max(initial=0)):
-            there = np.flatnonzero(sizes > place)
-            part = np.array([self._repeated(draws[i])[place] for i in there.tolist()], np.int64).astype(np.uint64)
-            keys[there] = _mixed(keys[there] ^ _mixed(part + np.uint64(1)))
+        for place, elements in enumerate(zip_longest(*draws, fillvalue=0)):
+            values = np.array(elements, np.int64)
+            if place == 1 and self.duplicates is not None:
+                values %= self.duplicates
+            mixed = _mixed(keys ^ _mixed(values.astype(np.uint64) + np.uint64(1)))
+            keys = np.where(sizes > place, mixed, keys)
         return Numbers(keys)
-
-    def _repeated(self, draw: Draw) -> Draw:
-        if self.duplicates is None:
-            return draw
-        return (*draw[:1], *(epoch % self.duplicates for epoch in draw[1:2]), *draw[2:])

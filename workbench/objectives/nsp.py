@@ -64,10 +64,10 @@ class Nsp(PairObjective):
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         if self.pairs == "sentences":
             samples = [pair for s in samples for pair in (sentence_pairs(s) if arrangeable(s) else [s])]
-        generators = [draws.of(tuple(sample.get("draw", ()))) for sample in samples]
-        pairs = [in_two(s, rng) if arrangeable(s) else s for s, rng in zip(samples, generators, strict=True)]
+        numbers = draws.numbers([tuple(sample.get("draw", ())) for sample in samples])
+        cuts, drawn = numbers.random().tolist(), numbers.random().tolist()
+        pairs = [in_two(s, cut) if arrangeable(s) else s for s, cut in zip(samples, cuts, strict=True)]
         usable = [i for i, pair in enumerate(pairs) if pair.get("follows") and arrangeable(pair)]
-        drawn = {i: generators[i].random() for i in usable}
         others = donors(pairs, [i for i in usable if drawn[i] < self.random], usable, draws.batch)
         arranged = []
         for i, pair in enumerate(pairs):

@@ -31,13 +31,13 @@ class Sop(PairObjective):
         self.swap = swap
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
-        return [self._arrange(sample, draws) for sample in samples]
+        numbers = draws.numbers([tuple(sample.get("draw", ())) for sample in samples])
+        return list(map(self._arrange, samples, numbers.random().tolist(), numbers.random().tolist()))
 
-    def _arrange(self, sample: Sample, draws: Draws) -> Sample:
-        rng = draws.of(tuple(sample.get("draw", ())))
-        pair = in_two(sample, rng) if arrangeable(sample) else sample
+    def _arrange(self, sample: Sample, cut: float, swap: float) -> Sample:
+        pair = in_two(sample, cut) if arrangeable(sample) else sample
         if not pair.get("follows") or not arrangeable(pair):
             return labelled(pair, self.name, -100)
-        if rng.random() < self.swap:
+        if swap < self.swap:
             return labelled(swapped(pair), self.name, 1)
         return labelled(pair, self.name, 0)

@@ -22,16 +22,16 @@ _FIELDS = ("spans", "mask_spans")
 _SECOND = {"text": "second", **{field: f"second_{field}" for field in _FIELDS}}
 
 
-def in_two(sample: Sample, rng: np.random.Generator) -> Sample:
-    """The sample split at a random sentence end, never inside a mention: both segments are of whole sentences, as in
-    the published code of BERT and ALBERT.
+def in_two(sample: Sample, drawn: float) -> Sample:
+    """The sample split at the sentence end that a number from [0, 1) draws, never inside a mention: both segments are
+    of whole sentences, as in the published code of BERT and ALBERT.
 
     Returns the same sample where it is a pair already, or has no two sentences.
     """
     points = [] if "second" in sample else _points(sample)
     if not points:
         return sample
-    return _pair(sample, 0, points[int(rng.integers(len(points)))], len(sample["text"]))
+    return _pair(sample, 0, points[int(drawn * len(points))], len(sample["text"]))
 
 
 def splits_at_sentence(text: str) -> bool:

@@ -57,7 +57,8 @@ class SentencePairBuilder(Builder):
         return other
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
-        pairs = [self._pair(sample, draws) for sample in samples]
+        drawn = draws.numbers([tuple(sample.get("draw", ())) for sample in samples]).random()
+        pairs = [self._pair(*each) for each in zip(samples, drawn.tolist(), strict=True)]
         separated = [segments_of(pair) for pair in pairs]
         texts = [sample_text({**pair, **part}) for pair, parts in zip(pairs, separated, strict=True) for part in parts]
         encoded = iter(self.tokenizer.encode_batch(texts))
@@ -69,9 +70,9 @@ class SentencePairBuilder(Builder):
         )
         return [self._sequence(*each) for each in zip(pairs, segments, ranges, laid, strict=True)]
 
-    def _pair(self, sample: Sample, draws: Draws) -> Sample:
+    def _pair(self, sample: Sample, drawn: float) -> Sample:
         whole = "second" in sample or not self.split or one_way(sample)
-        return sample if whole else in_two(sample, draws.of(tuple(sample.get("draw", ()))))
+        return sample if whole else in_two(sample, drawn)
 
     def _sequence(
         self,
