@@ -6,7 +6,8 @@ Texts are made-up sentences of 5 to 18 words. Recipes of text read them as they 
 the small ones of `benchmarks.whole_run` with links, vectors or regions; lxmert reads captions of flickr8k (`--data`,
 with `--steps` alone). Each version makes its micro-batches in a process of its own, round by round in turn; a
 micro-batch is read, built, corrupted and collated in that process, as in a worker. `--steps` measures the training step
-on micro-batches that were made before: forward, backward, clipping, AdamW. The ratios are medians over pairs of rounds.
+on micro-batches of 8 samples that were made before: forward, backward, clipping, AdamW. As versions may draw
+differently, the time is that of a row (token, region, entity). The ratios are medians over pairs of rounds.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def recipe_of(name: str, folder: Path, size: int) -> Any:
 
 def rounds_of(name: str, folder: Path, options: argparse.Namespace) -> Callable[[int], int]:
     """A function that makes the micro-batches of a round, and returns the number of samples; with `--steps` it trains
-    on micro-batches that were made before."""
+    on micro-batches that were made before, and returns their rows."""
     import torch
 
     from workbench.core.processes.malloc import keep_freed_memory
@@ -108,7 +109,8 @@ def rounds_of(name: str, folder: Path, options: argparse.Namespace) -> Callable[
         return make
     root = make_model(recipe, tasks, tokenizer).train()
     optimizer = torch.optim.AdamW([p for p in root.parameters() if p.requires_grad], 1e-4, fused=True)
-    micros = [made(number) for number in range(2)]
+    micros = [made(number) for number in range(options.batches)]
+    rows = sum(stream.rows for micro in micros for view in micro.views.values() for stream in view.streams.values())
 
     def step(_: int) -> int:
         for micro in micros:
@@ -117,13 +119,13 @@ def rounds_of(name: str, folder: Path, options: argparse.Namespace) -> Callable[
             torch.nn.utils.clip_grad_norm_(root.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
-        return len(micros)
+        return rows
 
     return step
 
 
 def serve(options: argparse.Namespace) -> None:
-    """Answer each line, the number of a round, with the processor seconds of a sample or step."""
+    """Answer each line, the number of a round, with the processor seconds of a sample or row."""
     work = rounds_of(options.serve, options.output, options)
     work(0)
     print("ready", flush=True)
@@ -185,7 +187,7 @@ def main() -> None:
     for name in recipes:
         found = measured(name, trees, options)
         medians = [statistics.median(seconds) for seconds in zip(*found, strict=True)]
-        scale, unit = (1e3, "ms a step") if options.steps else (1e6, "us a sample")
+        scale, unit = (1e6, "us a row") if options.steps else (1e6, "us a sample")
         row = f"| {name} | {' | '.join(f'{median * scale:,.0f}' for median in medians)} |"
         if options.beside:
             row += f" {statistics.median(other / own for own, other in found):.2f} |"
