@@ -1,6 +1,6 @@
 """Processor time of making micro-batches, by recipe; of two versions of the code, the ratio in the same run.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.making --output made [--beside OTHER_CLONE] [--steps] [--only bert t5]
+    OMP_NUM_THREADS=1 python -m benchmarks.making --output made [--before OTHER_CLONE] [--steps] [--only bert t5]
 
 Texts are made-up sentences of 5 to 18 words. Recipes of text read them as they are; those of knowledge and images are
 the small ones of `benchmarks.whole_run` with links, vectors or regions; lxmert reads captions of flickr8k (`--data`,
@@ -168,7 +168,7 @@ def measured(name: str, trees: list[Path], options: argparse.Namespace) -> list[
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, required=True, help="folder for the corpora")
-    parser.add_argument("--beside", type=Path, help="a clone of another version")
+    parser.add_argument("--before", type=Path, help="a clone of another version")
     parser.add_argument("--only", nargs="*", help="recipes; default: all")
     parser.add_argument("--data", type=Path, help="folder with flickr8k, for the steps of lxmert")
     parser.add_argument("--steps", action="store_true", help="training steps on micro-batches that were made before")
@@ -183,13 +183,13 @@ def main() -> None:
         return
     recipes = options.only or [*STEPS] if options.steps else options.only or [*TEXT, *SMALL]
     prepare(options.output, recipes, options.data)
-    trees = [HERE, *([options.beside.resolve()] if options.beside else [])]
+    trees = [HERE, *([options.before.resolve()] if options.before else [])]
     for name in recipes:
         found = measured(name, trees, options)
         medians = [statistics.median(seconds) for seconds in zip(*found, strict=True)]
         scale, unit = (1e6, "us a row") if options.steps else (1e6, "us a sample")
         row = f"| {name} | {' | '.join(f'{median * scale:,.0f}' for median in medians)} |"
-        if options.beside:
+        if options.before:
             row += f" {statistics.median(other / own for own, other in found):.2f} |"
         print(row, f" {unit}", flush=True)
 

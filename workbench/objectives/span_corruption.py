@@ -131,8 +131,8 @@ def noise(lengths: np.ndarray, rate: float, mean_span: float, numbers: Numbers) 
 
 
 def _parts(totals: np.ndarray, parts: np.ndarray, numbers: Numbers) -> np.ndarray:
-    """For each total the lengths of so many parts, at least 1, that add up to it, each choice of them equally likely
-    [all parts]."""
+    """For each total so many lengths of at least 1 that add up to it, each choice of them equally likely
+    [lengths of all]."""
     starts, gaps = np.cumsum(totals) - totals, np.maximum(totals - 1, 0)
     behind = ranges(starts + 1, gaps)
     drawn = np.lexsort((numbers.random(gaps), np.repeat(np.arange(len(gaps)), gaps)))
