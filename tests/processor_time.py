@@ -92,6 +92,8 @@ class ProcessorTime:
         self.seconds: dict[str, float] = {}
         self.workers: list[tuple[float, float]] = []  # of a worker: in all, and until it had collected
         self.collected = 0.0
+
+    def pytest_sessionstart(self) -> None:
         importlib.machinery.SourceFileLoader.exec_module = _timed(importlib.machinery.SourceFileLoader.exec_module)
 
     @pytest.hookimpl(trylast=True)
