@@ -88,7 +88,6 @@ class ProcessorTime:
 
     def __init__(self, budget: float) -> None:
         self.budget = budget
-        self.start = processor_seconds()
         self.seconds: dict[str, float] = {}
         self.workers: list[tuple[float, float]] = []  # of a worker: in all, and until it had collected
         self.collected = 0.0
