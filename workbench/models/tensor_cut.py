@@ -8,6 +8,7 @@ it the hooks of this file do nothing.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
@@ -101,8 +102,9 @@ class CutModule:
 
 
 def is_spread(tensor: Any) -> TypeGuard[DTensor]:
-    """Whether a tensor is spread over ranks."""
-    return isinstance(tensor, Tensor) and hasattr(tensor, "placements")
+    """Whether a tensor is spread over ranks: a DTensor, of which there is none before its module is imported."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
 
 
 def local(tensor: Tensor) -> Tensor:
