@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 import zlib
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from functools import cached_property, lru_cache
-from itertools import accumulate
+from functools import lru_cache
 
 import numpy as np
 
 from kg.linking.folding import fold, read
+from kg.linking.joined_texts import JoinedTexts
 from workbench.text.segmenters import UNSPACED
 
 WINDOW = 50  # words of context on either side of a mention
@@ -24,51 +23,45 @@ PROFILE = 512  # words of a profile at most: a country has a hundred thousand ne
 
 _RANGES = "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED)
 _WORD = re.compile(rf"[^\W{_RANGES}]+|[{_RANGES}]")  # a character if no spaces separate the words
-_PROFILE_RANGES = re.compile(f"({_WORD.pattern})")
+_UNSPACED = re.compile(f"[{_RANGES}]").search
+_WORDS, _ALL_WORDS = re.compile(r"(\w+)"), re.compile(f"({_WORD.pattern})")
 
 
 class TextWords:
-    """The words of a text that was `read`: where they are and their hashes, found when they are first asked for."""
+    """The words of joined texts that were `read`: where they begin, int64, and their hashes, uint32; [words]."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, texts: JoinedTexts) -> None:
+        folded = fold(texts.text, "ignore")
+        parts = (_WORDS if _UNSPACED(folded) is None else _ALL_WORDS).split(folded)  # separators and words, alternately
+        count = len(parts) // 2
+        lengths = np.fromiter(map(len, parts), np.int64, len(parts))
+        self.starts = lengths.cumsum()[:-1:2]
+        self.hashes = np.fromiter(map(_hash, parts[1::2]), np.uint32, count)
+        self._texts = np.array(texts.starts)
+        self._firsts = self.starts.searchsorted(self._texts)  # the first word of each text, and behind the last one
 
-    @cached_property
-    def _parts(self) -> list[str]:
-        """The text split into separators and words, alternately."""
-        return _PROFILE_RANGES.split(fold(self.text, "ignore"))
+    def around(self, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The hashes of the words around stretches [start, end) of the texts, of their own text alone.
 
-    @cached_property
-    def _starts(self) -> list[int]:
-        """The beginnings of the words."""
-        return list(accumulate(map(len, self._parts)))[:-1:2]
+        Returns:
+            The number of a stretch, int64, and the hash of a word near it; words that repeat are there repeatedly.
+        """
+        before, after = self.starts.searchsorted(starts), self.starts.searchsorted(ends)
+        text = self._texts.searchsorted(starts, "right")
+        first = np.maximum(before - WINDOW, self._firsts[text - 1])
+        last = np.minimum(after + WINDOW, self._firsts[text])
+        left = before - first
+        stretches, places = ranges(left + last - after)
+        places += first[stretches]
+        places += np.where(places < before[stretches], 0, (after - before)[stretches])
+        return stretches, self.hashes[places]
 
-    @cached_property
-    def _places(self) -> dict[int, list[int]]:
-        """Which words have a hash, in their order."""
-        places: dict[int, list[int]] = {}
-        for place, word in enumerate(map(_hash, self._parts[1::2])):
-            if word in places:
-                places[word].append(place)
-            else:
-                places[word] = [place]
-        return places
 
-    @cached_property
-    def distinct(self) -> frozenset[int]:
-        """The hashes of the distinct words."""
-        return frozenset(self._places)
-
-    def near(self, words: Iterable[int], start: int, end: int) -> list[int]:
-        """The hashes of the words around [start, end), without those that occur only inside."""
-        before, after = bisect_left(self._starts, start), bisect_left(self._starts, end)
-        first, last, places, found = before - WINDOW, after + WINDOW, self._places, []
-        for word in words:
-            for place in places[word]:
-                if first <= place < before or after <= place < last:
-                    found.append(word)
-                    break
-        return found
+def ranges(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers 0, 1, 2 ... of each of some ranges, one range behind the other: the range of each, and the number."""
+    ends = lengths.cumsum()
+    of = np.arange(len(lengths)).repeat(lengths)
+    return of, np.arange(len(of)) - (ends - lengths)[of]
 
 
 @lru_cache(1 << 17)

@@ -8,6 +8,8 @@ after blanks. The result has the original places of its characters, so that link
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from functools import cache
 from typing import Literal
 
@@ -19,12 +21,14 @@ SPACES = "\u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u20
 APOSTROPHES = "\u2018\u2019\u02bc\uff07"
 DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
 _CONTROLS = "\t\n\r\f\v"
-_FULL_WIDTH = {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
-_REPLACED = [
-    *((space, " ") for space in SPACES),
-    *((sign, "'") for sign in APOSTROPHES),
-    *((dash, "-") for dash in DASHES),
-]
+_PLAIN = {
+    **{ord(space): " " for space in _CONTROLS + SPACES},
+    **{ord(sign): "'" for sign in APOSTROPHES},
+    **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F) if chr(code) not in APOSTROPHES + DASHES},
+    **{ord(dash): "-" for dash in DASHES},
+}
+"""What a character is replaced by, by its number."""
+_FOLDABLE = re.compile("[" + "".join(map(chr, _PLAIN)) + "]").search
 _LAST = 0x20000
 """Characters from here on are of scripts without case."""
 _SHORT = 64
@@ -34,8 +38,6 @@ MAYBE_BREAK = "\u200b"
 """Marks where a line may break: between words ("New|York", a blank that nobody sees) and within long ones."""
 INVISIBLE = "\u00ad\u061c\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
 """Soft hyphen, joiners, marks of direction, byte order mark: nobody sees them within a name."""
-_BLANK, _UNSEEN, _EITHER, _LINE = 1, 2, 3, 4
-_DOUBLED = re.compile("  ").search
 _RARE = ("\t", "\r", "\f", "\v")
 
 
@@ -54,12 +56,8 @@ def fold(text: str, case: Case) -> str:
 
 
 def _folded(text: str, case: Case) -> str:
-    for character in _CONTROLS:
-        text = text.replace(character, " ")
-    for character, plain in _REPLACED:
-        text = text.replace(character, plain)
-    if not _FULL_WIDTH.keys().isdisjoint(text):
-        text = "".join(_FULL_WIDTH.get(character, character) for character in text)
+    if _FOLDABLE(text):
+        text = text.translate(_PLAIN)
     if case == "exact":
         return text
     # U+0130 is the only character whose lower case is longer; a final sigma is spelt like any other
@@ -74,27 +72,19 @@ def _table(case: Case) -> np.ndarray:
 
 
 class FoldedText:
-    """A text as people read it (`text`), and where its characters were.
+    """A text as people read it (`text`), and the places of what is left out of the text as it was, sorted."""
 
-    Args:
-        places: of each character in the text as it was; None where nothing was left out.
-    """
-
-    def __init__(self, text: str, places: np.ndarray | None = None) -> None:
-        self.text, self.places = text, places
+    def __init__(self, text: str, left_out: Sequence[int] = ()) -> None:
+        self.text, self.left_out = text, left_out
+        self._before = [place - number for number, place in enumerate(left_out)]  # as places of the read text
 
     def before(self, start: int, end: int) -> tuple[int, int]:
         """The place of a span [start, end) of the read text, not empty, in the original text."""
-        if self.places is None:
-            return start, end
-        return int(self.places[start]), int(self.places[end - 1]) + 1
+        return start + bisect_right(self._before, start), end + bisect_right(self._before, end - 1)
 
     def now(self, start: int, end: int) -> tuple[int, int]:
         """The place of a span of the original text in the read text."""
-        if self.places is None:
-            return start, end
-        first, last = np.searchsorted(self.places, (start, end)).tolist()
-        return first, last
+        return start - bisect_left(self.left_out, start), end - bisect_left(self.left_out, end)
 
 
 def read(text: str) -> FoldedText:
@@ -103,46 +93,39 @@ def read(text: str) -> FoldedText:
     A blank line stays one: what stands above and below it is no name. Where a line may break (U+200B) there is a blank
     if a capital follows a small letter or a digit, else nothing.
     """
-    if _is_even(text):
+    if is_even(text):
         return FoldedText(text)
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    kinds = _KINDS.take(codes, mode="clip")
-    for place in np.flatnonzero(kinds == _EITHER).tolist():
-        before, after = text[max(place - 1, 0)], text[place + 1 : place + 2]
-        kinds[place] = _BLANK if (before.islower() or before.isdigit()) and after.isupper() else _UNSEEN
-    places = np.flatnonzero(kinds != _UNSEEN)
-    kinds = kinds[places]
-    blank = (kinds == _BLANK) | (kinds == _LINE)
-    again = np.zeros(len(blank), bool)
-    again[1:] = blank[1:] & blank[:-1]
-    runs = np.cumsum(~again)  # of blanks; other characters are runs of their own
-    lines = np.bincount(runs, kinds == _LINE)
-    places = places[~again | (lines[runs] > 1)]
-    if len(places) == len(codes):
-        return FoldedText(text)
-    seen = codes[places]
-    seen[seen == ord(MAYBE_BREAK)] = ord(" ")
-    return FoldedText(seen.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass"), places)
+    seen: list[str] = []
+    left_out: list[int] = []
+    last = 0
+    for run in _UNEVEN(text):
+        start, end = run.span()
+        if run[0] == MAYBE_BREAK and start and _is_break(text[start - 1], text[end : end + 1]):
+            kept = {start: " "}
+        else:
+            blanks = [place for place in range(start, end) if text[place] not in _UNSEEN]
+            kept = {place: text[place] for place in (blanks if run[0].count("\n") > 1 else blanks[:1])}
+        seen += text[last:start], *kept.values()
+        left_out += [place for place in range(start, end) if place not in kept]
+        last = end
+    return FoldedText("".join([*seen, text[last:]]), left_out)
 
 
-def _is_even(text: str) -> bool:
+def _is_break(before: str, after: str) -> bool:
+    return (before.islower() or before.isdigit()) and after.isupper()
+
+
+def is_even(text: str) -> bool:
     """Whether `read` leaves nothing out, by a quick look: a text that looks uneven may yet be even."""
-    if _DOUBLED(text) or any(map(text.__contains__, _RARE)):
+    if text.isprintable():  # has no control, no blank but " ", and nothing that nobody sees
+        return "  " not in text
+    if "  " in text or any(map(text.__contains__, _RARE)) or ("\n" in text and (" \n" in text or "\n " in text)):
         return False
-    if "\n" in text and (" \n" in text or "\n " in text):
-        return False
-    if text.isascii():
-        return True
-    if not _SUSPECT(text):
-        return True
-    return not _HIDDEN(text) and not _ODD_DOUBLED(text)
+    return text.isascii() or not (_HIDDEN(text) or _ODD_DOUBLED(text))
 
 
 _HIDDEN = re.compile(f"[{INVISIBLE}{MAYBE_BREAK}]").search
-_SUSPECT = re.compile(f"[{INVISIBLE}{MAYBE_BREAK}{SPACES}]").search
 _ODD_DOUBLED = re.compile(f"[{SPACES}][{SPACES} \n]|[ \n][{SPACES}]").search
-_KINDS = np.zeros(1 << 16, np.uint8)
-_KINDS[[ord(character) for character in " \t\f\v\r" + SPACES]] = _BLANK
-_KINDS[ord("\n")] = _LINE
-_KINDS[[ord(character) for character in INVISIBLE]] = _UNSEEN
-_KINDS[ord(MAYBE_BREAK)] = _EITHER
+_UNSEEN = frozenset(INVISIBLE + MAYBE_BREAK)
+_BLANKS = f"[ {_CONTROLS}{SPACES}{INVISIBLE}{MAYBE_BREAK}]"
+_UNEVEN = re.compile(f"{_BLANKS}(?:{_BLANKS}+|(?<=[{INVISIBLE}{MAYBE_BREAK}]))").finditer

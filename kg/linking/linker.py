@@ -20,9 +20,8 @@ import os
 import shutil
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -31,16 +30,17 @@ import numpy as np
 from kg.graph.store import GraphStore
 from kg.graph.strings import open_array, open_strings, save_strings
 from kg.linking.ambiguities import ambiguities
-from kg.linking.context import Profiles, TextWords
-from kg.linking.folding import Case, read
+from kg.linking.context import Profiles
+from kg.linking.folding import Case, FoldedText, is_even, read
 from kg.linking.gazetteer import Gazetteer, spellings
+from kg.linking.joined_texts import JoinedTexts, batches
 from kg.linking.lexicon import Lexicon
-from kg.linking.mention_prior import COMMON_NOUN, Form
+from kg.linking.mention_links import MentionLinks, Stretch
 from kg.linking.name_tables import Linked, Name, NameTables, names_of, profiles, tables
 from kg.linking.names import Found
-from kg.linking.outcomes import Outcomes
-from kg.linking.scoring import CandidateScorer
+from kg.linking.outcomes import Link
 from kg.linking.segmenters import AUTO, LinkingSegmenter, chosen_for, open_word_ends, save_word_ends
+from kg.linking.spaced_names import begins_unspaced
 from kg.linking.word_ends import WordEnds
 from workbench.components.build_context import note
 from workbench.core.errors import WorkbenchError
@@ -48,14 +48,10 @@ from workbench.core.files.checksums import open_sealed, seal
 from workbench.core.files.drafts import check_writable, draft_folder, explained
 from workbench.sequences.entities import IdSpace, noted, space_of
 
-Link = tuple[int, int, str, float]
-Stretch = tuple[int, int]
-
 VERSION = 3  # of the method: how names become links
-SEARCH = f"1 {unicodedata.unidata_version}"
+SEARCH = f"2 {unicodedata.unidata_version}"
 """How the files of the search are written, and the version of the characters' tables that they were made by."""
 META = "linker.json"
-_CAPITALS, _SMALL = int(Form.CAPITALS), int(Form.SMALL)
 ARRAYS = ("offsets", "entities", "priors", "likely", "form")
 
 
@@ -169,31 +165,39 @@ class Linker:
         certain, its score is the entity's share. What people read over in a text makes no difference, and offsets are
         those of the text as it is (`kg.linking.folding`).
         """
-        reading = read(text)
-        if reading.places is None:
-            return self._link(text, min_score, candidates, inside)
-        stretches = None if inside is None else [reading.now(*stretch) for stretch in inside]
-        links = self._link(reading.text, min_score, candidates, stretches)
-        return [(*reading.before(start, end), entity, score) for start, end, entity, score in links]
+        if inside is None:
+            return next(self.link_many([text], min_score, candidates))
+        reading, end = read(text), 0
+        found: list[Found] = []
+        certain: set[Stretch] = set()
+        stretches = sorted((reading.now(*stretch) for stretch in inside), key=lambda place: (place[0], -place[1]))
+        for first, last in stretches:  # of two that overlap the one that begins first, or else is longer
+            if first >= end:
+                names = self._gazetteer.find(reading.text[first:last], self.lexicon)
+                found += [(number, first + start, first + stop) for number, start, stop in names]
+                certain.add((first, last))
+                end = last
+        (links,) = self._links.of(JoinedTexts([reading.text]), found, candidates, certain)
+        return _likely(_before(links, reading), min_score)
 
-    def _link(self, text: str, min_score: float, candidates: int, inside: Iterable[Stretch] | None) -> list[Link]:
-        """The links of a text that was read."""
-        if inside is not None:
-            return [link for link in self._inside(text, inside, candidates) if link[3] >= min_score]
-        found = self._gazetteer.find(text, self.lexicon)
-        if not found:
-            return []
-        outcomes = self._first if candidates == 1 else self._only
-        plain = self.case == "exact" or text.islower()  # a text without capitals is read whole
-        links = _by_names(text, found, outcomes, plain)
-        if None in links and outcomes.learn(found):
-            links = _by_names(text, found, outcomes, plain)
-        complete = self._completed(text, found, links, candidates) if None in links else cast("list[Link]", links)
-        return complete if min_score <= 0 else [link for link in complete if link[3] >= min_score]
-
-    def link_many(self, texts: Iterable[str], min_score: float = 0.0) -> Iterator[list[Link]]:
-        """`link` of each text, as they come."""
-        return (self.link(text, min_score) for text in texts)
+    def link_many(self, texts: Iterable[str], min_score: float = 0.0, candidates: int = 1) -> Iterator[list[Link]]:
+        """`link` of each text. They are read and linked in batches, which takes less time."""
+        for batch in batches(texts):
+            even = is_even("".join(batch))  # the ends of two texts may look uneven
+            uneven = {} if even else {place: read(text) for place, text in enumerate(batch) if not is_even(text)}
+            for place, reading in uneven.items():
+                batch[place] = reading.text
+            links: list[list[Link]] = [[]] * len(batch)
+            unspaced = [begins_unspaced(text) for text in batch]
+            for kind in set(unspaced):  # of the search
+                chosen = [place for place, other in enumerate(unspaced) if other is kind]
+                joined = JoinedTexts([batch[place] for place in chosen])
+                found = self._gazetteer.find(joined.text, self.lexicon)
+                for place, of_text in zip(chosen, self._links.of(joined, found, candidates), strict=True):
+                    links[place] = of_text
+            for place, reading in uneven.items():
+                links[place] = _before(links[place], reading)
+            yield from links if min_score <= 0 else (_likely(of_text, min_score) for of_text in links)
 
     def candidates(self, mention: str, text: str = "", start: int = 0, end: int = 0) -> list[tuple[str, float]]:
         """The entities that a name may stand for with their shares, the best first; none for an unknown name.
@@ -205,7 +209,7 @@ class Linker:
             if number >= 0:
                 reading = read(text)
                 place = (number, *reading.now(start, end))
-                return self._scoring.ranked(TextWords(reading.text), [place], len(self.tables.ids))[0]
+                return self._links.scorer.ranked(JoinedTexts([reading.text]), [place], len(self.tables.ids))[0]
         return []
 
     def knows(self, entity: str) -> bool:
@@ -319,12 +323,8 @@ class Linker:
         seal(folder, META, meta)
 
     @cached_property
-    def _first(self) -> Outcomes:
-        return Outcomes(self.tables, several=self.profiles is None)
-
-    @cached_property
-    def _only(self) -> Outcomes:
-        return Outcomes(self.tables, several=False)
+    def _links(self) -> MentionLinks:
+        return MentionLinks(self.tables, self.case, self.profiles)
 
     def _digest(self) -> str:
         state = hashlib.blake2b(self.case.encode(), digest_size=8)
@@ -340,89 +340,19 @@ class Linker:
             state.update(array.tobytes())
         return state.hexdigest()
 
-    def _inside(self, text: str, stretches: Iterable[Stretch], most: int) -> list[Link]:
-        """The links within stretches; of two that overlap in the one that begins first, or else is longer."""
-        end = 0
-        found: list[Found] = []
-        certain: set[Stretch] = set()
-        for first, last in sorted(stretches, key=lambda stretch: (stretch[0], -stretch[1])):
-            if first >= end:
-                found += [
-                    (number, first + a, first + b)
-                    for number, a, b in self._gazetteer.find(text[first:last], self.lexicon)
-                ]
-                certain.add((first, last))
-                end = last
-        return self._completed(text, found, [None] * len(found), most, certain)
-
-    def _completed(
-        self,
-        text: str,
-        found: list[Found],
-        links: Sequence[Link | None],
-        most: int,
-        certain: Set[Stretch] = frozenset(),
-    ) -> list[Link]:
-        """The links of a text; those that are None here take the words around them, or a look at the capitals.
-
-        The stretches that are `certain` to be mentions need neither capitals nor a likelihood.
-        """
-        forms, likelihoods = self._forms, self._likely
-        undecided = [
-            place
-            for place, link in zip(found, links, strict=True)
-            if link is None
-            and (forms[place[0]] != _CAPITALS or place[1:] in certain or text[place[1] : place[2]].isupper())
-        ]
-        complete = [link for link in links if link is not None]
-        if not undecided:
-            return complete
-        plain = self.case == "exact" or text.islower()
-        ranked = self._scoring.ranked(TextWords(text), undecided, most)
-        for (number, start, end), entities in zip(undecided, ranked, strict=True):
-            likely: float = likelihoods[number]
-            if certain and (start, end) in certain:
-                likely = 1.0
-            elif forms[number] > _SMALL and not plain and text[start].islower() and likely > COMMON_NOUN:
-                likely = COMMON_NOUN
-            for entity, share in entities:
-                complete.append((start, end, entity, round(likely * share, 6)))
-        complete.sort(key=itemgetter(0))
-        return complete
-
-    @cached_property
-    def _forms(self) -> memoryview:  # it has plain integers, as the next one has plain floats: arrays are slow there
-        return self.tables.form.data
-
-    @cached_property
-    def _likely(self) -> memoryview:
-        return self.tables.likely.data
-
-    @cached_property
-    def _scoring(self) -> CandidateScorer:
-        return CandidateScorer(self.tables, self.profiles)
-
 
 def _word_ends(made: NameTables, chosen: WordEnds | str | None) -> WordEnds | None:
     """The word segmenter; "auto" chooses it by the names."""
     return chosen_for(made.names) if chosen == AUTO else cast("WordEnds | None", chosen)
 
 
-def _by_names(text: str, found: list[Found], outcomes: Outcomes, plain: bool) -> list[Link | None]:
-    """The links that take no look at the words around, None for the others; in a `plain` text case says nothing."""
-    entities, scores = outcomes.entities, outcomes.scores
-    if plain:
-        return [
-            (start, end, entity, scores[number]) if (entity := entities[number]) is not None else None
-            for number, start, end in found
-        ]
-    small = outcomes.small
-    return [
-        (start, end, entity, (small if text[start].islower() else scores)[number])
-        if (entity := entities[number]) is not None
-        else None
-        for number, start, end in found
-    ]
+def _before(links: list[Link], reading: FoldedText) -> list[Link]:
+    """The links with the places of the text as it was before it was read."""
+    return [(*reading.before(start, end), entity, score) for start, end, entity, score in links]
+
+
+def _likely(links: list[Link], min_score: float) -> list[Link]:
+    return [link for link in links if link[3] >= min_score]
 
 
 def _reopen(path: Path, version: str) -> Linker:

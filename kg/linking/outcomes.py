@@ -8,6 +8,9 @@ from kg.linking.mention_prior import COMMON_NOUN, Form
 from kg.linking.name_tables import NameTables
 from kg.linking.names import Found
 
+Link = tuple[int, int, str, float]
+"""Where a mention begins and ends, its entity's id, and the score."""
+
 
 class Outcomes:
     """Links of names without their context, computed when a text has a name for the first time.
@@ -27,10 +30,32 @@ class Outcomes:
 
     def learn(self, found: Iterable[Found]) -> bool:
         """Work out the names that are found for the first time; is any?"""
-        new = {number for number, _, _ in found if self.scores[number] < 0}
+        scores = self.scores
+        new = {number for number, _, _ in found if scores[number] < 0}
         for number in new:
             self._work_out(number)
         return bool(new)
+
+    def links(self, text: str, found: Iterable[Found], offset: int, plain: bool) -> list[Link]:
+        """The links of names whose entity is known without their context; in a `plain` one case says nothing.
+
+        Args:
+            found: names, by their places in `text`.
+            offset: the place in `text` that the links' places begin at.
+        """
+        entities, scores = self.entities, self.scores
+        if plain:
+            return [
+                (start - offset, end - offset, entity, scores[number])
+                for number, start, end in found
+                if (entity := entities[number]) is not None
+            ]
+        small = self.small
+        return [
+            (start - offset, end - offset, entity, (small if text[start].islower() else scores)[number])
+            for number, start, end in found
+            if (entity := entities[number]) is not None
+        ]
 
     def _work_out(self, number: int) -> None:
         made = self.made

@@ -1,32 +1,31 @@
-"""Scores of the entities of the names in a text, from its words and the names' tables.
+"""Scores of the entities of the names in texts, from the words around and the names' tables.
 
     p(e | mention, context) = softmax over e of  log prior(e) + CONTEXT fit(e, context)
 
 The fit is that of `kg.linking.context`: the sum of the weights of the distinct words that the profile of e shares with
-the words around the mention. A name keeps the words of all its entities' profiles as one set. What that shares with
-the text's words are a few, and only their places and weights are looked at.
+the words around the mention. All mentions of joined texts are scored at once: the pairs (name, word) of the profiles
+are sorted keys, in which the pairs (name of the mention, word near it) are looked up. Most are in no profile; a table
+of flags, by some bits of a pair's hash, tells that at little cost.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
-from math import exp
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from kg.linking.context import Profiles, TextWords
+from kg.linking.context import Profiles, TextWords, ranges
+from kg.linking.joined_texts import JoinedTexts
 from kg.linking.name_tables import NameTables
 from kg.linking.names import Found
 
 CONTEXT = 0.5  # what a shared word counts: words of one context are not independent
-KEPT_CANDIDATES = 1 << 20
-"""Words of profiles that are kept next to the names that texts have; some 200 bytes each."""
-_PAIRWISE = 8
-"""Numpy adds up that many numbers and more in another order than from the first to the last."""
+KEPT_CANDIDATES = 1 << 22
+"""Words of profiles that are kept next to the names that texts have; some 20 bytes each."""
+_FLAGS = 19
+"""Bits of a flag's place."""
 
 Ranked = list[tuple[str, float]]
 
@@ -34,12 +33,12 @@ Ranked = list[tuple[str, float]]
 class _Candidates(NamedTuple):
     """The entities of a name, and their places and weights by the words of their profiles."""
 
-    entities: list[int]
-    logs: list[float]
-    words: frozenset[int]
-    weights: dict[int, list[tuple[int, float]]]
-    alone: Ranked
-    """The entities by their priors alone, the best first."""
+    entities: np.ndarray  # int32, the best first
+    logs: np.ndarray  # float64, of their priors
+    words: np.ndarray  # uint32, hashes, sorted; one that several profiles have is there several times
+    flags: np.ndarray  # uint32, the places of their flags
+    places: np.ndarray  # int32, in `entities`
+    weights: np.ndarray  # float32
 
 
 class CandidateScorer:
@@ -50,65 +49,99 @@ class CandidateScorer:
         self._known: dict[int, _Candidates] = {}
         self._words = 0
 
-    def ranked(self, text: TextWords, found: Sequence[Found], most: int) -> list[Ranked]:
+    def ranked(self, texts: JoinedTexts, found: Sequence[Found], most: int) -> list[Ranked]:
         """The entities of each name with their shares, the best first, `most` at most; ties go to the smaller id."""
-        ranked: list[Ranked] = []
-        known, seen = self._known, frozenset[int]() if self.profiles is None else text.distinct
-        for number, start, end in found:
-            name = known.get(number) or self._candidates(number)
-            shared = name.words & seen
-            if shared:
-                fits = _fits(name, text.near(shared, start, end))
-                logits = [log + CONTEXT * fit for log, fit in zip(name.logs, fits, strict=True)]
-                ranked.append(self._by_share(name.entities, logits, most))
-            else:
-                ranked.append(name.alone[:most])
-        return ranked
+        if not found:
+            return []
+        numbers, starts, ends = np.fromiter(chain.from_iterable(found), np.int64, 3 * len(found)).reshape(-1, 3).T
+        distinct, name = np.unique(numbers, return_inverse=True)
+        known = self._known
+        names = [known.get(number) or self._candidates(number) for number in distinct.tolist()]
+        sizes = np.array([len(each.entities) for each in names])
+        mention, places = ranges(sizes[name])  # of each candidate
+        firsts = np.flatnonzero(places == 0)
+        candidates = places + (sizes.cumsum() - sizes)[name[mention]]
+        entities = np.concatenate([each.entities for each in names])[candidates]
+        logits = np.concatenate([each.logs for each in names])[candidates]
+        if self.profiles is not None:
+            words = TextWords(texts).around(starts, ends)
+            logits += CONTEXT * _fits(names, numbers, name, words, firsts, len(logits))
+        shares = np.exp(logits - np.maximum.reduceat(logits, firsts)[mention])
+        shares /= np.add.reduceat(shares, firsts)[mention]
+        return self._best(mention, entities, shares, firsts, most)
 
-    def _by_share(self, entities: list[int], logits: list[float], most: int) -> Ranked:
-        top = max(logits)
-        shares = [exp(logit - top) for logit in logits]
-        whole = sum(shares)
-        ids = self.made.ids
-        if most == 1 and logits.count(top) == 1:
-            return [(ids[entities[logits.index(top)]], 1.0 / whole)]
-        order = sorted(zip(shares, entities, strict=True), key=lambda item: (-item[0], item[1]))
-        return [(ids[entity], share / whole) for share, entity in islice(order, most)]  # numbers are in the ids' order
+    def _best(
+        self, mention: np.ndarray, entities: np.ndarray, shares: np.ndarray, firsts: np.ndarray, most: int
+    ) -> list[Ranked]:
+        ids = self.made.ids  # in the numbers' order
+        if most == 1:
+            greatest = np.maximum.reduceat(shares, firsts)
+            equal = np.where(shares == greatest[mention], entities, len(ids))
+            best = zip(np.minimum.reduceat(equal, firsts).tolist(), greatest.tolist(), strict=True)
+            return [[(ids[entity], share)] for entity, share in best]
+        order = np.lexsort((entities, -shares, mention))
+        ranked = [(ids[e], share) for e, share in zip(entities[order].tolist(), shares[order].tolist(), strict=True)]
+        return [ranked[first : min(first + most, end)] for first, end in pairwise([*firsts.tolist(), len(ranked)])]
 
     def _candidates(self, number: int) -> _Candidates:
         if self._words > KEPT_CANDIDATES:
             self._known.clear()
             self._words = 0
         part = slice(self.made.offsets[number], self.made.offsets[number + 1])
-        entities = self.made.entities[part].tolist()
-        logs = np.log(self.made.priors[part].astype(np.float64)).tolist()
-        weights: dict[int, list[tuple[int, float]]] = {}
-        if self.profiles is not None:
-            for place, entity in enumerate(entities):
-                for word, weight in zip(*(each.tolist() for each in self.profiles.of(entity)), strict=True):
-                    weights.setdefault(word, []).append((place, weight))
-                    self._words += 1
-        alone = self._by_share(entities, logs, len(entities))
-        found = self._known[number] = _Candidates(entities, logs, frozenset(weights), weights, alone)
+        entities = np.array(self.made.entities[part])
+        about = [] if self.profiles is None else [self.profiles.of(entity) for entity in entities.tolist()]
+        words = np.concatenate([np.empty(0, np.uint32), *(words for words, _ in about)])
+        order = words.argsort(kind="stable")
+        words = words[order]
+        places = np.arange(len(about), dtype=np.int32).repeat([len(each) for each, _ in about])[order]
+        weights = np.concatenate([np.empty(0, np.float32), *(weights for _, weights in about)])[order]
+        logs = np.log(self.made.priors[part].astype(np.float64))
+        self._words += len(words)
+        flags = _flags(np.full(len(words), number), words)
+        found = _Candidates(entities, logs, words, flags, places, weights)
+        self._known[number] = found
         return found
 
 
-def _fits(name: _Candidates, near: list[int]) -> Sequence[float]:
-    """The sum of the weights of the words, for each entity of a name.
+def _flags(numbers: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """The places of the flags of pairs: the numbers of names, and a word of each."""
+    mixed = numbers.astype(np.uint32) * np.uint32(0x9E3779B1) + words
+    return np.asarray(mixed >> np.uint32(32 - _FLAGS))
 
-    Weights are 32-bit numbers and so is their sum, as an array of them is added up.
+
+def _fits(
+    names: Sequence[_Candidates],
+    numbers: np.ndarray,
+    name: np.ndarray,
+    around: tuple[np.ndarray, np.ndarray],
+    firsts: np.ndarray,
+    candidates: int,
+) -> np.ndarray:
+    """The sum of the weights of the words that each candidate shares with those around its mention, float64.
+
+    Args:
+        names: the distinct names.
+        numbers: of the mentions' names.
+        name: of each mention, its place in `names`.
+        around: see `TextWords.around`.
+        firsts: the first candidate of each mention.
+        candidates: of all mentions.
     """
-    near.sort()
-    fits = array("f", bytes(4 * len(name.entities)))
-    weights = name.weights
-    for word in near:
-        for place, weight in weights[word]:
-            fits[place] += weight
-    if len(near) < _PAIRWISE:
-        return fits
-    counts = Counter(place for word in near for place, _ in weights[word])
-    for place, count in counts.items():
-        if count >= _PAIRWISE:
-            shared = [weight for word in near for entity, weight in weights[word] if entity == place]
-            fits[place] = np.array(shared, np.float32).sum()
-    return fits
+    mentions, words = around
+    flags = np.zeros(1 << _FLAGS, bool)
+    flags[np.concatenate([each.flags for each in names])] = True
+    met = np.flatnonzero(flags[_flags(numbers[mentions], words)])
+    mentions, words = mentions[met], words[met]
+    keys = np.concatenate([each.words for each in names]).astype(np.uint64)
+    of = np.arange(len(names), dtype=np.uint64)
+    keys |= of.repeat([len(each.words) for each in names]) << np.uint64(32)
+    wanted = of[name[mentions]] << np.uint64(32) | words
+    first = keys.searchsorted(wanted)
+    met = np.flatnonzero(keys.take(first, mode="clip") == wanted) if len(keys) else first[:0]
+    _, once = np.unique(mentions[met] * len(keys) + first[met], return_index=True)  # a word counts once
+    mentions, first = mentions[met][once], first[met][once]
+    pair, more = ranges(keys.searchsorted(keys[first], "right") - first)
+    shared = first[pair] + more
+    places = np.concatenate([each.places for each in names])[shared]
+    weights = np.concatenate([each.weights for each in names])[shared]
+    return np.bincount(firsts[mentions[pair]] + places, weights, candidates)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from kg.linking.linker import Link, Linker
 from kg.linking.split_text import SplitText
@@ -43,6 +43,7 @@ class LinkEntities:
     signs: bool = False
     other: Name | None = None
     linker: Linker = field(kw_only=True, compare=False, repr=False)
+    batch_size: ClassVar[int] = 128
 
     @classmethod
     def of(cls, linker: Linker, min_score: float = 0.0, **options: Any) -> LinkEntities:
@@ -56,11 +57,27 @@ class LinkEntities:
         return {"name": self.name, "version": self.version, "min_score": self.min_score, **chosen}
 
     def __call__(self, sample: Sample) -> Sample:
+        return self.batch([sample])[0]
+
+    def batch(self, samples: list[Sample]) -> list[Sample]:
+        """The samples with links, which are found in all their texts at once."""
+        texts: list[tuple[str, Sequence[list[Any]] | None]] = []
+        for sample in samples:
+            self._linked(sample, lambda text, _, inside: texts.append((text, inside)))
+        found: Iterator[list[Link]]
+        if self.signs or self.inside is not None:
+            found = (self.found(text, inside, self.min_score, self.candidates) for text, inside in texts)
+        else:
+            found = self.linker.link_many((text for text, _ in texts), self.min_score, self.candidates)
+        return [self._linked(sample, lambda _, before, __: self._spans(next(found), before)) for sample in samples]
+
+    def _linked(self, sample: Sample, make: Callable[[str, Any, Any], Any]) -> Sample:
+        """The sample with `make` of each text as its links."""
         linked: Sample = {**sample, "meta": {**sample.get("meta", {}), "linker": self.about}}
         for links in links_among(FIELDS):
             text = sample.get(links.spans_of or "")
             if text is not None:
-                linked[links.name] = _each(self._spans, text, sample.get(links.name), self.stretches(sample, links))
+                linked[links.name] = _each(make, text, sample.get(links.name), self.stretches(sample, links))
         return linked
 
     def stretches(self, sample: Sample, links: SchemaField) -> Any:
@@ -87,13 +104,10 @@ class LinkEntities:
         links = self.linker.link(separated.joined, min_score, candidates, places)
         return [(*separated.in_text(start, end), entity, score) for start, end, entity, score in links]
 
-    def _spans(
-        self, text: str, given: Sequence[list[Any]] | None, inside: Sequence[list[Any]] | None
-    ) -> list[list[Any]]:
+    def _spans(self, links: list[Link], given: Sequence[list[Any]] | None) -> list[list[Any]]:
         before = list(given or ())
         if self.other:
             self._check_apart(before)
-        links = self.found(text, inside, self.min_score, self.candidates)
         found: list[list[Any]] = [[start, end, entity, round(score, 4)] for start, end, entity, score in links]
         if self.given == "supervise":
             return _reported(found, before)

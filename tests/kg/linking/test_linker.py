@@ -15,6 +15,7 @@ import pytest
 from kg.graph.store import GraphStore
 from kg.linking import spaced_names as spaced
 from kg.linking.context import Profiles, TextWords, profile_words
+from kg.linking.joined_texts import JoinedTexts
 from kg.linking.linker import Linker
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.checksums import seal
@@ -151,8 +152,8 @@ def test_wrong_inputs(tmp_path):
 
 
 def around(text, start, end):
-    words = TextWords(text)
-    return sorted(words.near(words.distinct, start, end))
+    _, words = TextWords(JoinedTexts([text])).around(np.array([start]), np.array([end]))
+    return sorted(set(words.tolist()))
 
 
 def test_words_around_a_mention():

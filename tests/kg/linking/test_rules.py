@@ -112,6 +112,7 @@ def test_links_are_those_of_a_plain_search(seed: int, case: str) -> None:
     lexicon = Lexicon(list(dict.fromkeys(words)), np.arange(1.0, 1 + len(set(words)))) if seed % 2 else None
     names = list(dict.fromkeys(known.values()))
     linker = Linker.from_names([(n, n, 1.0) for n in names], case=case, min_length=1, lexicon=lexicon)
+    texts: list[str] = []
     for shares in rng.dirichlet([2, 1, 1, 1, 0.2], size=40):
         text = drawn(50, shares)
         if rng.random() < 0.5:
@@ -121,6 +122,8 @@ def test_links_are_those_of_a_plain_search(seed: int, case: str) -> None:
         wanted = [(a, b, e, pytest.approx(p)) for a, b, e, p in plain_links(text, known, case, lexicon)]
         assert linker.link(text) == wanted, (names, text)
         assert linker.link(text) == wanted, "again, with what is known by now of the names"
+        texts.append(text)
+    assert list(linker.link_many(texts)) == [linker.link(text) for text in texts]
 
 
 @pytest.mark.slow

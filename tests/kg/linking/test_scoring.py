@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from kg.graph.store import GraphStore
-from kg.linking.context import WINDOW, TextWords
+from kg.linking.context import WINDOW
 from kg.linking.folding import fold
+from kg.linking.joined_texts import JoinedTexts
 from kg.linking.linker import Linker
 from kg.linking.scoring import CONTEXT
 
@@ -33,7 +34,7 @@ def fit(about, entity, context):
     if not len(words) or not len(context):
         return 0.0
     place = np.minimum(np.searchsorted(words, context), len(words) - 1)
-    return float(about.weights[part][place[words[place] == context]].sum())
+    return float(about.weights[part][place[words[place] == context]].sum(dtype=np.float64))
 
 
 def plain_ranked(linker, number, context):
@@ -81,16 +82,26 @@ def test_scores_are_those_of_one_candidate_after_the_other(store, seed, context)
         found = linker._gazetteer.find(text)
         if not found:
             continue
-        reported = linker._scoring.ranked(TextWords(text), found, 30)
+        reported = linker._links.scorer.ranked(JoinedTexts([text]), found, 30)
         for (number, start, end), ranked in zip(found, reported, strict=True):
             wanted = plain_ranked(linker, number, around(text, start, end))
             assert [entity for entity, _ in ranked] == [entity for entity, _ in wanted]
             assert [share for _, share in ranked] == pytest.approx([share for _, share in wanted], rel=1e-13, abs=0)
-        first = linker._scoring.ranked(TextWords(text), found, 1)
+        first = linker._links.scorer.ranked(JoinedTexts([text]), found, 1)
         assert first == [ranked[:1] for ranked in reported]
         for number, start, end in found[:3]:
             alone = linker.candidates(text[start:end], text, start, end)
             assert alone == reported[found.index((number, start, end))]
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_a_batch_of_texts_has_the_links_of_each_text(store, monkeypatch, most):
+    """Also where a text ends within a name, or has the sign that separates the texts of a batch."""
+    monkeypatch.setattr("kg.linking.joined_texts.BATCH", 900)
+    linker = Linker.from_store(store)
+    many = [text for seed in range(6) for text in texts(seed)]
+    many += ["n1", "x n1", "", "\x1en1\x1ex", "n1\u200b X", "北 n1 x", "n1\n\n", "\n x n3  x"]
+    assert list(linker.link_many(many, candidates=most)) == [linker.link(text, candidates=most) for text in many]
 
 
 def test_what_is_kept_of_names_is_bounded(store, monkeypatch):
@@ -99,4 +110,4 @@ def test_what_is_kept_of_names_is_bounded(store, monkeypatch):
     for text in texts(9):
         links = linker.link(text)
         assert links == again.link(text)
-    assert linker._scoring._words < 10 * 30 * 90
+    assert linker._links.scorer._words < 10 * 30 * 90
