@@ -11,8 +11,10 @@ from kg.linking.names import Found
 
 SEPARATOR = "\x1e"
 """Between two texts. It is in no word and in no name: names are split at it, as at a blank. A text may have it too."""
-BATCH = 1 << 17
+BATCH = 1 << 15
 """Characters of the texts that are joined. Larger texts stay alone."""
+CONTEXT_BATCH = 1 << 17
+"""The same where the words around are looked at: a call of numpy costs the same for more of them."""
 
 
 class JoinedTexts:
@@ -32,14 +34,14 @@ class JoinedTexts:
             place = after
 
 
-def batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Consecutive texts of some `BATCH` characters together."""
+def batches(texts: Iterable[str], characters: int) -> Iterator[list[str]]:
+    """Consecutive texts of some `characters` together."""
     batch: list[str] = []
     size = 0
     for text in texts:
         batch.append(text)
         size += len(text) + 1
-        if size >= BATCH:
+        if size >= characters:
             yield batch
             batch, size = [], 0
     if batch:

@@ -33,7 +33,7 @@ from kg.linking.ambiguities import ambiguities
 from kg.linking.context import Profiles
 from kg.linking.folding import Case, FoldedText, is_even, read
 from kg.linking.gazetteer import Gazetteer, spellings
-from kg.linking.joined_texts import JoinedTexts, batches
+from kg.linking.joined_texts import BATCH, CONTEXT_BATCH, JoinedTexts, batches
 from kg.linking.lexicon import Lexicon
 from kg.linking.mention_links import MentionLinks, Stretch
 from kg.linking.name_tables import Linked, Name, NameTables, names_of, profiles, tables
@@ -182,8 +182,8 @@ class Linker:
 
     def link_many(self, texts: Iterable[str], min_score: float = 0.0, candidates: int = 1) -> Iterator[list[Link]]:
         """`link` of each text. They are read and linked in batches, which takes less time."""
-        for batch in batches(texts):
-            even = is_even("".join(batch))  # the ends of two texts may look uneven
+        for batch in batches(texts, BATCH if self.profiles is None else CONTEXT_BATCH):
+            even = is_even("_".join(batch))  # one look in place of many
             uneven = {} if even else {place: read(text) for place, text in enumerate(batch) if not is_even(text)}
             for place, reading in uneven.items():
                 batch[place] = reading.text

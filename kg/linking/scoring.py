@@ -5,7 +5,7 @@
 The fit is that of `kg.linking.context`: the sum of the weights of the distinct words that the profile of e shares with
 the words around the mention. All mentions of joined texts are scored at once: the pairs (name, word) of the profiles
 are sorted keys, in which the pairs (name of the mention, word near it) are looked up. Most are in no profile; a table
-of flags, by some bits of a pair's hash, tells that at little cost.
+of flags, by some bits of a pair's hash, leaves these out at little cost.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def test_scores_are_those_of_one_candidate_after_the_other(store, seed, context)
 @pytest.mark.parametrize("most", [1, 3])
 def test_a_batch_of_texts_has_the_links_of_each_text(store, monkeypatch, most):
     """Also where a text ends within a name, or has the sign that separates the texts of a batch."""
-    monkeypatch.setattr("kg.linking.joined_texts.BATCH", 900)
+    monkeypatch.setattr("kg.linking.linker.CONTEXT_BATCH", 900)
     linker = Linker.from_store(store)
     many = [text for seed in range(6) for text in texts(seed)]
     many += ["n1", "x n1", "", "\x1en1\x1ex", "n1\u200b X", "北 n1 x", "n1\n\n", "\n x n3  x"]
