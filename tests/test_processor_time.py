@@ -1,4 +1,4 @@
-"""The budget of processor time that `make test` gives a case, and the suites that its exceptions are in."""
+"""The budget of processor time of a case in `make test`, and the suites that its exceptions are in."""
 
 from __future__ import annotations
 
