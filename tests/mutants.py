@@ -1,4 +1,4 @@
-"""Faults put into the code on purpose: does the gate see them? This prints the table of `tests/README.md`.
+"""Faults put into the code on purpose: does the gate see them? This prints a table.
 
     python -m tests.mutants                 each mutant against the gate's tests of its room, one after the other
     python -m tests.mutants step losses     those of these modules alone
