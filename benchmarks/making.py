@@ -181,14 +181,16 @@ def main() -> None:
     if options.serve:
         serve(options)
         return
+    from benchmarks.rounds import medians  # a served version may lack it
+
     recipes = options.only or [*STEPS] if options.steps else options.only or [*TEXT, *SMALL]
     prepare(options.output, recipes, options.data)
     trees = [HERE, *([options.before.resolve()] if options.before else [])]
     for name in recipes:
         found = measured(name, trees, options)
-        medians = [statistics.median(seconds) for seconds in zip(*found, strict=True)]
+        by_version = medians(dict(zip(("now", "before"), zip(*found, strict=True), strict=False)))
         scale, unit = (1e6, "us a row") if options.steps else (1e6, "us a sample")
-        row = f"| {name} | {' | '.join(f'{median * scale:,.0f}' for median in medians)} |"
+        row = f"| {name} | {' | '.join(f'{median * scale:,.0f}' for median in by_version.values())} |"
         if options.before:
             row += f" {statistics.median(other / own for own, other in found):.2f} |"
         print(row, f" {unit}", flush=True)

@@ -60,7 +60,7 @@ def test_facts_are_counted(places):
         "facts that the graph states": 1,
         "pairs that the graph joins": 3,
     }
-    run = SimpleNamespace(loaded=SimpleNamespace(read=read))
+    run = SimpleNamespace(loaded=SimpleNamespace(data_identities=read))
     assert RelationClassification().known_before(run, {}, samples) == stated_facts(read, samples)
     replaced = {"graph": dict.fromkeys(read["graph"], "another")}
     assert stated_facts(replaced, samples) == {}
