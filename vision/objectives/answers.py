@@ -175,6 +175,7 @@ class AnswersHead(Head):
         raise NotImplementedError(f"{type(self).__name__} must define logits")
 
     def forward(self, inputs: HeadInputs) -> LossOutput:
+        """Metrics `accuracy` and `in_vocabulary`; output `logits` [sequences, answers]."""
         logits = self.logits(inputs.network, inputs.states, inputs.batch).float()
         scores, asked = inputs.targets["scores"], inputs.targets["asked"]
         if self.loss == "bce":
@@ -185,9 +186,8 @@ class AnswersHead(Head):
         with torch.no_grad():
             reached = scores.gather(1, logits.argmax(1, keepdim=True)).squeeze(1)
         known = (scores > 0).any(1) & asked
-        return LossOutput(
-            loss, {"accuracy": ((reached * asked).sum(), asked.sum()), "in_vocabulary": (known.sum(), asked.sum())}
-        )
+        metrics = {"accuracy": ((reached * asked).sum(), asked.sum()), "in_vocabulary": (known.sum(), asked.sum())}
+        return LossOutput(loss, metrics, {"logits": logits})
 
 
 class PooledAnswersHead(AnswersHead):

@@ -128,11 +128,11 @@ class ClassifyHead(Head):
         return logits
 
     def forward(self, inputs: HeadInputs) -> LossOutput:
-        """Metric `accuracy`; outputs for labelled sequences: `predicted`, `gold`, and `scores` (logits) of all
-        classes."""
+        """Metric `accuracy`. Outputs: `logits` [sequences, classes], and of labelled sequences `predicted`, `gold` and
+        `scores` (logits) of all classes."""
         logits, labels = self.logits(inputs), inputs.targets["labels"]
         loss, metrics, _ = self.loss(logits, labels.masked_fill(labels >= logits.shape[1], UNLABELLED))
         labelled = rows_where(inputs.known("labels") != UNLABELLED, labels.device)
         of_these = logits.index_select(0, labelled)
         made = {"predicted": of_these.argmax(-1), "gold": labels.index_select(0, labelled), "scores": of_these.float()}
-        return LossOutput(loss, metrics, made)
+        return LossOutput(loss, metrics, {**made, "logits": logits})

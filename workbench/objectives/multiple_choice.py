@@ -98,8 +98,8 @@ class MultipleChoiceHead(Head):
         self.loss = TokenLoss()
 
     def forward(self, inputs: HeadInputs) -> LossOutput:
-        """Metric `accuracy`; outputs for the questions whose answer is known: `scores` [their choices], `choices` and
-        `labels` [questions]."""
+        """Metric `accuracy`. Outputs: `logits` [choices of all questions], and for the questions whose answer is known
+        `scores` [their choices], `choices` and `labels` [questions]."""
         choices, labels = inputs.targets["choices"], inputs.targets["labels"]
         pooled = inputs.network.pool(inputs.states, inputs.batch, self.stream)
         scores = self.score(self.dropout(pooled)).squeeze(1).float()
@@ -109,4 +109,5 @@ class MultipleChoiceHead(Head):
         questions = rows_where(known, labels.device)
         of_these = rows_where(torch.repeat_interleave(known, counts), labels.device)
         made = {"scores": scores.index_select(0, of_these), "choices": choices.index_select(0, questions)}
-        return LossOutput(loss, metrics, {**made, "labels": labels.index_select(0, questions)})
+        made |= {"labels": labels.index_select(0, questions), "logits": scores}
+        return LossOutput(loss, metrics, made)

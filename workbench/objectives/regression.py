@@ -103,10 +103,11 @@ class RegressionHead(Head):
         self.stream = stream
 
     def forward(self, inputs: HeadInputs) -> LossOutput:
-        """Outputs: `predicted` and `gold` [sequences that have the label]."""
+        """Outputs: `logits` [sequences], the numbers of all; `predicted` and `gold` [sequences that have the label]."""
         pooled = inputs.network.pool(inputs.states, inputs.batch, self.stream)
         numbers = inputs.targets["numbers"]
         known = rows_where(inputs.known("numbers").isfinite(), numbers.device)
         found = self.regressor(self.dropout(pooled)).squeeze(1).float()
         predicted, gold = found.index_select(0, known), numbers.index_select(0, known)
-        return LossOutput(((predicted - gold) ** 2).sum(), {}, {"predicted": predicted, "gold": gold})
+        made = {"predicted": predicted, "gold": gold, "logits": found}
+        return LossOutput(((predicted - gold) ** 2).sum(), {}, made)

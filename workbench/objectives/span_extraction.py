@@ -15,9 +15,10 @@ Unlike in the published code, the softmax does not run over the question's token
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -39,6 +40,14 @@ if TYPE_CHECKING:
 UNKNOWN = -100
 
 
+class FoundSpan(NamedTuple):
+    """The characters of an answer, 0 and 0 for none, and its probability among the stretches of its window."""
+
+    start: int
+    end: int
+    confidence: float
+
+
 class SpanExtraction(Objective):
     """Span extraction, or extractive question answering (BERT, arXiv:1810.04805, sections 4.2 and 4.3): the span of the
     text that answers the question, for sequences of the builder `passage`.
@@ -52,6 +61,7 @@ class SpanExtraction(Objective):
 
     reads = ("answers",)
     measured = ("predicted", "predicted_length", "answers", "answer_length", "answer_count")
+    reported = ("place", "confidence")
 
     def __init__(
         self, no_answer: bool = False, longest: Count = 30, stream: Word = "text", dropout: Dropout = 0.1
@@ -106,8 +116,8 @@ class SpanExtractionHead(Head):
         self.stream, self.no_answer, self.longest = options.stream, options.no_answer, options.longest
 
     def forward(self, inputs: HeadInputs) -> LossOutput:
-        """Metric `accuracy` of the first and last tokens. Outputs in evaluation only: the answers, and the right
-        ones."""
+        """Metric `accuracy` of the first and last tokens. Outputs: `logits` [candidates, 2]; in evaluation the answers
+        with their `place` [questions, 2] in characters and their `confidence` [questions], and the right ones."""
         targets = inputs.targets
         scores = self.ends(self.dropout(inputs.states[self.stream][targets["rows"]])).float()
         counts = inputs.known("candidates")
@@ -116,11 +126,9 @@ class SpanExtractionHead(Head):
         loss = F.cross_entropy(padded.flatten(0, 1), labels.flatten(), ignore_index=UNKNOWN, reduction="sum")
         counted = labels != UNKNOWN
         right = ((padded.argmax(2) == labels) & counted).sum()
-        made = (
-            {}
-            if self.training
-            else self._made(scores.split(counts.tolist()), {name: t.cpu() for name, t in targets.items()})
-        )
+        made = {"logits": scores}
+        if not self.training:
+            made |= self._made(scores.split(counts.tolist()), {name: t.cpu() for name, t in targets.items()})
         return LossOutput(loss, {"accuracy": (right, counted.sum())}, made)
 
     def _made(self, parts: tuple[Tensor, ...], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -129,29 +137,37 @@ class SpanExtractionHead(Head):
         known = (targets["labels"][:, 0] != UNKNOWN).tolist()
         texts = iter(targets["text"].split(targets["text_length"].tolist()))
         numbers = np.cumsum([part == 0 for part in targets["part"].tolist()]).tolist()
-        predicted = []
+        predicted, answers = [], []
         for _, group in groupby(range(len(parts)), key=lambda i: numbers[i]):
             windows, text = list(group), next(texts)
-            start, end = self._answer([(parts[i].cpu(), places[i]) for i in windows])
-            predicted += [text[start:end]] if known[windows[0]] else []
+            if known[windows[0]]:
+                answers.append(self._answer([(parts[i].cpu(), places[i]) for i in windows]))
+                predicted.append(text[answers[-1].start : answers[-1].end])
         return {
             "predicted": torch.cat([targets["text"][:0], *predicted]),
             "predicted_length": torch.tensor([len(text) for text in predicted], dtype=torch.int64),
+            "place": torch.tensor([[each.start, each.end] for each in answers], dtype=torch.int64).view(-1, 2),
+            "confidence": torch.tensor([each.confidence for each in answers]),
             **{name: targets[name] for name in ("answers", "answer_length", "answer_count")},
         }
 
-    def _answer(self, windows: list[tuple[Tensor, Tensor]]) -> tuple[int, int]:
-        """The characters of the best stretch of several parts of a text; (0, 0) for none."""
-        best, found, none = -float("inf"), (0, 0), float("inf")
+    def _answer(self, windows: list[tuple[Tensor, Tensor]]) -> FoundSpan:
+        """The best stretch of several parts of a text."""
+        best, found, none = -float("inf"), FoundSpan(0, 0, 0.0), FoundSpan(0, 0, 1.0)
+        least = float("inf")
         for scores, places in windows:
-            none = min(none, float(scores[0].sum()))
+            total = float(scores.logsumexp(0).sum())
+            if float(scores[0].sum()) < least:
+                least = float(scores[0].sum())
+                none = FoundSpan(0, 0, math.exp(least - total))
             both = scores[1:, :1] + scores[1:, 1]  # [first token, last token]
             allowed = torch.ones_like(both).triu().tril(self.longest - 1).bool()
             both = both.masked_fill(~allowed, -float("inf"))
             if len(both) and float(both.max()) > best:
                 best, at = float(both.max()), int(both.argmax())
-                found = (int(places[1 + at // len(both), 0]), int(places[1 + at % len(both), 1]))
-        return (0, 0) if self.no_answer and none > best else found
+                ends = places[1 + at // len(both), 0], places[1 + at % len(both), 1]
+                found = FoundSpan(int(ends[0]), int(ends[1]), math.exp(best - total))
+        return none if self.no_answer and least > best else found
 
 
 def answer_target(made: Mapping[str, Tensor]) -> tuple[list[str], list[list[str]]]:

@@ -81,6 +81,7 @@ class TokenClassification(Objective):
 
     reads = ("tags",)
     measured = ("predicted", "gold", "read", "words", "places")
+    reported = ("confidence",)
 
     def __init__(
         self,
@@ -201,18 +202,22 @@ class TokenClassificationHead(Head):
         self.loss = TokenLoss()
 
     def forward(self, inputs: HeadInputs) -> LossOutput:
-        """Metric `accuracy` of the words that have a token. Outputs: `predicted` (without a token `O`), `gold` and
-        `read` [words], `places` [words, 2], `words` [texts]: the windows of a text are joined."""
+        """Metric `accuracy` of the words that have a token. Outputs: `logits` [words that have, tags]; `predicted`
+        (without a token `O`), `gold`, `read` and `confidence`, the probability of `predicted` (without a token 0)
+        [words], `places` [words, 2], `words` [texts]: the windows of a text are joined."""
         targets = inputs.targets
         logits: Tensor = self.classifier(self.dropout(inputs.states[self.stream][targets["rows"]]))
         loss, metrics, _ = self.loss(logits, targets["labels"])
         read = rows_where(inputs.known("read"), logits.device)
-        predicted = torch.full_like(targets["gold"], self.outside).index_copy(0, read, logits.argmax(-1))
+        sure, best = logits.float().softmax(-1).max(-1)
+        predicted = torch.full_like(targets["gold"], self.outside).index_copy(0, read, best)
+        confidence = sure.new_zeros(len(predicted)).index_copy(0, read, sure)
         text = (inputs.known("part") == 0).cumsum(0) - 1
         words = torch.zeros_like(inputs.known("words")).index_add_(0, text, inputs.known("words"))
         arrays = {name: targets[name] for name in ("gold", "read", "places")}
         words = on_device(words[words > 0], logits.device)
-        return LossOutput(loss, metrics, {"predicted": predicted, "words": words, **arrays})
+        made = {"predicted": predicted, "confidence": confidence, "words": words, "logits": logits}
+        return LossOutput(loss, metrics, {**made, **arrays})
 
 
 def check_apart(tags: Sequences[Any], where: str) -> None:
