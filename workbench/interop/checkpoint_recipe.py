@@ -62,14 +62,23 @@ def recipe_named(name: str, overrides: Sequence[str] = (), *, trust: bool = Fals
             that cannot be trained further.
     """
     if not is_checkpoint_folder(name) or _ships(name):
-        return load_recipe(name, list(overrides), trust=trust)
+        return _complete(load_recipe(name, list(overrides), trust=trust), trust)
     family, overrides = _family_in(overrides, name, trust=trust)
     tree = checkpoint_recipe_tree(name, family)
     _check_learns(tree, overrides, name)
     check_variables(OmegaConf.create(tree), overrides)
     recipe = changed(tree, overrides, name, recipe_from_dict)
     allow(import_paths(as_tree(recipe)), Path.cwd(), name, trust=trust)
-    return recipe
+    return _complete(recipe, trust)
+
+
+def _complete(recipe: Recipe, trust: bool) -> Recipe:
+    """The recipe with its stored networks, if it has any."""
+    if not recipe.stored:
+        return recipe
+    from workbench.interop.stored_networks import with_stored_networks  # torch takes seconds
+
+    return with_stored_networks(recipe, trust=trust)
 
 
 def _ships(name: str) -> bool:

@@ -88,13 +88,13 @@ def initialise(
                 f"{where}: {twice[0]} and {len(twice) - 1} more come from {copied[twice[0]]} already; layers that "
                 "streams share can start from one source only (`layers: []` loads none)"
             )
-        _warn_differences(where, source, own, theirs, picked, signals.objectives, matched)
+        objectives = {_there(entry, name): part for name, part in signals.objectives.items()}
+        _warn_differences(where, source, own, theirs, picked, objectives, matched)
         _warn_inputs(where, entry, source, signals)
         vocabularies = Vocabularies(source.vocabulary, tokenizer.vocabulary if tokenizer is not None else None)
         tensors = {ours: source.tensors[name] for ours, name in matched.items()}
         tensors = grown(target, tensors, vocabularies, where)
-        heads = dict(root.heads_of(network).named_children())
-        tensors = by_class(heads, tensors, signals.objectives, source, where)
+        tensors = by_class(_heads(root, network, entry), tensors, objectives, source, where)
         try:
             check_shapes(target, {name: tensor.shape for name, tensor in tensors.items()}, where)
         except WorkbenchError as error:
@@ -133,14 +133,24 @@ class _TargetTensors(nn.Module):
 
 def _target(root: PretrainingModel, network: str, entry: InitFrom, where: str) -> _TargetTensors:
     """The network, and the heads to be loaded."""
-    heads = dict(root.heads_of(network).named_children())
+    heads = _heads(root, network, entry)
     wanted = entry.heads if entry.heads is not None else entry.stream is None and entry.adapters is None
-    if isinstance(wanted, list):
+    if not isinstance(wanted, bool):
         for name in wanted:
-            if name not in heads:
-                raise unknown("head", name, heads, f"{where}, heads")
-        heads = {name: heads[name] for name in wanted}
+            if _there(entry, name) not in heads:
+                raise unknown("head", name, dict(root.heads_of(network).named_children()), f"{where}, heads")
+        heads = {_there(entry, name): heads[_there(entry, name)] for name in wanted}
     return _TargetTensors(root.networks[network], heads if wanted else {})
+
+
+def _heads(root: PretrainingModel, network: str, entry: InitFrom) -> dict[str, nn.Module]:
+    """The heads that read a network, by the source's names."""
+    return {_there(entry, name): head for name, head in root.heads_of(network).named_children()}
+
+
+def _there(entry: InitFrom, head: str) -> str:
+    """The source's name of a head of ours."""
+    return entry.heads.get(head, head) if isinstance(entry.heads, dict) else head
 
 
 def _names(

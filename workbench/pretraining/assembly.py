@@ -42,7 +42,8 @@ def make_model(recipe: Recipe, tasks: dict[str, Task], tokenizer: Tokenizer | No
     networks = build_networks(recipe, **_resources(recipe, tokenizer))
     heads = {name: _head(placed, recipe, networks) for name, placed in objectives.items()}
     places = {name: ViewKey(placed.network, placed.view) for name, placed in objectives.items()}
-    root = PretrainingModel(networks, heads, places, recipe.followers)
+    fixed = [name for name, placed in objectives.items() if placed.weight == 0 and networks[placed.network].frozen]
+    root = PretrainingModel(networks, heads, places, recipe.followers, fixed)
     check_fit(tasks.values(), root)
     return root
 

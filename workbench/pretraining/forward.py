@@ -7,6 +7,7 @@ A network reads a view once, however many heads need it. Everything is computed 
     inputs.states               hidden states of the objective's own network and view (`inputs.network`, `inputs.batch`)
     inputs.read(network, view)  the same of others (a teacher, a momentum copy), with taps; hidden states and attention
                                 for heads with `reads_hidden`, `reads_attention`
+    inputs.network_of("teacher") another network itself, with its layers and embeddings; runs nothing
     inputs.run(batch, network)  of a batch built on the device (`batch.replace`, `batch.pick`): sampled tokens, new
                                 pairs; `after` a tap, of the layers behind it
     inputs.averaged("momentum") the moving average of the head's own modules, where a network follows its network
@@ -219,6 +220,16 @@ class HeadInputs:
     def network(self) -> Network:
         """The objective's own network; asking for it runs nothing."""
         return self._forward.networks[self._place.network]
+
+    def network_of(self, name: str) -> Network:
+        """Another network of the recipe, with its layers; asking for it runs nothing.
+
+        Raises:
+            WorkbenchError: there is no such network.
+        """
+        if name not in self._forward.networks:
+            raise unknown("network", name, self._forward.networks, "the recipe")
+        return self._forward.networks[name]
 
     @property
     def batch(self) -> Batch:

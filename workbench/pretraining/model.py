@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +49,8 @@ class PretrainingModel(nn.Module):
         heads: by the objectives' names.
         places: the place of each objective.
         followers: networks that are moving averages of others, with the averages of the heads that read those.
+        fixed: the objectives that only say what a frozen network predicts (`weight: 0`). Their heads are not trained
+            either, and stay in evaluation mode.
     """
 
     def __init__(
@@ -57,12 +59,16 @@ class PretrainingModel(nn.Module):
         heads: dict[str, Head],
         places: dict[str, ViewKey],
         followers: Mapping[str, Follower] | None = None,
+        fixed: Collection[str] = (),
     ) -> None:
         super().__init__()
         self.followers = dict(followers or {})
         self.networks = nn.ModuleDict(networks)
         self.heads = nn.ModuleDict(heads)
         self.places = places
+        self.fixed = frozenset(fixed)
+        for name in self.fixed:
+            self.heads[name].requires_grad_(False)
         self.averages = nn.ModuleDict({name: self._averages_of(f.follows) for name, f in self.followers.items()})
         self.progress = 1.0
         self.remembered: Memory | None = None
@@ -76,6 +82,8 @@ class PretrainingModel(nn.Module):
     def train(self, mode: bool = True) -> PretrainingModel:
         super().train(mode)
         self.averages.eval()
+        for name in self.fixed:
+            self.heads[name].eval()
         return self
 
     def constants(self) -> dict[str, Tensor]:

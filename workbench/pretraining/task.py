@@ -22,6 +22,7 @@ from workbench.core.keyed import Draw, Draws
 from workbench.core.options.bounds import NotNegative, Word
 from workbench.core.options.values import check
 from workbench.corpora.schema.places import without_links
+from workbench.pretraining.loss_weight import LossWeight
 from workbench.pretraining.objective import BATCH_TARGETS, COUNT, DROPPED, BatchTargets, Objective
 from workbench.recipe.spec import Recipe, Spec, TaskSpec
 from workbench.sequences.batch import Batch, MicroBatch, collate, share_streams
@@ -43,14 +44,17 @@ class Placement:
     """The entries of a recipe for an objective, besides the objective's own options.
 
     `view` names the variant of the batch its hooks act on, `network` the network whose states its head reads,
-    `weight` the factor of its loss, `after` objectives of the task whose heads run first.
+    `weight` the factor of its loss (`workbench.pretraining.loss_weight`), `after` objectives of the task whose heads
+    run first. With `targets` it has the targets of an earlier objective of the same kind and view, and changes nothing
+    itself: a teacher predicts what its student does.
     """
 
     name: Word | None = None
-    weight: NotNegative = 1.0
+    weight: NotNegative | LossWeight = 1.0
     view: Word = DEFAULT_VIEW
     network: Word = DEFAULT_NETWORK
     after: list[Word] = field(default_factory=list)
+    targets: Word | None = None
 
 
 @dataclass
@@ -59,11 +63,16 @@ class TaskObjective:
 
     objective: Objective
     name: str
-    weight: float = 1.0
+    weight: float | LossWeight = 1.0
     view: str = DEFAULT_VIEW
     network: str = DEFAULT_NETWORK
     after: tuple[str, ...] = ()
     stated: Spec = field(default_factory=dict)
+    targets: str | None = None
+
+    def weight_at(self, progress: float) -> float:
+        """The factor of its loss at this progress of the run (0 to 1)."""
+        return self.weight.at(progress) if isinstance(self.weight, LossWeight) else self.weight
 
 
 class Task:
@@ -102,6 +111,7 @@ class Task:
         ]
         self._first = FirstMicroBatches()
         _check_names(self.objectives, where)
+        _check_targets(self.objectives, where)
         self.objectives = _in_order(self.objectives, where)
 
     def __repr__(self) -> str:
@@ -154,7 +164,12 @@ class Task:
         grouped = self.views
         for view, objectives in grouped.items():
             mine = sequences if len(grouped) == 1 else [sequence.copy() for sequence in sequences]
-            targets = {placed.name: self._corrupt(placed, mine, number, progress) for placed in objectives}
+            targets: dict[str, BatchTargets] = {}
+            for placed in objectives:
+                if placed.targets is not None:
+                    targets[placed.name] = _same_targets(placed, mine, targets[placed.targets])
+                else:
+                    targets[placed.name] = self._corrupt(placed, mine, number, progress)
             views[view] = collate(mine, targets)
             counts |= {placed.name: call(placed.objective, "count", COUNT, views[view]) for placed in objectives}
         tables = {path: lookup(views, self.objectives) for path, lookup in self.lookups.items()}
@@ -277,7 +292,17 @@ def _place(spec: Spec, where: str, given: Mapping[str, Any]) -> TaskObjective:
     objective.name = objective_name(spec)
     after = (*objective.after, *place.after)
     stated = {name: value for name, value in spec.items() if name != "weight"}
-    return TaskObjective(objective, objective.name, place.weight, place.view, place.network, after, stated)
+    return TaskObjective(
+        objective, objective.name, place.weight, place.view, place.network, after, stated, place.targets
+    )
+
+
+def _same_targets(placed: TaskObjective, sequences: list[Sequence], whole: BatchTargets) -> BatchTargets:
+    """Give sequences the targets of another objective under the name of this one; returns those of the batch."""
+    for sequence in sequences:
+        if placed.targets in sequence.targets:
+            sequence.targets[placed.name] = dict(sequence.targets[placed.targets])
+    return dict(whole)
 
 
 def _in_order(objectives: list[TaskObjective], where: str) -> list[TaskObjective]:
@@ -296,6 +321,26 @@ def _in_order(objectives: list[TaskObjective], where: str) -> list[TaskObjective
             raise WorkbenchError(f"{where}: the objectives {', '.join(circle)} each come after another one of them")
         ordered.append(ready[0])
     return ordered
+
+
+def _check_targets(objectives: list[TaskObjective], where: str) -> None:
+    """
+    Raises:
+        WorkbenchError: an objective takes the targets of one that is not before it, of another kind or view, or that
+            takes them itself.
+    """
+    for number, placed in enumerate(objectives):
+        if placed.targets is None:
+            continue
+        fitting = [
+            each.name
+            for each in objectives[:number]
+            if (type(each.objective), each.view, each.targets) == (type(placed.objective), placed.view, None)
+        ]
+        if placed.targets not in fitting:
+            advice = "Targets are those of an objective of the same kind and view that stands before it"
+            raise unknown("objective", placed.targets, fitting, f"{where}: targets of {placed.name!r}", advice=advice)
+        placed.after = (*placed.after, placed.targets)
 
 
 def _check_names(objectives: list[TaskObjective], where: str) -> None:

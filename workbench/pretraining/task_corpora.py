@@ -23,7 +23,7 @@ from workbench.core.files.urls import is_url
 from workbench.corpora.corpus import Corpus
 from workbench.pretraining.segmentation import with_segmenter
 from workbench.recipe.recipe_listing import PREPARED
-from workbench.recipe.spec import Recipe, Spec, TaskSpec
+from workbench.recipe.spec import Recipe, Spec, TaskSpec, TrainSpec
 from workbench.recipe.trees import as_tree
 from workbench.sequences.missing_fields import how_to_prepare
 
@@ -187,7 +187,8 @@ def _maskings(spec: Spec) -> Iterator[Any]:
 
 def as_corpora_say(recipe: Recipe) -> Recipe:
     """The recipe with the open options of its images (`null`, or not named) filled in from the corpora of their task,
-    and with the segmenter that its texts need (`workbench.pretraining.segmentation`).
+    with the segmenter that its texts need (`workbench.pretraining.segmentation`), and with the first step of each group
+    of parameters that begins in an epoch.
 
     A run stores the resulting recipe: it refuses features of another backbone as if the recipe had named it.
 
@@ -196,7 +197,31 @@ def as_corpora_say(recipe: Recipe) -> Recipe:
     """
     tasks = {name: _settled(name, task) for name, task in recipe.tasks.items()}
     _check_alike(recipe.tasks, tasks)
-    return with_segmenter(replace(recipe, tasks=tasks))
+    return with_segmenter(replace(recipe, tasks=tasks, train=_with_first_steps(recipe)))
+
+
+def _with_first_steps(recipe: Recipe) -> TrainSpec:
+    """The training with `start_step` in place of each group's `start_epoch`.
+
+    Raises:
+        WorkbenchError: there are several tasks, or one that reads windows of texts: neither has epochs of records.
+    """
+    train, tasks = recipe.train, list(recipe.tasks.values())
+    if all(group.start_epoch is None for group in train.groups):
+        return train
+    if len(tasks) > 1 or named_by("builder", tasks[0].sequence.builder, "")[0].unit is not None:
+        raise WorkbenchError(
+            "train.groups: start_epoch counts passes over the records of one task, and this recipe has several tasks, "
+            "or a builder that reads windows of texts; give start_step"
+        )
+    records = sum(Corpus.open(place).manifest.records for place in tasks[0].corpora)
+    groups = [
+        group
+        if group.start_epoch is None
+        else replace(group, start_epoch=None, start_step=round(group.start_epoch * records / train.global_batch_size))
+        for group in train.groups
+    ]
+    return replace(train, groups=groups)
 
 
 def features_of(recipe: Recipe, network: str) -> frozenset[str]:

@@ -74,7 +74,7 @@ class InitFrom:
     network: Word | None = None
     stream: Word | None = None
     layers: list[CountOrZero] | EveryNth | None = None
-    heads: bool | list[Word] | None = None
+    heads: bool | list[Word] | dict[Word, Word] | None = None
     adapters: Annotated[list[CountOrZero], MinLen(1)] | None = None
 
     def __post_init__(self) -> None:
@@ -136,6 +136,20 @@ class NetworkSpec:
         entries = value["init_from"]
         entries = [] if entries is None else entries if isinstance(entries, list) else [entries]
         return {**value, "init_from": [{"weights": e} if isinstance(e, str) else e for e in entries]}
+
+
+@dataclass
+class StoredNetwork:
+    """A network as a run or a checkpoint has it: its architecture, its weights and those of its heads, never trained.
+    It teaches others, or stands in for their layers.
+
+    `network` names a network of a run that has several. `heads` maps our objectives that read it to those of the run;
+    by default they have the same names.
+    """
+
+    run: Place
+    network: Word | None = None
+    heads: dict[Word, Word] = field(default_factory=dict)
 
 
 @dataclass
@@ -231,13 +245,15 @@ class GroupSpec:
     """How some parameters are trained: those whose names match a pattern and that no earlier group has.
 
     `lr_factor` multiplies the learning rate. `weight_decay` replaces the optimizer's; parameters without decay keep
-    none. Before `start_step` the parameters are frozen.
+    none. Before `start_step` the parameters are frozen (gradual unfreezing, ULMFiT, arXiv:1801.06146, section 3.3).
+    `start_epoch` states it in passes over the corpora of the only task; a run stores the step.
     """
 
     match: Name
     lr_factor: Positive = 1.0
     weight_decay: NotNegative | None = None
     start_step: CountOrZero = 0
+    start_epoch: NotNegative | None = None
 
 
 AUTO: Literal["auto"] = "auto"
@@ -349,7 +365,7 @@ class Recipe:
 
     key_hint = staticmethod(elsewhere.key_hint)
 
-    model: NetworkSpec | dict[Word, NetworkSpec | Follower]
+    model: NetworkSpec | dict[Word, NetworkSpec | Follower | StoredNetwork]
     tasks: dict[Word, TaskSpec]
     train: TrainSpec
     name: FileName = "run"
@@ -382,7 +398,8 @@ class Recipe:
 
     @property
     def networks(self) -> dict[str, NetworkSpec]:
-        """The networks that the recipe describes, by name; a single network is called `main`."""
+        """The networks that the recipe describes, by name; a single network is called `main`. A stored one is among
+        them once it was looked up (`workbench.interop.stored_networks`)."""
         described = self.model if isinstance(self.model, dict) else {"main": self.model}
         return {name: spec for name, spec in described.items() if isinstance(spec, NetworkSpec)}
 
@@ -396,3 +413,8 @@ class Recipe:
         """The networks that follow others, by name."""
         described = self.model if isinstance(self.model, dict) else {}
         return {name: spec for name, spec in described.items() if isinstance(spec, Follower)}
+
+    @property
+    def stored(self) -> bool:
+        """Whether a network is that of a run, and not looked up yet."""
+        return isinstance(self.model, dict) and any(isinstance(spec, StoredNetwork) for spec in self.model.values())

@@ -25,6 +25,7 @@ from workbench.corpora.overlap import shared_records
 from workbench.corpora.reading.order import NEWEST, OrderNumber
 from workbench.corpora.reading.reader import FinitePass, Reader
 from workbench.interop.init_from import initialise, refuse_foreign
+from workbench.interop.stored_networks import with_stored_networks
 from workbench.interop.weight_sources import note_weight_sources
 from workbench.models.network import Network
 from workbench.optimization.factory import make_optimizer
@@ -109,7 +110,7 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
         MachineError: `train.micro_batch_size: auto`, and the device has no room for a single sample.
     """
     run = Path(run)
-    recipe = world.from_main(partial(as_begun, as_corpora_say(recipe), run))
+    recipe = world.from_main(partial(as_begun, as_corpora_say(with_stored_networks(recipe)), run))
     world.from_main(partial(check_run, run, recipe))  # a new folder, or a run of this recipe
     resume = Checkpoints(run, world=world).whole()
     order = world.from_main(partial(_order_of, resume))

@@ -91,11 +91,7 @@ class Updater:
         self.gathers = defaultdict[tuple[str, ...], EmbeddingGather](lambda: EmbeddingGather(spec.lanes, world))
         self.unheard = set(self.labels)
         """Objectives that have not yet had labels in a step."""
-        self.factor = {
-            (task.name, placed.name): weights[task.name] * placed.weight
-            for task in tasks.values()
-            for placed in task.objectives
-        }
+        self.weights = weights
         self.first = FirstMicroBatches(root, repeats=self.parallel.alone)
 
     def run(
@@ -122,7 +118,7 @@ class Updater:
         counts, rows, samples, (unmade, *agreed) = self._agree(work, [float(missing), *(flags or [])])
         if unmade:
             raise MissingError(agreed)
-        factors = {label: self.factor[label] / count if count else 0.0 for label, count in counts.items()}
+        factors = {label: factor / counts[label] if counts[label] else 0.0 for label, factor in self.factors().items()}
         present = dict.fromkeys(item.task for item in work)
         self.optimizer.zero_grad(set_to_none=True)
         stepped = StepLosses(self.root, self.tasks, factors, self.spec.lanes, self.world, self.gathers)
@@ -158,6 +154,23 @@ class Updater:
             self.root.remembered.commit()
         named = {self.labels[label]: (losses[label], count) for label, count in counts.items() if count}
         return StepResult(named, metrics, grad_norm, rows, samples, agreed, dict(dropped))
+
+    def factors(self) -> dict[Label, float]:
+        """The weight of each objective in the model's present progress, times that of its task."""
+        return {
+            (task.name, placed.name): self.weights[task.name] * placed.weight_at(self.root.progress)
+            for task in self.tasks.values()
+            for placed in task.objectives
+        }
+
+    def changing_weights(self) -> dict[str, float]:
+        """The weights that change over the run, of the last update, by the objectives' names in metrics."""
+        return {
+            f"{self.labels[task.name, placed.name]}/weight": placed.weight_at(self.root.progress)
+            for task in self.tasks.values()
+            for placed in task.objectives
+            if not isinstance(placed.weight, float | int)
+        }
 
     def _skip(self, step: int, work: list[Work], what: str) -> None:
         """Leave out an update whose numbers are not finite, with a smaller scale of the loss.

@@ -281,6 +281,7 @@ class Trainer:
         with meter.spared("the meter"):
             record |= meter.lap() | statistics(ranks)
         meter.spared.log()
+        record |= self.updater.changing_weights()
         record |= {f"dropped/{reason}": count for reason, count in sorted(self.window.dropped.items())}
         self.window = Window()
         return record

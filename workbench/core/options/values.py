@@ -47,7 +47,8 @@ def check(hint: Any, value: Any, where: str) -> Any:
     if value is None and type(None) in members:
         return None
     nested = [member for member in members if _holds_dataclass(member)]
-    if nested:
+    plain = [member for member in members if member not in nested and member is not type(None)]
+    if nested and (isinstance(value, Mapping) or not plain):
         return _nested(nested, value, where)
     return _leaf(hint, value, where)
 

@@ -88,7 +88,9 @@ class EvaluatedRun:
 
     @property
     def head(self) -> Head:
-        head = self.loaded.model.heads[self.objective.name]
+        model, name = self.loaded.model, self.objective.name
+        average = dict(model.heads_of(self.objective.network).named_children()).get(name)
+        head = average if isinstance(average, Head) else model.heads[name]
         assert isinstance(head, Head)
         return head
 
@@ -217,7 +219,8 @@ def find_fitting_objective(
         what: such an objective, for messages.
         wanted: what to do where there is no such task, for the message.
         task: the task's name, where the run has several.
-        network: the network that the objective reads, where such objectives read several.
+        network: the network that the objective reads, where such objectives read several. One that follows another is
+            read with the heads of that one, or their moving averages.
         objective: its name, where several fit.
         control: what `loaded` was loaded under, for this evaluation alone.
         any_head: whether the network and the sequences are all that is asked for, so that several heads are as one.
@@ -234,12 +237,17 @@ def find_fitting_objective(
     names = dict.fromkeys(placed.name for each in tasks for placed in each.objectives)
     if objective is not None and objective not in names:
         raise unknown("objective", objective, names, str(run))
+    followed = None if network is None else loaded.model.followed(network)
     found = [
-        EvaluatedRun(loaded, each, placed, run)
+        EvaluatedRun(loaded, each, replace(placed, network=network or placed.network), run)
         for each in (task.evaluating() for task in tasks)
         for placed in each.objectives
-        if fits(each, placed) and network in (None, placed.network) and objective in (None, placed.name)
+        if fits(each, placed) and placed.network in (network, followed or placed.network)
+        if objective in (None, placed.name)
     ]
+    if network is None and objective is None:
+        own = [each for each in found if each.objective.name not in loaded.model.fixed]
+        found = own or found  # a teacher's predictions are not the run's
     if not found:
         reading = f" that reads {network}" if network else ""
         raise WorkbenchError(f"{run} has no task with {what}{reading}: {wanted}")
