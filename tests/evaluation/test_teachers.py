@@ -11,9 +11,10 @@ import torch
 
 from tests.evaluation.conftest import network, prepare, recipe_tree
 from workbench.core.errors import WorkbenchError
+from workbench.evaluation.finetuning.finetuning import fine_tune
 from workbench.evaluation.scoring.evaluated_run import open_run
 from workbench.evaluation.scoring.evaluation import evaluate
-from workbench.evaluation.task_options import ClassifyScoring
+from workbench.evaluation.task_options import ClassifyScoring, ClassifyTuning
 from workbench.evaluation.tasks.classify import Classification
 from workbench.interop.checkpoint_recipe import recipe_named
 from workbench.objectives.classify import Classify
@@ -140,3 +141,24 @@ def test_a_follower_is_measured_with_the_head_of_the_network_it_follows(
     ]
     assert numbers[0] == numbers[1]  # with a decay of 0 they are one network
     assert own.followed("ema") == "main"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_fine_tuning_learns_the_labels_and_what_its_teachers_say(
+    pretrained: Path, corpus: str, tmp_path: Path, count: int
+) -> None:
+    def tuned(name: str, *overrides: str, **options: Any) -> Path:
+        options |= {"label": "hour", "output": str(tmp_path / name), "epochs": 1.0, "batch_size": 8}
+        tuning = ClassifyTuning(run=pretrained, corpus=corpus, overrides=list(overrides), **options)
+        return fine_tune(Classification(), tuning)
+
+    teachers = [str(tuned(f"large{n}", f"seed={n}")) for n in range(count)]
+    run = tuned("small", "model.main.init_from=[]", teacher=teachers) if count == 1 else tuned("s", teacher=teachers)
+    recipe = load(run).recipe
+    assert [spec["weight"] for spec in recipe.tasks["classify"].objectives] == [0.5, *[0] * count, 0.5]
+    assert [network for network, spec in recipe.networks.items() if spec.frozen] == ["teacher", "teacher1", "teacher2"][
+        count // 2 : count // 2 + count
+    ]
+    assert evaluate(Classification(), ClassifyScoring(run=run, corpus=corpus)).counts
+    with pytest.raises(WorkbenchError, match=r"it has no objective classify \(it has mlm\)"):
+        tuned("none", teacher=[str(pretrained)])

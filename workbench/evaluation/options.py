@@ -70,6 +70,12 @@ class Tuning:
         list[StoredFolder] | None,
         typer.Option(metavar="RUN", help="Add the adapters of this run to the network. Repeatable."),
     ] = None
+    teacher: Annotated[
+        list[Place] | None,
+        typer.Option(
+            metavar="RUN", help="Learn also what this run predicts, which was fine-tuned on the same task. Repeatable."
+        ),
+    ] = None
     seeds: Annotated[
         Count, typer.Option(help="Number of runs, each with its own seed, evaluated on --held-out and tabulated.")
     ] = 1

@@ -234,6 +234,11 @@ class MultiHeadAttention(CutModule, nn.Module):
         if self.rotary is not None:
             q = rotate(q, queries.turns(self.head_size, q.dtype, self.rotary))
             k = rotate(k, keys.turns(self.head_size, k.dtype, self.rotary))
+        if context.projects:
+            heads = (queries.contiguous(q), keys.contiguous(k), keys.contiguous(v))
+            q_heads, k_heads, v_heads = (self.of_all_ranks(part.transpose(0, 1)) for part in heads)
+            scale = self.head_size**-0.5 if self.scale is None else self.scale
+            context.project(names, (q_heads, k_heads, v_heads), scale)
         if context.keeps("keys"):
             known, keys = context.recall(names[1], torch.stack([k, v], 1), apart=not self.seen.adapted)
             k, v = known.unbind(1)

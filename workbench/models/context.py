@@ -24,17 +24,38 @@ class AttentionRecord(NamedTuple):
     weights: list[Tensor]
 
 
+class ProjectionRecord(NamedTuple):
+    """The queries, keys and values of an attention call, after rotary positions: the number of its layer, the streams
+    of its queries and of its keys, the projections of each sequence [heads, its rows, size], and the factor of their
+    products."""
+
+    layer: int
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    q: list[Tensor]
+    k: list[Tensor]
+    v: list[Tensor]
+    scale: float
+
+    def scores(self) -> list[Tensor]:
+        """The scaled products of each sequence [heads, its queries, its keys]: the scores before a score bias and
+        before rows are hidden from others."""
+        return [(q * self.scale) @ k.transpose(-1, -2) for q, k in zip(self.q, self.k, strict=True)]
+
+
 class Context:
     """The properties of one batch, shared by all layers of a forward, and the states kept for heads and figures.
 
     Args:
         keep_attention: whether attention weights are kept, or of which layers, by their numbers in the stack.
+        keep_projections: the same for queries, keys and values, which every kernel can hand out.
         cache: the cache from which the sequences continue; `updated_cache` is the one after the forward.
 
     Attributes:
         batch: with a KV cache, also the streams that only the cache has, without rows.
         progress: of the run: 0 at its start, 1 at its end and in evaluation.
         attention: of every attention call of the layers for which it is kept.
+        projections: likewise.
         hidden: the streams before the first layer and after each, where they are kept.
         kind: of the layer that runs, for messages.
         taps: the streams at each layer `tap`, by its name, and tensors that other layers pass to heads.
@@ -45,6 +66,7 @@ class Context:
         batch: Batch,
         *,
         keep_attention: bool | Collection[int] = False,
+        keep_projections: bool | Collection[int] = False,
         keep_hidden: bool = False,
         progress: float = 1.0,
         cache: KVCache | None = None,
@@ -58,7 +80,9 @@ class Context:
         self._wholes: dict[tuple[str, ...], Layout] = {}
         self._spread: dict[tuple[str, ...], CacheLayout] = {}
         self.keep_attention, self.keep_hidden = keep_attention, keep_hidden
+        self.keep_projections = keep_projections
         self.attention: list[AttentionRecord] = []
+        self.projections: list[ProjectionRecord] = []
         self.hidden: list[dict[str, Tensor]] = []
         self.taps: dict[str, dict[str, Tensor]] = {}
 
@@ -80,9 +104,24 @@ class Context:
     @property
     def looks(self) -> bool:
         """Whether the attention weights of the current layer are kept."""
-        if isinstance(self.keep_attention, bool):
-            return self.keep_attention
-        return self._layer in self.keep_attention
+        return self._among(self.keep_attention)
+
+    @property
+    def projects(self) -> bool:
+        """Whether the queries, keys and values of the current layer are kept."""
+        return self._among(self.keep_projections)
+
+    def _among(self, kept: bool | Collection[int]) -> bool:
+        return kept if isinstance(kept, bool) else self._layer in kept
+
+    def project(
+        self, names: tuple[tuple[str, ...], tuple[str, ...]], parts: tuple[Tensor, Tensor, Tensor], scale: float
+    ) -> None:
+        """Keep the queries, keys and values of an attention call of this layer, each [heads, rows, size], with the rows
+        of each sequence together."""
+        lengths = self.layout(*names[0]).lengths, *[self.layout(*names[1]).lengths] * 2
+        q, k, v = (list(part.split(sizes, 1)) for part, sizes in zip(parts, lengths, strict=True))
+        self.projections.append(ProjectionRecord(self._layer, *names, q, k, v, scale))
 
     def look(self, names: tuple[tuple[str, ...], tuple[str, ...]], weights: list[Tensor]) -> None:
         """Keep the weights of an attention call of this layer, whose queries and keys are of these streams."""
@@ -113,6 +152,10 @@ class Context:
     def cast_kept(self, dtype: torch.dtype) -> None:
         """Convert all states kept for heads and figures to this dtype; a KV cache stays as its network reads it."""
         self.attention = [call._replace(weights=[w.to(dtype) for w in call.weights]) for call in self.attention]
+        self.projections = [
+            call._replace(**{name: [rows.to(dtype) for rows in getattr(call, name)] for name in ("q", "k", "v")})
+            for call in self.projections
+        ]
         self.hidden = [_cast(streams, dtype) for streams in self.hidden]
         self.taps = {place: _cast(streams, dtype) for place, streams in self.taps.items()}
 

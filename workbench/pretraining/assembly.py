@@ -74,9 +74,8 @@ def _head(placed: TaskObjective, recipe: Recipe, networks: dict[str, Network]) -
     if placed.network not in networks:
         raise unknown("network", placed.network, networks, f"objective {placed.name!r}")
     with entered(building().collecting()) as context:
-        head: Head = call(
-            objective, "head", GLOBAL_BATCH_HEAD if objective.global_batch else HEAD, networks[placed.network]
-        )
+        returned = GLOBAL_BATCH_HEAD if objective.global_batch else HEAD
+        head: Head = call(objective, "head_among", returned, networks[placed.network], networks)
     if (own := build_record_of(objective)) is not None:  # the objective itself depends on the control
         record(objective, replace(own, opened=own.opened | context.built("").opened))
     mark(head, f"{named(objective)}, its head")

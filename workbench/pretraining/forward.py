@@ -6,7 +6,7 @@ A network reads a view once, however many heads need it. Everything is computed 
     inputs.known("rows")        a target on the host, as the loader made it
     inputs.states               hidden states of the objective's own network and view (`inputs.network`, `inputs.batch`)
     inputs.read(network, view)  the same of others (a teacher, a momentum copy), with taps; hidden states and attention
-                                for heads with `reads_hidden`, `reads_attention`
+                                for heads with `reads_hidden`, `reads_attention`, `reads_projections`
     inputs.network_of("teacher") another network itself, with its layers and embeddings; runs nothing
     inputs.run(batch, network)  of a batch built on the device (`batch.replace`, `batch.pick`): sampled tokens, new
                                 pairs; `after` a tap, of the layers behind it
@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError, unknown
-from workbench.models.context import AttentionRecord, Context
+from workbench.models.context import AttentionRecord, Context, ProjectionRecord
 from workbench.models.kv_cache import KVCache
 from workbench.models.network import Network, States
 from workbench.models.sharing import SharedStates
@@ -50,6 +50,7 @@ class NetworkOutput:
         hidden: the streams before the first layer and after each; empty unless a head of the micro-batch has
             `reads_hidden`.
         attention: of every attention call of the layers that one names in `reads_attention`.
+        projections: queries, keys and values, likewise of those in `reads_projections`.
         cache: the rows read so far, where the network continued from a KV cache.
     """
 
@@ -59,6 +60,7 @@ class NetworkOutput:
     taps: dict[str, States] = field(default_factory=dict)
     hidden: list[States] = field(default_factory=list)
     attention: list[AttentionRecord] = field(default_factory=list)
+    projections: list[ProjectionRecord] = field(default_factory=list)
     cache: KVCache | None = None
 
 
@@ -82,7 +84,8 @@ def read(
     with torch.set_grad_enabled(torch.is_grad_enabled() and not network.frozen):
         states = network(batch, context, after=after, taps=taps, leaves=leaves, takes=takes)
     cache = context.updated_cache if kept.get("cache") is not None else None
-    return NetworkOutput(network, batch, states, context.taps, context.hidden, context.attention, cache)
+    kept_states = (context.hidden, context.attention, context.projections)
+    return NetworkOutput(network, batch, states, context.taps, *kept_states, cache)
 
 
 @dataclass(frozen=True)
@@ -103,8 +106,8 @@ class ForwardPass:
         networks: by name.
         views: the micro-batch's batches.
         progress: of the run, 0 at its start and 1 at its end and in evaluation.
-        keep: outputs of every read that are kept, in addition to the states: `hidden`, `attention` (True, or the
-            numbers of layers).
+        keep: outputs of every read that are kept, in addition to the states: `hidden`, `attention`, `projections`
+            (True, or the numbers of layers).
         averages: of heads, by follower and objective.
         recall: the memory of the networks, where texts are read on; not for batches built on the device.
     """

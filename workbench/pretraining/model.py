@@ -21,6 +21,9 @@ from workbench.pretraining.objective import EMBEDDED, LOSS, GlobalBatchHead, Hea
 from workbench.recipe.spec import Follower
 from workbench.sequences.batch import MicroBatch
 
+KEPT = ("hidden", "attention", "projections")
+"""What a network can keep of its layers for heads that read it (`Head.reads_hidden`, ...)."""
+
 
 @dataclass(frozen=True)
 class WeightUpdate:
@@ -166,7 +169,7 @@ class PretrainingModel(nn.Module):
         self, micro: MicroBatch, objectives: list[str], embed: Container[str]
     ) -> dict[str, LossOutput | dict[str, Tensor]]:
         networks = {name: self.network(name) for name in self.networks}
-        keep = {what: kept for what in ("hidden", "attention") if (kept := self._kept(objectives, what))}
+        keep = {what: kept for what in KEPT if (kept := self._kept(objectives, what))}
         averages = {name: dict(self.averages[name].items()) for name in self.followers}  # type: ignore[operator]
         recall = self.remembered.at(micro) if self.remembered is not None and micro.slots else None
         passed = ForwardPass(networks, micro.views, progress=self.progress, keep=keep, averages=averages, recall=recall)

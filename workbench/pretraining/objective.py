@@ -57,6 +57,7 @@ class Head(nn.Module):
         reads_hidden: whether the reads of its micro-batches keep the states of every layer.
         reads_attention: the layers whose attention weights they keep, by their numbers in the stack; True: all
             (`workbench.pretraining.forward.NetworkOutput`).
+        reads_projections: likewise the layers whose queries, keys and values they keep.
         keeps: the `LossOutput.outputs` that are gathered over the micro-batches and ranks of a step for `after_step`.
         by_token: its parameters that have a row for each token of the vocabulary.
         by_class: those that have a row for each of `Objective.class_names`; another run loads them by name.
@@ -64,6 +65,7 @@ class Head(nn.Module):
 
     reads_hidden: bool = False
     reads_attention: bool | frozenset[int] = False
+    reads_projections: bool | frozenset[int] = False
     keeps: tuple[str, ...] = ()
     by_token: tuple[str, ...] = ()
     by_class: tuple[str, ...] = ()
@@ -218,6 +220,10 @@ class Objective:
     def head(self, network: Network) -> Head:
         """The module with the loss, for this network's sizes."""
         raise NotImplementedError(f"{type(self).__name__} must define head")
+
+    def head_among(self, network: Network, networks: Mapping[str, Network]) -> Head:
+        """The same for an objective whose head is made for other networks of the recipe as well, such as a teacher."""
+        return self.head(network)
 
 
 class Continuation:

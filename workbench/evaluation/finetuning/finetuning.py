@@ -15,9 +15,11 @@ from workbench.core.files.urls import local_path, url_of
 from workbench.core.local_copies import place_of, with_urls
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.finetuning.first_samples import check_tuning
+from workbench.evaluation.finetuning.teaching import with_teachers
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.scoring.downstream_task import DownstreamTask, Setup
 from workbench.interop.run_or_checkpoint import name_at, recipe_at
+from workbench.interop.stored_networks import with_stored_networks
 from workbench.pretraining.task import DEFAULT_NETWORK
 from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe, Spec, TaskSpec, TrainSpec
 from workbench.recipe.trees import with_overrides
@@ -94,7 +96,8 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
         schedule="together",
         control=tuning.control or base.control,
     )
-    recipe = with_overrides(recipe, tuning.overrides or [])
+    recipe = with_overrides(with_teachers(recipe, tuning.teacher or ()), tuning.overrides or [])
+    recipe = with_stored_networks(recipe, trust=tuning.trust)
     if objective["objective"] not in {each["objective"] for each in _objectives(base)}:
         _warn_few_steps(recipe.train, setup.movement)
     for read in (base, recipe):
