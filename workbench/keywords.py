@@ -168,6 +168,7 @@ class Finetune(TypedDict, total=False):
     stride: int | None
     tail: str
     target: str | None
+    teacher: Places | None
     types: str | None
     without: str | Sequence[str] | None
 

@@ -152,10 +152,9 @@ class Context:
     def cast_kept(self, dtype: torch.dtype) -> None:
         """Convert all states kept for heads and figures to this dtype; a KV cache stays as its network reads it."""
         self.attention = [call._replace(weights=[w.to(dtype) for w in call.weights]) for call in self.attention]
-        self.projections = [
-            call._replace(**{name: [rows.to(dtype) for rows in getattr(call, name)] for name in ("q", "k", "v")})
-            for call in self.projections
-        ]
+        for number, call in enumerate(self.projections):
+            q, k, v = ([rows.to(dtype) for rows in part] for part in (call.q, call.k, call.v))
+            self.projections[number] = call._replace(q=q, k=k, v=v)
         self.hidden = [_cast(streams, dtype) for streams in self.hidden]
         self.taps = {place: _cast(streams, dtype) for place, streams in self.taps.items()}
 

@@ -53,9 +53,9 @@ class Distil(Objective):
             averaged.
         temperature: T of `logits`.
         teacher: for the other losses: the network whose layers are followed.
-        layers: the pairs of layers. With S and T layers `every` pairs layer i with layer i T / S, `inner` leaves out the
-            last one of several, `last` pairs the last ones, `embeddings` the rows before the first layer. A list has the
-            teacher's layers, counted from 1, for the student's first, second, ...
+        layers: the pairs of layers. With S and T layers `every` pairs layer i with layer i T / S, `inner` leaves out
+            the last one of several, `last` pairs the last ones, `embeddings` the rows before the first layer. A list
+            has the teacher's layers, counted from 1, for the student's first, second, ...
         relations: for relations: the pairs of projections, such as qk, vv.
         relation_heads: into which the heads together are divided for `relations`; by default each network has its own,
             which must be equally many.
@@ -255,8 +255,8 @@ class AttentionHead(Head):
         if self.relations is None:
             yield from zip(ours.scores(), theirs.scores(), strict=True)
             return
-        for one, other in self.relations:
-            sides = [self._related(getattr(side, one), getattr(side, other)) for side in (ours, theirs)]
+        for pair in self.relations:
+            sides = [self._related(*(getattr(side, part) for part in pair)) for side in (ours, theirs)]
             yield from zip(*sides, strict=True)
 
     def _related(self, one: list[Tensor], other: list[Tensor]) -> list[Tensor]:
