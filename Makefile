@@ -1,7 +1,8 @@
 # make demo    install, prepare small corpora, pretrain, evaluate, write a report: about five minutes on two cores
 # make test    install if needed, run the gate: the tests of every change
 # make test-docs, test-gpu, test-systems, test-scale, test-slow    run the other tests: all pages of the documentation, the
-#     simulated CUDA device, every recipe, many processes (random kills, object stores, Ray), what takes long
+#     simulated CUDA device, every recipe, many processes (random kills, object stores, Ray), what takes long; SHARE=4
+#     runs every fourth case of each file
 # make test-all    run all tests
 # make test-newest    run the tests with the newest packages of the index, on each Python of PYTHONS that is there
 # make test-machines    run the tests as other machines would: other kernels, threads, a busy neighbour
@@ -19,6 +20,8 @@ HOURS ?= 1
 SEED ?= 0
 KIND ?= text
 PYTHONS ?= 3.11 3.12 3.13 3.14
+SHARE ?= 1
+SHARED := --share $(SHARE)
 PARALLEL := --numprocesses 2 --dist worksteal
 GATE := --numprocesses 2 --dist loadfile -m "not (slow or scale or docs or simulator or systems)"
 export OMP_NUM_THREADS ?= 2
@@ -47,16 +50,16 @@ test-all: $(INSTALLED)
 	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(PARALLEL)
 
 test-docs test-systems: $(INSTALLED)
-	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(PARALLEL) -m "$(@:test-%=%) and not slow"
+	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(PARALLEL) $(SHARED) -m "$(@:test-%=%) and not slow"
 
 test-gpu: $(INSTALLED)
-	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(PARALLEL) -m "simulator and not slow"
+	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(PARALLEL) $(SHARED) -m "simulator and not slow"
 
 test-scale: $(INSTALLED)
-	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest -m "scale and not slow"
+	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(SHARED) -m "scale and not slow"
 
 test-slow: $(INSTALLED)
-	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(PARALLEL) -m slow
+	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(PARALLEL) $(SHARED) -m slow
 
 test-machines: $(INSTALLED)
 	"$(BIN)/python" tests/machines.py $(GATE)

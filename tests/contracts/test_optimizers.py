@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -84,17 +83,17 @@ def test_reading_a_number_on_the_meta_device_raises() -> None:
         torch.optim.Adafactor([p]).step()
 
 
-@cache
+@pytest.fixture(scope="module")
 def on_two_ranks() -> Any:
     specs = {name: spec_of({"optimizer": part, **case.options}) for name, (part, case) in cases_of("optimizer").items()}
     return on_ranks(2, differences, specs, (2,), ("shard",))
 
 
 @over("optimizer")
-def test_shards_give_what_one_rank_gives(name: str) -> None:
+def test_shards_give_what_one_rank_gives(name: str, on_two_ranks: Any) -> None:
     """Parameters, state and the norm of gradients after steps with clipping, and a resumed run, on two ranks that hold
     shards; the statistics of all tensors take at most two collectives a step."""
-    for found in on_two_ranks():
+    for found in on_two_ranks:
         assert max(found[name].parameters, found[name].norms, found[name].state) < 1e-6
         assert found[name].resumed
         assert max(found[name].collectives) <= 2

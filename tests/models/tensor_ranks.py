@@ -76,10 +76,13 @@ class TensorCase:
     reads: list[Tensor] = field(default_factory=list)
 
 
-def names(data: int) -> list[str]:
+def names(data: int, few: bool = False) -> list[str]:
     """The names of the cases: each case of each layer with each of the options, and networks. On several data
-    ranks, over which `fully_shard` divides parameters further, options that make no difference there are left out."""
+    ranks, over which `fully_shard` divides parameters further, options that make no difference there are left out.
+    `few` leaves each layer as it is, but one that has each of the options."""
     every = [f"layer {name} + {terms}" for name in cases_of("layer") for terms in TERMS]
+    if few:
+        every = [name for name in every if name.endswith(" + ") or name.startswith("layer self + ")]
     every += [*(f"adapter {name}" for name in ADAPTERS), *(f"share {name}" for name in SHARES), "memory", "outside"]
     if data > 1:
         apart = {"layer self + relative", "adapter lora columns", "adapter bottleneck columns", "adapter prefix"}
@@ -268,7 +271,7 @@ def difference(found: Tensor | None, expected: Tensor | None) -> float:
     return float((found - expected).detach().abs().max() / expected.detach().abs().max().clamp_min(1))
 
 
-def run_rank(folder: Path, rank: int, data: int, tensor: int) -> None:
+def run_rank(folder: Path, rank: int, data: int, tensor: int, few: bool) -> None:
     """Run every case as one rank of data x tensor, and write the differences to `<rank>.json` of the folder."""
     torch.set_num_threads(1)
     store, ranks = folder / "store", data * tensor
@@ -276,7 +279,7 @@ def run_rank(folder: Path, rank: int, data: int, tensor: int) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=limit)
     mesh = init_device_mesh("cpu", (data, tensor), mesh_dim_names=("data", "tensor"))
     found: dict[str, Any] = {}
-    for name in names(data):
+    for name in names(data, few):
         try:
             found[name] = (
                 stored(folder, rank, data, mesh)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -29,24 +29,29 @@ from workbench.parallel.tensor_parallel import check_tensors
 
 LIMIT = 240.0
 CLOSE = 3e-6
-Found = Callable[[int], dict[str, Any]]
+RANKS = [
+    pytest.param((1, True), id="few"),
+    pytest.param((1, False), id="all", marks=pytest.mark.scale),
+    pytest.param((2, False), id="divided further", marks=pytest.mark.scale),
+]
+"""Numbers of data ranks, and whether few of the options are tried."""
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+class Found(NamedTuple):
     """The differences of all cases on so many data ranks x 2 tensor ranks, from every rank."""
-    made: dict[int, dict[str, Any]] = {}
 
-    def of(data: int) -> dict[str, Any]:
-        if data not in made:
-            made[data] = _run(tmp_path_factory.mktemp("ranks"), data)
-        return made[data]
-
-    return of
+    data: int
+    cases: dict[str, Any]
 
 
-def _run(folder: Path, data: int) -> dict[str, Any]:
-    ranks = [SERVER.Process(target=run_rank, args=(folder, rank, data, 2)) for rank in range(2 * data)]
+@pytest.fixture(scope="module", params=RANKS)
+def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    data, few = request.param
+    return Found(data, _run(tmp_path_factory.mktemp("ranks"), data, few))
+
+
+def _run(folder: Path, data: int, few: bool) -> dict[str, Any]:
+    ranks = [SERVER.Process(target=run_rank, args=(folder, rank, data, 2, few)) for rank in range(2 * data)]
     for rank in ranks:
         rank.start()
     try:
@@ -61,10 +66,11 @@ def _run(folder: Path, data: int) -> dict[str, Any]:
     return {name: [of_rank[name] for of_rank in every] for name in every[0]}
 
 
-def check(found: dict[str, Any], prefix: str) -> None:
-    """Check that the cases with a prefix are there, and that all differences are small."""
-    cases = {name: of_ranks for name, of_ranks in found.items() if name.startswith(prefix)}
-    assert cases, prefix
+def check(found: Found, prefix: str) -> None:
+    """Check that the cases with a prefix are there, on several data ranks those that are divided further, and that all
+    differences are small."""
+    cases = {name: of_ranks for name, of_ranks in found.cases.items() if name.startswith(prefix)}
+    assert cases or found.data > 1, prefix
     for name, of_ranks in cases.items():
         for result in of_ranks:
             assert isinstance(result, dict), f"{name}: {result}"
@@ -72,45 +78,41 @@ def check(found: dict[str, Any], prefix: str) -> None:
             assert not far, f"{name}: {far}"
 
 
-@pytest.mark.parametrize("data", [1, 2])
 @pytest.mark.parametrize("layer", cases_of("layer"))
-def test_a_layer_equals_one_rank(layer: str, data: int, found: Found) -> None:
+def test_a_layer_equals_one_rank(layer: str, found: Found) -> None:
     """The loss, all states and attention weights, each gradient, and the parameters as checkpoints read them."""
-    if data == 1 or any(name.startswith(f"layer {layer} + ") for name in found(data)):
-        check(found(data), f"layer {layer} + ")
+    check(found, f"layer {layer} + ")
 
 
 def test_most_layers_are_cut(found: Found) -> None:
     """Those that attend, at least."""
     for name, (_, case) in cases_of("layer").items():
-        result = found(1)[f"layer {name} + "][0]
-        assert any(what.startswith("cut ") for what in result) == ("attention" not in case.excused), name
+        for result in found.cases.get(f"layer {name} + ", [])[:1]:
+            assert any(what.startswith("cut ") for what in result) == ("attention" not in case.excused), name
 
 
-@pytest.mark.parametrize("data", [1, 2])
 @pytest.mark.parametrize("name", [*(f"adapter {name}" for name in ADAPTERS), *(f"share {name}" for name in SHARES)])
-def test_a_network_equals_one_rank(name: str, data: int, found: Found) -> None:
-    if data == 1 or name in found(data):
-        check(found(data), name)
+def test_a_network_equals_one_rank(name: str, found: Found) -> None:
+    check(found, name)
 
 
-def test_parts_are_divided_by_fully_shard(found: Found) -> None:
-    """Of the cases of two data ranks enough are there."""
-    assert {"layer self + dropout", "layer self + relative", "adapter prefix", "share all"} <= found(2).keys()
+def test_enough_cases_are_there(found: Found) -> None:
+    """Also of those that `fully_shard` divides further."""
+    assert {"layer self + dropout", "layer self + relative", "adapter prefix", "share all"} <= found.cases.keys()
 
 
-@pytest.mark.parametrize("data", [1, 2])
-def test_a_checkpoint_has_the_order_of_one_rank(data: int, found: Found) -> None:
+def test_a_checkpoint_has_the_order_of_one_rank(found: Found) -> None:
     """Weights and moments of all parameters, those that are not cut once; and what is restored is what was saved."""
-    check(found(data), "stored")
+    assert "stored" in found.cases
+    check(found, "stored")
 
 
 def test_a_cache_is_read_as_on_one_rank(found: Found) -> None:
-    check(found(1), "memory")
+    check(found, "memory")
 
 
 def test_a_layer_that_goes_past_the_entry_of_a_block_is_refused(found: Found) -> None:
-    assert all("mixed torch.Tensor and DTensor" in result for result in found(1)["outside"])
+    assert all("mixed torch.Tensor and DTensor" in result for result in found.cases.get("outside", []))
 
 
 @pytest.mark.parametrize("cut", [CutDim(0), CutDim(0, 3), CutDim(1, 2)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import tempfile
 import time
 import traceback
@@ -21,14 +20,12 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
+from tests.fork_server import SERVER
 from workbench.optimization.clipping import clip_gradients
 from workbench.optimization.factory import make_optimizer
 from workbench.optimization.groups import freeze, hold_back
 from workbench.optimization.optimizer_state import load_optimizer_state, optimizer_state
 from workbench.recipe.spec import GroupSpec, TrainSpec
-
-SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload([__name__])
 
 
 class Uneven(nn.Module):

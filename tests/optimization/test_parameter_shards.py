@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,15 +31,15 @@ from workbench.training.plan import _check_optimizer
 OF_TORCH = sorted(kind.__name__ for kind in ELEMENTWISE)
 
 
-@cache
+@pytest.fixture(scope="module")
 def of_torch_on_two_ranks() -> Any:
     specs = {name: spec_of({"optimizer": f"torch.optim:{name}"}, clip_norm=None, steps=5) for name in OF_TORCH}
     return on_ranks(2, differences, specs, (2,), ("shard",))
 
 
 @pytest.mark.parametrize("name", OF_TORCH)
-def test_elementwise_optimizers_of_torch_give_the_bits_of_one_rank(name: str) -> None:
-    for found in of_torch_on_two_ranks():
+def test_elementwise_optimizers_of_torch_give_the_bits_of_one_rank(name: str, of_torch_on_two_ranks: Any) -> None:
+    for found in of_torch_on_two_ranks:
         assert found[name].equal
         assert found[name].state == 0
         assert found[name].resumed

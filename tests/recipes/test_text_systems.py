@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from kg.objectives.entity_linking import EntityLinking
 from kg.objectives.supersense import Supersense
 from tests.recipes.conftest import COUNTRIES, TOWNS, write_corpus
-from tests.recipes.shipped_recipes import kinds, marked, of_each_part, reads_images, recipe
+from tests.recipes.shipped_recipes import kinds, marked, of_each_part, reads_images, recipe, trees
 from tests.recipes.systems import ONE, objectives, one_step, refusal
 from workbench.components.building import short_names
 from workbench.core.errors import WorkbenchError
@@ -33,7 +33,7 @@ from workbench.pretraining.objective import Objective
 from workbench.recipe.reading import recipe_names
 from workbench.runs.loaded_run import load
 
-NAMES = [name for name in recipe_names() if recipe(name).kind != "vision-language" and not reads_images(name)]
+NAMES = [name for name in recipe_names() if trees()[name]["kind"] != "vision-language" and not reads_images(name)]
 GATE = of_each_part(NAMES)
 TAKEN = ("key", "corpus", "draw", "translations", "turns")
 TUNED = {

@@ -23,7 +23,10 @@ from workbench.training.pretrain import pretrain
 TINY = [name.removesuffix("-tiny") for name in sizes() if name.endswith("-tiny")]
 QUICK = ("bert", "uniter", "ernie-thu")
 ALL = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in TINY]
-BY_HEART = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in ("e-bert", "b2t2", "unicoder-vl"))]
+BY_HEART = [
+    pytest.param("bert", marks=pytest.mark.long),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("uniter", "ernie-thu", "e-bert", "b2t2", "unicoder-vl")),
+]
 """Those of which it is measured that they do."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 import traceback
@@ -18,10 +17,9 @@ import torch.distributed.checkpoint
 import torch.distributed.fsdp
 import torch.distributed.tensor
 
+from tests.fork_server import SERVER
 from workbench.core.processes.distributed import World
 
-SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload([__name__])
 PATIENCE = 60.0
 KILLED = -9
 

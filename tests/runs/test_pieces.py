@@ -187,6 +187,7 @@ def spread_out(world: World, folder: Path) -> None:
         assert torch.equal(stored.read(name, box_of(tensor)), mine), name
 
 
+@pytest.mark.scale
 def test_every_placement_on_four_ranks(tmp_path: Path) -> None:
     (tmp_path / "pieces").mkdir()
     on_ranks([Phase(4, spread_out, (tmp_path / "pieces",))], tmp_path / "ranks")

@@ -30,6 +30,7 @@ def resuming(size: int, way: str, *runs: Path, exact: bool = False) -> Phase:
     return Phase(size, resume, (list(runs), way, exact))
 
 
+@pytest.mark.scale
 def test_a_checkpoint_of_four_ranks_is_resumed_by_any_number(tmp_path: Path) -> None:
     run, alone = tmp_path / "run", tmp_path / "alone"
     phases = [
@@ -88,6 +89,7 @@ def test_a_file_of_a_rank_that_is_missing_or_changed(tmp_path: Path) -> None:
             shutil.rmtree(tmp_path / "damaged")
 
 
+@pytest.mark.scale
 def test_parameters_that_tensor_parallelism_cuts(tmp_path: Path) -> None:
     """They are stored in their own order, whatever the order of the heads on the ranks."""
     sizes = {1: 1, 2: 2, 4: 2}

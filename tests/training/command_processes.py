@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import faulthandler
-import importlib
 import logging
 import multiprocessing
 import os
@@ -11,22 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.fork_server import SERVER
 from workbench.cli.app import main
-
-LATE = (
-    "workbench.cli.training",
-    "workbench.training.pretrain",
-    "workbench.report.page",
-    "torch.distributed.fsdp",
-    "torch.utils.tensorboard",
-    "tensorboard.summary.writer.event_file_writer",
-    "scipy.special",
-)
-for name in LATE:  # what the command imports when it needs it: here once for all processes
-    importlib.import_module(name)
-
-SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload([__name__])
 
 
 class Forked:

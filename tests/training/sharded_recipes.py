@@ -1,15 +1,10 @@
-"""Steps of small recipes on one rank of several: `python -m tests.training.sharded_recipes FILE`.
-
-FILE holds the small corpora, the names, and the options of `steps`; the losses go to FILE.RANK. The ranks come from the
-variables of torchrun; `NODES` divides them among pretended nodes.
-"""
+"""Steps of small recipes on one rank of several."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import pickle
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +89,13 @@ def steps(
     return seen
 
 
-def main(file: Path) -> None:
+def run_rank(environment: dict[str, str], file: Path) -> None:
+    """Run the steps that a file asks for: the small corpora, names, a number of pretended nodes and the options of
+    `steps`. The losses go to `FILE.RANK`, what is printed to `FILE.RANK.txt`. The environment is that of torchrun."""
+    with file.with_suffix(f".{environment['RANK']}.txt").open("w") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    os.environ.update(environment)
     torch.set_num_threads(1)
     data, names, nodes, options = pickle.loads(file.read_bytes())
     with distributed() as world:
@@ -103,7 +104,3 @@ def main(file: Path) -> None:
         for name in names:
             found[name] = steps(name, data, world, **options)
             file.with_suffix(f".{world.rank}").write_bytes(pickle.dumps(found))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

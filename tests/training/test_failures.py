@@ -237,7 +237,8 @@ def _raising(error: BaseException) -> Callable[[], None]:
 
 def test_status_json_says_how_a_run_ended(make_recipe: Any, tmp_path: Path) -> None:
     """A scheduler's hook reads the exit code, rank, host, step and reason."""
-    run, recipe = tmp_path / "run", load_recipe(str(make_recipe(lambda tree: tree["train"].update(save_every=1))))
+    few = make_recipe(lambda tree: tree["train"].update(max_steps=6, save_every=1))
+    run, recipe = tmp_path / "run", load_recipe(str(few))
 
     def status(step: int, do: Callable[[], None]) -> tuple[int, int, str]:
         with suppress(RuntimeError, MachineError, OSError, Stopped):

@@ -32,12 +32,14 @@ def wait_for_step(run: Path, step: int, process: Any) -> None:
     pytest.fail(f"step {step} did not come: {process.wait()}")
 
 
-@pytest.mark.scale
-def test_sigkill_at_a_random_step_and_resume_is_bitwise_equal(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.scale)])
+def test_sigkill_at_a_random_step_and_resume_is_bitwise_equal(
+    make_recipe: Any, launch: Launch, tmp_path: Path, kills: int
+) -> None:
     recipe = make_recipe(long)
     run = tmp_path / "killed"
     last = 0
-    for _ in range(2):
+    for _ in range(kills):
         process = launch(recipe, run)
         wait_for_step(run, last + random.randint(8, 25), process)
         time.sleep(random.random() * 0.02)

@@ -52,15 +52,16 @@ def mixed(tree: dict[str, Any], world_folder: Path) -> None:
     }
     tree["tasks"]["text"]["held_out"] = [str(world_folder / "held-out")]
     tree["schedule"] = "sampled"
-    tree["train"].update(evaluate_every=20, lr=0.002)
+    tree["train"].update(max_steps=8, evaluate_every=8, lr=0.002)
 
 
+@pytest.mark.long
 def test_two_ranks_equal_one(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
-    recipe = make_recipe()
+    recipe = make_recipe(lambda tree: tree["train"].update(max_steps=8))
     pretrain(load_recipe(str(recipe), trust=True), tmp_path / "one")
     run_ranks(launch, 2, recipe, tmp_path / "two")
     one, two = (columns(tmp_path / name, "mlm/loss", "grad_norm", "mlm/accuracy") for name in ("one", "two"))
-    assert len(one) == 20
+    assert len(one) == 8
     assert np.ptp(one[:, 0]) > 0.1
     np.testing.assert_allclose(two, one, atol=1e-5, rtol=1e-5)
 
@@ -74,6 +75,7 @@ def replaced(tree: dict[str, Any]) -> None:
     tree["tasks"]["text"]["objectives"] = [mlm, rtd]
 
 
+@pytest.mark.scale
 def test_what_is_drawn_on_the_device_does_not_depend_on_ranks(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
     """`found` counts the tokens that were replaced: another draw anywhere and it is another number."""
     recipe = make_recipe(replaced)
@@ -84,7 +86,10 @@ def test_what_is_drawn_on_the_device_does_not_depend_on_ranks(make_recipe: Any, 
     np.testing.assert_allclose(two, one, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("schedule", ["sampled", "together"])
+@pytest.mark.parametrize(
+    "schedule",
+    [pytest.param("sampled", marks=pytest.mark.long), pytest.param("together", marks=pytest.mark.scale)],
+)
 def test_global_batch_and_several_tasks_on_two_ranks(
     make_recipe: Any, world_folder: Path, launch: Launch, tmp_path: Path, schedule: str
 ) -> None:
@@ -92,7 +97,7 @@ def test_global_batch_and_several_tasks_on_two_ranks(
     pretrain(load_recipe(str(recipe), [f"schedule={schedule}"], trust=True), tmp_path / "one")
     run_ranks(launch, 2, recipe, tmp_path / "two", f"schedule={schedule}")
     one, two = read_metrics(tmp_path / "one"), read_metrics(tmp_path / "two")
-    assert len(one) == len(two) == 21
+    assert len(one) == len(two) == 9
     seen = set()
     for first, second in zip(one, two, strict=True):
         names = {name for name in first if "/" in name} | ({"grad_norm"} & set(first))
@@ -115,6 +120,7 @@ def contrast_without_work(tree: dict[str, Any]) -> None:
     without_work(tree)
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize("change", [contrast, contrast_without_work])
 def test_a_micro_batch_on_every_rank_is_compared_with_all(
     make_recipe: Any, world_folder: Path, launch: Launch, tmp_path: Path, change: Callable[[dict[str, Any]], None]
@@ -135,6 +141,7 @@ def test_a_micro_batch_on_every_rank_is_compared_with_all(
     assert "held_out/contrast/accuracy" in one[-1]
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize("sizes", [(2, 1), (6, 1)], ids=["one pass", "two passes"])
 def test_what_is_compared_need_not_be_sequences(
     make_recipe: Any, world_folder: Path, launch: Launch, tmp_path: Path, sizes: tuple[int, int]
@@ -223,6 +230,7 @@ STRANGE = [
 ]
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize("change", STRANGE)
 def test_parts_that_leave_parameters_unused_know_nothing_of_ranks(
     make_recipe: Any, launch: Launch, tmp_path: Path, change: Callable[[dict[str, Any]], None]
@@ -238,6 +246,7 @@ def test_parts_that_leave_parameters_unused_know_nothing_of_ranks(
         torch.testing.assert_close(second[name], tensor, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize("change", [None, with_memory])
 def test_restart_from_two_ranks_to_one_and_to_three(
     make_recipe: Any, launch: Launch, tmp_path: Path, change: Callable[[dict[str, Any]], None] | None

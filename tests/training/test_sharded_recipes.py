@@ -3,20 +3,19 @@ and a task that has no turn."""
 
 from __future__ import annotations
 
-import os
 import pickle
-import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.fork_server import SERVER
 from tests.recipes.conftest import World as Data
 from tests.recipes.conftest import write_world
-from tests.training.sharded_recipes import Losses, steps
+from tests.training.sharded_recipes import Losses, run_rank, steps
 from tests.training.test_ranks import free_port
 from workbench.core.processes.distributed import World
 from workbench.recipe.reading import recipe_names
@@ -53,26 +52,20 @@ def on_ranks(
     """The losses of each rank, by recipe. Processes that do not end are killed."""
     file = folder / "asked.pickle"
     file.write_bytes(pickle.dumps((data, names, nodes, options)))
-    settings = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    common = {**os.environ, **settings, "OMP_NUM_THREADS": "1", "WORKBENCH_COLLECTIVES": ""}
-    command = [sys.executable, "-m", "tests.training.sharded_recipes", str(file)]
-    ranks = [
-        subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(size)
-    ]
-    try:
-        outputs = [rank.communicate(timeout=TIMEOUT_S)[0] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-    assert [rank.returncode for rank in ranks] == [0] * size, "\n".join(outputs)[-4000:]
+    common = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    common["WORKBENCH_COLLECTIVES"] = ""
+    settings = [{**common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size)]
+    ranks = [SERVER.Process(target=run_rank, args=(each, file)) for each in settings]
+    for rank in ranks:
+        rank.start()
+    deadline = time.monotonic() + TIMEOUT_S
+    for rank in ranks:
+        rank.join(max(0.0, deadline - time.monotonic()))
+    codes = [rank.exitcode for rank in ranks]
+    for rank in ranks:
+        rank.kill()
+    outputs = "\n".join(path.read_text() for path in sorted(folder.glob("asked.*.txt")))
+    assert codes == [0] * size, f"{codes}\n{outputs[-4000:]}"
     return [pickle.loads(file.with_suffix(f".{rank}").read_bytes()) for rank in range(size)]
 
 
@@ -98,18 +91,28 @@ def compare(
                 assert other == wanted, name
 
 
-def test_two_ranks_that_hold_half_of_every_parameter_equal_one(data: Data, tmp_path: Path) -> None:
-    compare(data, OF_EACH_KIND, tmp_path, 2, "full")
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(["bert", "clip"], id="two", marks=pytest.mark.long),
+        pytest.param(OF_EACH_KIND, id="each kind", marks=pytest.mark.scale),
+    ],
+)
+def test_two_ranks_that_hold_half_of_every_parameter_equal_one(data: Data, names: list[str], tmp_path: Path) -> None:
+    compare(data, names, tmp_path, 2, "full")
 
 
+@pytest.mark.scale
 def test_two_nodes_of_two_ranks_equal_one(data: Data, tmp_path: Path) -> None:
     compare(data, ["ernie-thu", "clip"], tmp_path, 4, "node", nodes=2, lanes=5)
 
 
+@pytest.mark.scale
 def test_sharded_layers_that_are_recomputed_equal_others(data: Data, tmp_path: Path) -> None:
     compare(data, ["bert", "transformer-xl"], tmp_path, 2, "full", activation_checkpointing=True)
 
 
+@pytest.mark.scale
 def test_two_processes_that_compute_together_equal_one(data: Data, tmp_path: Path) -> None:
     compare(data, ["bert", "ernie-thu", "clip"], tmp_path, 2, "none", tensor=2)
 

@@ -32,6 +32,7 @@ def frozen(tree: dict[str, Any]) -> None:
     tree["train"].update(max_steps=6, save_every=2, keep_last=9)
 
 
+@pytest.mark.long
 def test_a_sharded_run_is_resumed_by_other_ranks(
     make_recipe: Any, launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,6 +56,7 @@ def test_a_sharded_run_is_resumed_by_other_ranks(
     np.testing.assert_allclose(many, one, atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.scale
 def test_frozen_weights_of_a_sharded_run_are_stored_once(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
     recipe = make_recipe(frozen)
     run = tmp_path / "many"

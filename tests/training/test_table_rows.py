@@ -80,6 +80,7 @@ def alone(make_recipe: Any, linked: Path, tmp_path: Path) -> Path:
     return pretrain(load_recipe(str(make_recipe(with_table(linked)))), tmp_path / "alone")
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize(("ranks", "others"), [(2, 3), (4, 1)])
 def test_ranks_train_as_one_and_others_resume(
     make_recipe: Any, linked: Path, launch: Any, alone: Path, tmp_path: Path, ranks: int, others: int
@@ -127,6 +128,7 @@ def test_resuming_is_exact(make_recipe: Any, linked: Path, tmp_path: Path) -> No
     assert torch.equal(stored[name], stored_tables(other)[name])
 
 
+@pytest.mark.long
 def test_another_run_starts_from_its_rows(
     make_recipe: Any, linked: Path, launch: Any, alone: Path, tmp_path: Path
 ) -> None:

@@ -116,6 +116,7 @@ def test_two_ranks_say_what_one_says(name: str, tmp_path: Path) -> None:
     assert 0 < reads[1] < reads[-1]
 
 
+@pytest.mark.scale
 def test_two_processes_write_the_file_of_one(tmp_path: Path) -> None:
     """As torchrun starts them, by gloo."""
     made = of_vqa.contract_world(tmp_path / "world")
