@@ -56,5 +56,5 @@ def export(
     kind = exported.config.get("architectures", [family])[0]
     console = Terminal()
     console.print(f"{escape(str(output))}: {len(exported.tensors)} tensors of {escape(str(kind))}")
-    if exported.left:
-        console.print(f"left out, as {escape(family)} has no such heads: {escape(', '.join(exported.left))}")
+    for line in exported.left:
+        console.print(f"left out, as {escape(family)} has no form for it: {escape(line)}", highlight=False)

@@ -26,6 +26,7 @@ from workbench.interop.checkpoint_files import (
 )
 from workbench.interop.family import TIED, CheckpointFamily, FamilyConfig, checked_heads
 from workbench.interop.rules import Buffer, Copy, Rule, differing, to_ours, weights_of, with_originals
+from workbench.interop.task_heads import of_class
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.sequences.text_layout import Visibility
@@ -81,6 +82,7 @@ def read_checkpoint_folder(files: CheckpointFiles, family: str | None = None) ->
     checkpoint_family = make_family(name)
     try:
         config = checkpoint_family.completed(config, state)
+        checkpoint_family = of_class(checkpoint_family, config)
         rules, spec = checkpoint_family.rules(config), checkpoint_family.network(config)
         spelt = with_originals(spelt_tensors(checkpoint_family, state, rules), rules, bool(config.get(TIED, True)))
         check_numbers(spelt, [name for name in weights_of(rules) if name in spelt])
@@ -241,6 +243,12 @@ def _is_there(head: str, tensors: Mapping[str, Tensor], rules: list[Rule]) -> bo
     """Whether the files have a head, or the family's has no tensors of its own (words predicted by their table)."""
     of_rules = (name for rule in rules if not isinstance(rule, Buffer | Copy) for name in rule.ours)
     return any(name.startswith(f"{head}.") for name in tensors) or not any(n.startswith(f"{head}.") for n in of_rules)
+
+
+def whole_poolers(network: NetworkSpec, missing: Iterable[str]) -> NetworkSpec:
+    """The network with the poolers of which no tensor is missing."""
+    lost = {name.split(".")[1] for name in missing if name.startswith("poolers.")}
+    return network.with_poolers({name: part for name, part in network.pooler_options.items() if name not in lost})
 
 
 def report_tokenizer(folder: Path, words: Tokenizer, read: PretrainedWeights) -> None:

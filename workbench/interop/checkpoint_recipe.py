@@ -133,7 +133,11 @@ def checkpoint_recipe_tree(place: str, family: str | None = None) -> Spec:
         )
     if find_files(folder) is None:
         raise no_place(folder)
-    from workbench.interop.checkpoint_reader import make_family, read_checkpoint_folder  # torch takes seconds
+    from workbench.interop.checkpoint_reader import (  # torch takes seconds
+        make_family,
+        read_checkpoint_folder,
+        whole_poolers,
+    )
     from workbench.interop.weight_sources import family_files
 
     files = family_files(place, "RECIPE")
@@ -146,7 +150,7 @@ def checkpoint_recipe_tree(place: str, family: str | None = None) -> Spec:
             "recipe that has both, as model.init_from=[{weights: " + place + ", stream: image}]"
         )
     checkpoint_family = make_family(read.family)
-    network = dataclasses.replace(read.network, poolers=[p for p in read.network.poolers if _whole(p, read.missing)])
+    network = whole_poolers(read.network, read.missing)
     tree = _tree(
         place,
         folder,
@@ -158,10 +162,6 @@ def checkpoint_recipe_tree(place: str, family: str | None = None) -> Spec:
     if family is not None:
         tree["model"]["init_from"] = {"weights": place, "family": read.family}
     return tree
-
-
-def _whole(pooler: str, missing: Sequence[str]) -> bool:
-    return not any(name.startswith(f"poolers.{pooler}.") for name in missing)
 
 
 def _tree(

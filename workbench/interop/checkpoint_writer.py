@@ -14,20 +14,22 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from workbench.components.kinds import KINDS
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.drafts import write_text
 from workbench.interop.checkpoint_files import CONFIG, WEIGHTS, read_tensors
 from workbench.interop.checkpoint_reader import make_family, spelt_tensors
-from workbench.interop.family import TIED, CheckpointFamily, FamilyConfig, checked_heads
+from workbench.interop.family import OWN, TIED, CheckpointFamily, FamilyConfig, checked_heads
 from workbench.interop.network_description import ModelDescription, differences, model_description
 from workbench.interop.one_stream import alone
 from workbench.interop.rules import Rule, to_ours, to_theirs
+from workbench.interop.task_heads import HEADS, has_head, task_head, with_head
 from workbench.interop.tokenizer_files import frame_of, with_special_ids, write_tokenizer
 from workbench.interop.weight_sources import family_files
 from workbench.models.adaptation import merge
 from workbench.models.network import Network
-from workbench.pretraining.task import objective_name, objectives_of, visibilities_of
-from workbench.recipe.spec import NetworkSpec, Spec
+from workbench.pretraining.task import objective_name, objectives_of, tasks_that_read, visibilities_of
+from workbench.recipe.spec import NetworkSpec, Recipe, Spec
 from workbench.runs.loaded_run import LoadedRun
 from workbench.runs.names import is_run
 from workbench.runs.weights import save_tensors
@@ -39,7 +41,7 @@ class ExportedWeights(NamedTuple):
     """A network in the form of a family.
 
     Attributes:
-        left: heads of ours without a counterpart in the family.
+        left: what the form cannot hold, for people: heads and transforms.
     """
 
     tensors: dict[str, Tensor]
@@ -97,6 +99,8 @@ def exported_weights(
         WorkbenchError: the family has no form for the network; lists all differences. Or the stream reads others.
     """
     checkpoint_family = make_family(family)
+    kind = next((name for name in HEADS if [*heads] == [name] and has_head(checkpoint_family, name)), None)
+    checkpoint_family = checkpoint_family if kind is None else with_head(checkpoint_family, kind)
     state = _state(network)
     ours = model_description(spec, objectives, network.sizes, **given)._replace(visibilities=visibilities)
     if stream is not None:
@@ -124,7 +128,7 @@ def exported_weights(
     if left:
         raise _inexpressible(family, checkpoint_family, [f"{name}: the family has no such tensor" for name in left])
     _check_back(tensors, rules, state)
-    return ExportedWeights(tensors, config, [name for name in heads if name not in kept])
+    return ExportedWeights(tensors, config, [f"head {name}" for name in heads if name not in kept])
 
 
 def _read_from(place: Path | None, checkpoint_family: CheckpointFamily, rules: list[Rule]) -> dict[str, Tensor]:
@@ -168,17 +172,49 @@ def export(
     recipe, tokenizer = loaded.recipe, loaded.tokenizer
     given = {} if tokenizer is None else {"vocab_size": tokenizer.vocab_size}
     objectives = objectives_of(recipe, chosen)
-    heads, objectives = one_of_a_kind(loaded.model.heads_of(chosen), objectives, objective, place)
+    all_heads, head = loaded.model.heads_of(chosen), task_head(objectives, objective)
+    heads, objectives = one_of_a_kind(all_heads, objectives, head or objective, place)
+    if head is not None:  # a class has one head of a task, under the name of its kind
+        heads = torch.nn.ModuleDict({name: each for name, each in heads.items() if each is all_heads[head]})
+        objectives = {name: objectives[name] for name in heads}
     spec, seen = recipe.all_networks[chosen], visibilities_of(recipe, chosen)
     checkpoint_family = make_family(family)
     made = exported_weights(family, loaded.model.network(chosen), spec, heads, objectives, stream, seen, place, **given)
     if tokenizer is not None:
         made = made._replace(config=with_special_ids(made.config, tokenizer, checkpoint_family.counts_padding))
+    lost = [f"head {name}" for name in all_heads if head not in (None, name)]
+    lost += _transforms_lost(checkpoint_family.sequence(FamilyConfig(made.config)), recipe, chosen)
+    made = _with_own(made, lost, None if head is None else _builder_of(recipe, head))
     write_checkpoint_folder(folder, made)
     if tokenizer is not None:
         described = checkpoint_family.network(FamilyConfig(made.config))
         write_tokenizer(folder, tokenizer, described, frame_of(loaded, chosen), checkpoint_family.resumes)
     return made
+
+
+def _transforms_lost(carried: Spec, recipe: Recipe, network: str) -> list[str]:
+    """The transforms of the texts that a network has read, without those that its family has (`carried`)."""
+    path = KINDS["transform"].path
+    known = {path(each["transform"]) for each in carried.get("transforms", ())}
+    read = [each["transform"] for task in tasks_that_read(recipe, network) for each in task.sequence.transforms]
+    lost = dict.fromkeys(name for name in read if path(name) not in known)
+    return [f"transform {name}, which changes the texts before they are read" for name in lost]
+
+
+def _builder_of(recipe: Recipe, objective: str) -> Spec:
+    """The options of the builder whose texts the head of an objective has read."""
+    tasks = [each for each in recipe.tasks.values() if objective in map(objective_name, each.objectives)]
+    builder = tasks[0].sequence.builder
+    return {"builder": builder} if isinstance(builder, str) else dict(builder)
+
+
+def _with_own(made: ExportedWeights, lost: list[str], builder: Spec | None) -> ExportedWeights:
+    """The checkpoint, whose configuration also has the options that its library lacks (`OWN`): how the texts of its
+    head are read, and what was left out."""
+    left = [*made.left, *lost]
+    stated = {"sequence": builder, "left_out": left}
+    own = {**made.config.get(OWN, {}), **{key: value for key, value in stated.items() if value}}
+    return made._replace(config={**made.config, **({OWN: own} if own else {})}, left=left)
 
 
 def write_checkpoint_folder(folder: Path, checkpoint_family: ExportedWeights) -> None:

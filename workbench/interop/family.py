@@ -20,6 +20,7 @@ A network that cannot be exported needs no code: `network(config(ours))` must de
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -38,6 +39,44 @@ class FamilyConfig(dict[str, Any]):
         raise WorkbenchError(f"the configuration has no {key!r}; it has {', '.join(map(str, self)) or 'nothing'}")
 
 
+@dataclass(frozen=True)
+class TaskHeads:
+    """Where the library's classes with the head of a task keep it (`workbench.interop.task_heads`), by their names.
+
+    Attributes:
+        library: the prefix of the names of its classes.
+        dense: the pooler's linear layer, "" where it has none. Its options are those of `CheckpointFamily.pooler`.
+        norm: the pooler's norm.
+        output: the last layer in `...ForSequenceClassification`.
+        choice: the pooler's linear layer and the last one in `...ForMultipleChoice`, where they lie elsewhere.
+        questions: the class of answers in a text, behind `For`.
+        settings: keys of the configuration on which the heads depend, with their values.
+        without: objectives for which it has no class, or one that computes something else.
+    """
+
+    library: str
+    dense: str
+    norm: str = ""
+    output: str = "classifier"
+    choice: tuple[str, str] | None = None
+    questions: str = "QuestionAnswering"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    without: frozenset[str] = frozenset()
+
+    def suffix(self, usual: str) -> str:
+        """The name of a class of the library behind `For`."""
+        return self.questions if usual == "QuestionAnswering" else usual
+
+    def places(self, suffix: str) -> tuple[str, str]:
+        """The pooler's linear layer in the class of a usual name, and the last layer."""
+        several = {
+            "SequenceClassification": (self.dense, self.output),
+            "MultipleChoice": self.choice or (self.dense, "classifier"),
+            "QuestionAnswering": ("", "qa_outputs"),
+        }
+        return several.get(suffix, ("", "classifier"))
+
+
 class CheckpointFamily:
     """Conversion between a family of published weights and our networks, both ways.
 
@@ -51,6 +90,7 @@ class CheckpointFamily:
         resumes: whether a text that it reads from left to right is continued, so that its tokenizer adds no end token.
         corpus: the corpus of further training, as its recipe names it below `vars.data`.
         supplied: options of streams' embeddings that are files of the user's, for a recipe.
+        task_heads: where its classes have the heads of downstream tasks; None: it has no such classes.
     """
 
     leaves: ClassVar[tuple[str, ...]] = ("*position_ids", "*.attn.bias", "*.masked_bias", "*inv_freq", "*pooler.*")
@@ -60,6 +100,7 @@ class CheckpointFamily:
     resumes: ClassVar[bool] = True
     corpus: ClassVar[str] = "text"
     supplied: ClassVar[Mapping[str, Spec]] = {}
+    task_heads: ClassVar[TaskHeads | None] = None
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         """Whether a configuration (empty where there is none) and the names of the tensors are of this family."""
@@ -81,6 +122,14 @@ class CheckpointFamily:
         """The heads of the family, by the objective's name in a recipe, which is also the prefix of the names of the
         head's tensors in `rules`. The values are the objectives as in a recipe, with the options on which the head's
         outputs depend: `{"mlm": {"objective": "mlm", "head": {"transform": {"norm_eps": 1e-5}}}}`."""
+        return {}
+
+    def pooler(self, config: FamilyConfig) -> Spec:
+        """The options of the pooler (`workbench.models.network.PoolerOptions`) that its task heads read.
+
+        Raises:
+            WorkbenchError: no pooler here computes the same.
+        """
         return {}
 
     def visibility(self, config: FamilyConfig) -> Visibility:
@@ -124,6 +173,9 @@ class CheckpointFamily:
         return described, state
 
 
+OWN = "workbench"
+"""The key of an exported configuration with the options that its library lacks: of the `objective`, of the `sequence`;
+and what was `left_out`."""
 TIED = "tie_word_embeddings"
 """The key of a configuration that says whether words are predicted by the table of words; by default they are."""
 

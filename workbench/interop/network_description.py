@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, get_type_hints
 from workbench.components.building import find, options_of
 from workbench.components.kinds import KINDS
 from workbench.core.options.values import group
+from workbench.models.network import PoolerOptions
 from workbench.recipe.spec import NetworkSpec, Spec
 
 DROPOUT = frozenset({"dropout", "attention_dropout"})
@@ -32,7 +33,7 @@ class ModelDescription(NamedTuple):
     Attributes:
         streams: by name, the embedding and its options.
         layers: in order, with their options; `share` has the modules that a layer shares with an earlier one.
-        poolers: the streams that have one.
+        poolers: their options, by stream.
         tie: modules of embeddings that are one.
         heads: by the objectives' names, their options.
         visibilities: the rows of its texts that each row sees, in all tasks of its training; none where they are
@@ -41,7 +42,7 @@ class ModelDescription(NamedTuple):
 
     streams: dict[str, Spec]
     layers: list[Spec]
-    poolers: list[str]
+    poolers: dict[str, Spec]
     tie: dict[str, str]
     heads: dict[str, Spec]
     visibilities: frozenset[str] = frozenset()
@@ -68,7 +69,8 @@ def model_description(
     layers = [_layer(part, share, sizes, given) for part, share in counted_out(spec.layers)]
     own = {ours: other for ours, other in spec.tie.items() if other.partition(".")[0] in streams}
     full = {name: spelt_out("objective", part, given) for name, part in (heads or {}).items()}
-    return ModelDescription(streams, layers, list(spec.poolers), own, full)
+    poolers = {name: {**dataclasses.asdict(PoolerOptions()), **part} for name, part in spec.pooler_options.items()}
+    return ModelDescription(streams, layers, poolers, own, full)
 
 
 def counted_out(specs: list[Spec], first: int = 0, shared: str | None = None) -> Iterator[tuple[Spec, str | None]]:
@@ -122,6 +124,7 @@ def differences(ours: ModelDescription, theirs: ModelDescription, free: frozense
     if len(ours.layers) != len(theirs.layers):
         found.append(f"layers: {len(ours.layers)} here, {len(theirs.layers)} there")
     pairs += [(f"layer {i}", *both) for i, both in enumerate(zip(ours.layers, theirs.layers, strict=False))]
+    pairs += [(f"pooler {name}", part, theirs.poolers.get(name, part)) for name, part in ours.poolers.items()]
     pairs += [(f"head {name}", part, theirs.heads[name]) for name, part in ours.heads.items() if name in theirs.heads]
     for place, here, there in pairs:
         found += [

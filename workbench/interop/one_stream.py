@@ -31,7 +31,7 @@ def alone(
     layers = [
         {**ours.layers[number], "share": _renumbered(ours.layers[number]["share"], numbers)} for number in numbers
     ]
-    poolers = [name for name in ours.poolers if name == stream]
+    poolers = {name: part for name, part in ours.poolers.items() if name == stream}
     heads = {name: part for name, part in ours.heads.items() if part.get("stream", stream) == stream}
     tensors = {}
     for name, tensor in state.items():

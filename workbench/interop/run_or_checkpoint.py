@@ -7,25 +7,33 @@ text (`CheckpointFamily.sequence`), and which of its heads predict tokens. Nothi
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import tokenizers
+
 from workbench.components.build_context import Identities, noted
 from workbench.components.building import find
 from workbench.core.errors import WorkbenchError
 from workbench.core.local_copies import place_of
 from workbench.core.packages import PREFIX, TOKENIZER, WEIGHTS, located
-from workbench.interop.checkpoint_files import no_place
+from workbench.interop.checkpoint_files import no_place, read_config, read_names
 from workbench.interop.checkpoint_reader import (
     PretrainedWeights,
+    make_family,
     names_of,
     read_checkpoint_folder,
+    recognised,
     report_tokenizer,
+    whole_poolers,
 )
+from workbench.interop.family import OWN, FamilyConfig
 from workbench.interop.init_from import initialise, refuse_foreign
+from workbench.interop.task_heads import HEADS
 from workbench.interop.weight_sources import family_files, note_weight_source, note_weight_sources
 from workbench.pretraining.task import DEFAULT_NETWORK
 from workbench.pretraining.task_corpora import learning_signals
@@ -38,6 +46,7 @@ from workbench.runs.names import TOKENIZER as RUNS_TOKENIZER
 from workbench.runs.names import is_run
 from workbench.text.tokenizer import Tokenizer
 
+logger = logging.getLogger(__name__)
 LENGTH = 512
 TASK = "text"
 
@@ -59,6 +68,15 @@ def recipe_at(place: Path) -> Recipe:
         return replace(recipe, tokenizer=place_of(own)) if own.is_file() else recipe
     folder = _folder(place)
     return _recipe(place, _read(place), Tokenizer.load(folder) if _has_tokenizer(folder) else None)
+
+
+def pooler_at(place: Path, stream: str) -> Spec:
+    """The options of a new pooler for a run or a checkpoint: of texts those of the checkpoint's family."""
+    files = None if is_run(place) or stream != TASK else family_files(str(place), "RUN")
+    if files is None:
+        return {}
+    config = FamilyConfig(read_config(files.config))
+    return make_family(recognised(config, read_names(files.weights), str(place))).pooler(config)
 
 
 @dataclass(frozen=True)
@@ -182,7 +200,6 @@ def _read(place: Path) -> PretrainedWeights:
 
 
 def _recipe(place: Path, read: PretrainedWeights, tokenizer: Tokenizer | None) -> Recipe:
-    poolers = [name for name in read.network.poolers if not any(m.startswith(f"poolers.{name}") for m in read.missing)]
     longest = read.network.streams[TASK].get("max_positions") or LENGTH
     builder: Spec = {"max_length": min(LENGTH, longest), **read.sequence}
     transforms = builder.pop("transforms", [])
@@ -190,15 +207,38 @@ def _recipe(place: Path, read: PretrainedWeights, tokenizer: Tokenizer | None) -
         report_tokenizer(_folder(place), tokenizer, read)
         builder |= {end: None for end in ("begin", "end") if builder.get(end) and not tokenizer.has(builder[end])}
     heads = [{**spec, "name": name} for name, spec in read.heads.items() if _predicts_tokens(spec)]
+    tasks = {TASK: TaskSpec({}, SequenceSpec(builder, transforms), heads)}
+    for name in HEADS.keys() & read.heads.keys():
+        tasks[name] = _task_of_head(place, name, read, tasks[TASK].sequence)
     once: Any = {"max_steps": 1, "global_batch_size": 1, "micro_batch_size": 1, "lr": 1e-5}
     return Recipe(
-        model=replace(read.network, init_from=[InitFrom(str(place))], poolers=poolers),
-        tasks={TASK: TaskSpec({}, SequenceSpec(builder, transforms), heads)},
+        model=replace(whole_poolers(read.network, read.missing), init_from=[InitFrom(str(place))]),
+        tasks=tasks,
         train=TrainSpec(**once),
         name=name_at(place),
         description=f"a checkpoint of the family {read.family}",
         tokenizer=str(place) if tokenizer is not None else None,
     )
+
+
+def _task_of_head(place: Path, name: str, read: PretrainedWeights, texts: SequenceSpec) -> TaskSpec:
+    """The task of a head of `workbench.interop.task_heads`, whose texts are as long as those it was trained on."""
+    assert isinstance(texts.builder, dict)
+    kept = {key: value for key, value in texts.builder.items() if key in ("max_length", "visibility")}
+    builder = {**kept, **HEADS[name].builder, **read.config.get(OWN, {}).get("sequence", {})}
+    if name != "token_classification" and _special_tokens_of_pair(place) > len(("cls", "sep", "sep")):
+        logger.warning(
+            "%s: its tokenizer puts two special tokens between the texts of a pair. Pairs are read with one here, so "
+            "that their results may differ from those of the library",
+            place,
+        )
+    return TaskSpec({}, SequenceSpec(builder, texts.transforms), [{**read.heads[name], "name": name}])
+
+
+def _special_tokens_of_pair(place: Path) -> int:
+    """The number of special tokens in a pair of texts, by the template of the checkpoint's tokenizer."""
+    file = _folder(place) / RUNS_TOKENIZER
+    return tokenizers.Tokenizer.from_file(str(file)).num_special_tokens_to_add(True) if file.is_file() else 0
 
 
 def _changed(recipe: Recipe, overrides: list[str]) -> Recipe:

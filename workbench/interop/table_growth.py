@@ -105,7 +105,7 @@ def by_class(
         if not rows or there == here or there.get("objective") != here.get("objective"):
             continue
         ours, known = classes_of(here), source.classes(name)
-        if known is None and source.family != RUN:
+        if ours is None or (known is None and source.family != RUN):
             continue
         if known is None or any(len(tensors[key]) != len(known) for key in rows):
             logger.warning(

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from workbench.components.building import build, checked
 from workbench.components.calls import call
 from workbench.core.errors import WorkbenchError, unknown
-from workbench.core.options.bounds import ComponentSpec, Repeats
+from workbench.core.options.bounds import ComponentSpec, Epsilon, Repeats
 from workbench.core.options.values import check
 from workbench.models.adapter import LayerStates, NetworkEnd, States
+from workbench.models.blocks import ACTIVATIONS, Ungated
 from workbench.models.checkpointing import recomputed
 from workbench.models.context import Context
 from workbench.models.initialisation import check_parameters, initialise, scale_residuals
@@ -48,16 +49,44 @@ class Sizes(dict[str, int]):
         raise unknown("stream", name, self, "the network")
 
 
-class Pooler(nn.Module):
-    """tanh(W h + b) of the row that represents each sequence (BERT's pooled output)."""
+@dataclass(frozen=True)
+class PoolerOptions:
+    """The vector of a sequence, from the states of its rows; by default BERT's pooled output.
 
-    def __init__(self, hidden_size: int) -> None:
+    Attributes:
+        rows: the row that represents the sequence (`summary`: the first, or the last of a text that is read from left
+            to right), or the mean of its rows.
+        dense: whether a linear layer follows.
+        bias: whether this layer and the norm have a bias.
+        activation: of the linear layer; null for none.
+        norm_eps: that of a last norm; null for no norm.
+    """
+
+    rows: Literal["summary", "mean"] = "summary"
+    dense: bool = True
+    bias: bool = True
+    activation: Ungated | None = "tanh"
+    norm_eps: Epsilon | None = None
+
+
+class Pooler(nn.Module):
+    """norm(activation(W h + b)) of the vector that represents each sequence; by default tanh(W h + b), without a norm
+    (BERT's pooled output)."""
+
+    def __init__(self, hidden_size: int, options: PoolerOptions) -> None:
         super().__init__()
-        self.dense = nn.Linear(hidden_size, hidden_size)
+        self.options = options
+        if options.dense:
+            self.dense = nn.Linear(hidden_size, hidden_size, bias=options.bias)
+        if options.norm_eps is not None:
+            self.norm = nn.LayerNorm(hidden_size, eps=options.norm_eps, bias=options.bias)
 
     def forward(self, rows: Tensor) -> Tensor:
         """[sequences, hidden_size] -> the same shape."""
-        return torch.tanh(self.dense(rows))
+        options = self.options
+        rows = self.dense(rows) if options.dense else rows
+        rows = rows if options.activation is None else ACTIVATIONS[options.activation](rows)
+        return rows if options.norm_eps is None else self.norm(rows)
 
 
 class Network(nn.Module):
@@ -83,10 +112,11 @@ class Network(nn.Module):
         self.sizes = Sizes({name: _size(e, f"{where}.streams.{name}") for name, e in self.embeddings.items()})
         given = {**given, "sizes": self.sizes}
         self.layers = nn.ModuleList(_layers(spec.layers, f"{where}.layers", given))
-        for name in spec.poolers:
+        self.poolers = nn.ModuleDict()
+        for name, options in spec.pooler_options.items():
             if name not in self.sizes:
                 raise unknown("stream", name, self.sizes, f"{where}.poolers")
-        self.poolers = nn.ModuleDict({name: Pooler(self.sizes[name]) for name in spec.poolers})
+            self.poolers[name] = Pooler(self.sizes[name], check(PoolerOptions, options, f"{where}.poolers.{name}"))
         self.end = NetworkEnd(self.sizes, len(self.layers))
         self.memory = spec.memory
         self.adapters = nn.ModuleList()
@@ -254,7 +284,16 @@ class Network(nn.Module):
                 f"the pooled output of stream {stream!r} is needed; add it to model.poolers "
                 f"(found: {', '.join(self.poolers) or 'none'})"
             )
-        return self.poolers[stream](self.summary_rows(states, batch, stream))
+        pooler = self.poolers[stream]
+        assert isinstance(pooler, Pooler)
+        of_rows = self.summary_rows if pooler.options.rows == "summary" else mean_rows
+        pooled: Tensor = pooler(of_rows(states, batch, stream))
+        return pooled
+
+
+def mean_rows(states: States, batch: Batch, stream: str = "text") -> Tensor:
+    """The mean of the states of the rows of each sequence [sequences, hidden_size]."""
+    return torch.stack([rows.mean(0) for rows in states[stream].split(batch.streams[stream].lengths)])
 
 
 def _given(stream: Stream, embedding: nn.Module) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ With p the pooled output of a stream and y the class,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor, nn
@@ -42,7 +42,8 @@ class Classify(Objective):
 
     Args:
         classes: names of the classes, or their numbers as text; the index of a class is its row.
-        label: the name of the sample's label; a sequence without it is not counted.
+        label: the name of the sample's label; a sequence without it is not counted. Null: an evaluation
+            takes the only label of its corpus.
         stream: the stream whose pooled output is read.
         dropout: of the pooled output.
     """
@@ -52,7 +53,7 @@ class Classify(Objective):
     reported = ("scores",)
 
     def __init__(
-        self, classes: list[Name], label: Name = "label", stream: Word = "text", dropout: Dropout = 0.1
+        self, classes: list[Name], label: Name | None = "label", stream: Word = "text", dropout: Dropout = 0.1
     ) -> None:
         if len(classes) < 2 or len(set(classes)) != len(classes):
             raise WorkbenchError(
@@ -61,7 +62,11 @@ class Classify(Objective):
             )
         self.classes = {name: row for row, name in enumerate(classes)}
         self.rows = self.classes
-        self.label, self.stream, self.dropout = label, stream, dropout
+        self.label, self.stream, self.dropout = label or "", stream, dropout
+
+    @classmethod
+    def class_names(cls, options: Mapping[str, Any]) -> list[str] | None:
+        return options.get("classes")
 
     @property
     def names(self) -> list[str]:
@@ -110,6 +115,8 @@ class Classify(Objective):
 
 class ClassifyHead(Head):
     """A linear layer on the pooled output."""
+
+    by_class = ("classifier.weight", "classifier.bias")
 
     def __init__(self, hidden_size: int, classes: int, stream: str, dropout: float) -> None:
         super().__init__()

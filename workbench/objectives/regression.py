@@ -44,7 +44,8 @@ class Regression(Objective):
     have the number.
 
     Args:
-        label: the name of the sample's label; a sequence without it is not counted.
+        label: the name of the sample's label; a sequence without it is not counted. Null: an evaluation
+            takes the only label of its corpus.
         stream: the stream whose pooled output is read.
         dropout: of the pooled output.
     """
@@ -52,8 +53,8 @@ class Regression(Objective):
     reads = ("labels",)
     measured = ("predicted", "gold")
 
-    def __init__(self, label: Name = "label", stream: Word = "text", dropout: Dropout = 0.1) -> None:
-        self.label, self.stream, self.dropout = label, stream, dropout
+    def __init__(self, label: Name | None = "label", stream: Word = "text", dropout: Dropout = 0.1) -> None:
+        self.label, self.stream, self.dropout = label or "", stream, dropout
 
     def number(self, sequence: Sequence) -> float:
         """The number of a sequence; NaN where it has no such label.

@@ -96,6 +96,10 @@ class TokenClassification(Objective):
         self.rows, self.respells = self.tags, False
         self.scheme, self.stream, self.dropout = scheme, stream, dropout
 
+    @classmethod
+    def class_names(cls, options: Mapping[str, Any]) -> list[str] | None:
+        return options.get("tags")
+
     @property
     def names(self) -> list[str]:
         """The tags by their rows, and behind them those that only a corpus of `read_as` has."""
@@ -193,6 +197,8 @@ class TokenClassification(Objective):
 
 class TokenClassificationHead(Head):
     """A linear layer on the states of words' first tokens."""
+
+    by_class = ("classifier.weight", "classifier.bias")
 
     def __init__(self, hidden_size: int, options: TokenClassification) -> None:
         super().__init__()

@@ -107,18 +107,19 @@ class Reported:
 class NetworkSpec:
     """A network: embeddings per stream, then layers in order.
 
-    `init_from` is the source of its weights (`InitFrom`): a place, a mapping, or a list of them. `tie` shares modules
-    of embeddings: `{target.token: text.token}` replaces the first by the second; `{text.token: generator.text.token}`
-    uses a module of another network. A `frozen` network is never trained, and stays in evaluation mode while others are
-    trained. With `scaled_residuals` the last linear map of each of N residual branches starts with `init_range /
-    sqrt(N)` (GPT-2). A network with `adapt` is not trained either, but its adapters are, and the heads that read it;
-    `adapted: trained` also trains the network. `memory` is the number of rows of each stream that it keeps from the
-    text before, in tasks with `order: continuous`.
+    `init_from` is the source of its weights (`InitFrom`): a place, a mapping, or a list of them. `poolers` names the
+    streams that have one, with its options (`workbench.models.network.PoolerOptions`) where they are not BERT's. `tie`
+    shares modules of embeddings: `{target.token: text.token}` replaces the first by the second; `{text.token:
+    generator.text.token}` uses a module of another network. A `frozen` network is never trained, and stays in
+    evaluation mode while others are trained. With `scaled_residuals` the last linear map of each of N residual branches
+    starts with `init_range / sqrt(N)` (GPT-2). A network with `adapt` is not trained either, but its adapters are, and
+    the heads that read it; `adapted: trained` also trains the network. `memory` is the number of rows of each stream
+    that it keeps from the text before, in tasks with `order: continuous`.
     """
 
     streams: Annotated[dict[Word, ComponentSpec], MinLen(1)]
     layers: Annotated[list[ComponentSpec], MinLen(1)]
-    poolers: list[Word] = field(default_factory=list)
+    poolers: list[Word] | dict[Word, dict[Name, Any]] = field(default_factory=list)
     init_from: list[InitFrom] = field(default_factory=list)
     init_range: SomeShare = 0.02
     scaled_residuals: bool = False
@@ -127,6 +128,15 @@ class NetworkSpec:
     frozen: bool = False
     adapt: list[ComponentSpec] = field(default_factory=list)
     adapted: Literal["frozen", "trained"] = "frozen"
+
+    @property
+    def pooler_options(self) -> dict[str, Spec]:
+        """The options of each pooler, by stream."""
+        return dict(self.poolers) if isinstance(self.poolers, dict) else {name: {} for name in self.poolers}
+
+    def with_poolers(self, options: Mapping[str, Spec]) -> NetworkSpec:
+        """The same network with these poolers, in the short form where they have no options."""
+        return replace(self, poolers=dict(options) if any(options.values()) else sorted(options))
 
     @staticmethod
     def spelt_out(value: Any) -> Any:

@@ -18,7 +18,7 @@ from workbench.evaluation.finetuning.first_samples import check_tuning
 from workbench.evaluation.finetuning.teaching import with_teachers
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.scoring.downstream_task import DownstreamTask, Setup
-from workbench.interop.run_or_checkpoint import name_at, recipe_at
+from workbench.interop.run_or_checkpoint import name_at, pooler_at, recipe_at
 from workbench.interop.stored_networks import with_stored_networks
 from workbench.pretraining.task import DEFAULT_NETWORK
 from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe, Spec, TaskSpec, TrainSpec
@@ -138,19 +138,13 @@ def _network(base: Recipe, tuning: Tuning, setup: Setup) -> tuple[str, NetworkSp
         logger.info("of the networks %s, %s is fine-tuned (--network selects another)", ", ".join(names), name)
     spec = known[name]
     own = {ours: other for ours, other in spec.tie.items() if other.partition(".")[0] not in {*names} - {*spec.streams}}
-    poolers = sorted({*spec.poolers, *setup.poolers})
-    start = [InitFrom(place_of(tuning.run), heads=None if _same_classes(base, setup.objective) else False)]
+    poolers = {**{each: pooler_at(tuning.run, each) for each in setup.poolers}, **spec.pooler_options}
+    start = [InitFrom(place_of(tuning.run))]
     streams = _with_images(spec.streams, setup.images)
-    made = dataclasses.replace(spec, streams=streams, init_from=start, poolers=poolers, tie=own, frozen=False)
+    made = dataclasses.replace(spec, streams=streams, init_from=start, tie=own, frozen=False).with_poolers(poolers)
     for place in tuning.adapters or ():
         made = _with_adapters(made, name, place)
     return name, made
-
-
-def _same_classes(base: Recipe, objective: dict[str, Any]) -> bool:
-    """Whether no objective of the run has the same kind and other classes, whose head could not be trained further."""
-    same = [each for each in _objectives(base) if each["objective"] == objective["objective"]]
-    return all(each.get("classes") == objective.get("classes") for each in same)
 
 
 def _warn_few_steps(train: TrainSpec, movement: float) -> None:

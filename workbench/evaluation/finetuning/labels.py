@@ -32,11 +32,14 @@ def label_counts(samples: Iterable[Sample]) -> dict[str, Counter[str]]:
     return found
 
 
-def chosen_label(corpus: Corpus, label: str | None, example: str = '"positive"') -> tuple[str, Counter[str]]:
+def chosen_label(
+    corpus: Corpus, label: str | None, example: str = '"positive"', option: str = "--label"
+) -> tuple[str, Counter[str]]:
     """The label of this name, or the only one that a corpus has, and how many samples have which value of it.
 
     Args:
         example: a value as JSON has it, for the advice where there are no labels.
+        option: the one that names the label.
 
     Raises:
         WorkbenchError: the corpus has no labels, no such label, or several and none was named.
@@ -46,7 +49,7 @@ def chosen_label(corpus: Corpus, label: str | None, example: str = '"positive"')
         fields = ", ".join(corpus.manifest.fields)
         raise WorkbenchError(f"corpus {corpus.name!r} has no labels (it has {fields}); {_advice(corpus, example)}")
     if label is None and len(counts) > 1:
-        raise WorkbenchError(f"corpus {corpus.name!r} has the labels {', '.join(sorted(counts))}; choose one: --label")
+        raise WorkbenchError(f"corpus {corpus.name!r} has the labels {', '.join(sorted(counts))}; choose one: {option}")
     chosen = label or next(iter(counts))
     if chosen not in counts:
         raise unknown("label", chosen, counts, f"corpus {corpus.name!r}")

@@ -58,6 +58,9 @@ class Classification(ObjectiveTask[LabelTuning, ClassifyScoring]):
         return Setup(sequence, objective, poolers=("text",))
 
     def prepare(self, objective: Classify, corpus: Corpus, scoring: ClassifyScoring) -> None:
+        objective.label = (
+            objective.label or chosen_label(corpus, None, option="tasks.classify.objectives.0.label=NAME")[0]
+        )
         found = label_counts(islice(corpus, scoring.limit)).get(objective.label, Counter())
         if found and not found.keys() & objective.classes.keys():
             where = f"label {objective.label!r} of corpus {corpus.name!r}"

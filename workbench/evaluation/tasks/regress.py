@@ -44,6 +44,11 @@ class RegressionTask(ObjectiveTask[RegressTuning, RegressScoring]):
         sequence = text_sequence(base, "sentence_pair", tuning.max_length, split=False)
         return Setup(sequence, {"objective": "regression", "label": label}, poolers=("text",))
 
+    def prepare(self, objective: Regression, corpus: Corpus, scoring: RegressScoring) -> None:
+        objective.label = (
+            objective.label or chosen_label(corpus, None, "3.5", "tasks.regression.objectives.0.label=NAME")[0]
+        )
+
     def needs(self, objective: Regression) -> str:
         return f"texts with the label {objective.label!r}"
 

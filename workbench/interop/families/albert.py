@@ -12,7 +12,7 @@ from torch import Tensor
 
 from workbench.core.errors import WorkbenchError
 from workbench.interop import bert_config, bert_names
-from workbench.interop.family import CheckpointFamily, FamilyConfig
+from workbench.interop.family import CheckpointFamily, FamilyConfig, TaskHeads
 from workbench.interop.network_description import ModelDescription
 from workbench.interop.rules import Buffer, Rule
 from workbench.recipe.spec import NetworkSpec, Spec
@@ -22,6 +22,7 @@ class Albert(CheckpointFamily):
     """Hugging Face ALBERT: a `text` stream with `self` layers that share all weights; heads mlm and sop."""
 
     prefix = "albert."
+    task_heads = TaskHeads("Albert", "albert.pooler")
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return config.get("model_type") == "albert"

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from workbench.interop import bert_config, bert_names
-from workbench.interop.family import CheckpointFamily, FamilyConfig
+from workbench.interop.family import CheckpointFamily, FamilyConfig, TaskHeads
 from workbench.interop.network_description import ModelDescription
 from workbench.interop.rules import Buffer, Rule
 from workbench.recipe.spec import NetworkSpec, Spec
@@ -29,6 +29,7 @@ class Bert(CheckpointFamily):
 
     prefix = "bert."
     library = "Bert"
+    task_heads = TaskHeads("Bert", "bert.pooler.dense")
     """The prefix of the names of their library's classes; families with BERT's names derive from this one."""
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from workbench.interop import bert_config, bert_names
-from workbench.interop.family import CheckpointFamily, FamilyConfig
+from workbench.interop.family import CheckpointFamily, FamilyConfig, TaskHeads
 from workbench.interop.network_description import ModelDescription
 from workbench.interop.rules import Buffer, Copy, Rule, SameTensor
 from workbench.recipe.spec import NetworkSpec, Spec
@@ -22,6 +22,13 @@ class Electra(CheckpointFamily):
     """Hugging Face ELECTRA: a `text` stream with `self` layers; head mlm of a generator, rtd of a discriminator."""
 
     prefix = "electra."
+    task_heads = TaskHeads(
+        "Electra",
+        "classifier.dense",
+        output="classifier.out_proj",
+        choice=("sequence_summary.summary", "classifier"),
+        settings={"summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"},
+    )
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return config.get("model_type") == "electra"
@@ -48,6 +55,9 @@ class Electra(CheckpointFamily):
             *bert_names.both("discriminator_predictions.dense_prediction", "rtd.output"),
             Buffer("electra.embeddings.position_ids"),
         ]
+
+    def pooler(self, config: FamilyConfig) -> Spec:
+        return {"activation": "gelu"}
 
     def visibility(self, config: FamilyConfig) -> Visibility:
         return bert_config.visibility(config)

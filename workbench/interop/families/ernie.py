@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from workbench.interop.families.bert import Bert
-from workbench.interop.family import FamilyConfig
+from workbench.interop.family import FamilyConfig, TaskHeads
 from workbench.interop.network_description import ModelDescription
 from workbench.interop.rules import Rule, SameTensor
 from workbench.recipe.spec import NetworkSpec, Spec
@@ -23,6 +23,7 @@ class Ernie(Bert):
 
     prefix = "ernie."
     library = "Ernie"
+    task_heads = TaskHeads("Ernie", "ernie.pooler.dense")
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return config.get("model_type") == "ernie"

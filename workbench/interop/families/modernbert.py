@@ -12,7 +12,7 @@ from typing import Any
 
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.interop.bert_config import ACTIVATIONS, THEIR_ACTIVATIONS
-from workbench.interop.family import CheckpointFamily, FamilyConfig, token_head
+from workbench.interop.family import CheckpointFamily, FamilyConfig, TaskHeads, token_head
 from workbench.interop.network_description import ModelDescription
 from workbench.interop.rules import Copy, Rule, SameTensor
 from workbench.models.blocks import Activation
@@ -34,6 +34,12 @@ class Modernbert(CheckpointFamily):
     """Hugging Face ModernBERT: a `text` stream with `self` layers, local and global ones, a last `norm`; mlm."""
 
     prefix = "model."
+    task_heads = TaskHeads(
+        "ModernBert",
+        "head.dense",
+        norm="head.norm",
+        without=frozenset({"token_classification", "span_extraction"}),  # they have the pooler's layers at each token
+    )
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return config.get("model_type") == "modernbert"
@@ -57,11 +63,22 @@ class Modernbert(CheckpointFamily):
     def heads(self, config: FamilyConfig) -> dict[str, Spec]:
         name = config.get("classifier_activation", "gelu")
         alike = config.get("classifier_bias", False) == _bias(config) and config.get("decoder_bias", True)
-        if name not in ACTIVATIONS or not alike:
+        others = [each for each in config.get("architectures") or () if "For" in each and "MaskedLM" not in each]
+        if name not in ACTIVATIONS or not alike or others:  # classes of other heads have layers of the same names
             return {}
         eps = float(config.get("norm_eps", 1e-5))
         transform = {"activation": ACTIVATIONS[name], "norm_eps": eps, "bias": _bias(config)}
         return {"mlm": token_head(config, "mlm", transform=transform)}
+
+    def pooler(self, config: FamilyConfig) -> Spec:
+        name = config.get("classifier_activation", "gelu")
+        if name not in ACTIVATIONS:
+            raise unknown("activation", name, ACTIVATIONS, "classifier_activation of the configuration")
+        if bool(config.get("classifier_bias", False)) != _bias(config):
+            raise WorkbenchError(f"classifier_bias = {config.get('classifier_bias')}; supported: that of other layers")
+        rows = "mean" if config.get("classifier_pooling", "cls") == "mean" else "summary"
+        eps = float(config.get("norm_eps", 1e-5))
+        return {"rows": rows, "activation": ACTIVATIONS[name], "norm_eps": eps, "bias": _bias(config)}
 
     def rules(self, config: FamilyConfig) -> list[Rule]:
         words = "model.embeddings.tok_embeddings.weight"
@@ -89,7 +106,8 @@ class Modernbert(CheckpointFamily):
         kinds = [WHOLE if layer["window"] is None else LOCAL for layer in layers]
         windows = [layer["window"] for layer in layers if layer["window"] is not None]
         bases = {kind: layer["rotary"] for kind, layer in zip(kinds, layers, strict=True) if layer["rotary"]}
-        head = described.heads.get("mlm", {})
+        pooler = described.poolers.get("text", {})
+        activation = pooler.get("activation") or described.heads.get("mlm", {}).get("head.transform.activation")
         return {
             "architectures": ["ModernBertForMaskedLM" if "mlm" in described.heads else "ModernBertModel"],
             "model_type": "modernbert",
@@ -99,7 +117,8 @@ class Modernbert(CheckpointFamily):
             "num_hidden_layers": len(layers),
             "num_attention_heads": first["num_heads"],
             "hidden_activation": THEIR_GATED.get(first["activation"], "gelu"),
-            "classifier_activation": THEIR_ACTIVATIONS.get(head.get("head.transform.activation", "gelu"), "gelu"),
+            "classifier_activation": THEIR_ACTIVATIONS.get(activation or "gelu", "gelu"),
+            "classifier_pooling": "mean" if pooler.get("rows") == "mean" else "cls",
             "layer_types": kinds,
             "local_attention": 2 * windows[0] if windows else 128,
             "rope_parameters": {

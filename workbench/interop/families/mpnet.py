@@ -13,7 +13,7 @@ from torch import Tensor
 
 from workbench.components.kinds import KINDS
 from workbench.interop import bert_config, bert_names
-from workbench.interop.family import CheckpointFamily, FamilyConfig
+from workbench.interop.family import CheckpointFamily, FamilyConfig, TaskHeads
 from workbench.interop.network_description import ModelDescription, spelt_out
 from workbench.interop.rules import Buffer, RowRanges, Rule, SameTensor
 from workbench.recipe.spec import NetworkSpec, Spec
@@ -28,6 +28,9 @@ class Mpnet(CheckpointFamily):
 
     prefix = "mpnet."
     counts_padding = True
+    task_heads = TaskHeads(
+        "MPNet", "classifier.dense", output="classifier.out_proj", choice=("mpnet.pooler.dense", "classifier")
+    )
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return config.get("model_type") == "mpnet"

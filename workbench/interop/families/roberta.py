@@ -13,23 +13,28 @@ from torch import Tensor
 
 from workbench.core.errors import WorkbenchError
 from workbench.interop import bert_config, bert_names
-from workbench.interop.family import CheckpointFamily, FamilyConfig
+from workbench.interop.family import CheckpointFamily, FamilyConfig, TaskHeads
 from workbench.interop.network_description import ModelDescription
 from workbench.interop.rules import Buffer, RowRanges, Rule, SameTensor
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.sequences.text_layout import Visibility
 
 UNUSED = 2
+ALIKE = ("roberta", "xlm-roberta", "camembert")
+"""Architectures that differ in their names and tokenizers alone."""
 
 
 class Roberta(CheckpointFamily):
-    """Hugging Face RoBERTa: a `text` stream with `self` layers; head mlm."""
+    """Hugging Face RoBERTa, XLM-RoBERTa and CamemBERT: a `text` stream with `self` layers; head mlm."""
 
     prefix = "roberta."
     counts_padding = True
+    task_heads = TaskHeads(
+        "Roberta", "classifier.dense", output="classifier.out_proj", choice=("roberta.pooler.dense", "classifier")
+    )
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
-        return config.get("model_type") == "roberta"
+        return config.get("model_type") in ALIKE
 
     def network(self, config: FamilyConfig) -> NetworkSpec:
         text = bert_config.text_stream(config, max_positions=counted_positions(config))

@@ -11,7 +11,7 @@ from typing import Any
 
 from workbench.core.errors import WorkbenchError
 from workbench.interop.bert_names import both, stacked
-from workbench.interop.family import CheckpointFamily, FamilyConfig, token_head
+from workbench.interop.family import CheckpointFamily, FamilyConfig, TaskHeads, token_head
 from workbench.interop.network_description import ModelDescription
 from workbench.interop.rules import Buffer, Copy, Rule, SameTensor
 from workbench.recipe.spec import NetworkSpec, Spec
@@ -26,6 +26,14 @@ class Xlm(CheckpointFamily):
     """Hugging Face XLM: a `text` stream, with languages in `extra`, and `self` layers; head mlm, or clm if causal."""
 
     prefix = "transformer."
+    task_heads = TaskHeads(
+        "XLM",
+        "",
+        output="sequence_summary.summary",
+        questions="QuestionAnsweringSimple",
+        settings={"summary_type": "first", "summary_use_proj": True, "summary_activation": None},
+        without=frozenset({"multiple_choice"}),
+    )
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return config.get("model_type") == "xlm"
@@ -87,6 +95,10 @@ class Xlm(CheckpointFamily):
                 *both(f"transformer.layer_norm2.{i}", f"{feed_forward}.residual.norm"),
             ]
         return rules
+
+    def pooler(self, config: FamilyConfig) -> Spec:
+        """The state of the first token as it is."""
+        return {"dense": False, "activation": None}
 
     def visibility(self, config: FamilyConfig) -> Visibility:
         return "causal" if config.get("causal") else "bidirectional"
