@@ -212,7 +212,10 @@ def write_world(folder: Path, size: int = 1) -> World:
     save_similar_words(folder / "near.safetensors", towns, np.array([[1], [0]]), tokenizer.identity, {})
     allowed = np.arange(tokenizer.vocab_size)[:, None] % 3 == np.arange(3)
     save_supersenses(folder / "senses.json", SupersenseTable(["a", "b", "c"], allowed), tokenizer.identity, {})
-    pairs = [{"text": a, "second": b, "meta": {}} for a, b in zip(TOWNS * 4, COUNTRIES * 4, strict=True)]
+    pairs = [
+        {"text": a, "second": b, "labels": {"relation": "P361" if i % 2 else "P206"}, "meta": {}}
+        for i, (a, b) in enumerate(zip(TOWNS * 4, COUNTRIES * 4, strict=True))
+    ]
     reviews = [
         {"text": sample["text"], "labels": {"label": 1 + i % 5}, "tags": [[0, 4, "n:positive"]], "meta": {}}
         for i, sample in enumerate(texts)

@@ -41,6 +41,8 @@ PUBLISHED = {  # size of the vocabulary, millions of parameters of the network w
     "spanbert-large": (28996, 340),
 }
 LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+TINY = {"hidden_size": 312, "num_hidden_layers": 4, "num_attention_heads": 12, "intermediate_size": 1200}
+SMALL = {"hidden_size": 384, "num_attention_heads": 12, "intermediate_size": 1536}
 ROBERTA = {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1}
 ENTITIES = 5
 """Rows of LUKE's table of entities here: two and the special ones."""
@@ -128,6 +130,11 @@ LIBRARY = {
         rows={"positions and types of regions, of which all read one row each: their sum here": 512 + 2 - 1},
     ),
     "k-bert": Same("Bert", {"vocab_size": 21128}),
+    "distilbert": Same("DistilBert", {}),
+    "bert-pkd": Same("Bert", {"num_hidden_layers": 6}),
+    "tinybert": Same("Bert", TINY, pooled=False),
+    "tinybert-task": Same("Bert", TINY),
+    "minilm": Same("Bert", {**SMALL, "num_hidden_layers": 6}, pooled=False),
     "kg-bert": Same("Bert", {}),
     "libert": Same("Bert", {}),
     "wklm": Same("Bert", {}, pooled=False),

@@ -107,6 +107,8 @@ def shrunk(value: Any, world: Any, sizes: dict[str, Any] = SIZES) -> Any:
         small["after"] = [0, 1]
     if "image_processor" in small and "backbone" in small:
         small["backbone"] = "made-up"
+    if small.get("objective") == "classify":
+        small |= {"label": "relation", "classes": ["P206", "P361"]}
     if "clustering" in small:
         small["clustering"] = "made-up"
     return _part(small)
@@ -190,6 +192,7 @@ def losses_of(root: PretrainingModel, batches: dict[str, MicroBatch]) -> dict[st
         f"{task}/{objective}": output.loss / max(micro.counts[objective], 1)
         for task, micro in batches.items()
         for objective, output in root(micro, list(micro.counts)).items()
+        if objective not in root.fixed  # a teacher learns nothing
     }
 
 
@@ -212,7 +215,8 @@ def test_the_loss_falls_within_20_steps_of_one_repeated_batch(name: str, built: 
     seen: list[dict[str, float]] = []
     for _ in range(STEPS + 1):
         losses = losses_of(root, built.batches)
-        seen.append({label: loss.item() for label, loss in losses.items()})
+        found = {label: loss.item() for label, loss in losses.items()}
+        seen.append({"all": sum(found.values())} if root.fixed else found)  # a fresh teacher contradicts the labels
         optimizer.zero_grad()
         torch.stack(list(losses.values())).sum().backward()
         optimizer.step()

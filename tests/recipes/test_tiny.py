@@ -23,10 +23,16 @@ from workbench.training.pretrain import pretrain
 TINY = [name.removesuffix("-tiny") for name in sizes() if name.endswith("-tiny")]
 QUICK = ("bert", "uniter", "ernie-thu")
 ALL = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in TINY]
+<<<<<<< HEAD
 BY_HEART = [
     pytest.param("bert", marks=pytest.mark.long),
     *(pytest.param(name, marks=pytest.mark.slow) for name in ("uniter", "ernie-thu", "e-bert", "b2t2", "unicoder-vl")),
 ]
+=======
+LAST_LAYER = "no gradient reached networks.main.layers.1.attention.attention.output.bias"
+"""MiniLM compares queries, keys and values of the last layer, and nothing behind them."""
+BY_HEART = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in ("e-bert", "b2t2", "unicoder-vl"))]
+>>>>>>> 15e56c2f (Recipes of distillation: DistilBERT, PKD, TinyBERT, MiniLM)
 """Those of which it is measured that they do."""
 
 
@@ -51,7 +57,9 @@ def tiny(name: str, world: World, **train: Any) -> Recipe:
 def test_its_first_steps_warn_of_nothing(name: str, plenty: World, tmp_path: Path) -> None:
     run = pretrain(tiny(name, plenty, max_steps=3, save_every=0), tmp_path / "run")
     lines = (run / "log.txt").read_text().splitlines()
-    assert [line for line in lines if "no gradient" in line or "WARNING" in line] == []
+    found = [line for line in lines if "no gradient" in line or "WARNING" in line]
+    excused = ("is frozen and has fresh weights", *((LAST_LAYER,) if name == "minilm" else ()))
+    assert [line for line in found if not any(words in line for words in excused)] == []
 
 
 def losses_by_heart(recipe: Recipe, steps: int, warmup: int, batches: int = 0) -> dict[str, list[float]]:

@@ -167,7 +167,7 @@ class Task:
             targets: dict[str, BatchTargets] = {}
             for placed in objectives:
                 if placed.targets is not None:
-                    targets[placed.name] = _same_targets(placed, mine, targets[placed.targets])
+                    targets[placed.name] = same_targets(placed, mine, targets[placed.targets])
                 else:
                     targets[placed.name] = self._corrupt(placed, mine, number, progress)
             views[view] = collate(mine, targets)
@@ -297,8 +297,8 @@ def _place(spec: Spec, where: str, given: Mapping[str, Any]) -> TaskObjective:
     )
 
 
-def _same_targets(placed: TaskObjective, sequences: list[Sequence], whole: BatchTargets) -> BatchTargets:
-    """Give sequences the targets of another objective under the name of this one; returns those of the batch."""
+def same_targets(placed: TaskObjective, sequences: list[Sequence], whole: BatchTargets) -> BatchTargets:
+    """Give sequences the targets that an objective takes from another one; returns those of the batch."""
     for sequence in sequences:
         if placed.targets in sequence.targets:
             sequence.targets[placed.name] = dict(sequence.targets[placed.targets])

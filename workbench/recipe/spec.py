@@ -140,12 +140,15 @@ class NetworkSpec:
 
     @staticmethod
     def spelt_out(value: Any) -> Any:
-        """`init_from` as a list; it may be a place, one mapping, or a list of either."""
+        """`init_from` as a list; it may be a place, one mapping, or a list of either. An entry whose `weights` are null
+        is left out: a recipe leaves the place open."""
         if not isinstance(value, Mapping) or value.get("init_from", []) == []:
             return value
         entries = value["init_from"]
         entries = [] if entries is None else entries if isinstance(entries, list) else [entries]
-        return {**value, "init_from": [{"weights": e} if isinstance(e, str) else e for e in entries]}
+        mappings = [{"weights": e} if isinstance(e, str) else e for e in entries]
+        stated = [e for e in mappings if not isinstance(e, Mapping) or e.get("weights", "") is not None]
+        return {**value, "init_from": stated}
 
 
 @dataclass

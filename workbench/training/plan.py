@@ -199,6 +199,12 @@ def _start(
     check_recipe_control(recipe, tasks, model)
     warn_unused_memory(tasks.values(), model)
     for network, spec in recipe.networks.items():
+        if spec.frozen and not spec.init_from:
+            logger.warning(
+                "model.%s: the network is frozen and has fresh weights, so that it says nothing; name weights to start "
+                "from (init_from), or a run (model.%s={run: PLACE})",
+                *(network, network),
+            )
         for entry in spec.init_from:
             refuse_changed(Path(entry.weights), read)
         initialise(model, network, spec, tokenizer, learning_signals(recipe, network))

@@ -102,7 +102,11 @@ class Trainer:
             self.updater.loss_scale.load(scale)
 
     def _moving(self) -> dict[str, nn.Parameter]:
-        """The parameters that the first step trains already."""
+        """The parameters that the first step trains already; none where a loss has no weight yet, since others may be
+        trained by it alone."""
+        placed = [each for task in self.plan.tasks.values() for each in task.objectives]
+        if any(each.weight != 0 and each.weight_at(0.0) == 0 for each in placed):
+            return {}
         moving = {id(p) for group in self.optimizer.param_groups if not group["start_step"] for p in group["params"]}
         return {name: p for name, p in self.root.named_parameters() if id(p) in moving}
 

@@ -32,6 +32,7 @@ from workbench.metrics.classes import never_predicted
 from workbench.pretraining.forward import ForwardPass as Pass
 from workbench.pretraining.forward import HeadInputs, ViewKey
 from workbench.pretraining.objective import GlobalBatchHead, Objective
+from workbench.pretraining.task import same_targets
 from workbench.pretraining.window_lengths import window_of
 from workbench.sequences.sequence import Sample, Sequence
 
@@ -64,6 +65,9 @@ def measured_items(
     def labelled(samples: list[Sample], number: tuple[int, ...]) -> list[Sequence]:
         sequences = run.task.sequences(samples, number)
         for each in acting:
+            if each.targets is not None:
+                same_targets(each, sequences, {})
+                continue
             each.objective.corrupt(sequences, Draws(run.task.seed, run.task.name, each.name, number=number))
         return sequences
 
