@@ -23,16 +23,12 @@ from workbench.training.pretrain import pretrain
 TINY = [name.removesuffix("-tiny") for name in sizes() if name.endswith("-tiny")]
 QUICK = ("bert", "uniter", "ernie-thu")
 ALL = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in TINY]
-<<<<<<< HEAD
+LAST_LAYER = "no gradient reached networks.main.layers.1.attention.attention.output.bias"
+"""MiniLM compares queries, keys and values of the last layer, and nothing behind them."""
 BY_HEART = [
     pytest.param("bert", marks=pytest.mark.long),
     *(pytest.param(name, marks=pytest.mark.slow) for name in ("uniter", "ernie-thu", "e-bert", "b2t2", "unicoder-vl")),
 ]
-=======
-LAST_LAYER = "no gradient reached networks.main.layers.1.attention.attention.output.bias"
-"""MiniLM compares queries, keys and values of the last layer, and nothing behind them."""
-BY_HEART = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in ("e-bert", "b2t2", "unicoder-vl"))]
->>>>>>> 15e56c2f (Recipes of distillation: DistilBERT, PKD, TinyBERT, MiniLM)
 """Those of which it is measured that they do."""
 
 
