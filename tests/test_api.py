@@ -282,7 +282,7 @@ def test_attention_adds_up_and_names_its_rows(place: Path) -> None:
         ("encode", {"inputs": "a", "batch_size": 0}, "batch_size = 0"),
         ("states", {"texts": "a", "batch_size": -1}, "batch_size = -1"),
         ("generate", {"prompts": "a", "batch_size": "2"}, "batch_size = '2'"),
-        ("encode", {"inputs": "a", "pool": None}, "pool = None"),
+        ("encode", {"inputs": "a", "pool": 3}, "pool = 3"),
         ("fill_mask", {"texts": "[MASK]", "k": -1}, "k = -1"),
         ("fill_mask", {"texts": "[MASK]", "k": 1.5}, "k = 1.5"),
         ("attention", {"text": ["a", "b"]}, "text = .*one text"),

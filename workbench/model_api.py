@@ -109,7 +109,7 @@ class Model:
     def encode(
         self,
         inputs: Any,
-        pool: Name = "mean",
+        pool: Name | None = None,
         *,
         stream: Name | None = None,
         network: Name | None = None,
@@ -123,19 +123,22 @@ class Model:
         Args:
             inputs: texts, images, or pairs, which are read together.
             pool: `mean` of the rows, the `summary` row ([CLS]; the last one of a text that is read from left to right),
-                the `pooled` output, or an objective with vectors of its own (`itc`).
+                the `pooled` output, or an objective with vectors of its own (`itc`). By default such an objective: its
+                vectors of texts and images can be compared, and rank as `similarity` does. Else, and for pairs, `mean`.
             stream: whose rows are pooled; by default the image's where images are given alone, else the text's.
 
         Raises:
-            WorkbenchError: the model has no such stream, pooling or network, or an input has no token
+            WorkbenchError: the model has no such stream, pooling or network, or several objectives with vectors and
+                none is named; or an input has no token
                 (an empty text has its special tokens).
         """
         samples = samples_of(inputs)
         texts = all("text" in sample and not {"second", "image"} & sample.keys() for sample in samples)
         images = all("image" in sample and not any(sample.get("captions", ())) for sample in samples)
         loaded = self._reading(any("image" in sample for sample in samples), network)
-        encoder = Encoder(loaded, stream or ("image" if images else "text"), pool, network)
         together = not (texts or images)
+        pool = "mean" if together and pool is None else pool
+        encoder = Encoder(loaded, stream or ("image" if images else "text"), pool, network)
         keys, vectors = encoder(batches_of(samples, batch_size), built=not texts, alone=not together)
         if len(keys) != len(samples):
             lost = next(number for number, sample in enumerate(samples) if sample["key"] not in keys)

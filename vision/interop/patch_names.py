@@ -12,12 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vision.images.transforms import NORMALISATIONS
+from workbench.components.kinds import KINDS
 from workbench.core.errors import WorkbenchError
 from workbench.interop.family import FamilyConfig
 from workbench.interop.rules import ReshapedTensor, Rule, Stack, State
 from workbench.recipe.spec import Spec
 
 IMAGE = "embeddings.image"
+BICUBIC = 3  # the library's number
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,29 @@ def image_stream(hidden_size: int, image_size: int, patch: int, **variant: Any) 
         "type_vector": False,
         "mask_vector": False,
         **variant,
+    }
+
+
+def square_preprocessor(embedding: Spec, image: Spec) -> dict[str, Any] | None:
+    """The settings of the library's CLIP for squares of pixels (`CheckpointFamily.preprocessor`); ViT's do not crop."""
+    if image["image_processor"] != KINDS["image_processor"].path("vision.patches"):
+        return None
+    side, cropped = image["size"], image["resize"] == "crop"
+    square = {"height": side, "width": side}
+    mean, std = NORMALISATIONS[embedding["normalisation"]]
+    return {
+        "image_processor_type": "CLIPImageProcessor",
+        "do_convert_rgb": True,
+        "do_resize": True,
+        "size": {"shortest_edge": side} if cropped else square,
+        "resample": BICUBIC,
+        "do_center_crop": cropped,
+        "crop_size": square,
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": list(mean),
+        "image_std": list(std),
     }
 
 

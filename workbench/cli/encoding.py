@@ -26,8 +26,12 @@ def encode(
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="The .safetensors file to write.")],
     stream: Annotated[Word, typer.Option(help="The stream whose vectors are computed: text or image.")] = "text",
     pool: Annotated[
-        Word, typer.Option(help="mean, summary ([CLS]), pooled, or the name of an objective with vectors (itc).")
-    ] = "mean",
+        Word | None,
+        typer.Option(
+            help="mean, summary ([CLS]), pooled, or the name of an objective with vectors (itc); default: such an "
+            "objective, or else mean."
+        ),
+    ] = None,
     network: WhichNetwork = None,
     batch_size: Annotated[Count, typer.Option(help="Samples per batch.")] = 64,
     limit: Annotated[Count | None, typer.Option(help="Only the first samples.")] = None,
@@ -47,7 +51,7 @@ def encode(
 
       workbench encode runs/bert sentences.txt --output vectors.safetensors
 
-      workbench encode runs/clip corpora/flickr-dev --stream image --pool itc --output images.safetensors
+      workbench encode runs/clip corpora/flickr-dev --stream image --output images.safetensors
 
       workbench encode runs/bert corpora/wiki --engine ray --address auto --workers 0 --output vectors.safetensors
     """

@@ -20,7 +20,7 @@ from workbench.core.files.drafts import write_text
 from workbench.interop.checkpoint_files import CONFIG, WEIGHTS, read_tensors
 from workbench.interop.checkpoint_reader import make_family, spelt_tensors
 from workbench.interop.family import OWN, TIED, CheckpointFamily, FamilyConfig, checked_heads
-from workbench.interop.network_description import ModelDescription, differences, model_description
+from workbench.interop.network_description import ModelDescription, differences, model_description, spelt_out
 from workbench.interop.one_stream import alone
 from workbench.interop.rules import Rule, to_ours, to_theirs
 from workbench.interop.task_heads import HEADS, has_head, task_head, with_head
@@ -35,6 +35,7 @@ from workbench.runs.names import is_run
 from workbench.runs.weights import save_tensors
 
 SHOWN = 12
+IMAGE, IMAGES = "image_processor", "preprocessor_config.json"
 
 
 class ExportedWeights(NamedTuple):
@@ -189,7 +190,23 @@ def export(
     if tokenizer is not None:
         described = checkpoint_family.network(FamilyConfig(made.config))
         write_tokenizer(folder, tokenizer, described, frame_of(loaded, chosen), checkpoint_family.resumes)
+    images = _preprocessor(checkpoint_family, FamilyConfig(made.config), spec, recipe, chosen)
+    if images is not None:
+        write_text(folder / IMAGES, json.dumps(images, indent=2) + "\n")
     return made
+
+
+def _preprocessor(
+    checkpoint_family: CheckpointFamily, config: FamilyConfig, spec: NetworkSpec, recipe: Recipe, network: str
+) -> dict[str, Any] | None:
+    """How the library makes the pixels that a network has read, or that its family reads (of a checkpoint)."""
+    builders = [task.sequence.builder for task in tasks_that_read(recipe, network)]
+    builders.append(checkpoint_family.task(config)["sequence"])
+    processors: list[Any] = [each[IMAGE] for each in builders if isinstance(each, dict) and each.get(IMAGE)]
+    if "image" not in spec.streams or not processors:
+        return None
+    embedding = spelt_out("embedding", spec.streams["image"], {})
+    return checkpoint_family.preprocessor(config, embedding, spelt_out(IMAGE, processors[0], {}))
 
 
 def _transforms_lost(carried: Spec, recipe: Recipe, network: str) -> list[str]:

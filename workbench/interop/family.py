@@ -158,6 +158,15 @@ class CheckpointFamily:
         """
         raise NotImplementedError(f"{type(self).__name__} must define config")
 
+    def preprocessor(self, config: FamilyConfig, embedding: Spec, image: Spec) -> dict[str, Any] | None:
+        """How the library makes the pixels of an image, as its `preprocessor_config.json`; None where it cannot make
+        those of this image processor.
+
+        Args:
+            embedding, image: all options of the stream's embedding and of the image processor.
+        """
+        return None
+
     def completed(self, config: FamilyConfig, state: Mapping[str, Tensor]) -> FamilyConfig:
         """A configuration completed from the shapes of the tensors, where the file was published without one."""
         return config

@@ -45,6 +45,8 @@ def write_tokenizer(
         resumes: whether a text that is read from left to right is continued, and so has no end token.
     """
     roles = {f"{role}_token": token for role, token in sorted(tokenizer.roles.items())}
+    if frame and "causal" in frame.visibilities and "eos_token" in roles:
+        roles.setdefault("pad_token", roles["eos_token"])  # no row sees the padding behind it
     text = network.streams.get("text", {})
     inputs = ["input_ids", "token_type_ids", "attention_mask"] if _distinguishes_segments(network) else None
     settings: dict[str, Any] = {

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 import transformers
+from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor
 
+import workbench
 from tests.interop.worlds import model_of, photographs, recipe_file
 from tests.text.test_clip_tokenizer import clip_tokenizer
 from vision.images.transforms import NORMALISATIONS, standardise
 from workbench.cli.export import export
+from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.scoring.passes import sample_pass
+from workbench.model_api import create
 from workbench.pretraining.forward import HeadInputs
 from workbench.recipe.reading import load_recipe
 from workbench.runs.loaded_run import LoadedRun, load
@@ -151,3 +157,23 @@ def test_a_head_that_pools_otherwise_is_refused(world: World, tmp_path: Path) ->
     run = pretrain(load_recipe(str(world.folder / "recipe.yaml"), changes), tmp_path / "run")
     with pytest.raises(Exception, match="pool_text = mean here, last there"):
         export(run, tmp_path / "out", "vision.clip")
+
+
+def test_the_library_opens_images_too_and_its_cosines_are_ours(world: World, photo: Callable[[int], bytes]) -> None:
+    """By `preprocessor_config.json`; `encode` returns the vectors whose products `similarity` is."""
+    export(world.run, world.folder / "processed", "vision.clip")
+    model = workbench.load(world.run)
+    texts, images = ["a photo of the cat", "dogs in 1984"], [Image.open(BytesIO(photo(number))) for number in (0, 1, 2)]
+    read = transformers.AutoProcessor.from_pretrained(world.folder / "processed")
+    again = transformers.CLIPModel.from_pretrained(world.folder / "processed").eval()
+    with torch.no_grad():
+        found = again(**read(text=texts, images=images, return_tensors="pt", padding=True))
+    theirs = (found.text_embeds @ found.image_embeds.T).numpy()
+    ours = model.similarity(texts, images)
+    np.testing.assert_allclose(ours, theirs, atol=2e-6)
+    np.testing.assert_allclose(model.encode(texts) @ model.encode(images).T, ours, atol=1e-6)
+    assert not np.allclose(model.encode(texts, pool="mean")[:, :12], model.encode(texts))
+    recipe = load_recipe(str(world.folder / "recipe.yaml"))
+    recipe.tasks["it"].objectives.append({**recipe.tasks["it"].objectives[0], "name": "other"})
+    with pytest.raises(WorkbenchError, match="the objectives itc, other each have vectors of 'text'; name one"):
+        create(recipe, None, None).encode("a dog")

@@ -10,7 +10,15 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from vision.interop.caption_recipe import captions
-from vision.interop.patch_names import IMAGE, ClassToken, check_colours, image_size_of, image_stream, patch_map
+from vision.interop.patch_names import (
+    IMAGE,
+    ClassToken,
+    check_colours,
+    image_size_of,
+    image_stream,
+    patch_map,
+    square_preprocessor,
+)
 from workbench.core.errors import WorkbenchError
 from workbench.interop import bert_config, bert_names
 from workbench.interop.family import CheckpointFamily, FamilyConfig
@@ -99,6 +107,10 @@ class Clip(CheckpointFamily):
         shape = {"size": vision["image_size"], "patch": vision["patch_size"]}
         image = {"image_processor": "vision.patches", **shape, "resize": "crop", "crop_scale": 0.9, "class_row": True}
         return captions(self, config, ["itc"], image, captions="one")
+
+    def preprocessor(self, config: FamilyConfig, embedding: Spec, image: Spec) -> dict[str, Any] | None:
+        made = square_preprocessor(embedding, image)
+        return None if made is None else {**made, "processor_class": "CLIPProcessor"}
 
     def config(self, described: ModelDescription) -> dict[str, Any]:
         text, image = described.streams["text"], described.streams["image"]

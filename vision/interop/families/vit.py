@@ -9,13 +9,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from vision.interop.patch_names import IMAGE, ClassToken, check_colours, image_size_of, image_stream, patch_map
+from vision.interop.patch_names import (
+    IMAGE,
+    ClassToken,
+    check_colours,
+    image_size_of,
+    image_stream,
+    patch_map,
+    square_preprocessor,
+)
 from workbench.core.errors import WorkbenchError
 from workbench.interop import bert_config, bert_names
 from workbench.interop.family import CheckpointFamily, FamilyConfig
 from workbench.interop.network_description import DROPOUT, ModelDescription
 from workbench.interop.rules import Rule, SameTensor
-from workbench.recipe.spec import NetworkSpec
+from workbench.recipe.spec import NetworkSpec, Spec
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 """Defaults of options that a configuration omits."""
@@ -58,6 +66,9 @@ class Vit(CheckpointFamily):
             *bert_names.both("vit.layernorm", f"layers.{count}.norm"),
             *bert_names.both("vit.pooler.dense", "poolers.image.dense"),
         ]
+
+    def preprocessor(self, config: FamilyConfig, embedding: Spec, image: Spec) -> dict[str, Any] | None:
+        return square_preprocessor(embedding, image)
 
     def config(self, described: ModelDescription) -> dict[str, Any]:
         image, first = described.streams["image"], described.layers[0]

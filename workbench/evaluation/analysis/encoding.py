@@ -76,24 +76,32 @@ class Encoder:
         stream: whose rows are pooled.
         pool: `mean` of the rows, the `summary` row that stands for all (the first, [CLS]; the last of a text that is
             read from left to right), the `pooled` output, or the name of an objective whose head returns vectors (itc:
-            the space in which texts and images meet).
+            the space in which texts and images meet). By default that of such an objective, or else `mean`.
         network_name: the network that encodes; without a name the only one.
 
     Raises:
-        WorkbenchError: the run has no such stream, pooling, objective or network.
+        WorkbenchError: the run has no such stream, pooling, objective or network, or several objectives with vectors.
     """
 
     loaded: LoadedRun
     stream: str = "text"
-    pool: str = "mean"
+    pool: str | None = None
     network_name: str | None = None
 
     def __post_init__(self) -> None:
         name = self.loaded.model.network_name(self.network_name)
         self.network: Network = self.loaded.model.network(name)
-        heads = [name for name, head in self.loaded.model.heads_of(name).items() if hasattr(head, "vectors")]
+        heads = {name: head for name, head in self.loaded.model.heads_of(name).items() if hasattr(head, "vectors")}
         if self.stream not in self.network.sizes:
             raise unknown("stream", self.stream, self.network.sizes)
+        if self.pool is None:
+            fitting = [name for name, head in heads.items() if self.stream in getattr(head, "streams", {}).values()]
+            if len(fitting) > 1:
+                raise WorkbenchError(
+                    f"the objectives {', '.join(fitting)} each have vectors of {self.stream!r}; name one as the "
+                    f"pooling, or one of {', '.join(POOLS)}"
+                )
+            self.pool = fitting[0] if fitting else "mean"
         if self.pool not in (*POOLS, *heads):
             raise unknown("pooling", self.pool, [*POOLS, *heads])
         tasks = list(self.loaded.tasks.values())
@@ -184,7 +192,7 @@ class Encoder:
             return self.network.summary_rows(states, batch, self.stream)
         if self.pool == "mean":
             return mean_rows(states, batch, self.stream)
-        head: Any = self.loaded.model.heads[self.pool]
+        head: Any = self.loaded.model.heads[str(self.pool)]
         return head.vectors(forward.read, self.stream)
 
 
@@ -195,7 +203,7 @@ class EncodeTask:
     run: Path
     source: Path
     stream: str = "text"
-    pool: str = "mean"
+    pool: str | None = None
     network: str | None = None
     batch_size: int = 64
     limit: int | None = None
@@ -217,12 +225,12 @@ class EncodeTask:
         per_unit = UNIT * self.batch_size
         with engine.opened([output.parent]):
             found = list(engine.each(encoded_unit, self, range(0, max(total, 1), per_unit), "auto"))
-        keys = [key for part, _ in found for key in part]
+        keys = [key for part, *_ in found for key in part]
         if not keys:
             raise WorkbenchError("nothing to encode: the input gave no sequences")
-        vectors = torch.cat([torch.from_numpy(part) for _, part in found if len(part)])
+        vectors = torch.cat([torch.from_numpy(part) for _, part, _ in found if len(part)])
         made = {"keys": json.dumps(keys, ensure_ascii=False), "checkpoint": checkpoint_of(self.run)}
-        made |= {"input": str(self.source), "stream": self.stream, "pool": self.pool}
+        made |= {"input": str(self.source), "stream": self.stream, "pool": found[0][2]}
         save_tensors(output, {"vectors": vectors.contiguous()}, made)
         return len(keys), vectors.shape[1]
 
@@ -265,12 +273,13 @@ def _encoder(encoding: EncodeTask) -> Encoder:
     return Encoder(loaded, encoding.stream, encoding.pool, encoding.network)
 
 
-def encoded_unit(encoding: EncodeTask, first: int) -> tuple[list[str], np.ndarray]:
-    """Keys and vectors [samples, size] of the samples of a unit, which begins with the sample numbered `first`."""
+def encoded_unit(encoding: EncodeTask, first: int) -> tuple[list[str], np.ndarray, str]:
+    """Keys and vectors [samples, size] of the samples of a unit, which begins with the sample numbered `first`, and
+    their pooling."""
     encoder = _encoder(encoding)
     samples, built = encoding.samples(first, UNIT * encoding.batch_size)
     keys, vectors = encoder(samples, built=built, first=first // encoding.batch_size, may_be_empty=True)
-    return keys, vectors.numpy()
+    return keys, vectors.numpy(), str(encoder.pool)
 
 
 def _with_one_caption(samples: list[Sample]) -> list[Sample]:
